@@ -1,0 +1,1 @@
+"""Reading files of examples and turning them into batches of numbers."""

@@ -1,0 +1,1 @@
+"""Looking inside a model: what it attends to, what it costs."""

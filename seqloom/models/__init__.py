@@ -1,0 +1,1 @@
+"""Encoders, decoders and the model of each task shape."""

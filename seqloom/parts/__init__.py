@@ -1,0 +1,1 @@
+"""What models are made of; knows nothing of tasks."""

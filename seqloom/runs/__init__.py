@@ -1,0 +1,1 @@
+"""The run folder: train into it, load from it."""

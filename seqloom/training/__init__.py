@@ -1,0 +1,1 @@
+"""Objectives, the loop, optimisers and checkpoints."""
