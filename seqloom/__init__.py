@@ -1,0 +1,38 @@
+"""Seqloom trains, compares, looks inside and serves sequence models, from the RNN to the Transformer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from seqloom.errors import SeqloomError
+from seqloom.version import __version__
+
+if TYPE_CHECKING:
+    from seqloom.decoding.search import Search
+    from seqloom.parts.probe import watch
+    from seqloom.runs.train import Run, train
+    from seqloom.runs.translator import Translator, load
+
+__all__ = ["Run", "Search", "SeqloomError", "Translator", "__version__", "load", "train", "watch"]
+
+# Looked up on first use: `import seqloom` and `seqloom --help` do not wait for torch.
+_HOMES = {
+    "Run": "seqloom.runs.train",
+    "Search": "seqloom.decoding.search",
+    "Translator": "seqloom.runs.translator",
+    "load": "seqloom.runs.translator",
+    "train": "seqloom.runs.train",
+    "watch": "seqloom.parts.probe",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'seqloom' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,218 @@
+"""Looking through data before training: every broken line, duplicates, overlap, and what the lengths are."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from seqloom.data.read import Example, Group, Problem, entries, group
+
+__all__ = ["Problem", "Report", "Statistics", "check"]
+
+MAX_LENGTH = 5_000  # characters a side
+KEPT = 1_000  # problems that to_json lists; all are counted
+
+
+def check(files: list[str], *, max_length: int | None = None) -> Report:
+    """Look through `files` (see `read.group`). Iterate over the report for the problems, as they are found.
+
+    Errors are lines that training would refuse, and sides over `max_length` characters. Warnings are pairs that
+    appear twice in a group of files, and sources of the first group that appear again in a later one: test data that
+    the model has seen. Of each text only an 8-byte hash is kept.
+    """
+    return Report(group(files), MAX_LENGTH if max_length is None else max_length)
+
+
+class Report:
+    """Iterating reads the files and gives each `Problem`; after that the numbers are there.
+
+    `errors`, `warnings`, `statistics` and `to_json` read the files themselves if nobody has iterated yet.
+    """
+
+    def __init__(self, groups: list[Group], max_length: int = MAX_LENGTH):
+        self.groups, self.max_length = groups, max_length
+        self._done = False
+
+    def __iter__(self) -> Iterator[Problem]:
+        self._done = False
+        self._counts: Counter[str] = Counter()
+        self._statistics = [Statistics(group) for group in self.groups]
+        self._kept: list[Problem] = []
+        for problem in self._problems():
+            self._counts[problem.kind] += 1
+            if len(self._kept) < KEPT:
+                self._kept.append(problem)
+            yield problem
+        self._done = True
+
+    @property
+    def errors(self) -> int:
+        return self._read()._counts["error"]
+
+    @property
+    def warnings(self) -> int:
+        return self._read()._counts["warning"]
+
+    @property
+    def statistics(self) -> list[Statistics]:
+        """One for each group of files."""
+        return self._read()._statistics
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "errors": self.errors,
+            "warnings": self.warnings,
+            "problems": [{**problem._asdict(), "text": str(problem)} for problem in self._kept],
+            "groups": [statistics.to_json() for statistics in self.statistics],
+        }
+
+    def _read(self) -> Report:
+        if not self._done:
+            for _ in self:
+                pass
+        return self
+
+    def _problems(self) -> Iterator[Problem]:
+        first: _Seen | None = None
+        for statistics in self._statistics:
+            seen = _Seen()
+            for entry in entries(statistics.group):
+                if isinstance(entry, Problem):
+                    statistics.broken += 1
+                    yield entry
+                    continue
+                statistics.add(entry)
+                seen.add(entry)
+                yield from self._too_long(entry)
+            # Duplicates come after the group: to name them at once would need a table of ten times the size.
+            yield from seen.duplicates(statistics.group)
+            if first is None:
+                first, where = seen, statistics.group
+            else:
+                yield from seen.overlap(statistics.group, first, where)
+            statistics.distinct_sources, statistics.several_targets = seen.sources()
+
+    def _too_long(self, example: Example) -> Iterator[Problem]:
+        for side, texts in (("source", (example.source,)), ("target", example.targets)):
+            longest = max(map(len, texts))
+            if longest > self.max_length:
+                reason = f"the {side} has {longest:,} characters; more than {self.max_length:,}"
+                yield Problem(example.file, example.line, reason)
+
+
+class _Seen:
+    """Hashes of the pairs of one group, in the order of the lines."""
+
+    def __init__(self):
+        self._sources, self._pairs, self._lines = array("Q"), array("Q"), array("q")
+
+    def add(self, example: Example) -> None:
+        source = _hash(example.source)
+        for target in example.targets:
+            self._sources.append(source)
+            self._pairs.append(_hash(f"{example.source}\0{target}"))  # no side holds a NUL
+            self._lines.append(example.line)
+
+    def duplicates(self, group: Group) -> Iterator[Problem]:
+        pairs, lines = np.asarray(self._pairs), np.asarray(self._lines)
+        _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
+        earliest = first[inverse]
+        for place in np.flatnonzero(earliest != np.arange(len(pairs))):
+            reason = f"the same pair as in line {lines[earliest[place]]}"
+            yield Problem(group.files[0], int(lines[place]), reason, "warning")
+
+    def overlap(self, group: Group, first: _Seen, where: Group) -> Iterator[Problem]:
+        known, places = np.unique(np.asarray(first._sources), return_index=True)
+        if not len(known):
+            return
+        sources, lines = np.asarray(self._sources), np.asarray(self._lines)
+        near = np.minimum(np.searchsorted(known, sources), len(known) - 1)
+        last = 0
+        for row in np.flatnonzero(known[near] == sources):
+            line = int(lines[row])
+            if line != last:  # several references of one source are one warning
+                origin = f"{where.files[0]}:{first._lines[int(places[near[row]])]}"
+                yield Problem(group.files[0], line, f"the source stands already in {origin}", "warning")
+            last = line
+
+    def sources(self) -> tuple[int, int]:
+        """How many distinct sources, and how many of them have several distinct targets."""
+        _, first = np.unique(np.asarray(self._pairs), return_index=True)
+        _, counts = np.unique(np.asarray(self._sources)[first], return_counts=True)
+        return len(counts), int((counts > 1).sum())
+
+
+@dataclass
+class Statistics:
+    """The numbers of one group of files."""
+
+    group: Group
+    lines: int = 0  # usable ones
+    broken: int = 0
+    pairs: int = 0
+    same: int = 0  # pairs whose target is the source
+    distinct_sources: int = 0
+    several_targets: int = 0  # sources with more than one distinct target
+    source: Side = field(default_factory=lambda: Side())
+    target: Side = field(default_factory=lambda: Side())
+
+    def add(self, example: Example) -> None:
+        self.lines += 1
+        self.source.add(example.source)
+        for target in example.targets:
+            self.pairs += 1
+            self.same += target == example.source
+            self.target.add(target)
+
+    def to_json(self) -> dict[str, Any]:
+        numbers = ("lines", "broken", "pairs", "same", "distinct_sources", "several_targets")
+        return {
+            "files": list(self.group.files),
+            "form": self.group.form,
+            **{name: getattr(self, name) for name in numbers},
+            "source": self.source.to_json(),
+            "target": self.target.to_json(),
+        }
+
+
+@dataclass
+class Side:
+    """Lengths and characters of all sources, or of all targets."""
+
+    characters: Counter[int] = field(default_factory=Counter)  # how many texts have this many characters
+    words: Counter[int] = field(default_factory=Counter)
+    alphabet: set[str] = field(default_factory=set)
+
+    def add(self, text: str) -> None:
+        self.characters[len(text)] += 1
+        self.words[len(text.split())] += 1
+        self.alphabet.update(text)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "characters": summary(self.characters),
+            "words": summary(self.words),
+            "distinct_characters": len(self.alphabet),
+        }
+
+
+def summary(lengths: Counter[int]) -> dict[str, float]:
+    """Mean, median, 95th percentile (the smallest length that covers the share) and maximum of counted lengths."""
+    values = np.array(sorted(lengths), dtype=np.int64)
+    if not len(values):
+        return {"mean": 0.0, "median": 0, "p95": 0, "longest": 0}
+    counts = np.array([lengths[int(value)] for value in values], dtype=np.int64)
+    upto, total = np.cumsum(counts), int(counts.sum())
+    median, p95 = (int(values[np.searchsorted(upto * 100, percent * total)]) for percent in (50, 95))
+    mean = round(float((values * counts).sum()) / total, 2)
+    return {"mean": mean, "median": median, "p95": p95, "longest": int(values[-1])}
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")

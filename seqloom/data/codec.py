@@ -1,0 +1,76 @@
+"""Text to numbers and back, one object for each side of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from seqloom.data.tokens import SPECIALS, UNK, Splitter, make, normal
+from seqloom.errors import SeqloomError
+
+
+class Codec:
+    """A way to cut text and a numbered vocabulary. Ids 0 to 3 are `SPECIALS`, then the tokens, most frequent first.
+
+    The specials stand outside the table that text is looked up in: a literal "<eos>" in a user's text is text.
+    """
+
+    def __init__(self, kind: str, splitter: Splitter, tokens: list[str], fold: bool = False):
+        self.kind, self.fold, self.tokens = kind, fold, tokens
+        self._splitter = splitter
+        self._ids = {token: number for number, token in enumerate(tokens, len(SPECIALS))}
+
+    @classmethod
+    def build(
+        cls,
+        kind: str,
+        texts: Iterable[str],
+        *,
+        fold: bool = False,
+        max_vocab: int | None = None,
+        min_count: int = 1,
+    ) -> Codec:
+        """Learn the vocabulary from `texts`, which are read once and not kept.
+
+        `kind` is chars, words, bytes or bpe:N. `max_vocab` counts the four specials too; `min_count` leaves out what
+        is rarer. What was left out becomes <unk>.
+        """
+        splitter = make(kind)
+        tokens = splitter.learn((normal(text, fold) for text in texts), max_vocab, min_count)
+        return cls(kind, splitter, tokens, fold)
+
+    @property
+    def size(self) -> int:
+        """How many ids there are, specials included."""
+        return len(SPECIALS) + len(self.tokens)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids without <bos> and <eos>."""
+        number = self._ids.get
+        return [number(token, UNK) for token in self._splitter.split(normal(text, self.fold))]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids`. Specials are left out, except that an unknown token shows as "<unk>"."""
+        shift = len(SPECIALS)
+        tokens = [SPECIALS[UNK] if i == UNK else self.tokens[i - shift] for i in ids if i >= UNK]
+        return self._splitter.join(tokens)
+
+    def pieces(self, text: str) -> list[str]:
+        """The tokens of `text` for the eye, one for each id of `encode`."""
+        return [self._splitter.show(token) for token in self._splitter.split(normal(text, self.fold))]
+
+    def token(self, id: int) -> str:
+        """One id for the eye."""
+        return SPECIALS[id] if 0 <= id < len(SPECIALS) else self._splitter.show(self.tokens[id - len(SPECIALS)])
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything `from_json` needs, as JSON can hold it."""
+        return {"kind": self.kind, "fold": self.fold, "tokens": self.tokens, **self._splitter.to_json()}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Codec:
+        try:
+            kind, fold, tokens = value["kind"], value["fold"], value["tokens"]
+            return cls(kind, make(kind, tokens, value.get("merges")), tokens, fold)
+        except (KeyError, TypeError, ValueError) as error:
+            raise SeqloomError(f"the stored vocabulary is damaged: {type(error).__name__}: {error}") from error

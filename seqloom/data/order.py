@@ -1,0 +1,104 @@
+"""In which order, and in which batches, the examples of an epoch are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from seqloom.errors import SeqloomError
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The batches of one epoch: batch i is `order[ends[i-1]:ends[i]]`."""
+
+    order: np.ndarray  # [rows] int64
+    ends: np.ndarray  # [batches] int64
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, i: int) -> np.ndarray:
+        """The rows of batch `i`."""
+        if not 0 <= i < len(self.ends):
+            raise IndexError(f"batch {i} of {len(self.ends)}")
+        return self.order[self.ends[i - 1] if i else 0 : self.ends[i]]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[i] for i in range(len(self)))
+
+
+def plan(
+    source_lengths: np.ndarray,
+    target_lengths: np.ndarray,
+    *,
+    seed: int,
+    epoch: int,
+    batch_tokens: int | None = None,
+    batch_rows: int | None = None,
+) -> Plan:
+    """Batches of examples of like length, in random order; the same (seed, epoch) gives the same plan.
+
+    `batch_tokens` bounds rows × the wider side's padded width; `batch_rows` the rows; at least one is needed. An
+    example over the budget is a batch of its own.
+
+    Sorted by the source first: with enough data nearly every batch has one source length and needs no mask.
+    """
+    if not batch_tokens and not batch_rows:
+        raise SeqloomError("give batch_tokens or batch_rows (1 or more): how large is a batch?")
+    if min(batch_tokens or 1, batch_rows or 1) < 1:
+        raise SeqloomError(f"batch_tokens and batch_rows must be 1 or more, not {batch_tokens} and {batch_rows}")
+    random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed % (1 << 64), epoch])))
+    source, target = source_lengths.astype(np.int64), target_lengths.astype(np.int64)
+    shuffled = random.permutation(len(source))
+    # Target lengths rise under even source lengths and fall under odd ones, so that a batch which spans two source
+    # lengths meets targets of like length there. The sort is stable: ties stay shuffled.
+    room = int(target.max(initial=0)) + 1
+    key = source * room + np.where(source % 2, room - 1 - target, target)
+    order = shuffled[np.argsort(key[shuffled], kind="stable")]
+    ends = _cut(np.maximum(source, target)[order], batch_tokens, batch_rows or len(order))
+    return _shuffle(order, ends, random)
+
+
+def waste(plan: Plan, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
+    """Which share of the tokens in the plan's matrices is padding."""
+    if not len(plan):
+        return 0.0
+    starts = np.concatenate([[0], plan.ends[:-1]])
+    rows = plan.ends - starts
+    real = padded = 0
+    for lengths in (source_lengths, target_lengths):
+        ordered = lengths[plan.order].astype(np.int64)
+        real += int(ordered.sum())
+        padded += int((np.maximum.reduceat(ordered, starts) * rows).sum())
+    return 1 - real / padded
+
+
+def _cut(widths: np.ndarray, tokens: int | None, rows: int) -> np.ndarray:
+    """Where batches end if each takes as many examples as fit."""
+    if tokens is None:
+        return np.minimum(np.arange(rows, len(widths) + rows, rows, dtype=np.int64), len(widths))
+    ends: list[int] = []
+    first = 0
+    while first < len(widths):
+        most = max(1, min(rows, tokens // max(1, int(widths[first]))))
+        widest = np.maximum.accumulate(widths[first : first + most])
+        # Cost rises with every further row, so the rows that fit are a prefix.
+        fit = int(np.searchsorted(widest * np.arange(1, len(widest) + 1), tokens, side="right"))
+        first += max(1, fit)
+        ends.append(first)
+    return np.array(ends, dtype=np.int64)
+
+
+def _shuffle(order: np.ndarray, ends: np.ndarray, random: np.random.Generator) -> Plan:
+    """The same batches in random order."""
+    if not len(ends):
+        return Plan(order, ends)
+    starts = np.concatenate([[0], ends[:-1]])
+    turn = random.permutation(len(ends))
+    sizes = (ends - starts)[turn]
+    new_ends = np.cumsum(sizes)
+    places = np.arange(len(order)) + np.repeat(starts[turn] - (new_ends - sizes), sizes)
+    return Plan(order[places], new_ends)

@@ -1,0 +1,255 @@
+"""Ways to cut text into tokens, and to put it together again.
+
+Each class has `learn` (the vocabulary from texts), `split`, `join` (its inverse) and `show` (a token for the eye).
+They all receive text that went through `normal`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Any, Protocol
+
+from seqloom.errors import SeqloomError, known
+
+SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
+PAD, BOS, EOS, UNK = range(4)
+
+
+def normal(text: str, fold: bool = False) -> str:
+    """NFC, so that é is one thing however it was typed; with `fold` case is lost too."""
+    if text.isascii():
+        return text.casefold() if fold else text
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair, from somebody's JSON: no encoder below could take it
+        text = re.sub("[\ud800-\udfff]", "\ufffd", text)
+    text = unicodedata.normalize("NFC", text)
+    return unicodedata.normalize("NFC", text.casefold()) if fold else text
+
+
+class Splitter(Protocol):
+    def learn(self, texts: Iterable[str], max_vocab: int | None, min_count: int) -> list[str]: ...
+    def split(self, text: str) -> list[str]: ...
+    def join(self, tokens: list[str]) -> str: ...
+    def show(self, token: str) -> str: ...
+    def to_json(self) -> dict[str, Any]: ...
+
+
+class Counted:
+    """A splitter that needs no training: its vocabulary is what was seen, the most frequent first."""
+
+    def split(self, text: str) -> list[str]:
+        raise NotImplementedError
+
+    def learn(self, texts: Iterable[str], max_vocab: int | None, min_count: int) -> list[str]:
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(self.split(text))
+        # Ties go by the token itself, so that the order of the lines does not number the vocabulary.
+        ranked = sorted((-count, token) for token, count in counts.items() if count >= min_count)
+        room = None if max_vocab is None else max_vocab - len(SPECIALS)
+        return [token for _, token in ranked[:room]]
+
+    def show(self, token: str) -> str:
+        return token
+
+    def to_json(self) -> dict[str, Any]:
+        return {}
+
+
+class Chars(Counted):
+    """What a reader calls a character: extended grapheme clusters.
+
+    Unicode Standard Annex #29, "Unicode Text Segmentation", rules GB3 to GB13. Left out: GB9c (Unicode 15.1), which
+    would keep whole Indic conjuncts together and give those scripts a long tail of rare tokens.
+    """
+
+    def split(self, text: str) -> list[str]:
+        return graphemes(text)
+
+    def join(self, tokens: list[str]) -> str:
+        return "".join(tokens)
+
+
+class Words(Counted):
+    """What stands between white space; joined with one blank. For text that is tokenized already, or phonemes."""
+
+    def split(self, text: str) -> list[str]:
+        return text.split()
+
+    def join(self, tokens: list[str]) -> str:
+        return " ".join(tokens)
+
+
+class Bytes:
+    """The 256 bytes of UTF-8: nothing is ever unknown, at the price of longer sequences.
+
+    Xue et al. 2022, "ByT5: Towards a Token-Free Future with Pre-trained Byte-to-Byte Models". `max_vocab` and
+    `min_count` do not apply. A token is kept as the character with the byte's number.
+    """
+
+    def learn(self, texts: Iterable[str], max_vocab: int | None, min_count: int) -> list[str]:
+        return [chr(byte) for byte in range(256)]
+
+    def split(self, text: str) -> list[str]:
+        return list(text.encode().decode("latin-1"))
+
+    def join(self, tokens: list[str]) -> str:
+        return b"".join(_raw(token, ord) for token in tokens).decode("utf-8", "replace")
+
+    def show(self, token: str) -> str:
+        return _readable(_raw(token, ord))
+
+    def to_json(self) -> dict[str, Any]:
+        return {}
+
+
+class Bpe:
+    """Byte pair encoding over the bytes of UTF-8: the most frequent pair becomes a token, again and again.
+
+    Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units"; over bytes as in Radford et
+    al. 2019. `size` is the whole vocabulary, specials included; a small text may fill less. Pairs seen fewer than
+    max(2, `min_count`) times are not merged; `max_vocab` does not apply. Ids follow the order of the merges.
+    """
+
+    least = len(SPECIALS) + 256
+
+    def __init__(self, size: int, tokens: list[str] | None = None, merges: list[Any] | None = None):
+        from tokenizers import Tokenizer, models, pre_tokenizers
+
+        self.size = size
+        vocabulary = None if tokens is None else {token: number for number, token in enumerate(tokens)}
+        pairs = None if merges is None else [(left, right) for left, right in merges]
+        self.model = Tokenizer(models.BPE(vocab=vocabulary, merges=pairs))
+        # No special token is ever registered, so a literal "<eos>" in the text stays text.
+        self.model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # pyright: ignore
+
+    def learn(self, texts: Iterable[str], max_vocab: int | None, min_count: int) -> list[str]:
+        from tokenizers import trainers
+
+        trainer = trainers.BpeTrainer(
+            vocab_size=self.size - len(SPECIALS),
+            min_frequency=max(2, min_count),
+            initial_alphabet=sorted(_alphabet()),
+            show_progress=False,
+        )
+        self.model.train_from_iterator(texts, trainer)
+        vocabulary = self.model.get_vocab()
+        return sorted(vocabulary, key=vocabulary.__getitem__)
+
+    def split(self, text: str) -> list[str]:
+        return self.model.encode(text, add_special_tokens=False).tokens
+
+    def join(self, tokens: list[str]) -> str:
+        return b"".join(_raw(token, _alphabet().__getitem__) for token in tokens).decode("utf-8", "replace")
+
+    def show(self, token: str) -> str:
+        return _readable(_raw(token, _alphabet().__getitem__))
+
+    def to_json(self) -> dict[str, Any]:
+        import json
+
+        return {"merges": json.loads(self.model.to_str())["model"]["merges"]}
+
+
+TOKENS: dict[str, type] = {"chars": Chars, "words": Words, "bytes": Bytes, "bpe": Bpe}
+
+
+def make(kind: str, tokens: list[str] | None = None, merges: list[Any] | None = None) -> Splitter:
+    """The splitter called `kind`: chars, words, bytes or bpe:N. A trained one is given its `tokens` and `merges`."""
+    name, colon, size = str(kind).partition(":")
+    known(name, TOKENS, "kind of tokens")
+    if name != "bpe":
+        if colon:
+            raise SeqloomError(f"tokens {kind!r}: {name} takes no size; only bpe does, as in bpe:4000")
+        return TOKENS[name]()
+    if not (size.isascii() and size.isdigit()):
+        raise SeqloomError(f"tokens {kind!r}: bpe needs the size of its vocabulary, as in bpe:4000")
+    if not Bpe.least <= int(size[:10]) <= 1_000_000:
+        limits = f"from {Bpe.least} (256 bytes and {len(SPECIALS)} special tokens) to 1,000,000"
+        raise SeqloomError(f"tokens {kind!r}: the size of the vocabulary goes {limits}, as in bpe:4000")
+    return Bpe(int(size), tokens, merges)
+
+
+def _raw(token: str, byte: Callable[[str], int]) -> bytes:
+    """The bytes a token stands for; the "<unk>" that a model may write stands for itself."""
+    return token.encode() if token == SPECIALS[UNK] else bytes(map(byte, token))
+
+
+def _readable(raw: bytes) -> str:
+    """As text if it is text; else, as for the first half of a character, byte by byte."""
+    text = raw.decode("utf-8", "replace")
+    if text.isprintable() and "\ufffd" not in text:
+        return text
+    return "".join(f"<0x{byte:02X}>" for byte in raw)
+
+
+@cache
+def _alphabet() -> dict[str, int]:
+    """The printable character by which byte-level BPE writes each byte (Radford et al. 2019, encoder.py)."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {chr(byte): byte for byte in plain} | {chr(256 + place): byte for place, byte in enumerate(others)}
+
+
+# --- grapheme clusters (UAX #29) ---------------------------------------------------------------------------------
+
+# Latin, Cyrillic, kana, CJK and whole Hangul syllables never join with one another: nine texts in ten stop here.
+_SIMPLE = re.compile(
+    "[\x00-\x0c\x0e-\u02ff\u0400-\u0482\u048a-\u052f\u2010-\u2027\u3041-\u3096\u30a1-\u30ff\u4e00-\u9fff\uac00-\ud7a3]*"
+)
+_PREPEND = (  # Grapheme_Cluster_Break=Prepend: signs that stand before their base
+    "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\U000110bd\U000110cd\U000111c2\U000111c3\U0001193f\U00011941"
+    "\U00011a3a\U00011a84-\U00011a89\U00011d46\U00011f02"
+)
+_ALONE = (  # spacing marks (Mc) of Myanmar, Tai Tham and Ahom that UAX #29 lets stand alone
+    "\u102b\u102c\u1038\u1062-\u1064\u1067-\u106d\u1083\u1087-\u108c\u108f\u109a-\u109c\u1a61\u1a63\u1a64\uaa7b\uaa7d"
+    "\U00011720\U00011721"
+)
+_EXTRA = "\u200c\u0e33\u0eb3\uff9e\uff9f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"  # extend, but are no marks
+_PICTURE = (  # about Extended_Pictographic, which `unicodedata` does not know; matters only beside a joiner
+    "\xa9\xae\u203c\u2049\u2122\u2139\u2194-\u2199\u21a9\u21aa\u231a-\u23ff\u24c2\u25aa-\u25fe\u2600-\u27bf\u2934\u2935"
+    "\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f201-\U0001f3fa\U0001f400-\U0001faff"
+)
+
+
+def graphemes(text: str) -> list[str]:
+    """Extended grapheme clusters; joined they are `text` again. Marks, skin tones and joined emoji stay whole."""
+    return list(text) if _SIMPLE.fullmatch(text) else _clusters().findall(text)
+
+
+@cache
+def _clusters() -> re.Pattern[str]:
+    """UAX #29, table 1c, as a regular expression; the classes come from the interpreter's Unicode tables."""
+    spans = (range(0x20000), range(0xE0000, 0xE0200))  # beyond these there are no marks and no controls
+    kinds = [(chr(code), unicodedata.category(chr(code))) for span in spans for code in span]
+    alone, extra = re.compile(f"[{_ALONE}]"), re.compile(f"[{_EXTRA}{_PREPEND}\u200d]")
+    marks = _ranges(char for char, kind in kinds if kind[0] == "M" and not alone.match(char)) + _EXTRA
+    control = _ranges(char for char, kind in kinds if kind in ("Cc", "Cf", "Zl", "Zp") and not extra.match(char))
+    syllables = "".join(map(chr, range(0xAC00, 0xD7A4, 28)))  # LV: no final consonant yet
+    lead, vowel, tail = "[\u1100-\u115f\ua960-\ua97c]", "[\u1160-\u11a7\ud7b0-\ud7c6]", "[\u11a8-\u11ff\ud7cb-\ud7fb]"
+    hangul = f"{lead}*(?:{vowel}+|[{syllables}]{vowel}*|[\uac00-\ud7a3]){tail}*|{lead}+|{tail}+"
+    flag = "[\U0001f1e6-\U0001f1ff]{2}"
+    picture = f"[{_PICTURE}](?:[{marks}]*\u200d[{_PICTURE}])*"
+    core = f"{hangul}|{flag}|{picture}|[^{control}]"
+    return re.compile(f"\r\n|[{control}]|[{_PREPEND}]*(?:{core})[{marks}\u200d]*", re.DOTALL)
+
+
+def _ranges(chars: Iterable[str]) -> str:
+    """Characters in rising order as the inside of a regular expression's class."""
+
+    def runs() -> Iterator[tuple[int, int]]:
+        first = last = -2
+        for code in map(ord, chars):
+            if code != last + 1:
+                yield first, last
+                first = code
+            last = code
+        yield first, last
+
+    return "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in runs() if 0 <= first <= sys.maxunicode)

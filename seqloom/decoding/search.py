@@ -1,0 +1,215 @@
+"""Searching for the best target: greedy, sampling, beam. A model is known here only as a Stepper.
+
+Every search takes `limits`, the most tokens each sentence may get; they depend on the sentence alone, never on its
+neighbours, so that a sentence gets the same answer in any batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from seqloom.data.batch import Padded
+from seqloom.data.tokens import BOS, EOS, PAD
+from seqloom.errors import SeqloomError
+from seqloom.models.seq2seq import Stepper
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    tokens: tuple[int, ...]  # without <bos> and <eos>
+    score: float  # what it is ranked by: its log-probability, in a beam divided by length^alpha
+    log_probability: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """How to decode. `beam=1` is greedy; `sample` draws from the model's distribution instead."""
+
+    beam: int = 1
+    n_best: int = 1
+    alpha: float = 1.0
+    sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 7
+
+    def __post_init__(self) -> None:
+        if self.beam < 1 or self.n_best < 1:
+            raise SeqloomError(f"beam and n-best are at least 1, here {self.beam} and {self.n_best}")
+        if not self.sample and self.n_best > self.beam:
+            raise SeqloomError(f"n-best {self.n_best} needs a beam at least as wide, here {self.beam}")
+        if self.sample and self.beam > 1:
+            raise SeqloomError("choose a beam or sampling, not both")
+        if self.temperature < 0 or self.top_k < 0 or not 0 < self.top_p <= 1:
+            raise SeqloomError("temperature and top-k are at least 0, and top-p lies above 0 and at most 1")
+
+
+@torch.inference_mode()
+def decode(
+    stepper: Stepper, source: Padded, limits: list[int], search: Search, generator: torch.Generator | None = None
+) -> list[list[Hypothesis]]:
+    """The best hypotheses of every sentence, best first; samples in the order drawn."""
+    if search.sample:
+        generator = generator or torch.Generator(source.tokens.device).manual_seed(search.seed)
+        return walk(stepper, source, limits, sampler(search, generator), search.n_best)
+    if search.beam == 1:
+        return walk(stepper, source, limits, lambda logits: logits.argmax(-1))
+    found = beam(stepper, source, limits, search.beam, search.alpha)
+    return [hypotheses[: search.n_best] for hypotheses in found]
+
+
+def sampler(search: Search, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+    def choose(logits: Tensor) -> Tensor:
+        if search.temperature == 0:  # the limit of p^(1/T) as T falls to 0
+            return logits.argmax(-1)
+        probabilities = shaped(logits, search.temperature, search.top_k, search.top_p)
+        return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
+
+    return choose
+
+
+def shaped(logits: Tensor, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Tensor:
+    """[R, V] logits -> the probabilities sampled from: p^(1/T) normalised, of the `top_k` likeliest tokens, of the
+    smallest set that holds `top_p` of the mass (Holtzman et al. 2020), normalised again."""
+    probabilities = (logits / temperature).softmax(-1)
+    if not top_k and top_p == 1.0:
+        return probabilities
+    ordered, order = probabilities.sort(-1, descending=True)
+    before = ordered.cumsum(-1) - ordered  # the mass of all likelier ones: the first is always kept
+    keep = before < top_p
+    if top_k:
+        keep[:, top_k:] = False
+    ordered = torch.where(keep, ordered, 0.0)
+    return torch.zeros_like(probabilities).scatter(-1, order, ordered / ordered.sum(-1, keepdim=True))
+
+
+def walk(
+    stepper: Stepper, source: Padded, limits: list[int], choose: Callable[[Tensor], Tensor], width: int = 1
+) -> list[list[Hypothesis]]:
+    """One token at a time by `choose` ([R, V] logits -> [R]); `width` independent walks a sentence."""
+    device, room = source.tokens.device, max(limits)
+    state = stepper.start(source, width=width, room=room)
+    total = len(limits) * width
+    limit = torch.tensor(limits, device=device).repeat_interleave(width)
+    written = torch.full((total, room), PAD, device=device)
+    score = torch.zeros(total, device=device)
+    where = torch.arange(total, device=device)  # which walk each row is
+    tokens = torch.full((total,), BOS, device=device)
+    over = torch.zeros(total, dtype=torch.bool, device=device)
+    for t in range(room):
+        logits, state = stepper.step(tokens[:, None], state)
+        logits = _speakable(logits[:, -1])
+        tokens = torch.where(over, PAD, choose(logits))
+        chosen = logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(-1)
+        score.index_add_(0, where, torch.where(over, 0.0, chosen))
+        written[where, t] = tokens
+        over = over | (tokens == EOS) | (limit[where] <= t + 1)
+        if not _look(device, t):
+            continue
+        left = int((~over).sum())
+        if left == 0:
+            break
+        # Whole sentences leave, for what was read leaves with them; and not for a few: leaving costs a copy.
+        sentences = (~over).view(-1, width).any(1)
+        if 8 * int(sentences.sum()) <= 7 * len(sentences):
+            alive = sentences.nonzero()[:, 0]
+            rows = (alive[:, None] * width + torch.arange(width, device=device)).flatten()
+            state, where, tokens, over = state.pick(rows, alive), where[rows], tokens[rows], over[rows]
+    flat = [_hypothesis(row, s, s) for row, s in zip(written.tolist(), score.tolist(), strict=True)]
+    return [flat[i : i + width] for i in range(0, total, width)]
+
+
+def beam(stepper: Stepper, source: Padded, limits: list[int], width: int, alpha: float) -> list[list[Hypothesis]]:
+    """Beam search (Graves 2012; Sutskever et al. 2014, section 3.2), ranked by log p / length^alpha.
+
+    A sentence is done when `width` hypotheses have ended and no live one scores better than the worst of them now.
+    """
+    device, room, count = source.tokens.device, max(limits), len(limits)
+    state = stepper.start(source, width=width, room=room)
+    limit = torch.tensor(limits, device=device)
+    ended = Ended(count, width, room, device)
+    where = torch.arange(count, device=device)  # which sentence each group of rows is
+    live = torch.full((count, width), float("-inf"), device=device)
+    live[:, 0] = 0.0  # all hypotheses start alike: only one of them may speak first
+    history = torch.full((count, width, room), PAD, device=device)
+    tokens = torch.full((count * width, 1), BOS, device=device)
+    for t in range(room):
+        logits, state = stepper.step(tokens, state)
+        steps = _speakable(logits[:, -1]).log_softmax(-1).view(len(where), width, -1)
+        score, flat = (live[:, :, None] + steps).flatten(1).topk(2 * width)
+        parent, token = flat // steps.size(-1), flat % steps.size(-1)
+        paths = history.gather(1, parent[:, :, None].expand(-1, -1, room))
+        paths[:, :, t] = token
+        stops = (token == EOS) | (limit[where] <= t + 1)[:, None]
+        first = torch.arange(2 * width, device=device) < width  # an ending counts only among the best `width`
+        ended.add(where, paths, torch.where(stops & first, score, float("-inf")), (t + 1) ** alpha)
+        live, best = score.masked_fill(stops, float("-inf")).topk(width)
+        history = paths.gather(1, best[:, :, None].expand(-1, -1, room))
+        tokens, parent = token.gather(1, best), parent.gather(1, best)
+        going = (live[:, 0] / (t + 1) ** alpha > ended.score[where, -1]) & (live[:, 0] > float("-inf"))
+        alive = None
+        if _look(device, t):
+            left = int(going.sum())
+            if left == 0:
+                break
+            if 8 * left <= 7 * len(where):
+                alive = going.nonzero()[:, 0]
+                where, live, history = where[alive], live[alive], history[alive]
+                tokens, parent = tokens[alive], parent[alive]
+        groups = torch.arange(len(parent), device=device) if alive is None else alive
+        rows = (groups[:, None] * width + parent).flatten()
+        if alive is not None or not _same_order(rows):
+            state = state.pick(rows, alive)
+        tokens = tokens.view(-1, 1)
+    return ended.hypotheses()
+
+
+class Ended:
+    """The best hypotheses that have ended, best first, for every sentence."""
+
+    def __init__(self, count: int, width: int, room: int, device: torch.device) -> None:
+        self.width = width
+        self.score = torch.full((count, width), float("-inf"), device=device)
+        self.log_probability = torch.full((count, width), float("-inf"), device=device)
+        self.tokens = torch.full((count, width, room), PAD, device=device)
+
+    def add(self, where: Tensor, paths: Tensor, log_probability: Tensor, norm: float) -> None:
+        """Merge candidates [G, C] (−inf: has not ended) of the sentences `where` into the best so far."""
+        score = torch.cat([self.score[where], log_probability / norm], 1)
+        score, order = score.topk(self.width)
+        self.score[where] = score
+        self.log_probability[where] = torch.cat([self.log_probability[where], log_probability], 1).gather(1, order)
+        tokens = torch.cat([self.tokens[where], paths], 1)
+        self.tokens[where] = tokens.gather(1, order[:, :, None].expand(-1, -1, tokens.size(-1)))
+
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        found = zip(self.tokens.tolist(), self.score.tolist(), self.log_probability.tolist(), strict=True)
+        return [
+            [_hypothesis(*one) for one in zip(*sentence, strict=True) if one[1] > float("-inf")] for sentence in found
+        ]
+
+
+def _hypothesis(row: list[int], score: float, log_probability: float) -> Hypothesis:
+    end = next((i for i, token in enumerate(row) if token in (EOS, PAD)), len(row))
+    return Hypothesis(tuple(row[:end]), score, log_probability)
+
+
+def _speakable(logits: Tensor) -> Tensor:
+    """<pad> and <bos> are never written."""
+    logits = logits.float()
+    logits[:, [PAD, BOS]] = float("-inf")
+    return logits
+
+
+def _look(device: torch.device, t: int) -> bool:
+    """Looking at who has finished makes the host wait for a GPU: there, only now and then."""
+    return device.type == "cpu" or t % 8 == 7
+
+
+def _same_order(rows: Tensor) -> bool:
+    return rows.device.type == "cpu" and bool((rows == torch.arange(len(rows))).all())

@@ -1,0 +1,79 @@
+"""From text to text: encode, batch by length, search, decode, and give the answers back in the order asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+
+from seqloom.data.batch import cut, pad
+from seqloom.data.codec import Codec
+from seqloom.data.tokens import EOS
+from seqloom.decoding.search import Hypothesis, Search, decode
+from seqloom.models.seq2seq import Seq2Seq
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One prediction: its text, its tokens, and how sure the model is of it."""
+
+    text: str
+    tokens: tuple[int, ...]
+    score: float
+    log_probability: float
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How long a target may get, learned from the training data: a share of the source, and a length for all."""
+
+    ratio: float
+    longest: int
+
+    def __call__(self, source_length: int) -> int:
+        return max(1, min(math.ceil(self.ratio * source_length) + 10, math.ceil(1.25 * self.longest) + 10))
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """A model with its two codecs."""
+
+    model: Seq2Seq
+    source: Codec
+    target: Codec
+    bound: Bound
+    device: torch.device
+    max_length: int | None = None
+    cut: str = "tail"
+
+    def answers(self, texts: Iterable[str], search: Search, rows: int = 64) -> Iterator[list[Answer]]:
+        """The best answers to each text, in order. Works through a stream: reads ahead sixteen batches at most."""
+        self.model.eval()
+        generator = torch.Generator(self.device).manual_seed(search.seed) if search.sample else None
+        texts = iter(texts)
+        while chunk := list(islice(texts, 16 * rows)):
+            yield from self._chunk(chunk, search, rows, generator)
+
+    def _chunk(
+        self, texts: list[str], search: Search, rows: int, generator: torch.Generator | None
+    ) -> list[list[Answer]]:
+        encoded = [self.encode(text) for text in texts]
+        found: list[list[Answer]] = [[Answer("", (), 0.0, 0.0)] for _ in texts]  # nothing is said of an empty line
+        asked = sorted((i for i, text in enumerate(texts) if text.strip()), key=lambda i: len(encoded[i]))
+        for start in range(0, len(asked), rows):
+            batch = asked[start : start + rows]
+            source = pad([encoded[i] for i in batch]).to(self.device)
+            limits = [self.bound(len(encoded[i])) for i in batch]
+            for i, hypotheses in zip(batch, decode(self.model, source, limits, search, generator), strict=True):
+                found[i] = [self._answer(hypothesis) for hypothesis in hypotheses]
+        return found
+
+    def encode(self, text: str) -> list[int]:
+        """As the training data was: cut if it is too long, ended by <eos>."""
+        return [*cut(self.source.encode(text), self.max_length, self.cut), EOS]
+
+    def _answer(self, found: Hypothesis) -> Answer:
+        return Answer(self.target.decode(found.tokens), found.tokens, found.score, found.log_probability)

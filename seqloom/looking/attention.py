@@ -1,0 +1,92 @@
+"""What a model looks at: attention weights with the tokens they stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from seqloom.data.batch import pad
+from seqloom.data.tokens import BOS, EOS, SPECIALS
+from seqloom.decoding.texts import Texts
+from seqloom.errors import SeqloomError
+from seqloom.parts.attention import Attention, MultiHead
+from seqloom.parts.probe import watch
+
+SHADES = " ░▒▓█"
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionMap:
+    """Weights of one layer, [heads, T, S]: row t is where the model looked when it wrote target token t."""
+
+    source: list[str]
+    target: list[str]
+    weights: np.ndarray
+    layer: str
+
+    def mean(self) -> np.ndarray:
+        """[T, S], the mean over heads."""
+        return self.weights.mean(0)
+
+    def text(self) -> str:
+        """The map as text: a line a target token, its weights as shades, and the token it looked at most."""
+        wide = max(len(token) for token in self.target)
+        lines = [" " * (wide + 2) + " ".join(token[:1] or " " for token in self.source)]
+        for token, row in zip(self.target, self.mean(), strict=True):
+            cells = " ".join(SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)] for weight in row)
+            lines.append(f"{token:>{wide}}  {cells}  {self.source[int(row.argmax())]} {row.max():.0%}")
+        return "\n".join(lines)
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """A picture of the map (needs the `plots` extra). With `path` it is written there; gives the figure."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise SeqloomError("plots need matplotlib: pip install 'seqloom[plots]'") from error
+        rows, columns = len(self.target), len(self.source)
+        figure = Figure(figsize=(1.2 + 0.36 * columns, 1.0 + 0.36 * rows), layout="constrained")
+        axes = figure.add_subplot()
+        picture = axes.imshow(self.mean(), cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
+        axes.set_xticks(range(columns), self.source)
+        axes.set_yticks(range(rows), self.target)
+        axes.set_xlabel("read")
+        axes.set_ylabel("written")
+        axes.xaxis.set_label_position("top")
+        axes.xaxis.tick_top()
+        figure.colorbar(picture, ax=axes, shrink=0.8, label="weight")
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
+
+@torch.inference_mode()
+def attention_maps(texts: Texts, source: str, tokens: tuple[int, ...]) -> dict[str, AttentionMap]:
+    """Every attention over the source while writing `tokens`, by the name of the layer, first to last.
+
+    The tokens are given to the model as in training, so any answer, also a reference, can be looked at.
+    """
+    model = texts.model.eval()
+    encoded = texts.encode(source)
+    written = [BOS, *tokens]
+    readers = {
+        name for name, part in model.decoder.named_modules() if isinstance(part, Attention) or _reads(part)
+    }
+    if not readers:
+        raise SeqloomError("this model has no attention: its decoder sees one vector of the source; try a model whose name ends in -attention, or transformer")
+    with watch(model.decoder) as seen:
+        model(pad([encoded]).to(texts.device), torch.tensor([written], device=texts.device))
+    source_tokens = [*texts.source.pieces(source)[: len(encoded) - 1], SPECIALS[EOS]]
+    target_tokens = [texts.target.token(token) for token in (*tokens, EOS)]
+    maps = {}
+    for name in (name for name in seen if name in readers):
+        weights = torch.cat([report.reshape(-1, *report.shape[-2:]) if report.dim() == 4 else report for report in seen[name]], 1)
+        maps[name] = AttentionMap(source_tokens, target_tokens, weights.float().cpu().numpy(), name)
+    return maps
+
+
+def _reads(part: torch.nn.Module) -> bool:
+    return isinstance(part, MultiHead) and part.query is not None

@@ -1,0 +1,22 @@
+"""The one shape of all corpus scores: sums over examples, and a function of these sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A corpus score as its sufficient statistics, so that resampling never counts an n-gram or an edit twice."""
+
+    table: np.ndarray  # [N, K]: what each example adds
+    finish: Callable[[np.ndarray], float]  # K sums → the score in percent
+    signature: str  # what another needs in order to compute the same number
+
+    @property
+    def score(self) -> float:
+        """The score over all examples; not a number where there is none."""
+        return self.finish(self.table.sum(axis=0)) if len(self.table) else float("nan")

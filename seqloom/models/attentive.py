@@ -1,0 +1,130 @@
+"""The recurrent decoder that looks back at the source at every step."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqloom.errors import SeqloomError, known
+from seqloom.models.decoders import Bridge, Dims, spread
+from seqloom.models.encoded import Encoded
+from seqloom.parts.attention import Attention, Memory
+from seqloom.parts.cell import CELLS, Cell
+from seqloom.parts.choose import Choice
+from seqloom.parts.recurrent import Recurrent, StackState
+from seqloom.parts.score import SCORES
+from seqloom.parts.see import See
+from seqloom.parts.state import Decoding
+
+
+class Read(NamedTuple):
+    memory: Memory
+    lengths: Tensor | None
+
+
+class Written(NamedTuple):
+    stack: StackState
+    fed: Tensor | None  # [R, dim], the last attentive state h̃, where it is fed back
+
+
+class AttentiveDecoder(nn.Module):
+    """A recurrent decoder with attention over the encoder's states, by any score.
+
+    `query="previous"`: the last state s_{t−1} asks, and the context c_t enters the cell with the token: s_t =
+    cell([y_{t−1}; c_t], s_{t−1}) (Bahdanau et al. 2015, section 3.1).
+    `query="current"`: the cell steps first and its new state h_t asks (Luong et al. 2015, section 3.1).
+    In both, the output is h̃_t = tanh(W [c_t; h_t]). `feeding=True` (with `current`) gives h̃_{t−1} to the cell beside
+    the token (section 3.3); without it there is no loop over time: the fused RNN runs over all T, then T queries ask
+    at once. `value_dim` projects what is read before it is mixed; 0 mixes the encoder's states as they are.
+    `start` says how the first state is made (see Bridge).
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        memory_dim: int,
+        final_dims: Dims,
+        cell: Annotated[Choice, CELLS] = "lstm",
+        dim: int = 512,
+        layers: int = 1,
+        dropout: float = 0.0,
+        score: Annotated[Choice, SCORES] = "general",
+        query: str = "current",
+        feeding: bool = False,
+        value_dim: int = 0,
+        start: str = "last",
+    ) -> None:
+        super().__init__()
+        self.query = known(query, ("previous", "current"), "query")
+        if feeding and query == "previous":
+            raise SeqloomError("feeding goes with query=current: with query=previous the context enters the cell anyway")
+        self.feeding = feeding
+        self.attention = Attention(dim, memory_dim, score, value_dim)
+        extra = self.attention.dim if query == "previous" else dim * feeding
+        self.recurrent = Recurrent(input_dim + extra, dim, cell, layers, 1, dropout)
+        self.bridge = Bridge(start, memory_dim, final_dims, self.recurrent.state_dims)
+        self.combine = nn.Linear(self.attention.dim + dim, dim, bias=False)
+        self.dim = dim
+
+    def begin(self, encoded: Encoded, width: int = 1, room: int | None = None) -> Decoding:
+        stack = spread(self.bridge(encoded), width)
+        fed = stack[-1][0].new_zeros(stack[-1][0].size(0), self.dim) if self.feeding else None
+        return Decoding(Read(self.attention.remember(encoded.states), encoded.lengths), Written(stack, fed))
+
+    def forward(self, x: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
+        """[R, T, input_dim] -> [R, T, dim]"""
+        read, written = state
+        see = See(lengths=read.lengths)
+        if self.query == "previous":
+            states, rows = self._ask_first(x, read.memory, see, written)
+        elif self.feeding:
+            states, rows = self._feed(x, read.memory, see, written)
+        else:
+            h, stack = self.recurrent(x, See(causal=True), written.stack)
+            states, rows = self._combined(self.attention(h, read.memory, see), h), Written(stack, None)
+        return states, Decoding(read, rows)
+
+    def _ask_first(self, x: Tensor, memory: Memory, see: See, written: Written) -> tuple[Tensor, Written]:
+        gates, onto = self._split_input(x)
+        stack, contexts, states = written.stack, [], []
+        for t in range(x.size(1)):
+            context = self.attention(stack[-1][0][:, None], memory, see)[:, 0]
+            stack = self._step(gates[:, t] + F.linear(context, onto), stack)
+            contexts.append(context)
+            states.append(stack[-1][0])
+        return self._combined(torch.stack(contexts, 1), torch.stack(states, 1)), Written(stack, None)
+
+    def _feed(self, x: Tensor, memory: Memory, see: See, written: Written) -> tuple[Tensor, Written]:
+        gates, onto = self._split_input(x)
+        stack, fed, states = written.stack, written.fed, []
+        assert fed is not None
+        for t in range(x.size(1)):
+            stack = self._step(gates[:, t] + F.linear(fed, onto), stack)
+            h = stack[-1][0]
+            fed = self._combined(self.attention(h[:, None], memory, see)[:, 0], h)
+            states.append(fed)
+        return torch.stack(states, 1), Written(stack, fed)
+
+    def _combined(self, context: Tensor, h: Tensor) -> Tensor:
+        return self.combine(torch.cat([context, h], -1)).tanh()
+
+    def _split_input(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The tokens' share of the first cell's gates for all steps at once, and the columns of W for the rest."""
+        first = self._cells()[0]
+        tokens, rest = first.weight.split([x.size(-1), first.input_dim - x.size(-1)], 1)
+        return F.linear(x, tokens, first.bias), rest
+
+    def _step(self, gates: Tensor, stack: StackState) -> StackState:
+        """One step of every layer, the first from its gates."""
+        states = []
+        for depth, (cell, state) in enumerate(zip(self._cells(), stack, strict=True)):
+            if depth:
+                gates = cell.input(F.dropout(states[-1][0], self.recurrent.dropout, self.training))
+            states.append(cell.step(gates, state)[0])
+        return tuple(states)
+
+    def _cells(self) -> list[Cell]:
+        return [layer.cells[0] for layer in self.recurrent.layers]  # pyright: ignore

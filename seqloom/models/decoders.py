@@ -1,0 +1,174 @@
+"""Decoders: what was read and the tokens so far -> the states from which the next tokens are guessed.
+
+A decoder is built knowing `input_dim` (an embedding), `memory_dim` (a state of the encoder) and `final_dims` (the
+encoder's last state, layer by layer; empty if it has none). `begin` turns Encoded into a Decoding; `forward` takes any
+number of steps from there. Training is a step with T > 1, so training and decoding cannot disagree.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+from torch import Tensor, cat, nn
+
+from seqloom.errors import known
+from seqloom.models.encoded import Encoded
+from seqloom.models.encoders import Enter
+from seqloom.parts.attention import Memory
+from seqloom.parts.block import Block
+from seqloom.parts.cell import CELLS
+from seqloom.parts.choose import Choice
+from seqloom.parts.position import POSITIONS
+from seqloom.parts.recurrent import Recurrent, StackState
+from seqloom.parts.score import SCORES
+from seqloom.parts.see import See, mean
+from seqloom.parts.state import Cache, Decoding
+
+Dims = tuple[tuple[int, ...], ...]
+
+
+class Bridge(nn.Module):
+    """From what was read to a decoder's first state, for every layer and every tensor of its state.
+
+    `last`: the encoder's last state, layer by layer, as it is where the widths agree, else through a linear map.
+    `transform`: tanh(W s + b) of it (Bahdanau et al. 2015, appendix A.2.2); an LSTM's c goes through W s + b.
+    `pool`: the same of the mean over all states. `zero`: nothing is handed over.
+    """
+
+    def __init__(self, how: str, memory_dim: int, final_dims: Dims, state_dims: Dims) -> None:
+        super().__init__()
+        self.how = known(how, ("last", "transform", "pool", "zero"), "context")
+        self.state_dims = state_dims
+        self.maps = nn.ModuleDict()
+        self.taken: set[tuple[int, int]] = set()  # where the encoder has a tensor for this layer and part
+        for layer, dims in enumerate(state_dims):
+            for part, dim in enumerate(dims):
+                at = _from_the_top(layer, len(state_dims), len(final_dims))
+                given = how in ("last", "transform") and at >= 0 and part < len(final_dims[at])
+                source = final_dims[at][part] if given else memory_dim
+                if given:
+                    self.taken.add((layer, part))
+                if how != "zero" and not (how == "last" and given and source == dim):
+                    self.maps[f"{layer}-{part}"] = nn.Linear(source, dim)
+
+    def forward(self, encoded: Encoded) -> StackState:
+        vector = mean(encoded.states, encoded.lengths) if self.how == "pool" else encoded.summary
+        return tuple(
+            tuple(self._part(encoded, vector, layer, part) for part in range(len(dims)))
+            for layer, dims in enumerate(self.state_dims)
+        )
+
+    def _part(self, encoded: Encoded, vector: Tensor, layer: int, part: int) -> Tensor:
+        if self.how == "zero":
+            return vector.new_zeros(vector.size(0), self.state_dims[layer][part])
+        if (layer, part) in self.taken:
+            vector = encoded.final[_from_the_top(layer, len(self.state_dims), len(encoded.final))][part]
+        key = f"{layer}-{part}"
+        if key not in self.maps:
+            return vector
+        mapped = self.maps[key](vector)
+        return mapped if self.how == "last" or part == 1 else mapped.tanh()
+
+
+def _from_the_top(layer: int, layers: int, others: int) -> int:
+    """The encoder's layer that stands where `layer` of the decoder does, counted from the top; negative if none."""
+    return others - layers + layer
+
+
+class RecurrentDecoder(nn.Module):
+    """A recurrent decoder with a fixed context: all it knows of the source is one vector.
+
+    `context` says how the vector is made (see Bridge); `given` says where it goes: as the `initial` state (Sutskever
+    et al. 2014), as `input` at every step, or `both` (Cho et al. 2014, section 2.2).
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        memory_dim: int,
+        final_dims: Dims,
+        cell: Annotated[Choice, CELLS] = "lstm",
+        dim: int | list[int] = 512,
+        layers: int = 1,
+        dropout: float = 0.0,
+        context: str = "last",
+        given: str = "both",
+    ) -> None:
+        super().__init__()
+        self.feeds = known(given, ("initial", "input", "both"), "given") != "initial"
+        self.recurrent = Recurrent(input_dim + memory_dim * self.feeds, dim, cell, layers, 1, dropout)
+        self.context = known(context, ("last", "transform", "pool"), "context")
+        start = "zero" if given == "input" else context
+        self.bridge = Bridge(start, memory_dim, final_dims, self.recurrent.state_dims)
+        self.transform = nn.Linear(memory_dim, memory_dim) if self.feeds and context == "transform" else None
+        self.dim = self.recurrent.out_dim
+
+    def begin(self, encoded: Encoded, width: int = 1, room: int | None = None) -> Decoding:
+        context = mean(encoded.states, encoded.lengths) if self.context == "pool" else encoded.summary
+        if self.transform is not None:
+            context = self.transform(context).tanh()
+        return Decoding(context, spread(self.bridge(encoded), width))
+
+    def forward(self, x: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
+        """[R, T, input_dim] -> [R, T, dim]"""
+        if self.feeds:
+            context = spread(state.context, x.size(0) // state.context.size(0))
+            x = cat([x, context[:, None].expand(-1, x.size(1), -1)], -1)
+        states, rows = self.recurrent(x, See(causal=True), state.rows)
+        return states, Decoding(state.context, rows)
+
+
+class ReadSoFar(NamedTuple):
+    """What a Transformer decoder has of the source: keys and values for every layer, and how many are real."""
+
+    memories: tuple[Memory, ...]
+    lengths: Tensor | None
+
+
+class TransformerDecoder(nn.Module):
+    """Blocks of masked self-attention, cross-attention and feed-forward (Vaswani et al. 2017, section 3.1)."""
+
+    def __init__(
+        self,
+        input_dim: int,
+        memory_dim: int,
+        final_dims: Dims,
+        dim: int = 256,
+        layers: int = 3,
+        heads: int = 4,
+        hidden: int = 1024,
+        position: Annotated[Choice, POSITIONS] = "sinusoidal",
+        score: Annotated[Choice, SCORES] = "scaled",
+        norm: str = "before",
+        activation: str = "relu",
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        self.enter = Enter(input_dim, dim, position, dim // heads, dropout)
+        self.blocks = nn.ModuleList(
+            Block(dim, heads, hidden, memory_dim, score, activation, norm, dropout) for _ in range(layers)
+        )
+        self.norm = nn.LayerNorm(dim) if norm == "before" else nn.Identity()
+        self.dim = dim
+
+    def begin(self, encoded: Encoded, width: int = 1, room: int | None = None) -> Decoding:
+        memories = tuple(block.cross.remember(encoded.states) for block in self.blocks)  # pyright: ignore
+        return Decoding(ReadSoFar(memories, encoded.lengths), tuple(Cache(room) for _ in self.blocks))
+
+    def forward(self, x: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
+        """[R, T, input_dim] -> [R, T, dim]"""
+        read, caches = state.context, state.rows
+        x = self.enter(x, caches[0].used)
+        see, seen = See(causal=True), See(lengths=read.lengths)
+        for block, cache, memory in zip(self.blocks, caches, read.memories, strict=True):
+            x, _ = block(x, see, cache, self.enter.position, (memory, seen))
+        return self.norm(x), state
+
+
+def spread(state: StackState | Tensor, width: int) -> StackState:
+    """Repeat every row `width` times: the same start for each hypothesis of a sentence."""
+    if width == 1:
+        return state  # pyright: ignore[reportReturnType]
+    if isinstance(state, Tensor):
+        return state.repeat_interleave(width, 0)  # pyright: ignore[reportReturnType]
+    return tuple(spread(part, width) for part in state)  # pyright: ignore[reportReturnType]

@@ -1,0 +1,24 @@
+"""What every encoder says, and all that decoders and task heads may know of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from seqloom.parts.see import See
+from seqloom.parts.state import State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoded:
+    states: Tensor  # [B, S, dim]
+    lengths: Tensor | None  # [B] on the device; None: every row is full, so that no mask is needed
+    summary: Tensor  # [B, dim]
+    final: State = None  # a recurrent encoder's last state of every layer, for a decoder that starts from it
+    layers: tuple[Tensor, ...] = ()  # every layer's states
+    grid: tuple[int, int] | None = None  # rows and columns, where the source is a picture
+
+    def see(self) -> See:
+        """What a reader of these states may look at."""
+        return See(lengths=self.lengths)

@@ -1,0 +1,103 @@
+"""Encoders: [B, S, input_dim] -> Encoded."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqloom.models.encoded import Encoded
+from seqloom.parts.block import Block
+from seqloom.parts.cell import CELLS
+from seqloom.parts.choose import Choice, build
+from seqloom.parts.position import POSITIONS
+from seqloom.parts.recurrent import Recurrent
+from seqloom.parts.score import SCORES
+from seqloom.parts.see import See, mean
+
+
+class RecurrentEncoder(nn.Module):
+    """An RNN, GRU or LSTM over the source (Sutskever et al. 2014; in two directions, Bahdanau et al. 2015, section 3.2).
+
+    The summary is the top layer's last state; with two directions, the last of each.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        cell: Annotated[Choice, CELLS] = "lstm",
+        dim: int | list[int] = 256,
+        layers: int = 1,
+        directions: int = 2,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.recurrent = Recurrent(input_dim, dim, cell, layers, directions, dropout)
+        self.dim = self.recurrent.out_dim
+        self.final_dims = self.recurrent.state_dims
+
+    def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:
+        outputs, final = self.recurrent.run(x, See(lengths=lengths))
+        summary = final[-1][0]
+        return Encoded(states=outputs[-1], lengths=lengths, summary=summary, final=final, layers=tuple(outputs))
+
+
+class TransformerEncoder(nn.Module):
+    """Blocks of self-attention in which every place sees every other (Vaswani et al. 2017, section 3.1).
+
+    `norm="before"` ends with one more norm. The summary is the mean over real places.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        dim: int = 256,
+        layers: int = 3,
+        heads: int = 4,
+        hidden: int = 1024,
+        position: Annotated[Choice, POSITIONS] = "sinusoidal",
+        score: Annotated[Choice, SCORES] = "scaled",
+        norm: str = "before",
+        activation: str = "relu",
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        self.enter = Enter(input_dim, dim, position, dim // heads, dropout)
+        self.blocks = nn.ModuleList(
+            Block(dim, heads, hidden, 0, score, activation, norm, dropout) for _ in range(layers)
+        )
+        self.norm = nn.LayerNorm(dim) if norm == "before" else nn.Identity()
+        self.dim = dim
+        self.final_dims: tuple[tuple[int, ...], ...] = ()
+
+    def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:
+        x, see, outputs = self.enter(x), See(lengths=lengths), []
+        for block in self.blocks:
+            x, _ = block(x, see, None, self.enter.position)
+            outputs.append(x)
+        states = self.norm(x)
+        return Encoded(states=states, lengths=lengths, summary=mean(states, lengths), layers=tuple(outputs))
+
+
+class Enter(nn.Module):
+    """Embeddings on their way into a Transformer: scaled by √dim (Vaswani et al. 2017, section 3.4), with positions."""
+
+    def __init__(self, input_dim: int, dim: int, position: Choice, head_dim: int, dropout: float) -> None:
+        super().__init__()
+        self.project = nn.Linear(input_dim, dim, bias=False) if input_dim != dim else nn.Identity()
+        self.position = build(POSITIONS, position, dim=dim, head_dim=head_dim)
+        self.scale = dim**0.5
+        self.dropout = dropout
+
+    def forward(self, x: Tensor, offset: int = 0) -> Tensor:
+        return F.dropout(self.position(self.project(x) * self.scale, offset), self.dropout, self.training)
+
+
+ENCODERS = {
+    "recurrent": RecurrentEncoder,
+    "rnn": {"kind": "recurrent", "cell": "rnn"},
+    "gru": {"kind": "recurrent", "cell": "gru"},
+    "lstm": {"kind": "recurrent", "cell": "lstm"},
+    "transformer": TransformerEncoder,
+}

@@ -1,0 +1,98 @@
+"""N → M: an encoder reads the source, a decoder writes the target. Any encoder with any decoder."""
+
+from __future__ import annotations
+
+from typing import Annotated, Protocol
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqloom.data.batch import Padded
+from seqloom.errors import SeqloomError
+from seqloom.models.attentive import AttentiveDecoder
+from seqloom.models.decoders import RecurrentDecoder, TransformerDecoder
+from seqloom.models.encoded import Encoded
+from seqloom.models.encoders import ENCODERS
+from seqloom.parts.choose import Choice, build
+from seqloom.parts.state import Decoding
+
+DECODERS = {"recurrent": RecurrentDecoder, "attentive": AttentiveDecoder, "transformer": TransformerDecoder}
+
+
+class Stepper(Protocol):
+    """All that greedy search, sampling, beam search and serving know of a model."""
+
+    def start(self, source: Padded, *, width: int = 1, room: int | None = None) -> Decoding:
+        """Read the source; `width` rows a sentence from here on, memory for `room` steps."""
+        ...
+
+    def step(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
+        """[R, T] -> logits [R, T, V]"""
+        ...
+
+
+class Seq2Seq(nn.Module):
+    """Encoder-decoder (Sutskever et al. 2014; Cho et al. 2014). `tie` shares the output's matrix with the target's
+    embedding (Press & Wolf 2017)."""
+
+    def __init__(
+        self,
+        source_size: int,
+        target_size: int,
+        encoder: Annotated[Choice, ENCODERS] = "lstm",
+        decoder: Annotated[Choice, DECODERS] = "attentive",
+        embedding: int = 256,
+        dropout: float = 0.1,
+        tie: bool = False,
+    ) -> None:
+        super().__init__()
+        self.source = _embedding(source_size, embedding)
+        self.target = _embedding(target_size, embedding)
+        self.encoder = build(ENCODERS, encoder, input_dim=embedding)
+        self.decoder = build(
+            DECODERS,
+            decoder,
+            input_dim=embedding,
+            memory_dim=self.encoder.dim,
+            final_dims=self.encoder.final_dims,
+        )
+        self.output = nn.Linear(self.decoder.dim, target_size)
+        nn.init.normal_(self.output.weight, std=self.decoder.dim**-0.5)
+        nn.init.zeros_(self.output.bias)
+        self.dropout = dropout
+        if tie:
+            if self.decoder.dim != embedding:
+                raise SeqloomError(f"tie needs decoder.dim equal to embedding, here {self.decoder.dim} and {embedding}")
+            self.output.weight = self.target.weight
+
+    def read(self, source: Padded) -> Encoded:
+        x = F.dropout(self.source(source.tokens), self.dropout, self.training)
+        return self.encoder(x, None if source.full else source.lengths)
+
+    def write(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
+        """[R, T] -> the states from which the next tokens are guessed, [R, T, dim]."""
+        x = F.dropout(self.target(tokens), self.dropout, self.training)
+        states, state = self.decoder(x, state)
+        return F.dropout(states, self.dropout, self.training), state
+
+    def forward(self, source: Padded, tokens: Tensor, index: Tensor | None = None) -> Tensor:
+        """Teacher forcing: logits [B, T, V]; with `index`, [N, V] at those flat places only, so that no work is done
+        for padded ones."""
+        states, _ = self.write(tokens, self.decoder.begin(self.read(source)))
+        return self.output(states if index is None else states.flatten(0, 1).index_select(0, index))
+
+    def start(self, source: Padded, *, width: int = 1, room: int | None = None) -> Decoding:
+        return self.decoder.begin(self.read(source), width, room)
+
+    def step(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
+        states, state = self.write(tokens, state)
+        return self.output(states), state
+
+
+MODELS = {"seq2seq": Seq2Seq}
+
+
+def _embedding(size: int, dim: int) -> nn.Embedding:
+    embedding = nn.Embedding(size, dim)
+    nn.init.normal_(embedding.weight, std=dim**-0.5)
+    return embedding

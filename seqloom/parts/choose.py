@@ -1,0 +1,79 @@
+"""Choosing a part by name. A constructor's keywords are its configuration; a table's keys are the only registry.
+
+A table maps a name to a class, or to a mapping that names another entry with some keywords already set
+(`"gru": {"kind": "recurrent", "cell": "gru"}`). A keyword that is itself a choice is annotated with its table:
+`score: Annotated[Choice, SCORES] = "scaled"`. YAML, Python, `--set` and the help text all come from the signature:
+a keyword with a default is the user's to set; one without is a size that only the caller knows.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+from seqloom.errors import SeqloomError, known
+
+Part = TypeVar("Part")
+Choice = str | Mapping[str, Any] | Callable[..., Any]  # "gru", {"kind": "gru", "layers": 2}, or the user's own class
+Table = Mapping[str, Any]  # name -> class, or name -> {"kind": another name, keyword: value}
+
+
+def build(table: Mapping[str, Any], choice: Choice, **sizes: Any) -> Any:
+    """Make the chosen part; `sizes` are what only the caller knows, such as `query_dim`."""
+    if callable(choice):
+        return choice(**sizes)
+    make, options = _resolve(table, choice)
+    return make(**sizes, **options)
+
+
+def complete(table: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
+    """The same choice with every default written out, nested choices too."""
+    if callable(choice):
+        raise SeqloomError(f"{choice!r} is a class of your own: it can be trained, but not written to a config file")
+    make, options = _resolve(table, choice)
+    result: dict[str, Any] = {"kind": next(name for name, entry in table.items() if entry is make)}
+    tables = nested_tables(make)
+    for name, default in settings(make).items():
+        value = options.get(name, default)
+        result[name] = complete(tables[name], value) if name in tables else value
+    return result
+
+
+def settings(make: Callable[..., Any]) -> dict[str, Any]:
+    """The keywords a user may set, with their defaults."""
+    parameters = inspect.signature(make).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+
+
+def nested_tables(make: Callable[..., Any]) -> dict[str, Table]:
+    """Which keywords of `make` are choices, and from which table."""
+    hints = get_type_hints(make.__init__ if inspect.isclass(make) else make, include_extras=True)
+    return {name: get_args(hint)[1] for name, hint in hints.items() if get_origin(hint) is Annotated}
+
+
+def change(config: dict[str, Any], key: str, value: Any) -> None:
+    """Set `a.b.c` in nested dicts. A choice given as a bare name opens into `{"kind": name}` when a keyword is set."""
+    *path, last = key.split(".")
+    here = config
+    for name in path:
+        inner = here.get(name)
+        here[name] = inner if isinstance(inner, dict) else {"kind": inner} if isinstance(inner, str) else {}
+        here = here[name]
+    inner = here.get(last)
+    if isinstance(inner, dict) and isinstance(value, str):
+        here[last] = {"kind": value}
+    else:
+        here[last] = value
+
+
+def _resolve(table: Table, choice: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
+    options = {"kind": choice} if isinstance(choice, str) else dict(choice)
+    if "kind" not in options:
+        raise SeqloomError(f"a choice needs its kind, one of: {', '.join(sorted(table))}")
+    make = table[known(options.pop("kind"), table, "kind")]
+    if isinstance(make, Mapping):
+        return _resolve(table, {**make, **options})
+    for name in options:
+        known(name, settings(make), f"setting of {make.__name__}")
+    return make, options

@@ -1,0 +1,101 @@
+"""Where a token stands. A position either moves the embedding (`forward`) or turns queries and keys (`turn`)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.errors import SeqloomError
+
+
+class Position(nn.Module):
+    """The slot: positions count real tokens from the left, and rows are padded after, so the index is the position."""
+
+    def __init__(self, dim: int, head_dim: int) -> None:
+        super().__init__()
+
+    def forward(self, x: Tensor, offset: int = 0) -> Tensor:
+        """[R, T, dim] -> the same, its first step standing at `offset`."""
+        return x
+
+    def turn(self, q: Tensor, k: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]:
+        """[R, heads, T, head_dim] queries and keys of one self-attention."""
+        return q, k
+
+
+class NoPosition(Position):
+    """No positions: attention sees a bag of tokens; a causal decoder can still count (Haviv et al. 2022)."""
+
+
+class Sinusoidal(Position):
+    """PE(t, 2i) = sin(t / 10000^(2i/d)), PE(t, 2i+1) = cos(…) (Vaswani et al. 2017, section 3.5). Any length."""
+
+    table: Tensor
+
+    def __init__(self, dim: int, head_dim: int) -> None:
+        super().__init__(dim, head_dim)
+        self.dim = dim
+        self.register_buffer("table", sinusoids(512, dim), persistent=False)
+
+    def forward(self, x: Tensor, offset: int = 0) -> Tensor:
+        end = offset + x.size(1)
+        if end <= self.table.size(0):
+            return x + self.table[offset:end].to(x.dtype)
+        # Longer than the table: computed for this call alone, since a module remembers nothing between calls.
+        return x + sinusoids(end, self.dim).to(x)[offset:]
+
+
+class Learned(Position):
+    """A trained vector for each of the first `longest` places (Gehring et al. 2017, section 3.1)."""
+
+    def __init__(self, dim: int, head_dim: int, longest: int = 512) -> None:
+        super().__init__(dim, head_dim)
+        self.longest = longest
+        self.weight = nn.Parameter(torch.randn(longest, dim) * dim**-0.5)
+
+    def forward(self, x: Tensor, offset: int = 0) -> Tensor:
+        if offset + x.size(1) > self.longest:
+            raise SeqloomError(
+                f"learned positions reach {self.longest} tokens, here {offset + x.size(1)}; "
+                "set position.longest higher, or choose 'sinusoidal' or 'rotary'"
+            )
+        return x + self.weight[offset : offset + x.size(1)]
+
+
+class Rotary(Position):
+    """Pairs of features of q and k turned by t·θ_i, θ_i = 10000^(−2i/d): q·k then depends on the distance alone
+    (Su et al. 2021, RoFormer, section 3.2)."""
+
+    angles: Tensor
+
+    def __init__(self, dim: int, head_dim: int) -> None:
+        super().__init__(dim, head_dim)
+        if head_dim % 2:
+            raise SeqloomError(f"rotary positions turn pairs: the width of a head must be even, here {head_dim}")
+        self.register_buffer("angles", _frequencies(head_dim), persistent=False)
+
+    def turn(self, q: Tensor, k: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]:
+        at = torch.arange(offset, offset + q.size(-2), device=q.device, dtype=self.angles.dtype)
+        angle = at[:, None] * self.angles
+        cos, sin = angle.cos().to(q.dtype), angle.sin().to(q.dtype)
+        return _rotate(q, cos, sin), _rotate(k, cos, sin)
+
+
+POSITIONS = {"none": NoPosition, "sinusoidal": Sinusoidal, "learned": Learned, "rotary": Rotary}
+
+
+def sinusoids(length: int, dim: int) -> Tensor:
+    """[length, dim], sine in the even columns and cosine in the odd ones."""
+    angle = torch.arange(length, dtype=torch.float64)[:, None] * _frequencies(dim).double()
+    table = torch.empty(length, dim, dtype=torch.float64)
+    table[:, 0::2], table[:, 1::2] = angle.sin(), angle.cos()[:, : dim // 2]
+    return table.float()
+
+
+def _frequencies(dim: int) -> Tensor:
+    return 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float32) / dim)
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    even, odd = x[..., 0::2], x[..., 1::2]
+    return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)

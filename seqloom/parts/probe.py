@@ -1,0 +1,32 @@
+"""Looking inside. With a probe a part takes its plain path and reports; without one, its fused path.
+
+Compiled or captured runners are used only while nobody watches: `watch` runs the eager module, so nothing recompiles.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from torch import Tensor, nn
+
+
+class Probed(nn.Module):
+    """A part that can be watched. What it reports is said in its docstring."""
+
+    probe: Callable[[Tensor], None] | None = None
+
+
+@contextmanager
+def watch(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
+    """Collect what every probed part of `model` reports, by the part's name, one tensor a call."""
+    seen: dict[str, list[Tensor]] = defaultdict(list)
+    parts = {name: part for name, part in model.named_modules() if isinstance(part, Probed)}
+    try:
+        for name, part in parts.items():
+            part.probe = seen[name].append
+        yield seen
+    finally:
+        for part in parts.values():
+            part.probe = None

@@ -1,0 +1,156 @@
+"""A run's config: complete, so that nothing about a run is hidden in a default.
+
+Sections: `format`, `task`, `data` (what was read and how it became numbers), `model`, `training`, `decoding`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seqloom.data.corpus import DataOptions
+from seqloom.errors import SeqloomError, known
+from seqloom.files import write_atomic
+from seqloom.models.presets import PRESETS, merge, preset, suited
+from seqloom.models.seq2seq import MODELS
+from seqloom.parts.choose import change, complete
+from seqloom.training.settings import Training
+from seqloom.version import FORMAT, __version__
+
+FILE = "config.yaml"
+SECTIONS = ("data", "model", "training")
+# What may change from one resume to the next without changing what was trained so far.
+EXTENDABLE = ("epochs", "max_steps", "time", "patience", "log_every", "keep", "average")
+
+
+def compose(
+    model: str | None,
+    size: str | None,
+    data: Mapping[str, Any],
+    training: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    saved: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The complete config from a preset or a YAML file, options, and `--set` keys, later ones winning.
+
+    With `saved`, the config of a run that goes on, what is not given stays as it was.
+    """
+    own: dict[str, Any] = {"data": _given(data), "model": {}, "training": {}}
+    if saved is not None:
+        own = {name: {**saved[name], **own[name]} for name in SECTIONS}
+    if saved is None or model is not None:
+        own["model"], own["training"] = _model(model or "lstm-attention", size or "small", own["training"])
+    own["training"].update(_given(training))
+    for key, value in settings.items():
+        change(*_place(own, key), value)
+    return {
+        "format": FORMAT,
+        "seqloom": __version__,
+        "task": "translate",
+        "data": asdict(data_options(own["data"])),
+        "model": complete(MODELS, {"kind": "seq2seq", **own["model"]}),
+        "training": asdict(Training.of({**suited(own["model"]), **own["training"]})),
+    }
+
+
+def _model(model: str, size: str, training: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    if not model.endswith((".yaml", ".yml")):
+        return preset(model, size), training
+    parts, more = model_file(model)
+    return parts, {**training, **more}
+
+
+def _place(own: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
+    """Where a `--set` key goes: `training.x`, `data.x`, `model.x`; anything else is a part of the model."""
+    first, _, rest = key.partition(".")
+    return (own[first], rest) if first in SECTIONS and rest else (own["model"], key)
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def data_options(values: Mapping[str, Any]) -> DataOptions:
+    names = [field.name for field in fields(DataOptions)]
+    for name in values:
+        known(name, names, "setting of data")
+    return DataOptions(**values)
+
+
+def model_file(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A model written down in YAML: the model's keywords, and perhaps a `training` section."""
+    loaded = read_yaml(Path(path))
+    training = loaded.pop("training", {})
+    model = loaded.pop("model", loaded)
+    base = model.pop("preset", None)
+    if base is not None:
+        model = merge(preset(known(base, PRESETS, "preset"), model.pop("size", "small")), model)
+    return model, training
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise SeqloomError(f"{path}: no such file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SeqloomError(f"{path}: cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise SeqloomError(f"{where}: not YAML: {getattr(error, 'problem', error)}") from error
+    if not isinstance(loaded, dict):
+        raise SeqloomError(f"{path}: expected keys and values")
+    return loaded
+
+
+def save(folder: Path, config: Mapping[str, Any]) -> None:
+    write_atomic(folder / FILE, yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """The config of a run folder; anything else gets a line that says what is missing."""
+    if not folder.exists():
+        raise SeqloomError(f"{folder}: no such run")
+    if not (folder / FILE).is_file():
+        raise SeqloomError(f"{folder}: not a run folder: it has no {FILE}")
+    config = read_yaml(folder / FILE)
+    if not isinstance(config.get("format"), int):
+        raise SeqloomError(f"{folder / FILE}: not the config of a run: it has no format number")
+    if config["format"] > FORMAT:
+        raise SeqloomError(
+            f"{folder}: written by a newer Seqloom (format {config['format']}, this one reads up to {FORMAT}); "
+            "upgrade seqloom"
+        )
+    return config
+
+
+def parse_value(text: str) -> Any:
+    """The value of `--set a.b=c`, read as YAML: numbers, true and false, [lists], else a string."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Keys of a resumed run that differ from the saved config and may not: `section.key: old -> new`."""
+    found = []
+    for section in SECTIONS:
+        before, after = _flat(old[section]), _flat(new[section])
+        for key in sorted(before.keys() | after.keys()):
+            allowed = section == "training" and key in EXTENDABLE
+            if not allowed and before.get(key) != after.get(key):
+                found.append(f"{section}.{key}: {before.get(key)} -> {after.get(key)}")
+    return found
+
+
+def _flat(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in section.items():
+        flat.update(_flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
+    return flat

@@ -1,0 +1,37 @@
+"""`metrics.jsonl`: a line for every few steps and every validation. Only appended to, and cut back on resume."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from seqloom.errors import SeqloomError
+
+TIMES = ("seconds", "tokens_per_second")  # what differs between two runs that are otherwise the same
+
+
+class Journal:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def cut_back(self, size: int) -> None:
+        """Forget what was written after a checkpoint: the resumed run writes it again."""
+        if self.path.exists():
+            os.truncate(self.path, min(size, self.path.stat().st_size))
+
+    def size(self) -> int:
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def add(self, line: dict[str, Any]) -> None:
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        except OSError as error:
+            raise SeqloomError(f"{self.path}: could not be written: {error.strerror or error}") from error
+
+    def lines(self) -> list[dict[str, Any]]:
+        if not self.path.exists():
+            return []
+        return [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]

@@ -1,0 +1,193 @@
+"""Drives the training loop: logs, validates, saves, stops. Everything that reacts to an update is here."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seqloom.data.corpus import Prepared
+from seqloom.decoding.texts import Texts
+from seqloom.metrics.score import higher_is_better
+from seqloom.runs.journal import Journal
+from seqloom.runs.progress import Progress
+from seqloom.training import checkpoint
+from seqloom.training.loop import Loop, NonFinite, Update
+from seqloom.training.settings import Training
+from seqloom.training.validate import all_batches, likelihood, written
+
+MODEL, METRICS, CHECKPOINTS = "model.safetensors", "metrics.jsonl", "checkpoints"
+
+
+class Session:
+    """One training run in one folder. What it remembers beside the loop travels in the checkpoint too."""
+
+    def __init__(self, folder: Path, loop: Loop, texts: Texts, data: Prepared, progress: Progress) -> None:
+        self.folder, self.loop, self.texts, self.data, self.progress = folder, loop, texts, data, progress
+        self.settings: Training = loop.settings
+        self.journal = Journal(folder / METRICS)
+        self.examples = data.valid_examples() if data.valid is not None else []
+        self.best: dict[str, Any] | None = None  # the best validation so far
+        self.worse = 0  # validations since
+        self.validated = 0  # the step of the last validation
+        self.stopped: str | None = None
+        self.window = torch.zeros(2, dtype=torch.float64, device=loop.device)  # loss and tokens since the last line
+        self.clock = time.monotonic()
+        self.signal: int | None = None
+
+    def run(self) -> None:
+        """Train until the settings, patience or a signal say stop; leave best and last behind in every case."""
+        with self._signals():
+            try:
+                self._train()
+            except NonFinite:
+                self._save()
+                raise
+            finally:
+                self.progress.close()
+
+    def _train(self) -> None:
+        for update in self.loop if self.stopped is None else ():
+            self._log(update)
+            due = self.settings.valid_every
+            if (update.step % due == 0) if due else update.ends_epoch:
+                self._validate()
+            every = self.settings.save_every
+            if self.stopped or self.signal or ((update.step % every == 0) if every else self.validated == update.step):
+                self._save()
+            if self.stopped or self.signal:
+                break
+        if self.signal:
+            return
+        if self.validated != self.loop.step:
+            self._validate()
+        self.stopped = self.stopped or "done"
+        self._save()
+        if self.settings.average > 1 and "averaged" not in (self.best or {}):
+            self._average()
+
+    def _log(self, update: Update) -> None:
+        if update.skipped:
+            self._skipped(update.skipped)
+        self.window += torch.stack([update.loss.double(), torch.full_like(update.loss, update.count).double()])
+        if update.step % self.settings.log_every:
+            return
+        if skipped := self.loop.settle():
+            self._skipped(skipped)
+        loss, count = self.window.tolist()
+        self.window.zero_()
+        now = time.monotonic()
+        speed, self.clock = count / max(now - self.clock, 1e-9), now
+        line = {"step": update.step, "epoch": update.epoch, "loss": loss / count, "rate": update.rate}
+        line |= {"norm": float(update.norm), "tokens": int(count)}
+        self.journal.add(line | {"tokens_per_second": round(speed, 1), "seconds": round(self.loop.elapsed, 3)})
+        facts = {"step": update.step, "epoch": update.epoch + 1, "loss": loss / count, "tokens/s": round(speed)}
+        self.progress.show(self.loop.progress(), facts)
+
+    def _skipped(self, where: dict[str, Any]) -> None:
+        self.journal.add({"skipped": where["step"], "epoch": where["epoch"], "rows": where["rows"]})
+        self.progress.note(f"step {where['step']} skipped: its loss or gradient was not finite")
+
+    def _validate(self) -> None:
+        self.validated = self.loop.step
+        if self.data.valid is None:
+            checkpoint.save_weights(self.folder / MODEL, checkpoint.weights(self.texts.model))
+            return
+        started = time.monotonic()
+        scores = self._scores()
+        better = self.best is None or self._key(scores) < self._key(self.best["scores"])
+        if better:
+            checkpoint.save_weights(self.folder / MODEL, checkpoint.weights(self.texts.model))
+            self.best = {"step": self.loop.step, "scores": scores}
+        self.worse = 0 if better else self.worse + 1
+        self.loop.plateau.see(better)
+        if self.settings.patience and self.worse >= self.settings.patience:
+            self.stopped = f"no better for {self.worse} validations"
+        line = {"step": self.loop.step, "epoch": self.loop.epoch, "valid": scores, "best": better}
+        self.journal.add(line | {"seconds": round(time.monotonic() - started, 3)})
+        shown = "  ".join(f"{name} {value:.4g}" for name, value in scores.items())
+        self.progress.note(f"step {self.loop.step}  valid  {shown}{'  best' if better else ''}")
+        self.clock = time.monotonic()  # the next rate counts training alone
+
+    def _scores(self) -> dict[str, float]:
+        assert self.data.valid is not None
+        select = self.settings.select
+        metrics = list(dict.fromkeys(["per", "exact_match"] + ([] if select == "loss" else [select])))
+        scores = likelihood(self.loop.objective, all_batches(self.data.valid), self.loop.device)
+        if self.settings.valid_decode:
+            scores |= written(self.texts, self.examples, metrics, self.settings.valid_decode)
+        return scores
+
+    def _key(self, scores: dict[str, float]) -> float:
+        """Lower is better; what is not a number is worst."""
+        name = self.settings.select if self.settings.select in scores else "loss"
+        value = scores[name] if name == "loss" or not higher_is_better(name) else -scores[name]
+        return math.inf if math.isnan(value) else value
+
+    def _save(self) -> None:
+        if skipped := self.loop.settle():
+            self._skipped(skipped)
+        tensors, values = self.loop.state()
+        values |= {name: getattr(self, name) for name in ("best", "worse", "validated", "stopped")}
+        values |= {"journal": self.journal.size(), "fingerprint": self.data.train.fingerprint}
+        tensors |= {"window": self.window}
+        checkpoint.save(self.folder / CHECKPOINTS, self.texts.model, tensors, values, self.settings.keep)
+
+    def restore(self, saved: checkpoint.Checkpoint) -> None:
+        """Go on from a checkpoint, exactly. The loop comes last, since it restores the random states."""
+        checkpoint.load_weights(self.texts.model, saved.weights(), saved.folder)
+        for name in ("best", "worse", "validated"):
+            setattr(self, name, saved.values[name])
+        self.window = saved.tensors["window"].to(self.loop.device)
+        self.journal.cut_back(saved.values["journal"])
+        self.loop.restore(saved.tensors, saved.values)
+        # A run that had reached its end goes on only if the end has been moved.
+        if not str(saved.values["stopped"]).startswith("no better") or self.settings.patience is None:
+            return
+        self.stopped = saved.values["stopped"] if self.worse >= self.settings.patience else None
+
+    def _average(self) -> None:
+        """The mean of the last checkpoints, kept only if it is no worse on the validation data."""
+        model = self.texts.model
+        last = checkpoint.weights(model)
+        last = {name: tensor.clone() for name, tensor in last.items()}
+        mean = checkpoint.averaged(self.folder / CHECKPOINTS, self.settings.average)
+        checkpoint.load_weights(model, mean, "the average")
+        scores = self._scores() if self.data.valid is not None else {}
+        better = self.best is None or self._key(scores) <= self._key(self.best["scores"])
+        if better:
+            checkpoint.save_weights(self.folder / MODEL, mean)
+        self.journal.add({"average": self.settings.average, "valid": scores, "best": better})
+        told = "kept" if better else "not kept: the best single checkpoint is better"
+        self.progress.note(f"average of {self.settings.average} checkpoints: {told}")
+        self.best = {**(self.best or {"step": self.loop.step, "scores": scores}), "averaged": better}
+        if better and scores:
+            self.best["scores"] = scores
+        checkpoint.load_weights(model, last, "the last checkpoint")
+        self._save()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM ask for a checkpoint and an end; asked twice, Ctrl-C leaves at once."""
+
+        def ask(number: int, frame: Any) -> None:
+            if self.signal == signal.SIGINT:
+                raise KeyboardInterrupt
+            self.signal = number
+            self.progress.note("stopping after this step; what is done will be saved")
+
+        try:
+            before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not in the main thread, where Python allows no handlers
+            before = {}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,133 @@
+"""A trained model, loaded from its run folder: predict, evaluate, look."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqloom.data.codec import Codec
+from seqloom.data.read import Example, group, read
+from seqloom.data.tokens import BOS, EOS
+from seqloom.decoding.search import Search
+from seqloom.decoding.texts import Answer, Bound, Texts
+from seqloom.errors import SeqloomError, known
+from seqloom.looking.attention import AttentionMap, attention_maps
+from seqloom.metrics.score import score
+from seqloom.models.seq2seq import MODELS
+from seqloom.parts.choose import build
+from seqloom.runs import config as configs
+from seqloom.runs.environment import choose_device
+from seqloom.training.checkpoint import load_weights, read_tensors
+from seqloom.training.objective import TeacherForcing
+from seqloom.training.validate import group_by_source, likelihood, paired_batches
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores in percent (perplexity is a number of choices) with their 95 % intervals and signatures."""
+
+    metrics: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+    signature: dict[str, str]
+    count: int
+    predictions: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "metrics": self.metrics,
+            "intervals": {name: list(pair) for name, pair in self.intervals.items()},
+            "signature": self.signature,
+            "count": self.count,
+        }
+
+
+class Translator:
+    """What `seqloom.load` gives. Remembers nothing between calls."""
+
+    def __init__(self, folder: Path, config: dict[str, Any], texts: Texts) -> None:
+        self.folder, self.config, self.texts = folder, config, texts
+
+    @property
+    def model(self) -> Any:
+        return self.texts.model
+
+    def predict(self, sources: Sequence[str], search: Search | None = None) -> list[str]:
+        """The best target of each source."""
+        if isinstance(sources, str):
+            raise SeqloomError("predict takes a list of texts: model.predict([text])")
+        return [answers[0].text for answers in self.texts.answers(sources, search or Search())]
+
+    def answers(self, sources: Iterable[str], search: Search | None = None, rows: int = 64) -> Iterator[list[Answer]]:
+        """The best answers of each source with their scores, in order, as a stream."""
+        return self.texts.answers(sources, search or Search(), rows)
+
+    def evaluate(
+        self,
+        files: str | Path | Sequence[str | Path],
+        search: Search | None = None,
+        *,
+        metrics: Sequence[str] | None = None,
+        together: bool = False,
+        tokenize: str = "13a",
+    ) -> Evaluation:
+        """Scores on files of examples. `together`: lines with one source are one example with several references."""
+        names = [files] if isinstance(files, str | Path) else list(files)
+        examples = [example for one in group(names) for example in read(one)]
+        if not examples:
+            raise SeqloomError(f"{', '.join(map(str, names))}: no examples")
+        if together:
+            examples = [Example(s, tuple(t), names[0], 0) for s, t in group_by_source(examples).items()]  # pyright: ignore
+        predictions = self.predict([example.source for example in examples], search)
+        scores = score(
+            predictions,
+            [example.targets for example in examples],
+            split=self.texts.target.pieces,
+            metrics=metrics,
+            tokenize=tokenize,
+        )
+        values = dict(scores.metrics)
+        if metrics is None:
+            values["perplexity"] = self._perplexity(examples)
+        return Evaluation(values, scores.intervals, scores.signature, scores.count, predictions)
+
+    def _perplexity(self, examples: list[Example]) -> float:
+        """Of the first reference of each example, <eos> counted."""
+        target = self.texts.target
+        pairs = [(self.texts.encode(e.source), [BOS, *target.encode(e.targets[0]), EOS]) for e in examples]
+        objective = TeacherForcing(self.texts.model)
+        return likelihood(objective, paired_batches(pairs), self.texts.device)["perplexity"]
+
+    def attention(self, source: str, target: str | None = None, layer: str | None = None) -> AttentionMap:
+        """Where the model looks while it writes its own answer, or `target`; the last layer unless named."""
+        if target is None:
+            tokens = next(self.texts.answers([source], Search()))[0].tokens
+        else:
+            tokens = tuple(self.texts.target.encode(target))
+        maps = attention_maps(self.texts, source, tokens)
+        return maps[list(maps)[-1] if layer is None else known(layer, maps, "layer")]
+
+
+def load(run: str | Path, device: str = "auto") -> Translator:
+    """The best model of a run folder."""
+    folder = Path(run)
+    config = configs.load(folder)
+    place = choose_device(device)
+    source, target = (_codec(folder / name) for name in ("source.json", "target.json"))
+    model = build(MODELS, config["model"], source_size=source.size, target_size=target.size)
+    if not (folder / "model.safetensors").exists():
+        raise SeqloomError(f"{folder}: has no model yet: its training stopped before the first validation; --resume it")
+    load_weights(model, read_tensors(folder / "model.safetensors"), folder / "model.safetensors")
+    data, bound = config["data"], Bound(**config["decoding"])
+    model = model.to(place).eval()
+    texts = Texts(model, source, target, bound, place, max_length=data["max_length"], cut=data["cut"])
+    return Translator(folder, config, texts)
+
+
+def _codec(path: Path) -> Codec:
+    try:
+        return Codec.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError) as error:
+        raise SeqloomError(f"{path}: vocabulary missing or damaged ({error})") from error

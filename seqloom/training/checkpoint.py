@@ -1,0 +1,108 @@
+"""Checkpoints: weights and everything needed to go on exactly. Safetensors and JSON; nothing is pickled."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from seqloom.errors import SeqloomError
+from seqloom.files import damage, new_folder, write_atomic, write_json
+
+WEIGHTS, TENSORS, VALUES = "weights.safetensors", "training.safetensors", "training.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    folder: Path
+    tensors: dict[str, Tensor]
+    values: dict[str, Any]
+
+    def weights(self) -> dict[str, Tensor]:
+        return read_tensors(self.folder / WEIGHTS)
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    """Every trained tensor once, by name; a tied matrix is stored under its first name only."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def load_weights(model: nn.Module, tensors: dict[str, Tensor], file: Path | str) -> None:
+    """Copy weights into a model of the same shape; anything missing, left over or of another shape is named."""
+    parameters = dict(model.named_parameters())
+    if odd := sorted(parameters.keys() ^ tensors.keys()):
+        raise SeqloomError(f"{file}: does not fit the model of config.yaml: {odd[0]} is in one of them only")
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            if parameter.shape != tensors[name].shape:
+                shapes = f"{tuple(tensors[name].shape)}, the model has {tuple(parameter.shape)}"
+                raise SeqloomError(f"{file}: does not fit the model of config.yaml: {name} is {shapes}")
+            parameter.copy_(tensors[name])
+
+
+def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
+    write_atomic(path, safetensors.torch.save({name: t.contiguous().cpu() for name, t in tensors.items()}))
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return safetensors.torch.load_file(path)
+    except FileNotFoundError as error:
+        raise SeqloomError(f"{path}: no such file") from error
+    except (OSError, safetensors.SafetensorError) as error:
+        raise SeqloomError(f"{path}: damaged or not a safetensors file ({error})") from error
+
+
+def save(parent: Path, model: nn.Module, tensors: dict[str, Tensor], values: dict[str, Any], keep: int) -> Path:
+    """Write `step-N` whole or not at all, then drop the oldest beyond `keep`."""
+    folder = parent / f"step-{values['step']:09d}"
+    with new_folder(folder) as new:
+        save_weights(new / WEIGHTS, weights(model))
+        save_weights(new / TENSORS, tensors)
+        write_json(new / VALUES, values)
+    for old in folders(parent)[:-keep]:
+        shutil.rmtree(old, ignore_errors=True)
+    return folder
+
+
+def newest(parent: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint that verifies, and what is wrong with each newer one. None: there is none at all.
+
+    If checkpoints exist but none verifies, that is an error: starting over would lose what the user thinks is there.
+    """
+    problems: list[str] = []
+    for folder in reversed(folders(parent)):
+        if wrong := damage(folder):
+            problems.append(f"{folder}: damaged checkpoint passed over: {wrong}")
+            continue
+        values = json.loads((folder / VALUES).read_text())
+        return Checkpoint(folder, read_tensors(folder / TENSORS), values), problems
+    if problems:
+        raise SeqloomError(f"{parent}: no checkpoint is intact; {problems[0]}")
+    return None, problems
+
+
+def folders(parent: Path) -> list[Path]:
+    """Checkpoints, oldest first. What a killed writer left behind starts with a dot and is removed on the way."""
+    if not parent.is_dir():
+        return []
+    for left in parent.glob(".*.tmp"):
+        shutil.rmtree(left, ignore_errors=True)
+    return sorted(parent.glob("step-*"))
+
+
+def averaged(parent: Path, count: int) -> dict[str, Tensor]:
+    """The mean of the weights of the last `count` checkpoints (Vaswani et al. 2017, section 6.1)."""
+    chosen = folders(parent)[-count:]
+    total: dict[str, Tensor] = {}
+    for folder in chosen:
+        for name, tensor in read_tensors(folder / WEIGHTS).items():
+            total[name] = total.get(name, torch.zeros_like(tensor, dtype=torch.float64)) + tensor.double()
+    return {name: (tensor / len(chosen)).float() for name, tensor in total.items()}

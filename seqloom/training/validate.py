@@ -1,0 +1,63 @@
+"""Validation: how likely the model finds the held-out targets, and how well it writes them itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import torch
+from torch import nn
+
+from seqloom.data.batch import Batch, pad
+from seqloom.data.order import plan
+from seqloom.data.read import Example
+from seqloom.data.store import Corpus
+from seqloom.decoding.search import Search
+from seqloom.decoding.texts import Texts
+from seqloom.metrics.information import perplexity
+from seqloom.metrics.score import score
+
+
+@torch.inference_mode()
+def likelihood(objective: nn.Module, batches: Iterable[Batch], device: torch.device) -> dict[str, float]:
+    """Mean negative log-likelihood of a target token in nats (`loss`), and its exponential (`perplexity`)."""
+    training = objective.training
+    objective.eval()
+    total, count = torch.zeros((), dtype=torch.float64, device=device), 0
+    for batch in batches:
+        loss = objective(batch.to(device))
+        total, count = total + loss.total, count + loss.count
+    objective.train(training)
+    nats = float(total)
+    return {"loss": nats / max(count, 1), "perplexity": perplexity(nats, count) if count else float("nan")}
+
+
+def all_batches(corpus: Corpus, rows: int = 128) -> Iterator[Batch]:
+    """Every example once, in batches of one length."""
+    order = plan(corpus.source_lengths, corpus.target_lengths, seed=0, epoch=0, batch_rows=rows)
+    return (corpus.batch(chosen) for chosen in order)
+
+
+def paired_batches(pairs: Sequence[tuple[list[int], list[int]]], rows: int = 128) -> Iterator[Batch]:
+    """The same for encoded pairs in memory, specials included."""
+    ordered = sorted(pairs, key=lambda pair: (len(pair[0]), len(pair[1])))
+    for start in range(0, len(ordered), rows):
+        sources, targets = zip(*ordered[start : start + rows], strict=True)
+        yield Batch.of(pad(sources), pad(targets))
+
+
+def written(texts: Texts, examples: Sequence[Example], metrics: Sequence[str], most: int) -> dict[str, float]:
+    """Scores of greedy predictions for the first `most` distinct sources; all targets of one are its references."""
+    training = texts.model.training
+    grouped = dict(list(group_by_source(examples).items())[:most])
+    predictions = [answers[0].text for answers in texts.answers(grouped, Search())]
+    texts.model.train(training)
+    references = [tuple(targets) for targets in grouped.values()]
+    return score(predictions, references, split=texts.target.pieces, metrics=metrics, samples=0).metrics
+
+
+def group_by_source(examples: Sequence[Example]) -> dict[str, list[str]]:
+    """Examples with one source are one question with several right answers."""
+    grouped: dict[str, list[str]] = {}
+    for example in examples:
+        grouped.setdefault(example.source, []).extend(example.targets)
+    return grouped
