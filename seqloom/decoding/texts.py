@@ -49,12 +49,12 @@ class Texts:
     max_length: int | None = None
     cut: str = "tail"
 
-    def answers(self, texts: Iterable[str], search: Search, rows: int = 64) -> Iterator[list[Answer]]:
-        """The best answers to each text, in order. Works through a stream: reads ahead sixteen batches at most."""
+    def answers(self, texts: Iterable[str], search: Search, rows: int = 64, ahead: int = 16) -> Iterator[list[Answer]]:
+        """The best answers to each text, in order. Works through a stream: reads ahead `ahead` batches of `rows`."""
         self.model.eval()
         generator = torch.Generator(self.device).manual_seed(search.seed) if search.sample else None
         texts = iter(texts)
-        while chunk := list(islice(texts, 16 * rows)):
+        while chunk := list(islice(texts, ahead * rows)):
             yield from self._chunk(chunk, search, rows, generator)
 
     def _chunk(

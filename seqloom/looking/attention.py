@@ -72,20 +72,27 @@ def attention_maps(texts: Texts, source: str, tokens: tuple[int, ...]) -> dict[s
     model = texts.model.eval()
     encoded = texts.encode(source)
     written = [BOS, *tokens]
-    readers = {
-        name for name, part in model.decoder.named_modules() if isinstance(part, Attention) or _reads(part)
-    }
+    readers = {name for name, part in model.decoder.named_modules() if isinstance(part, Attention) or _reads(part)}
     if not readers:
-        raise SeqloomError("this model has no attention: its decoder sees one vector of the source; try a model whose name ends in -attention, or transformer")
+        raise SeqloomError(
+            "this model has no attention: its decoder sees the source as one vector; "
+            "choose a model whose name ends in -attention, or transformer"
+        )
     with watch(model.decoder) as seen:
         model(pad([encoded]).to(texts.device), torch.tensor([written], device=texts.device))
     source_tokens = [*texts.source.pieces(source)[: len(encoded) - 1], SPECIALS[EOS]]
     target_tokens = [texts.target.token(token) for token in (*tokens, EOS)]
-    maps = {}
-    for name in (name for name in seen if name in readers):
-        weights = torch.cat([report.reshape(-1, *report.shape[-2:]) if report.dim() == 4 else report for report in seen[name]], 1)
-        maps[name] = AttentionMap(source_tokens, target_tokens, weights.float().cpu().numpy(), name)
-    return maps
+    # A decoder that steps reports [1, 1, S] a step, one that does not [1, T, S], and heads stand before T.
+    joined = {name: torch.cat([_by_head(report) for report in seen[name]], 1) for name in seen if name in readers}
+    return {
+        name: AttentionMap(source_tokens, target_tokens, weights.float().cpu().numpy(), name)
+        for name, weights in joined.items()
+    }
+
+
+def _by_head(report: torch.Tensor) -> torch.Tensor:
+    """[1, T, S] or [1, heads, T, S] -> [heads, T, S]"""
+    return report.reshape(-1, *report.shape[-2:])
 
 
 def _reads(part: torch.nn.Module) -> bool:

@@ -60,7 +60,9 @@ class AttentiveDecoder(nn.Module):
         super().__init__()
         self.query = known(query, ("previous", "current"), "query")
         if feeding and query == "previous":
-            raise SeqloomError("feeding goes with query=current: with query=previous the context enters the cell anyway")
+            raise SeqloomError(
+                "feeding goes with query=current: with query=previous the context enters the cell anyway"
+            )
         self.feeding = feeding
         self.attention = Attention(dim, memory_dim, score, value_dim)
         extra = self.attention.dim if query == "previous" else dim * feeding

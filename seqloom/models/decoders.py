@@ -7,7 +7,7 @@ number of steps from there. Training is a step with T > 1, so training and decod
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from torch import Tensor, cat, nn
 
@@ -165,10 +165,10 @@ class TransformerDecoder(nn.Module):
         return self.norm(x), state
 
 
-def spread(state: StackState | Tensor, width: int) -> StackState:
-    """Repeat every row `width` times: the same start for each hypothesis of a sentence."""
+def spread(state: Any, width: int) -> Any:
+    """Repeat every row `width` times, in nested tuples too: the same start for each hypothesis of a sentence."""
     if width == 1:
-        return state  # pyright: ignore[reportReturnType]
+        return state
     if isinstance(state, Tensor):
-        return state.repeat_interleave(width, 0)  # pyright: ignore[reportReturnType]
-    return tuple(spread(part, width) for part in state)  # pyright: ignore[reportReturnType]
+        return state.repeat_interleave(width, 0)
+    return tuple(spread(part, width) for part in state)

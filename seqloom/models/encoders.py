@@ -18,7 +18,8 @@ from seqloom.parts.see import See, mean
 
 
 class RecurrentEncoder(nn.Module):
-    """An RNN, GRU or LSTM over the source (Sutskever et al. 2014; in two directions, Bahdanau et al. 2015, section 3.2).
+    """An RNN, GRU or LSTM over the source (Sutskever et al. 2014), in one direction or two (Bahdanau et al. 2015,
+    section 3.2).
 
     The summary is the top layer's last state; with two directions, the last of each.
     """

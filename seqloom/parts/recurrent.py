@@ -1,4 +1,4 @@
-"""Any cell over a whole sequence: fused where torch has a kernel for it, else step by step; deep, in both directions."""
+"""Any cell over a whole sequence: fused where torch has a kernel, else step by step; deep, in one direction or two."""
 
 from __future__ import annotations
 
@@ -78,12 +78,13 @@ class Layer(Probed):
 
     def forward(self, x: Tensor, see: See, state: CellState | None = None) -> tuple[Tensor, CellState]:
         """[R, T, input] -> [R, T, directions·dim] and the state after each row's last real step."""
-        ways = len(self.cells)
+        cells: list[Cell] = list(self.cells)  # pyright: ignore[reportAssignmentType]
+        ways = len(cells)
         states = [None] * ways if state is None else list(zip(*(part.chunk(ways, -1) for part in state), strict=True))
-        forward, end = run_cell(self.cells[0], x, see.lengths, states[0], self.probe)
+        forward, end = run_cell(cells[0], x, see.lengths, states[0], self.probe)
         if ways == 1:
             return forward, end
-        backward, other = run_cell(self.cells[1], flip(x, see.lengths), see.lengths, states[1], self.probe)
+        backward, other = run_cell(cells[1], flip(x, see.lengths), see.lengths, states[1], self.probe)
         both = tuple(torch.cat(pair, -1) for pair in zip(end, other, strict=True))
         return torch.cat([forward, flip(backward, see.lengths)], -1), both
 

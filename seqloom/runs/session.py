@@ -18,7 +18,7 @@ from seqloom.metrics.score import higher_is_better
 from seqloom.runs.journal import Journal
 from seqloom.runs.progress import Progress
 from seqloom.training import checkpoint
-from seqloom.training.loop import Loop, NonFinite, Update
+from seqloom.training.loop import Loop, NonFiniteError, Update
 from seqloom.training.settings import Training
 from seqloom.training.validate import all_batches, likelihood, written
 
@@ -46,7 +46,7 @@ class Session:
         with self._signals():
             try:
                 self._train()
-            except NonFinite:
+            except NonFiniteError:
                 self._save()
                 raise
             finally:

@@ -60,9 +60,11 @@ class Translator:
             raise SeqloomError("predict takes a list of texts: model.predict([text])")
         return [answers[0].text for answers in self.texts.answers(sources, search or Search())]
 
-    def answers(self, sources: Iterable[str], search: Search | None = None, rows: int = 64) -> Iterator[list[Answer]]:
+    def answers(
+        self, sources: Iterable[str], search: Search | None = None, rows: int = 64, ahead: int = 16
+    ) -> Iterator[list[Answer]]:
         """The best answers of each source with their scores, in order, as a stream."""
-        return self.texts.answers(sources, search or Search(), rows)
+        return self.texts.answers(sources, search or Search(), rows, ahead)
 
     def evaluate(
         self,

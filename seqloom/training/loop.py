@@ -140,7 +140,7 @@ class Loop:
         return Loss(total, count)
 
     def settle(self) -> dict[str, Any] | None:
-        """Read the flag of the last update, and say which one it was if it was skipped; five in a row end the training."""
+        """Read the flag of the last update: says where it was if it was skipped; five in a row end the training."""
         if self._flag is None:
             return None
         (late, where), self._flag = self._flag, None
@@ -150,7 +150,7 @@ class Loop:
             return None
         self.bad_in_a_row += 1
         if self.bad_in_a_row >= PATIENCE_WITH_NAN:
-            raise NonFinite(where)
+            raise NonFiniteError(where)
         return where
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -176,7 +176,7 @@ class Loop:
         set_rng_state(random, self.device)
 
 
-class NonFinite(SeqloomError):
+class NonFiniteError(SeqloomError):
     """The loss or its gradient was not finite five times in a row."""
 
     def __init__(self, where: dict[str, Any]) -> None:
@@ -189,9 +189,9 @@ class NonFinite(SeqloomError):
 
 def optimiser_state(optimiser: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
     """`optimiser.<what>.<parameter>` for every tensor the optimiser keeps."""
-    names = {parameter: name for name, parameter in model.named_parameters()}
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
     return {
-        f"optimiser.{what}.{names[parameter]}": value
+        f"optimiser.{what}.{names[id(parameter)]}": value
         for parameter, kept in optimiser.state.items()
         for what, value in kept.items()
         if isinstance(value, Tensor)

@@ -1,0 +1,47 @@
+"""seqloom evaluate"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def evaluate(
+    run: Annotated[str, typer.Argument(help="A run folder.")],
+    files: Annotated[list[str], typer.Argument(help="Test examples, in any form that train reads.")],
+    beam: Annotated[int, typer.Option(help="Width of the beam; 1 is greedy.")] = 1,
+    alpha: Annotated[float, typer.Option(help="Beam scores are divided by length to this power.")] = 1.0,
+    together: Annotated[
+        bool, typer.Option("--together", help="Lines with one source are one example with several references.")
+    ] = False,
+    metrics: Annotated[str | None, typer.Option(help="per, cer, wer, exact_match, bleu, chrf; commas between.")] = None,
+    tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer: 13a, intl, zh, char or none.")] = "13a",
+    predictions: Annotated[str | None, typer.Option(help="Write the predictions to this file, a line each.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Score a model on held-out examples, with 95 % intervals and signatures.
+
+    Columns of a TSV after the second are further references: the closest counts.
+    """
+    from pathlib import Path
+
+    from seqloom.decoding.search import Search
+    from seqloom.files import write_atomic
+    from seqloom.runs.translator import load
+
+    chosen = None if metrics is None else [name.strip() for name in metrics.split(",")]
+    search = Search(beam=beam, alpha=alpha)
+    result = load(run, device).evaluate(files, search, metrics=chosen, together=together, tokenize=tokenize)
+    if predictions is not None:
+        write_atomic(Path(predictions), "".join(f"{text}\n" for text in result.predictions))
+    if as_json:
+        typer.echo(json.dumps(result.to_json(), ensure_ascii=False))
+        return
+    typer.echo(f"{result.count:,} examples, {'greedy' if beam == 1 else f'beam {beam}'}")
+    for name, value in result.metrics.items():
+        low, high = result.intervals.get(name, (None, None))
+        spread = "" if low is None else f"   95 %: {low:.2f} … {high:.2f}"
+        typer.echo(f"  {name:<12} {value:8.2f}{spread:<26}  {result.signature.get(name, '')}".rstrip())

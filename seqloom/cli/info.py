@@ -1,0 +1,41 @@
+"""seqloom info"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def info(
+    run: Annotated[str | None, typer.Argument(help="A run folder.")] = None,
+    length: Annotated[int, typer.Option(help="Source and target tokens that operations are counted for.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Versions and hardware; for a run: parameters, operations and memory of every layer."""
+    from seqloom.runs.environment import environment
+
+    if run is None:
+        facts = environment()
+        if as_json:
+            typer.echo(json.dumps(facts, ensure_ascii=False))
+            return
+        for name, value in (facts | facts.pop("packages")).items():
+            typer.echo(f"{name:<12} {', '.join(value) if isinstance(value, list) else value}")
+        return
+    from seqloom.looking.cost import cost
+    from seqloom.runs.translator import load
+
+    model = load(run, "cpu")
+    layers = cost(model.model, length)
+    if as_json:
+        typer.echo(json.dumps({"config": model.config, "layers": [layer._asdict() for layer in layers]}))
+        return
+    inputs = model.config["inputs"]
+    typer.echo(f"{run}: {model.config['task']}, trained on {', '.join(inputs['train'])}")
+    typer.echo(f"one example of {length} source and {length} target tokens, forward pass")
+    typer.echo(f"{'layer':<34} {'parameters':>12} {'operations':>14} {'memory':>10}")
+    for layer in layers:
+        name = layer.name or "total"
+        typer.echo(f"{name:<34} {layer.parameters:>12,} {layer.operations:>14,} {layer.memory / 1024:>8,.0f} K")

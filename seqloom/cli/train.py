@@ -1,0 +1,93 @@
+"""seqloom train"""
+
+from __future__ import annotations
+
+import signal
+from typing import Annotated, Any
+
+import typer
+
+from seqloom.errors import SeqloomError
+from seqloom.models.presets import ABOUT, SIZES
+from seqloom.training.settings import OPTIMISERS, PRECISIONS, SCHEDULES
+
+MODELS = "; ".join(f"{name}: {about}" for name, about in ABOUT.items())
+
+
+def train(
+    task: Annotated[str, typer.Argument(help="translate: pairs of source and target, of any kind and length.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(help="TSV or JSONL of pairs, or two parallel text files; .gz of each; - for standard input."),
+    ],
+    output: Annotated[str, typer.Option("--output", "-o", help="Folder for the run.")],
+    valid: Annotated[
+        list[str] | None, typer.Option(help="Validation file, or a share of the training data such as 5% (default).")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help=f"A preset or a YAML file. {MODELS}. [lstm-attention]")] = None,
+    size: Annotated[str | None, typer.Option(help=f"{', '.join(SIZES)}. [small]")] = None,
+    source_tokens: Annotated[str | None, typer.Option(help="chars, words, bytes or bpe:N. [chars]")] = None,
+    target_tokens: Annotated[str | None, typer.Option(help="chars, words, bytes or bpe:N. [chars]")] = None,
+    fold: Annotated[bool | None, typer.Option("--fold", help="Lose the difference of upper and lower case.")] = None,
+    max_vocab: Annotated[int | None, typer.Option(help="At most so many tokens a side.")] = None,
+    min_count: Annotated[int | None, typer.Option(help="Rarer tokens become <unk>. [1]")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Longer sides are cut to so many tokens.")] = None,
+    cut: Annotated[str | None, typer.Option(help="Which end is cut off: tail or head. [tail]")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Stop after so many passes. [20 if no other end is set]")] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Stop after so many updates.")] = None,
+    time: Annotated[str | None, typer.Option(help="Stop after this time: 90s, 5m, 1.5h.")] = None,
+    patience: Annotated[int | None, typer.Option(help="Stop after so many validations without a better one.")] = None,
+    batch_rows: Annotated[int | None, typer.Option(help="Examples a batch. [128]")] = None,
+    batch_tokens: Annotated[int | None, typer.Option(help="Or: padded tokens a batch.")] = None,
+    accumulate: Annotated[int | None, typer.Option(help="Batches an update. [1]")] = None,
+    optimiser: Annotated[str | None, typer.Option(help=f"{', '.join(OPTIMISERS)}. [adamw]")] = None,
+    rate: Annotated[float | None, typer.Option(help="Highest learning rate. [by model]")] = None,
+    schedule: Annotated[str | None, typer.Option(help=f"{', '.join(SCHEDULES)}. [by model]")] = None,
+    average: Annotated[int | None, typer.Option(help="Average so many last checkpoints at the end.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Everything random comes from it. [7]")] = None,
+    precision: Annotated[str | None, typer.Option(help=f"{' or '.join(PRECISIONS)}. [fp32]")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in --output.")] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Any keyword by name: decoder.score=additive, training.clip=0.5.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+) -> None:
+    """Train a model on your own data: one command from files to a run folder.
+
+    Example: seqloom train translate words.tsv --source-tokens chars --target-tokens words --output runs/words
+    """
+    given = locals()
+    from seqloom.runs.config import parse_value
+    from seqloom.runs.train import train as train_run
+    from seqloom.training.settings import seconds
+
+    data = {name: given[name] for name in ("source_tokens", "target_tokens", "fold", "max_vocab", "min_count")}
+    data |= {"max_length": max_length, "cut": cut}
+    names = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
+    training = {name: given[name] for name in (*names, "schedule", "average", "seed", "precision")}
+    training["time"] = None if time is None else seconds(time)
+    run = train_run(
+        task,
+        files,
+        output=output,
+        valid=None if valid is None else valid[0] if len(valid) == 1 else valid,
+        model=model,
+        size=size,
+        data=data,
+        training=training,
+        settings=dict(_pair(text, parse_value) for text in set_ or []),
+        device=device,
+        resume=resume,
+        quiet=quiet,
+    )
+    if run.signal is not None:
+        typer.echo(f"saved; go on with: seqloom train {task} … --output {output} --resume", err=True)
+        raise typer.Exit(128 + signal.Signals(run.signal).value)
+
+
+def _pair(text: str, parse: Any) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise SeqloomError(f"--set takes key=value, here {text!r}")
+    return key.strip(), parse(value)

@@ -1,0 +1,587 @@
+"""The laws that every part and every model obeys, as functions.
+
+A law takes a maker: `make(seed, dtype, device)` gives a `Stepping` (it takes steps, handing a state on) or a `Reading`
+(it reads whole rows of unequal length). Makers come from the tables, so a new entry is tested by being listed there.
+All numbers are drawn on the CPU in float64 and then cast, so that a maker gives the same part everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqloom.data.batch import Padded, pad
+from seqloom.models.encoded import Encoded
+from seqloom.models.encoders import ENCODERS, Enter
+from seqloom.models.seq2seq import DECODERS, Seq2Seq
+from seqloom.parts.attention import Attention, MultiHead
+from seqloom.parts.block import ACTIVATIONS, Block
+from seqloom.parts.cell import CELLS, Cell, CellState
+from seqloom.parts.choose import Choice, build, complete
+from seqloom.parts.position import POSITIONS
+from seqloom.parts.probe import Probed, watch
+from seqloom.parts.recurrent import Recurrent
+from seqloom.parts.score import SCORES
+from seqloom.parts.see import See, keep
+from seqloom.parts.state import Cache, Decoding, State, pick
+from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
+
+SENTENCES, STEPS = 3, 6
+LENGTHS = (4, 6, 1)
+PIECES = ((1, 1, 1, 1, 1, 1), (2, 4), (1, 3, 2), (5, 1))
+SIZES = {"layers": 2, "heads": 2, "hidden": 12, "dropout": 0.0}
+VOCABULARY = 9
+
+
+@dataclass(frozen=True)
+class Stepping:
+    """Takes steps from a state: `begin(width, room)` has `width` rows a sentence; `step(x, state)` -> (y, state)."""
+
+    module: nn.Module
+    begin: Callable[[int, int | None], State]
+    step: Callable[[Tensor, State], tuple[Tensor, State]]
+    draw: Callable[[int, int], Tensor]  # rows, steps -> inputs, the same at each call
+
+    def outputs(self) -> list[Tensor]:
+        y, state = self.step(self.draw(SENTENCES, STEPS), self.begin(1, None))
+        return [y, self.step(self.draw(SENTENCES, 1), state)[0]]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Reads rows padded after: `read(x, lengths)` -> what it says of each place, and what it says of each row."""
+
+    module: nn.Module
+    read: Callable[[Tensor, Tensor | None], tuple[list[Tensor], list[Tensor]]]
+    x: Tensor  # [B, S, D]
+    lengths: Tensor  # [B]
+
+    def outputs(self) -> list[Tensor]:
+        return real(*self.read(self.x, self.lengths), self.lengths)
+
+
+Subject = Stepping | Reading
+Maker = Callable[..., Any]  # (seed=0, dtype=torch.float64, device="cpu") -> Subject
+
+
+# ---------------------------------------------------------------- the laws
+
+
+def prefix(make: Maker) -> None:
+    """T steps at once are the same steps in any pieces, with gradients; also one step after them."""
+    subject: Stepping = make()
+    x, more = subject.draw(SENTENCES, STEPS), subject.draw(SENTENCES, 1)
+    whole, state = subject.step(x, subject.begin(1, None))
+    after, _ = subject.step(more, state)
+    slopes = gradients(subject.module, [whole, after])
+    for pieces in PIECES:
+        for room in (None, STEPS + 1, 2):  # a cache that grows, one made once, and one that turns out too small
+            with torch.set_grad_enabled(room is None):  # a cache made once is written in place: for decoding only
+                y, state = in_pieces(subject, x, pieces, room)
+                end, _ = subject.step(more, state)
+            close([y, end], [whole, after])
+        y, state = in_pieces(subject, x, pieces, None)
+        close(gradients(subject.module, [y, subject.step(more, state)[0]]), slopes, 1e-8)
+
+
+def causality(make: Maker) -> None:
+    """What comes at step t never changes what was said before t, and does change what is said at t."""
+    subject: Stepping = make()
+    x, other = subject.draw(SENTENCES, STEPS), subject.draw(SENTENCES, 2 * STEPS)[:, STEPS:]
+    other = torch.where(other == x, other + 1 if other.is_floating_point() else (other + 1) % VOCABULARY, other)
+    y, _ = subject.step(x, subject.begin(1, None))
+    for t in range(STEPS):
+        changed, _ = subject.step(torch.cat([x[:, :t], other[:, t:]], 1), subject.begin(1, None))
+        close(changed[:, :t], y[:, :t])
+        assert not torch.allclose(changed[:, t], y[:, t], atol=1e-6), f"step {t} says nothing of its own input"
+
+
+def padding(make: Maker) -> None:
+    """What stands in a padded place changes no real one, nor the row's last state; a row says the same alone."""
+    subject: Reading = make()
+    x, lengths = subject.x.clone().requires_grad_(), subject.lengths
+    said = real(*subject.read(x, lengths), lengths)
+    empty = ~keep(lengths, x.size(1))[:, :, None]
+    for junk in (0.0, -7.0, 100.0):
+        close(real(*subject.read(torch.where(empty, junk, subject.x), lengths), lengths), said)
+    (slope,) = torch.autograd.grad(weighed(said), [x])
+    assert slope.masked_select(empty).eq(0).all(), "a padded place has a gradient"
+    assert slope.masked_select(~empty).abs().sum() > 0
+    for row, length in enumerate(lengths.tolist()):
+        places, rows = subject.read(subject.x[row : row + 1, :length], None)
+        together = subject.read(subject.x, lengths)
+        close(places, [place[row : row + 1, :length] for place in together[0]])
+        close(rows, [one[row : row + 1] for one in together[1]])
+
+
+def picking(make: Maker) -> None:
+    """Rows of a state can be taken, repeated and reordered, whole sentences too, with either kind of cache."""
+    subject: Stepping = make()
+    for room in (None, STEPS + 2):
+        for rows, sentences in (([1, 0, 3, 3, 4, 5], None), ([5, 4, 0, 0], [2, 0]), ([2, 3, 3, 2], [1, 1])):
+            check_pick(subject, room, torch.tensor(rows), None if sentences is None else torch.tensor(sentences))
+
+
+def check_pick(subject: Stepping, room: int | None, rows: Tensor, sentences: Tensor | None) -> None:
+    x = subject.draw(2 * SENTENCES, 3)
+    first, then, also = x[:, :1], x[:, 1:2], x[:, 2:]
+    device = x.device
+    rows, sentences = rows.to(device), None if sentences is None else sentences.to(device)
+    with torch.no_grad():
+        _, state = subject.step(first, subject.begin(2, room))
+        taken = taking(state, rows, sentences)
+        beside = taking(state, rows, sentences)
+        got, taken = subject.step(then[rows], taken)
+        subject.step(also[rows], beside)  # a second branch from the same state must not disturb the first
+        got = torch.cat([got, subject.step(also[rows], taken)[0]], 1)
+        _, state = subject.step(first[rows], taking(subject.begin(2, room), rows, sentences))
+        want = torch.cat([(step := subject.step(then[rows], state))[0], subject.step(also[rows], step[1])[0]], 1)
+    close(got, want)
+
+
+def twin(make: Maker) -> None:
+    """The plain path, which runs while somebody watches, says what the fused one says, with the same gradients."""
+    subject: Subject = make()
+    fast = subject.outputs()
+    slopes = gradients(subject.module, fast)
+    with watch(subject.module) as seen:
+        plain = subject.outputs()
+    close(plain, fast)
+    close(gradients(subject.module, plain), slopes, 1e-8)
+    silent = [name for name, part in subject.module.named_modules() if isinstance(part, Probed) and not seen[name]]
+    assert not silent, f"watched, but these parts report nothing: {silent}"
+    assert all(report.isfinite().all() for reports in seen.values() for report in reports)
+
+
+def dtypes(make: Maker) -> None:
+    """float32 is close to float64, and bfloat16 still near; results have the type of the part."""
+    exact = make().outputs()
+    for dtype, bound in ((torch.float32, 1e-4), (torch.bfloat16, 0.15)):
+        subject = make(dtype=dtype)
+        found = subject.outputs()
+        assert {y.dtype for y in found} == {dtype}
+        for y, z in zip(found, exact, strict=True):
+            assert y.isfinite().all()
+            assert (y.double() - z).abs().max() <= bound * max(1.0, z.abs().max())
+        assert all(slope.isfinite().all() for slope in gradients(subject.module, found))
+
+
+def devices(make: Maker) -> None:
+    """A GPU says what the CPU says, with the same gradients."""
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device here")
+    here, there = make(), make(device="cuda")
+    found = there.outputs()
+    assert {y.device.type for y in found} == {"cuda"}
+    close([y.cpu() for y in found], here.outputs(), 1e-9)
+    slopes = [slope.cpu() for slope in gradients(there.module, found)]
+    close(slopes, gradients(here.module, here.outputs()), 1e-7)
+
+
+def saving(make: Maker, folder: Path) -> None:
+    """Weights written to a file and read into a part that started elsewhere make it the same part."""
+    one, other = make(), make(seed=5)
+    if not list(one.module.parameters()):
+        assert weights(one.module) == {}
+        return
+    assert not all(torch.equal(a, b) for a, b in zip(one.outputs(), other.outputs(), strict=True))
+    save_weights(folder / "weights.safetensors", weights(one.module))
+    load_weights(other.module, read_tensors(folder / "weights.safetensors"), "weights.safetensors")
+    for a, b in zip(one.outputs(), other.outputs(), strict=True):
+        assert torch.equal(a, b)
+
+
+def slopes(make: Maker, fast: bool = False) -> None:
+    """Gradients are what small changes of every parameter do, in float64."""
+    subject: Subject = make()
+    trained = [(name, p) for name, p in subject.module.named_parameters() if p.requires_grad]
+    if not trained:
+        return
+    names = [f"module.{name}" for name, _ in trained]
+    calling = Calling(subject)
+
+    def call(*values: Tensor) -> tuple[Tensor, ...]:
+        return torch.func.functional_call(calling, dict(zip(names, values, strict=True)), ())
+
+    values = tuple(p.detach().clone().requires_grad_() for _, p in trained)
+    assert torch.autograd.gradcheck(call, values, fast_mode=fast, atol=1e-6)
+
+
+class Calling(nn.Module):
+    """A subject as a module, so that its parameters can be given from outside."""
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self.module = subject.module
+        self.subject = subject
+
+    def forward(self) -> tuple[Tensor, ...]:
+        return tuple(self.subject.outputs())
+
+
+# ---------------------------------------------------------------- small tools
+
+
+def close(found: Any, wanted: Any, bound: float = 1e-10) -> None:
+    found, wanted = ([one] if isinstance(one, Tensor) else list(one) for one in (found, wanted))
+    for a, b in zip(found, wanted, strict=True):
+        assert a.shape == b.shape, f"{tuple(a.shape)} is not {tuple(b.shape)}"
+        torch.testing.assert_close(a, b, rtol=bound, atol=bound)
+
+
+def weighed(outputs: list[Tensor]) -> Tensor:
+    """One number in which every output has a weight of its own."""
+    return sum((y * torch.arange(1, y.numel() + 1, device=y.device).sin().view_as(y)).sum() for y in outputs)  # type: ignore
+
+
+def gradients(module: nn.Module, outputs: list[Tensor]) -> list[Tensor]:
+    """Of `weighed`, for each parameter (zeros where it has none)."""
+    trained = [p for p in module.parameters() if p.requires_grad]
+    if not trained:
+        return []
+    found = torch.autograd.grad(weighed(outputs), trained, allow_unused=True)
+    return [torch.zeros_like(p) if slope is None else slope for p, slope in zip(trained, found, strict=True)]
+
+
+def real(places: list[Tensor], rows: list[Tensor], lengths: Tensor) -> list[Tensor]:
+    """What was said, padded places left out."""
+    return [*(place[keep(lengths, place.size(1))] for place in places), *rows]
+
+
+def in_pieces(subject: Stepping, x: Tensor, pieces: tuple[int, ...], room: int | None) -> tuple[Tensor, State]:
+    state, found = subject.begin(1, room), []
+    for piece in x.split(pieces, 1):
+        y, state = subject.step(piece, state)
+        found.append(y)
+    return torch.cat(found, 1), state
+
+
+def taking(state: State, rows: Tensor, sentences: Tensor | None) -> State:
+    return state.pick(rows, sentences) if isinstance(state, Decoding) else pick(state, rows)
+
+
+def tensors(state: State) -> Iterator[Tensor]:
+    """Every tensor in nested tuples."""
+    if isinstance(state, Tensor):
+        yield state
+    for part in state if isinstance(state, tuple) else ():
+        yield from tensors(part)
+
+
+def shake(module: nn.Module, seed: int) -> nn.Module:
+    """Parameters that are far from their start, so that no bias is zero and no norm is plain."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.copy_(0.8 * parameter + 0.25 * noise)
+    return module.eval()
+
+
+def drawn(*shape: int, seed: int = 11) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def small(table: dict[str, Any], choice: Choice, **sizes: Any) -> Choice:
+    """The choice at a tiny size: of `sizes` (and the usual ones), those it has."""
+    if callable(choice):
+        return choice
+    full = complete(table, choice)
+    asked = {} if isinstance(choice, str) else choice
+    usual = {name: value for name, value in {**SIZES, **sizes}.items() if name in full and name not in asked}
+    return {**full, **usual}
+
+
+def named(choice: Choice) -> str:
+    """A choice as the name of a test."""
+    if isinstance(choice, str):
+        return choice
+    if callable(choice):
+        return getattr(choice, "__name__", "own")
+    return "-".join(str(named(value) if isinstance(value, dict) else value) for value in choice.values())
+
+
+# ---------------------------------------------------------------- makers: parts
+
+
+class OwnCell(Cell):
+    """A user's own cell, with two tensors in its state and no fused kernel: it has to obey the same laws."""
+
+    gates = 2
+    parts = 2
+    names = ("update", "state")
+
+    def step(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
+        z, new = (gates + F.linear(state[0], self.recurrent)).chunk(2, -1)
+        z = z.sigmoid()
+        h = z * state[0] + (1 - z) * (new + state[1]).tanh()
+        return (h, 0.5 * state[1] + h), (z, h)
+
+
+CELL_CHOICES: list[Choice] = [*CELLS, {"kind": "gru", "reset": "before"}, OwnCell]
+SCORE_CHOICES: list[Choice] = [*SCORES, {"kind": "additive", "hidden": 3}]
+
+
+def make_module(build_it: Callable[[], nn.Module], seed: int, dtype: torch.dtype, device: str) -> nn.Module:
+    torch.manual_seed(seed)
+    return shake(build_it().double(), seed).to(device=device, dtype=dtype)
+
+
+def recurrent(cell: Choice) -> Maker:
+    def make(seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Stepping:
+        module = make_module(lambda: Recurrent(3, [4, 5], cell, layers=2), seed, dtype, device)
+
+        def begin(width: int, room: int | None) -> State:
+            return module.start(width * SENTENCES, torch.empty(0, dtype=dtype, device=device))
+
+        def step(x: Tensor, state: State) -> tuple[Tensor, State]:
+            return module(x, See(causal=True), state)
+
+        return Stepping(module, begin, step, lambda r, t: drawn(r, t, 3).to(device, dtype))
+
+    return make
+
+
+class Cached(nn.Module):
+    """One Transformer block behind its entrance, stepping with a cache."""
+
+    def __init__(self, window: int | None = None, position: Choice = "none", **options: Any) -> None:
+        super().__init__()
+        self.enter = Enter(8, 8, position, 4, 0.0)
+        self.block = Block(8, 2, 12, **options)
+        self.see = See(causal=True, window=window)
+
+    def forward(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+        return self.block(self.enter(x, cache.used), self.see, cache, self.enter.position)
+
+
+def cached(**options: Any) -> Maker:
+    def make(seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Stepping:
+        module = make_module(lambda: Cached(**options), seed, dtype, device)
+        return Stepping(
+            module, lambda width, room: Cache(room), module, lambda r, t: drawn(r, t, 8).to(device, dtype)
+        )
+
+    return make
+
+
+def reads_recurrent(cell: Choice, directions: int) -> Maker:
+    def make(seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Reading:
+        module = make_module(lambda: Recurrent(3, [4, 5], cell, 2, directions), seed, dtype, device)
+
+        def read(x: Tensor, lengths: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
+            outputs, final = module.run(x, See(lengths=lengths))
+            return outputs, list(tensors(final))
+
+        return Reading(module, read, *rows(3, dtype, device))
+
+    return make
+
+
+def reads_block(**options: Any) -> Maker:
+    """A block in which every place sees every other."""
+
+    def make(seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Reading:
+        module = make_module(lambda: Cached(**options), seed, dtype, device)
+        window = module.see.window
+
+        def read(x: Tensor, lengths: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
+            see = See(lengths=lengths, window=window)
+            return [module.block(module.enter(x), see, None, module.enter.position)[0]], []
+
+        return Reading(module, read, *rows(8, dtype, device))
+
+    return make
+
+
+def reads_memory(score: Choice, value_dim: int = 0, heads: int = 0) -> Maker:
+    """Attention over what was read: one head as recurrent decoders have it, or cross-attention with `heads`."""
+
+    def make(seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Reading:
+        def build_it() -> nn.Module:
+            return MultiHead(8, heads, key_dim=8, score=score) if heads else Attention(8, 8, score, value_dim)
+
+        module = make_module(build_it, seed, dtype, device)
+        query = drawn(2 * SENTENCES, 2, 8, seed=3).to(device, dtype)
+
+        def read(x: Tensor, lengths: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
+            asked = query[: 2 * x.size(0)] if x.size(0) == SENTENCES else query[_row_of(x) : _row_of(x) + 2]
+            see, memory = See(lengths=lengths), module.remember(x)
+            mixed = module.read(asked, memory, see) if heads else module(asked, memory, see)
+            return [], [mixed.unflatten(0, (x.size(0), 2))]
+
+        def _row_of(x: Tensor) -> int:
+            """Which sentence a lone row is, by its length: each has its own queries."""
+            return 2 * LENGTHS.index(x.size(1))
+
+        return Reading(module, read, *rows(8, dtype, device))
+
+    return make
+
+
+def rows(dim: int, dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor]:
+    return drawn(SENTENCES, max(LENGTHS), dim).to(device, dtype), torch.tensor(LENGTHS, device=device)
+
+
+def stepping_parts() -> list[Any]:
+    found = {f"cell {named(cell)}": recurrent(cell) for cell in CELL_CHOICES}
+    found |= {f"score {named(score)}": cached(score=score) for score in SCORE_CHOICES}
+    found |= {f"position {name}": cached(position=name) for name in POSITIONS}
+    found |= {f"activation {name}": cached(activation=name) for name in ACTIVATIONS}
+    found |= {f"norm {name}": cached(norm=name) for name in ("before", "after")}
+    found |= {f"window {name}": cached(window=3, score=name) for name in ("scaled", "additive")}
+    return [pytest.param(make, id=f"steps {name}") for name, make in found.items()]
+
+
+def reading_parts() -> list[Any]:
+    found = {f"cell {named(cell)} {n}": reads_recurrent(cell, n) for cell in CELL_CHOICES for n in (1, 2)}
+    found |= {f"score {named(score)}": reads_block(score=score) for score in SCORE_CHOICES}
+    found |= {f"position {name}": reads_block(position=name) for name in POSITIONS}
+    found |= {f"activation {name}": reads_block(activation=name) for name in ACTIVATIONS}
+    found |= {f"window {name}": reads_block(window=2, score=name) for name in ("scaled", "additive")}
+    found |= {f"memory {named(score)}": reads_memory(score) for score in SCORE_CHOICES}
+    found |= {f"memory {named(score)} cross": reads_memory(score, heads=2) for score in SCORE_CHOICES}
+    found |= {f"memory {named(score)} values": reads_memory(score, value_dim=5) for score in SCORES}
+    return [pytest.param(make, id=f"reads {name}") for name, make in found.items()]
+
+
+# ---------------------------------------------------------------- makers: encoders, decoders, models
+
+
+def encoder_choices() -> list[dict[str, Any]]:
+    return [{"kind": name} for name in ENCODERS]
+
+
+def decoder_choices() -> list[dict[str, Any]]:
+    """Every kind in the table, and of the kinds known here every variant; cells, starts and activations take turns."""
+    kinds: dict[str, list[dict[str, Any]]] = {name: [{}] for name in DECODERS}
+    kinds["recurrent"] = [
+        {"context": context, "given": given} for context in ("last", "transform", "pool") for given in _GIVEN
+    ]
+    kinds["attentive"] = [
+        {"query": query, "feeding": feeding, "score": score, "value_dim": value_dim, "start": start}
+        for query, feeding in (("previous", False), ("current", False), ("current", True))
+        for score, start in zip(SCORES, _in_turn(_STARTS), strict=False)
+        for value_dim in (0, 5)
+    ]
+    kinds["transformer"] = [
+        {"position": position, "norm": norm, "score": score, "activation": activation}
+        for norm in ("before", "after")
+        for position, score, activation in zip(POSITIONS, _in_turn(SCORES), _in_turn(ACTIVATIONS), strict=False)
+    ]
+    cells = _in_turn(["lstm", "gru", "rnn", {"kind": "gru", "reset": "before"}])
+    turned = ("recurrent", "attentive")
+    return [
+        {"kind": name, **options, **({"cell": next(cells)} if name in turned else {})}
+        for name, variants in kinds.items()
+        for options in variants
+    ]
+
+
+_GIVEN = ("initial", "input", "both")
+_STARTS = ("last", "transform", "pool", "zero")
+
+
+def _in_turn(names: Any) -> Iterator[Any]:
+    names = list(names)
+    while True:
+        yield from names
+
+
+def encoder(choice: Choice) -> Maker:
+    def make(seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Reading:
+        tiny = small(ENCODERS, choice, dim=8)
+        module = make_module(lambda: build(ENCODERS, tiny, input_dim=5), seed, dtype, device)
+
+        def read(x: Tensor, lengths: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
+            encoded = module(x, lengths)
+            return [encoded.states, *encoded.layers], [encoded.summary, *tensors(encoded.final)]
+
+        return Reading(module, read, *rows(5, dtype, device))
+
+    return make
+
+
+MEMORY_DIM, FINAL_DIMS = 8, ((8, 8),)
+
+
+def make_decoder(choice: Choice, seed: int, dtype: torch.dtype, device: str) -> nn.Module:
+    tiny = small(DECODERS, choice, dim=8)
+    sizes = {"input_dim": 5, "memory_dim": MEMORY_DIM, "final_dims": FINAL_DIMS}
+    return make_module(lambda: build(DECODERS, tiny, **sizes), seed, dtype, device)
+
+
+def encoded_of(states: Tensor, lengths: Tensor | None, row: int = 0) -> Encoded:
+    """As an encoder might say it; summary and final states depend on real places alone."""
+    extra = drawn(SENTENCES, 3, MEMORY_DIM, seed=4).to(states)[row : row + states.size(0)]
+    return Encoded(states=states, lengths=lengths, summary=extra[:, 0], final=((extra[:, 1], extra[:, 2]),))
+
+
+def decoder(choice: Choice) -> Maker:
+    def make(seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Stepping:
+        module = make_decoder(choice, seed, dtype, device)
+        states, lengths = rows(MEMORY_DIM, dtype, device)
+
+        def begin(width: int, room: int | None) -> State:
+            return module.begin(encoded_of(states, lengths), width, room)
+
+        return Stepping(module, begin, module, lambda r, t: drawn(r, t, 5).to(device, dtype))
+
+    return make
+
+
+def decoder_reads(choice: Choice) -> Maker:
+    """A decoder as a reader of the encoder's states."""
+
+    def make(seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Reading:
+        module = make_decoder(choice, seed, dtype, device)
+        written = drawn(SENTENCES, 3, 5).to(device, dtype)
+
+        def read(x: Tensor, lengths: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
+            row = 0 if x.size(0) == SENTENCES else LENGTHS.index(x.size(1))
+            tokens = written[row : row + x.size(0)]
+            # The states must matter, also to a decoder that is given the summary alone.
+            vector = encoded_of(x, lengths, row)
+            total = vector.summary + x[:, 0]
+            encoded = Encoded(states=x, lengths=lengths, summary=total, final=((total, vector.final[0][1]),))
+            return [], [module(tokens, module.begin(encoded))[0]]
+
+        return Reading(module, read, *rows(MEMORY_DIM, dtype, device))
+
+    return make
+
+
+def tiny_model(encoder: Choice, decoder: Choice, **options: Any) -> Seq2Seq:
+    """A Seq2Seq whose widths fit each other, whatever the two are."""
+    told = complete(ENCODERS, encoder)
+    two = told.get("directions") == 2
+    read = small(ENCODERS, encoder, dim=4 if two else 8)
+    written = small(DECODERS, decoder, dim=8)
+    return Seq2Seq(VOCABULARY, VOCABULARY, read, written, **{"embedding": 6, "dropout": 0.0, **options})
+
+
+def source_rows(device: str = "cpu") -> Padded:
+    generator = torch.Generator().manual_seed(2)
+    return pad([torch.randint(3, VOCABULARY, (n,), generator=generator).tolist() for n in LENGTHS]).to(device)
+
+
+def model(encoder: Choice, decoder: Choice) -> Maker:
+    """A whole model, stepping from tokens to logits."""
+
+    def make(seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Stepping:
+        module = make_module(lambda: tiny_model(encoder, decoder), seed, dtype, device)
+        source = source_rows(device)
+
+        def draw(r: int, t: int) -> Tensor:
+            return torch.randint(VOCABULARY, (r, t), generator=torch.Generator().manual_seed(8)).to(device)
+
+        return Stepping(module, lambda width, room: module.start(source, width=width, room=room), module.step, draw)
+
+    return make
