@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -22,7 +24,9 @@ class PlainTransformer(nn.Module):
     def __init__(self, source_size: int, target_size: int) -> None:
         super().__init__()
         self.source, self.target = embedding(source_size), embedding(target_size)
-        self.body = nn.Transformer(DIM, HEADS, LAYERS, LAYERS, HIDDEN, DROPOUT, batch_first=True, norm_first=True)
+        with warnings.catch_warnings():  # that nested tensors, which nobody asked for, do not go with norm_first
+            warnings.simplefilter("ignore")
+            self.body = nn.Transformer(DIM, HEADS, LAYERS, LAYERS, HIDDEN, DROPOUT, batch_first=True, norm_first=True)
         for part in self.body.modules():
             if isinstance(part, nn.MultiheadAttention):
                 part.dropout = 0.0

@@ -16,7 +16,7 @@ import shlex
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -77,37 +77,41 @@ def timed(work: Callable[[], Any], device: torch.device) -> tuple[float, Any]:
     return time.perf_counter() - start, result
 
 
-def alternate(field: list[Contestant], ready: dict[str, list[Any]], go: Callable, runs: int, device: torch.device):
+def alternate(
+    entrants: list[Contestant], ready: dict[str, list[Any]], go: Callable, runs: int, device: torch.device
+) -> Iterator[tuple[Contestant, float, list[Any]]]:
     """Yields (contestant, seconds, results) for ours, peer, ours, peer …; round 0 is the warm-up and is not given."""
     for turn in range(runs + 1):
-        for one in field:
+        for one in entrants:
             seconds, results = timed(lambda one=one: [go(one, batch) for batch in ready[one.name]], device)
             if turn:
                 yield one, seconds, results
 
 
-def race_training(model: str, field: list[Contestant], data: Words, runs: int, device: torch.device) -> Race:
+def race_training(model: str, entrants: list[Contestant], data: Words, runs: int, device: torch.device) -> Race:
     tokens, rows = sum(map(target_tokens, data.train)), sum(len(batch.rows) for batch in data.train)
     race = Race(model, "training", tokens, rows)
-    for one in field:
+    for one in entrants:
         one.model.train()
-    ready = {one.name: [one.ready(batch) for batch in data.train] for one in field}
-    losses: dict[str, list[float]] = {one.name: [] for one in field}
-    for one, seconds, results in alternate(field, ready, lambda one, batch: one.step(batch), runs, device):
+    ready = {one.name: [one.ready(batch) for batch in data.train] for one in entrants}
+    losses: dict[str, list[float]] = {one.name: [] for one in entrants}
+    for one, seconds, results in alternate(entrants, ready, lambda one, batch: one.step(batch), runs, device):
         race.seconds.setdefault(one.name, []).append(seconds)
         losses[one.name].append(float(torch.stack(results).mean()))
     race.losses = {name: (values[0], values[-1]) for name, values in losses.items()}
     return race
 
 
-def race_decoding(model: str, field: list[Contestant], data: Words, runs: int, device: torch.device, beam: int) -> Race:
+def race_decoding(
+    model: str, entrants: list[Contestant], data: Words, runs: int, device: torch.device, beam: int
+) -> Race:
     rows = sum(len(batch.rows) for batch in data.decode)
     race = Race(model, f"decoding, beam {beam}" if beam > 1 else "decoding, greedy", rows * STEPS, rows)
-    for one in field:
+    for one in entrants:
         one.model.eval()
         one.silence()
-    ready = {one.name: [one.ready(batch) for batch in data.decode] for one in field}
-    for one, seconds, results in alternate(field, ready, lambda one, batch: one.decode(batch, beam), runs, device):
+    ready = {one.name: [one.ready(batch) for batch in data.decode] for one in entrants}
+    for one, seconds, results in alternate(entrants, ready, lambda one, batch: one.decode(batch, beam), runs, device):
         race.seconds.setdefault(one.name, []).append(seconds)
         wrong = [len(row) for batch in results for row in batch if len(row) != STEPS]
         if wrong:
@@ -115,13 +119,13 @@ def race_decoding(model: str, field: list[Contestant], data: Words, runs: int, d
     return race
 
 
-def races(model: str, field: list[Contestant], data: Words, args: argparse.Namespace, runs: int) -> list[Race]:
+def races(model: str, entrants: list[Contestant], data: Words, args: argparse.Namespace, runs: int) -> list[Race]:
     device, done = torch.device(args.device), []
     if args.work != "decode":
-        done.append(race_training(model, field, data, runs, device))
+        done.append(race_training(model, entrants, data, runs, device))
     if args.work != "train":
-        done.append(race_decoding(model, field, data, runs, device, beam=1))
-        beams = [one for one in field if one.name == "seqloom" or isinstance(one, HuggingFace)]
+        done.append(race_decoding(model, entrants, data, runs, device, beam=1))
+        beams = [one for one in entrants if one.name == "seqloom" or isinstance(one, HuggingFace)]
         if len(beams) > 1:  # the others have no beam search of their own
             done.append(race_decoding(model, beams, data, runs, device, beam=5))
     return done
@@ -154,12 +158,12 @@ def verdicts(done: list[Race]) -> list[str]:
     return lines
 
 
-def model_table(fields: dict[str, list[Contestant]], done: list[Race]) -> list[str]:
+def model_table(all_entrants: dict[str, list[Contestant]], done: list[Race]) -> list[str]:
     """Sizes, and the training loss of a token in the first and the last timed run: everybody does learn."""
     losses = {race.model: race.losses for race in done if race.losses}
     lines = ["| model | who | trained parameters | beside ours | loss, first → last run |", "|---|---|---:|---:|---:|"]
-    for model, field in fields.items():
-        sizes = {one.name: sum(p.numel() for p in one.model.parameters() if p.requires_grad) for one in field}
+    for model, entrants in all_entrants.items():
+        sizes = {one.name: sum(p.numel() for p in one.model.parameters() if p.requires_grad) for one in entrants}
         for name, size in sizes.items():
             first, last = losses.get(model, {}).get(name, (float("nan"), float("nan")))
             beside = size / sizes["seqloom"] - 1
@@ -216,13 +220,13 @@ def main() -> None:
     amount = QUICK if args.quick else FULL
     counts = Counts(amount.train, amount.decode, args.runs or amount.runs)
     data = words(args.data, (counts.train, TRAIN_ROWS), (counts.decode, DECODE_ROWS))
-    fields, done = {}, []
+    all_entrants, done = {}, []
     for model in [args.only] if args.only else OURS:
-        fields[model] = contestants(model, (data.source_size, data.target_size), torch.device(args.device))
-        done += races(model, fields[model], data, args, counts.runs)
+        all_entrants[model] = contestants(model, (data.source_size, data.target_size), torch.device(args.device))
+        done += races(model, all_entrants[model], data, args, counts.runs)
     report = ["# Speed beside plain torch and Hugging Face", "", *conditions(args, data, counts), ""]
     report += [*speed_table(done), "", f"Claim: at least {CLAIM} of the fastest peer.", "", *verdicts(done), ""]
-    report += [*model_table(fields, done), ""]
+    report += [*model_table(all_entrants, done), ""]
     print("\n".join(report))
     if args.output:
         args.output.parent.mkdir(parents=True, exist_ok=True)

@@ -151,13 +151,23 @@ def twin(make: Maker) -> None:
     subject: Subject = make()
     fast = subject.outputs()
     slopes = gradients(subject.module, fast)
-    with watch(subject.module) as seen:
+    with watch(subject.module):
         plain = subject.outputs()
     close(plain, fast)
     close(gradients(subject.module, plain), slopes, 1e-8)
+
+
+def reporting(make: Maker) -> None:
+    """Every part that can be watched reports while it is watched, numbers only, and is quiet afterwards."""
+    subject: Subject = make()
+    with watch(subject.module) as seen:
+        subject.outputs()
     silent = [name for name, part in subject.module.named_modules() if isinstance(part, Probed) and not seen[name]]
     assert not silent, f"watched, but these parts report nothing: {silent}"
-    assert all(report.isfinite().all() for reports in seen.values() for report in reports)
+    reports = [report for several in seen.values() for report in several]
+    assert all(report.isfinite().all() and not report.requires_grad for report in reports)
+    subject.outputs()
+    assert sum(map(len, seen.values())) == len(reports)
 
 
 def dtypes(make: Maker) -> None:

@@ -30,7 +30,7 @@ def predict(
     from seqloom.runs.translator import load
 
     search = Search(
-        beam=max(beam, n_best) if not sample else 1,
+        beam=n_best if beam == 1 and not sample else beam,
         n_best=n_best,
         alpha=alpha,
         sample=sample,

@@ -124,7 +124,7 @@ class _Seen:
         _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
         earliest = first[inverse]
         for place in np.flatnonzero(earliest != np.arange(len(pairs))):
-            reason = f"the same pair as in line {lines[earliest[place]]}"
+            reason = f"duplicate: the same pair as in line {lines[earliest[place]]}"
             yield Problem(group.files[0], int(lines[place]), reason, "warning")
 
     def overlap(self, group: Group, first: _Seen, where: Group) -> Iterator[Problem]:
@@ -138,7 +138,7 @@ class _Seen:
             line = int(lines[row])
             if line != last:  # several references of one source are one warning
                 origin = f"{where.files[0]}:{first._lines[int(places[near[row]])]}"
-                yield Problem(group.files[0], line, f"the source stands already in {origin}", "warning")
+                yield Problem(group.files[0], line, f"overlap: the source stands already in {origin}", "warning")
             last = line
 
     def sources(self) -> tuple[int, int]:

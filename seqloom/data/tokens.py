@@ -77,7 +77,10 @@ class Chars(Counted):
 
 
 class Words(Counted):
-    """What stands between white space; joined with one blank. For text that is tokenized already, or phonemes."""
+    """What stands between white space; joined with one blank. For text that is tokenized already, or phonemes.
+
+    One vector a word, as in Bengio et al. 2003, "A Neural Probabilistic Language Model".
+    """
 
     def split(self, text: str) -> list[str]:
         return text.split()

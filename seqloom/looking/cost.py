@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
 
 from seqloom.data.batch import pad
 from seqloom.data.tokens import BOS, UNK
@@ -22,43 +25,67 @@ class LayerCost(NamedTuple):
     memory: int  # bytes: its parameters and what it hands on
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def cost(model: Seq2Seq, length: int = 20, deepest: int = 4) -> list[LayerCost]:
     """Costs of one example with `length` tokens a side, forward. The plain twins run, so that every product is seen."""
     model.eval()
-    handed: dict[str, int] = {}
-    hooks = [part.register_forward_hook(_counter(handed, name)) for name, part in model.named_modules()]
-    counter = FlopCounterMode(display=False)
-    try:
-        with watch(model), counter:
-            model(pad([[UNK] * length]), torch.tensor([[BOS] + [UNK] * (length - 1)]))
-    finally:
-        for hook in hooks:
-            hook.remove()
-    # The counter names parts after the class of the whole: "Seq2Seq.encoder.blocks.0".
-    counted = {name.partition(".")[2]: sum(by.values()) for name, by in counter.get_flop_counts().items()}
+    with watch(model), Products(model) as products:
+        model(pad([[UNK] * length]), torch.tensor([[BOS] + [UNK] * (length - 1)]))
     rows = []
     for name, part in model.named_modules():
         depth = name.count(".") + 1 if name else 0
         parameters = sum(p.numel() for p in part.parameters())
-        if depth > deepest or (name and not parameters) or (isinstance(part, nn.ModuleList | nn.ModuleDict)):
+        if depth > deepest or (name and not parameters) or isinstance(part, nn.ModuleList | nn.ModuleDict):
             continue
-        memory = sum(p.numel() * p.element_size() for p in part.parameters()) + handed.get(name, 0)
-        done = _operations(part, name, counted) if name else counter.get_total_flops()
-        rows.append(LayerCost(name, depth, parameters, done, memory))
+        memory = sum(p.numel() * p.element_size() for p in part.parameters()) + products.handed[name]
+        rows.append(LayerCost(name, depth, parameters, products.of(name), memory))
     return rows
 
 
-def _operations(part: nn.Module, name: str, counted: dict[str, int]) -> int:
-    """A part reached by another method than `forward` is not counted itself, but its inner parts are."""
-    inner = sum(_operations(child, f"{name}.{own}", counted) for own, child in part.named_children())
-    return max(counted.get(name, 0), inner)
+class Products(TorchDispatchMode):
+    """Counts matrix products for the part that owns the matrix; a product of two activations (attention) goes to the
+    part whose `forward` is running. Parts are thus found by whatever method they are called."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+        self.handed: Counter[str] = Counter()  # bytes of what each part's forward gives
+        self.running: list[str] = []
+        self.parts = dict(model.named_modules())
+        named = [(n, p) for n, part in self.parts.items() for p in part.parameters(recurse=False)]
+        self.owners = {p.untyped_storage().data_ptr(): name for name, p in reversed(named)}
+
+    def __enter__(self) -> Products:
+        self.hooks = []
+        for name, part in self.parts.items():
+            self.hooks += [
+                part.register_forward_pre_hook(lambda part, given, name=name: self.running.append(name)),
+                part.register_forward_hook(lambda part, given, result, name=name: self._left(name, result)),
+            ]
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        for hook in self.hooks:
+            hook.remove()
+        super().__exit__(*error)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        count = flop_registry.get(func.overloadpacket)
+        if count is not None:
+            owners = [self.owners.get(t.untyped_storage().data_ptr()) for t in tree_leaves(args) if _is_tensor(t)]
+            owner = next((name for name in owners if name is not None), self.running[-1])
+            self.counts[owner] += count(*args, **(kwargs or {}), out_val=result)
+        return result
+
+    def of(self, name: str) -> int:
+        inner = f"{name}." if name else ""
+        return sum(count for owner, count in self.counts.items() if owner == name or owner.startswith(inner))
+
+    def _left(self, name: str, result: Any) -> None:
+        self.running.pop()
+        self.handed[name] += sum(t.numel() * t.element_size() for t in tree_leaves(result) if _is_tensor(t))
 
 
-def _counter(handed: dict[str, int], name: str) -> Any:
-    def hook(part: nn.Module, given: Any, result: Any) -> None:
-        tensors = result if isinstance(result, tuple) else (result,)
-        size = sum(t.numel() * t.element_size() for t in tensors if isinstance(t, Tensor))
-        handed[name] = handed.get(name, 0) + size
-
-    return hook
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)

@@ -41,7 +41,7 @@ def compose(
     """
     own: dict[str, Any] = {"data": _given(data), "model": {}, "training": {}}
     if saved is not None:
-        own = {name: {**saved[name], **own[name]} for name in SECTIONS}
+        own = {name: merge(saved[name], own[name]) for name in SECTIONS}
     if saved is None or model is not None:
         own["model"], own["training"] = _model(model or "lstm-attention", size or "small", own["training"])
     own["training"].update(_given(training))

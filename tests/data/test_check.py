@@ -58,10 +58,10 @@ def test_duplicates_and_overlap_are_warnings(put):
     test = put("test.tsv", "c\tx\na\tq\tr\nb\ty\n")
     report = check([train, test])
     assert [(problem.kind, str(problem)) for problem in report] == [
-        ("warning", "train.tsv:4: the same pair as in line 1"),
-        ("warning", "train.tsv:5: the same pair as in line 1"),
-        ("warning", "test.tsv:2: the source stands already in train.tsv:1"),
-        ("warning", "test.tsv:3: the source stands already in train.tsv:2"),
+        ("warning", "train.tsv:4: duplicate: the same pair as in line 1"),
+        ("warning", "train.tsv:5: duplicate: the same pair as in line 1"),
+        ("warning", "test.tsv:2: overlap: the source stands already in train.tsv:1"),
+        ("warning", "test.tsv:3: overlap: the source stands already in train.tsv:2"),
     ]
     assert (report.errors, report.warnings) == (0, 4)
 

@@ -40,6 +40,11 @@ def test_twin(make):
 
 
 @pytest.mark.parametrize("make", [*ENCODERS, *SOME])
+def test_reporting(make):
+    laws.reporting(make)
+
+
+@pytest.mark.parametrize("make", [*ENCODERS, *SOME])
 def test_dtypes(make):
     laws.dtypes(make)
 

@@ -35,6 +35,11 @@ def test_twin(make):
 
 
 @both
+def test_reporting(make):
+    laws.reporting(make)
+
+
+@both
 def test_dtypes(make):
     laws.dtypes(make)
 

@@ -1,0 +1,77 @@
+"""A compiled training step gives the eager step's loss and gradients, in one graph, for each family."""
+
+import pytest
+import torch
+
+from seqloom.data.batch import Batch
+from seqloom.training.objective import TeacherForcing
+from tests.laws import close, shake, source_rows, tiny_model
+from tests.models.test_pairs import TARGET
+
+FAMILIES = {
+    "lstm": ("lstm", {"kind": "recurrent", "cell": "lstm"}),
+    "lstm-attention": ("lstm", {"kind": "attentive", "cell": "lstm"}),
+    "lstm-attention-feeding": ("lstm", {"kind": "attentive", "cell": "lstm", "feeding": True}),
+    "gru-attention": ("gru", {"kind": "attentive", "cell": "gru", "query": "previous", "score": "additive"}),
+    "transformer": ("transformer", {"kind": "transformer"}),
+}
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def step(objective, batch, call):
+    objective.zero_grad()
+    loss = call(batch)
+    loss.total.backward()
+    return loss.total.detach(), loss.count, [parameter.grad.clone() for parameter in objective.parameters()]
+
+
+def check(family, backend, dtype, bound):
+    torch.manual_seed(0)
+    model = shake(tiny_model(*FAMILIES[family]).double(), 1).to(dtype)
+    objective, batch = TeacherForcing(model).train(), Batch.of(source_rows(), TARGET)
+    compiled = torch.compile(objective, backend=backend, fullgraph=True)
+    total, count, slopes = step(objective, batch, objective)
+    found, number, others = step(objective, batch, compiled)
+    assert number == count
+    close(found, total, bound)
+    close(others, slopes, bound)
+
+
+@pytest.mark.parametrize("family", list(FAMILIES))
+def test_compiled_step_is_the_eager_step(family):
+    check(family, "aot_eager", torch.float64, 1e-6)  # the loss itself is summed in float32
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", list(FAMILIES))
+def test_inductor(family):
+    check(family, "inductor", torch.float32, 2e-4)
+
+
+def test_watching_recompiles_nothing():
+    """While somebody watches, the eager module runs; afterwards the compiled step is still the same graph."""
+    from seqloom.parts.probe import watch
+
+    torch.manual_seed(0)
+    model = tiny_model(*FAMILIES["lstm-attention"])
+    objective, batch = TeacherForcing(model).train(), Batch.of(source_rows(), TARGET)
+    graphs = []
+
+    def counting(graph, example):
+        graphs.append(graph)
+        return graph.forward
+
+    compiled = torch.compile(objective, backend=counting, fullgraph=True)
+    compiled(batch)
+    for _ in range(3):
+        with watch(model) as seen:
+            objective(batch)
+        assert any(seen.values())
+        compiled(batch)
+    assert len(graphs) == 1

@@ -1,0 +1,52 @@
+"""Watching."""
+
+import pytest
+import torch
+
+from seqloom.parts.attention import MultiHead
+from seqloom.parts.probe import watch
+from seqloom.parts.recurrent import Recurrent
+from seqloom.parts.see import See
+
+
+def test_every_part_by_its_name_one_tensor_a_call():
+    model = torch.nn.ModuleDict({"rnn": Recurrent(4, 4, "gru", 2, 2), "self": MultiHead(4, 2)})
+    x = torch.randn(3, 5, 4)
+    with watch(model) as seen:
+        model["rnn"](x, See())
+        model["self"](x, See())
+        model["self"](x[:, :2], See())
+    assert [tuple(report.shape) for report in seen["self"]] == [(3, 2, 5, 5), (3, 2, 2, 2)]
+    # Each direction reports: rows, steps, what the cell names, width.
+    assert [tuple(report.shape) for report in seen["rnn.layers.0"]] == [(3, 5, 4, 4)] * 2
+    assert len(seen["rnn.layers.1"]) == 2
+
+
+def test_gates_are_those_of_the_cell():
+    rnn = Recurrent(4, 3, "lstm")
+    x = torch.randn(2, 5, 4)
+    with watch(rnn) as seen:
+        y, state = rnn(x, See())
+    (report,) = seen["layers.0"]
+    names = rnn.layers[0].cells[0].names
+    assert torch.equal(report[:, :, names.index("state")], y)
+    assert torch.equal(report[:, -1, names.index("cell")], state[0][1])
+    gates = [names.index(name) for name in ("input", "forget", "output")]
+    assert report[:, :, gates].min() >= 0
+    assert report[:, :, gates].max() <= 1
+
+
+def test_probes_are_taken_away_even_after_an_error():
+    model = MultiHead(4, 2)
+    with pytest.raises(ZeroDivisionError), watch(model):
+        assert model.probe is not None
+        raise ZeroDivisionError
+    assert model.probe is None
+
+
+def test_nobody_watching_means_nothing_is_kept():
+    model = MultiHead(4, 2)
+    with watch(model) as seen:
+        pass
+    model(torch.randn(1, 2, 4), See())
+    assert not any(seen.values())

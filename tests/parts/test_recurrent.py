@@ -1,0 +1,151 @@
+"""Whole recurrent stacks, against torch.nn with packed sequences."""
+
+from itertools import product
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from seqloom.errors import SeqloomError
+from seqloom.parts.recurrent import Recurrent, flip
+from seqloom.parts.see import See, keep
+from tests.laws import OwnCell, close, drawn, shake
+
+TORCH = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+LENGTHS = torch.tensor([5, 2, 7, 1])
+
+
+def reference(ours, cell, input_dim, dim, layers, directions, dtype):
+    """torch's own module with our weights; its second bias is zero."""
+    other = TORCH[cell](input_dim, dim, layers, bidirectional=directions == 2, batch_first=True).to(dtype)
+    with torch.no_grad():
+        for (depth, layer), way in product(enumerate(ours.layers), range(directions)):
+            end = f"l{depth}" + "_reverse" * way
+            getattr(other, f"weight_ih_{end}").copy_(layer.cells[way].weight)
+            getattr(other, f"weight_hh_{end}").copy_(layer.cells[way].recurrent)
+            getattr(other, f"bias_ih_{end}").copy_(layer.cells[way].bias)
+            getattr(other, f"bias_hh_{end}").zero_()
+    return other
+
+
+def their_slopes(other, layers, directions):
+    names = [f"l{depth}" + "_reverse" * way for depth in range(layers) for way in range(directions)]
+    return [getattr(other, f"{part}_{end}").grad for end in names for part in ("weight_ih", "weight_hh", "bias_ih")]
+
+
+def our_slopes(ours):
+    cells = [cell for layer in ours.layers for cell in layer.cells]
+    return [getattr(cell, part).grad for cell in cells for part in ("weight", "recurrent", "bias")]
+
+
+def rows_first(state, layers, directions):
+    """torch's [layers·directions, B, D] -> [layers, B, directions·D]."""
+    return state.unflatten(0, (layers, directions)).transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("ragged", [True, False], ids=["ragged", "full"])
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("cell", list(TORCH))
+def test_equals_torch(cell, layers, directions, ragged, dtype):
+    bound = 1e-10 if dtype == torch.float64 else 1e-5
+    ours = shake(Recurrent(3, 4, cell, layers, directions).double(), 1).to(dtype)
+    other = reference(ours, cell, 3, 4, layers, directions, dtype)
+    x = drawn(4, 7, 3).to(dtype).requires_grad_()
+    z = x.detach().clone().requires_grad_()
+    if ragged:
+        y, final = ours(x, See(lengths=LENGTHS))
+        y = y * keep(LENGTHS, 7)[:, :, None]
+        packed, end = other(pack_padded_sequence(z, LENGTHS, batch_first=True, enforce_sorted=False))
+        wanted, _ = pad_packed_sequence(packed, batch_first=True)
+    else:
+        y, final = ours(x, See())
+        wanted, end = other(z)
+    ends = [rows_first(part, layers, directions) for part in (end if cell == "lstm" else (end,))]
+    found = [torch.stack(part) for part in zip(*final, strict=True)]
+    near(y, wanted, bound)
+    for a, b in zip(found, ends, strict=True):
+        near(a, b, bound)
+    weigh(y, *found).backward()
+    weigh(wanted, *ends).backward()
+    near(x.grad, z.grad, bound)
+    for a, b in zip(our_slopes(ours), their_slopes(other, layers, directions), strict=True):
+        near(a, b, bound)
+
+
+def near(found, wanted, bound):
+    """The largest difference, relative to the largest number."""
+    assert found.shape == wanted.shape
+    assert (found - wanted).abs().max().item() <= bound * max(1.0, wanted.abs().max().item())
+
+
+def weigh(*outputs):
+    return sum((y * torch.arange(y.numel()).cos().view_as(y)).sum() for y in outputs)
+
+
+@pytest.mark.parametrize("cell", list(TORCH))
+def test_starts_from_a_given_state(cell):
+    ours = shake(Recurrent(3, 4, cell, 2).double(), 1)
+    other = reference(ours, cell, 3, 4, 2, 1, torch.float64)
+    x, h, c = drawn(4, 7, 3), drawn(2, 4, 4, seed=2), drawn(2, 4, 4, seed=3)
+    wanted, _ = other(x, (h, c) if cell == "lstm" else h)
+    state = tuple((h[i], c[i]) if cell == "lstm" else (h[i],) for i in range(2))
+    close(ours(x, See(), state)[0], wanted)
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_a_width_for_each_layer(directions):
+    stack = Recurrent(3, [5, 2, 6], "gru", 3, directions)
+    outputs, state = stack.run(torch.randn(2, 4, 3), See())
+    assert [y.shape for y in outputs] == [(2, 4, d * directions) for d in (5, 2, 6)]
+    assert [part.shape for (part,) in state] == [(2, d * directions) for d in (5, 2, 6)]
+    assert stack.out_dim == 6 * directions
+    assert stack.state_dims == tuple((d * directions,) for d in (5, 2, 6))
+
+
+def test_widths_that_do_not_fit_the_layers_are_named():
+    with pytest.raises(SeqloomError, match="2 layers need 2 widths, here 3"):
+        Recurrent(3, [5, 2, 6], "gru", 2)
+
+
+def test_directions_are_one_or_two():
+    with pytest.raises(SeqloomError, match="directions is 1 or 2, here 3"):
+        Recurrent(3, 4, directions=3)
+
+
+def test_the_second_direction_reads_from_the_end():
+    """With one step a row both directions agree if their weights do; else the second is the first on reversed rows."""
+    stack = shake(Recurrent(3, 4, "lstm", 1, 2).double(), 1)
+    forward, backward = stack.layers[0].cells
+    backward.load_state_dict(forward.state_dict())
+    x = drawn(2, 5, 3)
+    y, state = stack(x, See())
+    close(y[:, :, 4:], stack(x.flip(1), See())[0][:, :, :4].flip(1))
+    close(state[0][0][:, 4:], y[:, 0, 4:])  # the state after its last step stands at the first place
+
+
+def test_flip_turns_real_steps_only():
+    x = torch.arange(8).view(2, 4, 1)
+    assert flip(x, torch.tensor([3, 4]))[:, :, 0].tolist() == [[2, 1, 0, 3], [7, 6, 5, 4]]
+    assert flip(x, None)[:, :, 0].tolist() == [[3, 2, 1, 0], [7, 6, 5, 4]]
+    lengths = torch.tensor([3, 1])
+    assert torch.equal(flip(flip(x, lengths), lengths), x)
+
+
+def test_a_users_own_cell_gives_a_whole_layer():
+    stack = Recurrent(3, 4, OwnCell, 2, 2)
+    y, state = stack(torch.randn(2, 5, 3), See(lengths=torch.tensor([5, 3])))
+    assert y.shape == (2, 5, 8)
+    assert [[part.shape for part in layer] for layer in state] == [[(2, 8), (2, 8)]] * 2
+
+
+def test_dropout_stands_between_layers_only():
+    torch.manual_seed(0)
+    one, two = Recurrent(3, 50, "rnn", 1, dropout=0.9), Recurrent(3, 50, "rnn", 2, dropout=0.9)
+    x = torch.randn(2, 5, 3)
+    assert torch.equal(one.train()(x, See())[0], one.eval()(x, See())[0])
+    outputs, quiet = two.train().run(x, See())[0], two.eval().run(x, See())[0]
+    assert torch.equal(outputs[0], quiet[0])
+    assert not torch.allclose(outputs[1], quiet[1])

@@ -1,0 +1,156 @@
+"""What keeps the house in order: directions of imports, public names, sizes, citations, the README's commands."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import seqloom
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "seqloom"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+# A room may import from rooms on lower shelves, never from its own neighbours or above.
+SHELVES = [
+    {"errors", "version"},
+    {"files"},
+    {"data"},
+    {"parts"},
+    {"models"},
+    {"decoding", "metrics"},
+    {"training"},
+    {"looking"},
+    {"runs"},
+    {"serving"},
+    {"cli"},
+]
+HEIGHT = {room: height for height, shelf in enumerate(SHELVES) for room in shelf}
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_imports_point_one_way(file):
+    room = file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if room == "__init__":
+        return  # the front door knows where everything is
+    assert room in HEIGHT, f"{room} has no shelf: give it one in SHELVES"
+    for name in imports(ast.parse(file.read_text())):
+        if not name.startswith("seqloom."):
+            continue
+        other = name.split(".")[1]
+        assert other == room or HEIGHT[other] < HEIGHT[room], f"{room} may not import {name}"
+
+
+def test_public_names_are_pinned():
+    expected = ["Run", "Search", "SeqloomError", "Translator", "__version__", "load", "train", "watch"]
+    assert seqloom.__all__ == expected
+    assert all(getattr(seqloom, name) is not None for name in expected)
+
+
+def functions(file: Path) -> Iterator[ast.FunctionDef]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.FunctionDef):
+            yield node
+
+
+def test_files_and_functions_stay_short():
+    """Files of about 300 lines; nine functions in ten under 40 lines and none much longer."""
+    long_files = {str(f.relative_to(ROOT)): n for f in FILES if (n := len(f.read_text().splitlines())) > 320}
+    assert not long_files
+    lengths = {
+        f"{file.relative_to(ROOT)}:{node.lineno} {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for file in FILES
+        for node in functions(file)
+    }
+    over = {place: n for place, n in lengths.items() if n > 60 and "seqloom/cli/" not in place}
+    assert not over
+    assert sorted(lengths.values())[int(0.9 * len(lengths))] <= 40
+
+
+def test_functions_take_few_arguments():
+    """Seven at most; constructors, whose keywords are a configuration, and the two front doors are spared."""
+    spared = {"__init__", "train"}
+    for file in FILES:
+        if "cli" in file.parts:
+            continue
+        for node in functions(file):
+            count = len(node.args.posonlyargs + node.args.args + node.args.kwonlyargs)
+            assert node.name in spared or count <= 8, f"{file}:{node.lineno} {node.name} takes {count}"
+
+
+TABLES = {
+    "seqloom.parts.cell.CELLS",
+    "seqloom.parts.score.SCORES",
+    "seqloom.parts.position.POSITIONS",
+    "seqloom.parts.block.ACTIVATIONS",
+    "seqloom.models.encoders.ENCODERS",
+    "seqloom.models.seq2seq.DECODERS",
+    "seqloom.models.seq2seq.MODELS",
+    "seqloom.data.tokens.TOKENS",
+    "seqloom.metrics.score.METRICS",
+}
+
+
+@pytest.mark.parametrize("table", sorted(TABLES))
+def test_every_table_entry_says_what_it_is_and_where_it_comes_from(table):
+    home, _, name = table.rpartition(".")
+    for key, entry in getattr(import_module(home), name).items():
+        if isinstance(entry, Mapping):
+            continue  # another entry with some keywords set
+        text = inspect.getdoc(entry) or ""
+        assert re.search(r"\b(19|20)\d\d\b|Annex|RFC", text), f"{table}[{key!r}] has no citation"
+
+
+def test_no_table_is_forgotten():
+    """A capital name that maps strings to classes or functions is a table and must be listed above."""
+    for file in FILES:
+        if file.name == "__init__.py" or "cli" in file.parts:
+            continue
+        home = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+        module = import_module(home)
+        for name, value in vars(module).items():
+            listed = f"{getattr(value, '__module__', home)}.{name}" in TABLES
+            if name.isupper() and isinstance(value, dict) and any(callable(entry) for entry in value.values()):
+                owner = next(iter(v for v in value.values() if callable(v))).__module__
+                known = listed or f"{home}.{name}" in TABLES or any(t.endswith(f".{name}") for t in TABLES)
+                assert known, f"{home}.{name} (entries from {owner}) is not in TABLES"
+
+
+def test_nothing_unsafe_is_called():
+    bad = re.compile(r"torch\.load\(|\bpickle\b|\bmarshal\b|yaml\.load\(|shell=True|(?<![.\w])eval\(|(?<![.\w])exec\(")
+    for file in FILES:
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            assert not bad.search(line) or "nothing is pickled" in line, f"{file}:{number}: {line.strip()}"
+
+
+def test_help_needs_no_torch():
+    code = "import sys; sys.argv = ['seqloom', '--help']\nfrom seqloom.cli.main import app\ntry: app()\nexcept SystemExit: pass\n"
+    code += "assert not {'torch', 'numpy', 'sacrebleu'} & set(sys.modules), 'heavy import'"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_every_command_has_help():
+    from typer.testing import CliRunner
+
+    from seqloom.cli.main import app
+
+    for words in ([], ["train"], ["evaluate"], ["predict"], ["info"], ["demo"], ["data"], ["data", "check"]):
+        result = CliRunner().invoke(app, [*words, "--help"])
+        assert result.exit_code == 0
+        assert "Usage" in result.output
