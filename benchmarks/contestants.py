@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -234,6 +235,7 @@ PEERS: dict[str, list[Callable[[tuple[int, int], torch.device], Any]]] = {
 
 
 def contestants(model: str, sizes: tuple[int, int], device: torch.device) -> list[Contestant]:
-    """Ours first, then its peers."""
+    """Ours first, then its peers; Hugging Face only where it is installed."""
     torch.manual_seed(1)
-    return [Ours(OURS[model], sizes, device), *(peer(sizes, device) for peer in PEERS[model])]
+    there = [peer for peer in PEERS[model] if peer is not HuggingFace or importlib.util.find_spec("transformers")]
+    return [Ours(OURS[model], sizes, device), *(peer(sizes, device) for peer in there)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import gc
+import os
 import platform
 import shlex
 import statistics
@@ -39,7 +40,7 @@ class Counts:
     runs: int
 
 
-FULL, QUICK = Counts(train=8, decode=8, runs=5), Counts(train=2, decode=2, runs=2)
+FULL, QUICK = Counts(train=10, decode=8, runs=5), Counts(train=1, decode=2, runs=2)
 
 
 @dataclass
@@ -51,7 +52,9 @@ class Race:
     tokens: int
     words: int
     seconds: dict[str, list[float]] = field(default_factory=dict)
-    losses: dict[str, tuple[float, float]] = field(default_factory=dict)  # of the first and the last timed step
+    losses: dict[str, tuple[float, float]] = field(
+        default_factory=dict
+    )  # a token's, mean of the first and the last timed run
 
     def rate(self, name: str, of: int) -> float:
         return of / statistics.median(self.seconds[name])
@@ -172,11 +175,11 @@ def model_table(all_entrants: dict[str, list[Contestant]], done: list[Race]) -> 
 
 
 def conditions(args: argparse.Namespace, data: Words, counts: Counts) -> list[str]:
-    versions = {name: metadata.version(name) for name in ("torch", "transformers")}
+    versions = {"Python": platform.python_version(), "torch": torch.__version__, "transformers": _transformers()}
     ragged = sum(not batch.source.full for batch in data.train)
     return [
         f"- date: {datetime.date.today().isoformat()}; command: `{command(args)}`",
-        f"- machine: {machine(args.device)}; {args.threads} torch threads; Python {platform.python_version()}, "
+        f"- machine: {machine(args.device)}; {args.threads} torch threads; "
         + ", ".join(f"{name} {version}" for name, version in versions.items()),
         f"- data: {data.about}; vocabularies of {data.source_size} and {data.target_size}; "
         f"{len(data.train)} training batches of {TRAIN_ROWS} words ({ragged} with sources of unequal length), "
@@ -197,8 +200,9 @@ def machine(device: str) -> str:
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)
     info = Path("/proc/cpuinfo")
-    names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
-    return f"{names[0] if names else platform.processor()} ({len(names)} CPUs seen)"
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.processor()}, {os.cpu_count()} CPUs"
 
 
 def arguments() -> argparse.Namespace:
@@ -231,6 +235,13 @@ def main() -> None:
     if args.output:
         args.output.parent.mkdir(parents=True, exist_ok=True)
         args.output.write_text("\n".join(report), encoding="utf-8")
+
+
+def _transformers() -> str:
+    try:
+        return metadata.version("transformers")
+    except metadata.PackageNotFoundError:
+        return "not installed: no Hugging Face beside us"
 
 
 def _wait(device: torch.device) -> None:

@@ -375,9 +375,7 @@ class Cached(nn.Module):
 def cached(**options: Any) -> Maker:
     def make(seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Stepping:
         module = make_module(lambda: Cached(**options), seed, dtype, device)
-        return Stepping(
-            module, lambda width, room: Cache(room), module, lambda r, t: drawn(r, t, 8).to(device, dtype)
-        )
+        return Stepping(module, lambda width, room: Cache(room), module, lambda r, t: drawn(r, t, 8).to(device, dtype))
 
     return make
 

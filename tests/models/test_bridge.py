@@ -18,7 +18,8 @@ TWO_LAYERS = ((6, 6), (6, 6))
 def encoded(final_dims=TWO_LAYERS):
     states = drawn(2, 4, 6)
     final = tuple(
-        tuple(drawn(2, d, seed=10 * layer + part) for part, d in enumerate(dims)) for layer, dims in enumerate(final_dims)
+        tuple(drawn(2, d, seed=10 * layer + part) for part, d in enumerate(dims))
+        for layer, dims in enumerate(final_dims)
     )
     return Encoded(states=states, lengths=LENGTHS, summary=drawn(2, 6, seed=99), final=final)
 

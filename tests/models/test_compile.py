@@ -3,10 +3,12 @@
 import pytest
 import torch
 
-from seqloom.data.batch import Batch
+from seqloom.data.batch import Batch, pad
+from seqloom.data.tokens import BOS, EOS
 from seqloom.training.objective import TeacherForcing
-from tests.laws import close, shake, source_rows, tiny_model
-from tests.models.test_pairs import TARGET
+from tests.laws import close, shake, tiny_model
+
+BATCH = Batch.of(pad([[4, 5, EOS], [6, EOS]]), pad([[BOS, 4, EOS], [BOS, 7, 8, EOS]]))
 
 FAMILIES = {
     "lstm": ("lstm", {"kind": "recurrent", "cell": "lstm"}),
@@ -15,6 +17,12 @@ FAMILIES = {
     "gru-attention": ("gru", {"kind": "attentive", "cell": "gru", "query": "previous", "score": "additive"}),
     "transformer": ("transformer", {"kind": "transformer"}),
 }
+
+
+def model_of(family, layers=1):
+    torch.manual_seed(0)
+    encoder, decoder = FAMILIES[family]
+    return tiny_model({"kind": encoder, "layers": layers}, {**decoder, "layers": layers})
 
 
 @pytest.fixture(autouse=True)
@@ -31,10 +39,9 @@ def step(objective, batch, call):
     return loss.total.detach(), loss.count, [parameter.grad.clone() for parameter in objective.parameters()]
 
 
-def check(family, backend, dtype, bound):
-    torch.manual_seed(0)
-    model = shake(tiny_model(*FAMILIES[family]).double(), 1).to(dtype)
-    objective, batch = TeacherForcing(model).train(), Batch.of(source_rows(), TARGET)
+def check(family, backend, dtype, bound, layers=1):
+    model = shake(model_of(family, layers).double(), 1).to(dtype)
+    objective, batch = TeacherForcing(model).train(), BATCH
     compiled = torch.compile(objective, backend=backend, fullgraph=True)
     total, count, slopes = step(objective, batch, objective)
     found, number, others = step(objective, batch, compiled)
@@ -51,16 +58,15 @@ def test_compiled_step_is_the_eager_step(family):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", list(FAMILIES))
 def test_inductor(family):
-    check(family, "inductor", torch.float32, 2e-4)
+    check(family, "inductor", torch.float32, 2e-4, layers=2)
 
 
 def test_watching_recompiles_nothing():
     """While somebody watches, the eager module runs; afterwards the compiled step is still the same graph."""
     from seqloom.parts.probe import watch
 
-    torch.manual_seed(0)
-    model = tiny_model(*FAMILIES["lstm-attention"])
-    objective, batch = TeacherForcing(model).train(), Batch.of(source_rows(), TARGET)
+    model, batch = model_of("lstm-attention"), BATCH
+    objective = TeacherForcing(model).train()
     graphs = []
 
     def counting(graph, example):

@@ -130,7 +130,7 @@ def test_tied_weights_are_one_matrix():
     model = tiny_model("transformer", "transformer", embedding=8, tie=True)
     assert model.output.weight is model.target.weight
     assert sum(name in ("output.weight", "target.weight") for name in weights(model)) == 1
-    with pytest.raises(SeqloomError, match="tie needs decoder.dim equal to embedding, here 8 and 6"):
+    with pytest.raises(SeqloomError, match=r"tie needs decoder\.dim equal to embedding, here 8 and 6"):
         tiny_model("transformer", "transformer", tie=True)
 
 

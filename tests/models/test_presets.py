@@ -73,7 +73,7 @@ def test_a_preset_is_a_copy():
         config = preset(model, "tiny")
         config["encoder"]["dim"] = -1
         config["decoder"]["dim"] = -1
-    assert (presets.PRESETS, presets.TRANSFORMER_SIZES) == before
+    assert before == (presets.PRESETS, presets.TRANSFORMER_SIZES)
     assert preset("transformer", "tiny")["encoder"] is not preset("transformer", "tiny")["decoder"]
 
 
@@ -86,7 +86,9 @@ def test_unknown_names_are_guessed():
 
 def test_training_that_suits():
     for model in PRESETS:
-        assert suited(preset(model, "tiny")) == presets.TRAINING["transformer" if model == "transformer" else "recurrent"]
+        assert (
+            suited(preset(model, "tiny")) == presets.TRAINING["transformer" if model == "transformer" else "recurrent"]
+        )
     assert suited({"decoder": "transformer"})["smoothing"] == 0.1
     suited({"decoder": "transformer"})["smoothing"] = 9
     assert suited({"decoder": "transformer"})["smoothing"] == 0.1

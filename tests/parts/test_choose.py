@@ -63,11 +63,13 @@ def test_a_class_of_ones_own_stands_where_a_name_is_expected():
 
 
 def test_did_you_mean():
-    with pytest.raises(SeqloomError, match=r"unknown kind 'larg'; did you mean 'large'\? Choose from: blue, huge, large"):
+    with pytest.raises(
+        SeqloomError, match=r"unknown kind 'larg'; did you mean 'large'\? Choose from: blue, huge, large"
+    ):
         build(TABLE, "larg", size=1)
     with pytest.raises(SeqloomError, match=r"unknown setting of Large 'cuont'; did you mean 'count'\?"):
         build(TABLE, {"kind": "large", "cuont": 1}, size=1)
-    with pytest.raises(SeqloomError, match="unknown kind 'xyz'. Choose from"):
+    with pytest.raises(SeqloomError, match=r"unknown kind 'xyz'\. Choose from"):
         build(TABLE, "xyz", size=1)
 
 

@@ -37,10 +37,16 @@ def test_gates_are_those_of_the_cell():
 
 
 def test_probes_are_taken_away_even_after_an_error():
-    model = MultiHead(4, 2)
-    with pytest.raises(ZeroDivisionError), watch(model):
-        assert model.probe is not None
-        raise ZeroDivisionError
+    model, probes = MultiHead(4, 2), []
+
+    def fail():
+        with watch(model):
+            probes.append(model.probe)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert probes != [None]
     assert model.probe is None
 
 

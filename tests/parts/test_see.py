@@ -18,9 +18,7 @@ CPU = torch.device("cpu")
 )
 def test_keep_is_its_definition(t, before, causal, window, lengths):
     s = before + t
-    see = See(
-        causal=causal, window=window, lengths=None if lengths is None else torch.tensor(lengths), offset=before
-    )
+    see = See(causal=causal, window=window, lengths=None if lengths is None else torch.tensor(lengths), offset=before)
     found = see.keep(t, s, CPU)
     rows = len(lengths) if lengths is not None else 1
     wanted = torch.tensor(

@@ -1,0 +1,93 @@
+"""From text to text."""
+
+import pytest
+import torch
+
+from seqloom.data.codec import Codec
+from seqloom.data.tokens import EOS
+from seqloom.decoding.search import Search
+from seqloom.decoding.texts import Bound, Texts
+from seqloom.models.seq2seq import Seq2Seq
+from tests.laws import shake
+
+WORDS = ["abc", "b", "cab", "", "abcabcab", "ca", "  ", "bbbb", "acbacb", "c"]
+
+
+@pytest.fixture(scope="module")
+def texts():
+    codec = Codec.build("chars", ["abc", "xyz"])
+    torch.manual_seed(0)
+    stack = {"kind": "gru", "dim": 4, "dropout": 0.0}
+    decoder = {"kind": "attentive", "cell": "gru", "dim": 8}
+    model = shake(Seq2Seq(codec.size, codec.size, stack, decoder, embedding=6, dropout=0.0).double(), 1)
+    with torch.no_grad():
+        model.output.weight.mul_(3.0)
+    return Texts(model, codec, codec, Bound(1.5, 8), torch.device("cpu"), max_length=6)
+
+
+@pytest.mark.parametrize("search", [Search(), Search(beam=3, n_best=2)], ids=["greedy", "beam"])
+@pytest.mark.parametrize("rows", [1, 2, 64])
+def test_answers_come_in_the_order_asked_whatever_the_batches(texts, search, rows):
+    together = list(texts.answers(WORDS, search, rows))
+    assert len(together) == len(WORDS)
+    for word, found in zip(WORDS, together, strict=True):
+        (alone,) = texts.answers([word], search)
+        assert [answer.text for answer in found] == [answer.text for answer in alone]
+        assert [answer.score for answer in found] == pytest.approx([answer.score for answer in alone], abs=1e-5)
+
+
+def test_answers_differ_from_each_other(texts):
+    assert len({found[0].text for found in texts.answers(WORDS, Search())}) > 2
+
+
+def test_nothing_is_said_of_an_empty_line(texts):
+    for word in ("", "  "):
+        ((answer,),) = texts.answers([word], Search())
+        assert (answer.text, answer.tokens, answer.score) == ("", (), 0.0)
+
+
+def test_text_tokens_and_text_agree(texts):
+    for found in texts.answers(WORDS, Search(beam=2)):
+        assert texts.target.decode(found[0].tokens) == found[0].text
+
+
+def test_a_stream_is_read_a_few_batches_ahead(texts):
+    taken = []
+
+    def stream():
+        for number in range(1000):
+            taken.append(number)
+            yield "abc"
+
+    answers = texts.answers(stream(), Search(), rows=2)
+    next(answers)
+    assert len(taken) == 32
+
+
+def test_a_source_that_is_too_long_is_cut(texts):
+    assert texts.encode("abcabcabc") == [*texts.source.encode("abcabc"), EOS]
+    assert texts.encode("ab") == [*texts.source.encode("ab"), EOS]
+
+
+def test_sampling_repeats_from_its_seed(texts):
+    first = [found[0].text for found in texts.answers(WORDS, Search(sample=True, seed=3))]
+    assert [found[0].text for found in texts.answers(WORDS, Search(sample=True, seed=3))] == first
+    assert [found[0].text for found in texts.answers(WORDS, Search(sample=True, seed=4))] != first
+
+
+def test_the_bound_grows_with_the_source_up_to_the_longest():
+    bound = Bound(ratio=1.5, longest=20)
+    assert [bound(n) for n in (1, 3, 10, 16, 17, 100)] == [12, 15, 25, 34, 35, 35]
+    assert Bound(0.0, 0)(5) == 10
+
+
+def test_decoding_leaves_dropout_out(texts):
+    texts.model.dropout = 0.9
+    try:
+        texts.model.train()
+        once = [found[0].text for found in texts.answers(WORDS, Search())]
+        texts.model.train()
+        assert [found[0].text for found in texts.answers(WORDS, Search())] == once
+    finally:
+        texts.model.dropout = 0.0
+        texts.model.eval()
