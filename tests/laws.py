@@ -248,7 +248,7 @@ def close(found: Any, wanted: Any, bound: float = 1e-10) -> None:
 
 def weighed(outputs: list[Tensor]) -> Tensor:
     """One number in which every output has a weight of its own."""
-    return sum((y * torch.arange(1, y.numel() + 1, device=y.device).sin().view_as(y)).sum() for y in outputs)  # type: ignore
+    return sum((y * torch.arange(1.0, y.numel() + 1).double().sin().to(y).view_as(y)).sum() for y in outputs)  # type: ignore
 
 
 def gradients(module: nn.Module, outputs: list[Tensor]) -> list[Tensor]:

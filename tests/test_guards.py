@@ -140,8 +140,15 @@ def test_nothing_unsafe_is_called():
 
 
 def test_help_needs_no_torch():
-    code = "import sys; sys.argv = ['seqloom', '--help']\nfrom seqloom.cli.main import app\ntry: app()\nexcept SystemExit: pass\n"
-    code += "assert not {'torch', 'numpy', 'sacrebleu'} & set(sys.modules), 'heavy import'"
+    code = """
+import sys
+from seqloom.cli.main import app
+try:
+    app(["--help"])
+except SystemExit:
+    pass
+assert not {"torch", "numpy", "sacrebleu"} & set(sys.modules), "heavy import"
+"""
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
@@ -154,3 +161,49 @@ def test_every_command_has_help():
         result = CliRunner().invoke(app, [*words, "--help"])
         assert result.exit_code == 0
         assert "Usage" in result.output
+
+
+def readme_blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+
+
+def test_the_readmes_commands_run(tmp_path, monkeypatch, capsys):
+    """Every `seqloom …` line of the README, in order, on small data; training is cut short by later options."""
+    from seqloom.cli.main import run
+    from tests.conftest import words, write_pairs
+
+    monkeypatch.chdir(tmp_path)
+    write_pairs(tmp_path / "words.tsv", words(80))
+    write_pairs(tmp_path / "test.tsv", words(10, seed=5))
+    (tmp_path / "words.txt").write_text("abc\nchad\n")
+    commands = [
+        line for block in readme_blocks("console") for line in block.splitlines() if line.startswith("seqloom ")
+    ]
+    assert len(commands) >= 8
+    for command in commands:
+        arguments = command.partition("#")[0].split()
+        if "train" in arguments and "--resume" not in arguments:
+            arguments += ["--size", "tiny", "--max-steps", "2"]
+        monkeypatch.setattr(sys, "argv", arguments)
+        status = None
+        try:
+            run()
+        except SystemExit as left:
+            status = left.code
+        assert not status, f"{command}: {capsys.readouterr().err}"
+
+
+def test_the_readmes_python_runs(tmp_path, monkeypatch):
+    from tests.conftest import words, write_pairs
+
+    monkeypatch.chdir(tmp_path)
+    write_pairs(tmp_path / "words.tsv", [*words(80), "cab"])
+    write_pairs(tmp_path / "test.tsv", words(10, seed=5))
+    blocks = readme_blocks("python")
+    assert blocks
+    for block in blocks:
+        block = block.replace('"max_steps": 200', '"max_steps": 2').replace("through", "cab").replace("though", "bad")
+        file = tmp_path / "snippet.py"
+        file.write_text(block)
+        subprocess.run([sys.executable, file], check=True, capture_output=True, cwd=tmp_path)
+    assert (tmp_path / "cab.svg").exists()

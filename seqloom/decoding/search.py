@@ -74,17 +74,17 @@ def sampler(search: Search, generator: torch.Generator) -> Callable[[Tensor], Te
 
 
 def shaped(logits: Tensor, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Tensor:
-    """[R, V] logits -> the probabilities sampled from: p^(1/T) normalised, of the `top_k` likeliest tokens, of the
+    """[R, V] logits -> the probabilities sampled from: p^(1/T) normalised, of the `top_k` likeliest tokens, then of the
     smallest set that holds `top_p` of the mass (Holtzman et al. 2020), normalised again."""
     probabilities = (logits / temperature).softmax(-1)
     if not top_k and top_p == 1.0:
         return probabilities
     ordered, order = probabilities.sort(-1, descending=True)
-    before = ordered.cumsum(-1) - ordered  # the mass of all likelier ones: the first is always kept
-    keep = before < top_p
     if top_k:
-        keep[:, top_k:] = False
-    ordered = torch.where(keep, ordered, 0.0)
+        ordered[:, top_k:] = 0.0
+        ordered = ordered / ordered.sum(-1, keepdim=True)
+    before = ordered.cumsum(-1) - ordered  # the mass of all likelier ones: the first is always kept
+    ordered = torch.where(before < top_p, ordered, 0.0)
     return torch.zeros_like(probabilities).scatter(-1, order, ordered / ordered.sum(-1, keepdim=True))
 
 
@@ -152,6 +152,7 @@ def beam(stepper: Stepper, source: Padded, limits: list[int], width: int, alpha:
         history = paths.gather(1, best[:, :, None].expand(-1, -1, room))
         tokens, parent = token.gather(1, best), parent.gather(1, best)
         going = (live[:, 0] / (t + 1) ** alpha > ended.score[where, -1]) & (live[:, 0] > float("-inf"))
+        live = live.masked_fill(~going[:, None], float("-inf"))  # done is done, also for those that stay a while
         alive = None
         if _look(device, t):
             left = int(going.sum())

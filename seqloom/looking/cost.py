@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -58,10 +59,8 @@ class Products(TorchDispatchMode):
     def __enter__(self) -> Products:
         self.hooks = []
         for name, part in self.parts.items():
-            self.hooks += [
-                part.register_forward_pre_hook(lambda part, given, name=name: self.running.append(name)),
-                part.register_forward_hook(lambda part, given, result, name=name: self._left(name, result)),
-            ]
+            self.hooks.append(part.register_forward_pre_hook(partial(self._entered, name)))
+            self.hooks.append(part.register_forward_hook(partial(self._left, name)))
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
@@ -82,7 +81,10 @@ class Products(TorchDispatchMode):
         inner = f"{name}." if name else ""
         return sum(count for owner, count in self.counts.items() if owner == name or owner.startswith(inner))
 
-    def _left(self, name: str, result: Any) -> None:
+    def _entered(self, name: str, part: nn.Module, given: Any) -> None:
+        self.running.append(name)
+
+    def _left(self, name: str, part: nn.Module, given: Any, result: Any) -> None:
         self.running.pop()
         self.handed[name] += sum(t.numel() * t.element_size() for t in tree_leaves(result) if _is_tensor(t))
 

@@ -115,18 +115,19 @@ class AttentiveDecoder(nn.Module):
 
     def _split_input(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The tokens' share of the first cell's gates for all steps at once, and the columns of W for the rest."""
-        first = self._cells()[0]
+        first: Cell = self.recurrent.layers[0].cells[0]  # pyright: ignore
         tokens, rest = first.weight.split([x.size(-1), first.input_dim - x.size(-1)], 1)
         return F.linear(x, tokens, first.bias), rest
 
     def _step(self, gates: Tensor, stack: StackState) -> StackState:
         """One step of every layer, the first from its gates."""
         states = []
-        for depth, (cell, state) in enumerate(zip(self._cells(), stack, strict=True)):
+        for depth, (layer, state) in enumerate(zip(self.recurrent.layers, stack, strict=True)):
+            cell: Cell = layer.cells[0]  # pyright: ignore
             if depth:
                 gates = cell.input(F.dropout(states[-1][0], self.recurrent.dropout, self.training))
-            states.append(cell.step(gates, state)[0])
+            state, active = cell.step(gates, state)
+            if layer.probe:
+                layer.probe(torch.stack(active, 1)[:, None].detach())  # pyright: ignore
+            states.append(state)
         return tuple(states)
-
-    def _cells(self) -> list[Cell]:
-        return [layer.cells[0] for layer in self.recurrent.layers]  # pyright: ignore

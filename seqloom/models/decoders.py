@@ -37,7 +37,7 @@ class Bridge(nn.Module):
 
     def __init__(self, how: str, memory_dim: int, final_dims: Dims, state_dims: Dims) -> None:
         super().__init__()
-        self.how = known(how, ("last", "transform", "pool", "zero"), "context")
+        self.how = known(how, ("last", "transform", "pool", "zero"), "start")
         self.state_dims = state_dims
         self.maps = nn.ModuleDict()
         self.taken: set[tuple[int, int]] = set()  # where the encoder has a tensor for this layer and part

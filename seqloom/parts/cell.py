@@ -49,7 +49,10 @@ class Cell(nn.Module):
         raise NotImplementedError
 
     def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
-        """All steps by torch's kernel, [R, T, input] -> [R, T, dim]; None if it has none for this cell."""
+        """All steps by torch's kernel, [R, T, input] -> [R, T, dim]; None if it has none for this cell.
+
+        The kernel is told that it trains whenever gradients are on: cuDNN keeps what they need only then.
+        """
         return None
 
     def hold(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -72,11 +75,13 @@ class RnnCell(Cell):
     names = ("state",)
 
     def step(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
-        h = torch.tanh(gates + F.linear(state[0], self.recurrent))
+        h = torch.addmm(gates, state[0], self.recurrent.mT).tanh()
         return (h,), (h,)
 
     def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:
-        y, h = torch.rnn_tanh(x, state[0][None], self._weights(), True, 1, 0.0, self.training, False, True)
+        y, h = torch.rnn_tanh(
+            x, state[0][None].contiguous(), self._weights(), True, 1, 0.0, torch.is_grad_enabled(), False, True
+        )
         return y, (h[0],)
 
 
@@ -103,13 +108,15 @@ class GruCell(Cell):
         else:
             r, z = torch.sigmoid(gates[:, : 2 * d] + F.linear(h, self.recurrent[: 2 * d])).chunk(2, -1)
             candidate = torch.tanh(gates[:, 2 * d :] + F.linear(r * h, self.recurrent[2 * d :]))
-        h = torch.lerp(candidate, h, z)
+        h = candidate + z * (h - candidate)  # Z⊙h + (1−Z)⊙H̃ with one product less
         return (h,), (r, z, candidate, h)
 
     def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
         if self.reset == "before":
             return None
-        y, h = torch.gru(x, state[0][None], self._weights(), True, 1, 0.0, self.training, False, True)
+        y, h = torch.gru(
+            x, state[0][None].contiguous(), self._weights(), True, 1, 0.0, torch.is_grad_enabled(), False, True
+        )
         return y, (h[0],)
 
 
@@ -132,15 +139,15 @@ class LstmCell(Cell):
 
     def step(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
         h, c = state
-        i, f, g, o = (gates + F.linear(h, self.recurrent)).chunk(4, -1)
+        i, f, g, o = torch.addmm(gates, h, self.recurrent.mT).chunk(4, -1)
         i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
         c = f * c + i * g
         h = o * c.tanh()
         return (h, c), (i, f, g, o, c, h)
 
     def fused(self, x: Tensor, state: CellState, weight: Tensor | None = None) -> tuple[Tensor, CellState]:
-        h, c = (part[None] for part in state)
-        y, h, c = torch.lstm(x, (h, c), self._weights(weight), True, 1, 0.0, self.training, False, True)
+        h, c = (part[None].contiguous() for part in state)
+        y, h, c = torch.lstm(x, (h, c), self._weights(weight), True, 1, 0.0, torch.is_grad_enabled(), False, True)
         return y, (h[0], c[0])
 
     def hold(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:

@@ -58,7 +58,9 @@ def change(config: dict[str, Any], key: str, value: Any) -> None:
     here = config
     for name in path:
         inner = here.get(name)
-        here[name] = inner if isinstance(inner, dict) else {"kind": inner} if isinstance(inner, str) else {}
+        if inner is not None and not isinstance(inner, dict | str):
+            raise SeqloomError(f"cannot set {key}: {name} is {inner!r} and has no settings of its own")
+        here[name] = inner if isinstance(inner, dict) else {"kind": inner} if inner else {}
         here = here[name]
     inner = here.get(last)
     if isinstance(inner, dict) and isinstance(value, str):
@@ -68,6 +70,8 @@ def change(config: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _resolve(table: Table, choice: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
+    if not isinstance(choice, str | Mapping):
+        raise SeqloomError(f"{choice!r} is no choice; name one of: {', '.join(sorted(table))}")
     options = {"kind": choice} if isinstance(choice, str) else dict(choice)
     if "kind" not in options:
         raise SeqloomError(f"a choice needs its kind, one of: {', '.join(sorted(table))}")

@@ -66,17 +66,17 @@ class Rotary(Position):
     """Pairs of features of q and k turned by t·θ_i, θ_i = 10000^(−2i/d): q·k then depends on the distance alone
     (Su et al. 2021, RoFormer, section 3.2)."""
 
-    angles: Tensor
-
     def __init__(self, dim: int, head_dim: int) -> None:
         super().__init__(dim, head_dim)
         if head_dim % 2:
             raise SeqloomError(f"rotary positions turn pairs: the width of a head must be even, here {head_dim}")
-        self.register_buffer("angles", _frequencies(head_dim), persistent=False)
+        self.head_dim = head_dim
 
     def turn(self, q: Tensor, k: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]:
-        at = torch.arange(offset, offset + q.size(-2), device=q.device, dtype=self.angles.dtype)
-        angle = at[:, None] * self.angles
+        # No buffer: a model cast to bfloat16 would cast it too, and there places 1001 and 1002 are the same.
+        exact = torch.promote_types(q.dtype, torch.float32)
+        at = torch.arange(offset, offset + q.size(-2), device=q.device, dtype=exact)
+        angle = at[:, None] * _frequencies(self.head_dim, exact, q.device)
         cos, sin = angle.cos().to(q.dtype), angle.sin().to(q.dtype)
         return _rotate(q, cos, sin), _rotate(k, cos, sin)
 
@@ -86,14 +86,14 @@ POSITIONS = {"none": NoPosition, "sinusoidal": Sinusoidal, "learned": Learned, "
 
 def sinusoids(length: int, dim: int) -> Tensor:
     """[length, dim], sine in the even columns and cosine in the odd ones."""
-    angle = torch.arange(length, dtype=torch.float64)[:, None] * _frequencies(dim).double()
+    angle = torch.arange(length, dtype=torch.float64)[:, None] * _frequencies(dim, torch.float64)
     table = torch.empty(length, dim, dtype=torch.float64)
     table[:, 0::2], table[:, 1::2] = angle.sin(), angle.cos()[:, : dim // 2]
     return table.float()
 
 
-def _frequencies(dim: int) -> Tensor:
-    return 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float32) / dim)
+def _frequencies(dim: int, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
+    return 10000.0 ** (-torch.arange(0, dim, 2, dtype=dtype, device=device) / dim)
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

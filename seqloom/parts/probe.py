@@ -29,4 +29,4 @@ def watch(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
         yield seen
     finally:
         for part in parts.values():
-            part.probe = None
+            part.__dict__.pop("probe", None)  # not set to None: a compiled step would see a new attribute and recompile

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 State = Any  # Tensor | None | tuple[State, ...] | an object with .pick(rows)
@@ -23,10 +22,11 @@ def pick(state: State, rows: Tensor) -> State:
 
 
 class Cache:
-    """Keys and values of the steps already taken, [R, heads, room, head_dim].
+    """Keys and values of the steps already taken, [R, heads, used, head_dim].
 
-    With `room` the memory is allocated once and written in place; without, it grows with each call, and the first call
-    just keeps what it is given, so that training pays nothing. A step consumes its cache: use the one it returns.
+    With `room`, the most steps there will be, memory is allocated ahead and written in place; it doubles as it fills,
+    so that a beam, which copies it at every step, copies little that is empty. Without, the first call just keeps what
+    it is given, so that training pays nothing. A step consumes its cache: use the one it returns.
     """
 
     def __init__(self, room: int | None = None) -> None:
@@ -38,37 +38,29 @@ class Cache:
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add [R, heads, T, head_dim]; gives everything seen so far, [R, heads, used, head_dim]."""
         start, self.used = self.used, self.used + k.size(2)
-        if self.keys is None or self.values is None:
-            if self.room is None:
-                self.keys, self.values = k, v
-                return k, v
-            shape = (k.size(0), k.size(1), max(self.room, self.used), k.size(3))
-            self.keys, self.values = k.new_empty(shape), v.new_empty(shape)
-        if self.used > self.keys.size(2) or self.room is None:
-            self.keys, self.values = _grow(self.keys, start, k), _grow(self.values, start, v)
-        else:
-            self.keys[:, :, start : self.used] = k
-            self.values[:, :, start : self.used] = v
+        if self.room is None and self.keys is None:
+            self.keys, self.values = k, v
+            return k, v
+        self.keys, self.values = self._write(self.keys, start, k), self._write(self.values, start, v)
         return self.keys[:, :, : self.used], self.values[:, :, : self.used]
 
     def pick(self, rows: Tensor) -> Cache:
         other = Cache(self.room)
         other.used = self.used
         if self.keys is not None and self.values is not None:
-            other.keys, other.values = self._taken(self.keys, rows), self._taken(self.values, rows)
+            other.keys, other.values = self.keys.index_select(0, rows), self.values.index_select(0, rows)
         return other
 
-    def _taken(self, memory: Tensor, rows: Tensor) -> Tensor:
-        """Only the used part is copied: a beam reorders at every step, and most of the room is still empty."""
-        if self.room is None:
-            return memory.index_select(0, rows)
-        taken = memory.new_empty(len(rows), *memory.shape[1:])
-        taken[:, :, : self.used] = memory[:, :, : self.used].index_select(0, rows)
-        return taken
-
-
-def _grow(memory: Tensor, used: int, new: Tensor) -> Tensor:
-    return torch.cat([memory[:, :, :used], new], 2)
+    def _write(self, memory: Tensor | None, start: int, new: Tensor) -> Tensor:
+        have = 0 if memory is None else memory.size(2)
+        if memory is None or self.used > have:
+            size = self.used if self.room is None else max(self.used, min(self.room, max(8, 2 * have)))
+            larger = new.new_empty(new.size(0), new.size(1), size, new.size(3))
+            if memory is not None:
+                larger[:, :, :start] = memory[:, :, :start]
+            memory = larger
+        memory[:, :, start : self.used] = new
+        return memory
 
 
 class Decoding(NamedTuple):

@@ -95,6 +95,20 @@ def test_starts_from_a_given_state(cell):
     close(ours(x, See(), state)[0], wanted)
 
 
+@pytest.mark.parametrize("rows", [1, 3, 40])
+@pytest.mark.parametrize("cell", list(TORCH))
+def test_single_steps_of_few_and_of_many_rows(cell, rows):
+    """Which kernel takes a step may depend on the number of rows; what it says may not."""
+    ours = shake(Recurrent(3, 4, cell, 2).double(), 1)
+    other = reference(ours, cell, 3, 4, 2, 1, torch.float64)
+    x = drawn(rows, 5, 3)
+    state, found = None, []
+    for t in range(5):
+        y, state = ours(x[:, t : t + 1], See(causal=True), state)
+        found.append(y)
+    close(torch.cat(found, 1), other(x)[0])
+
+
 @pytest.mark.parametrize("directions", [1, 2])
 def test_a_width_for_each_layer(directions):
     stack = Recurrent(3, [5, 2, 6], "gru", 3, directions)
