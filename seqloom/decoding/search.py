@@ -94,34 +94,72 @@ def walk(
     """One token at a time by `choose` ([R, V] logits -> [R]); `width` independent walks a sentence."""
     device, room = source.tokens.device, max(limits)
     state = stepper.start(source, width=width, room=room)
-    total = len(limits) * width
-    limit = torch.tensor(limits, device=device).repeat_interleave(width)
-    written = torch.full((total, room), PAD, device=device)
-    score = torch.zeros(total, device=device)
-    where = torch.arange(total, device=device)  # which walk each row is
-    tokens = torch.full((total,), BOS, device=device)
-    over = torch.zeros(total, dtype=torch.bool, device=device)
+    walks = Walks.begin(limits, width, device)
+    tokens = torch.full((len(limits) * width,), BOS, device=device)
+    finished: list[Walks] = []
     for t in range(room):
         logits, state = stepper.step(tokens[:, None], state)
         logits = _speakable(logits[:, -1])
-        tokens = torch.where(over, PAD, choose(logits))
-        chosen = logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(-1)
-        score.index_add_(0, where, torch.where(over, 0.0, chosen))
-        written[where, t] = tokens
-        over = over | (tokens == EOS) | (limit[where] <= t + 1)
+        tokens = walks.add(t, choose(logits), logits)
         if not _look(device, t):
             continue
-        left = int((~over).sum())
+        left = len(walks.over) - int(walks.over.sum())
         if left == 0:
             break
         # Whole sentences leave, for what was read leaves with them; and not for a few: leaving costs a copy.
-        sentences = (~over).view(-1, width).any(1)
-        if 8 * int(sentences.sum()) <= 7 * len(sentences):
-            alive = sentences.nonzero()[:, 0]
+        if 8 * left <= 7 * len(walks.over):
+            going = (~walks.over).view(-1, width).any(1)
+            alive = going.nonzero()[:, 0]
             rows = (alive[:, None] * width + torch.arange(width, device=device)).flatten()
-            state, where, tokens, over = state.pick(rows, alive), where[rows], tokens[rows], over[rows]
-    flat = [_hypothesis(row, s, s) for row, s in zip(written.tolist(), score.tolist(), strict=True)]
-    return [flat[i : i + width] for i in range(0, total, width)]
+            finished.append(walks.pick((~going).repeat_interleave(width).nonzero()[:, 0]))
+            state, walks, tokens = state.pick(rows, alive), walks.pick(rows), tokens[rows]
+    ended = [hypothesis for part in (*finished, walks) for hypothesis in part.hypotheses()]
+    flat = [hypothesis for _, hypothesis in sorted(ended, key=lambda pair: pair[0])]
+    return [flat[i : i + width] for i in range(0, len(flat), width)]
+
+
+@dataclass
+class Walks:
+    """What walks have written, a row each. Row-aligned with the model's state, so that a step touches little."""
+
+    where: Tensor  # [R] which walk a row is
+    limit: Tensor  # [R]
+    written: Tensor  # [R, room]
+    score: Tensor  # [R]
+    over: Tensor  # [R] has ended
+    soonest: int  # no limit is reached before this step
+
+    @classmethod
+    def begin(cls, limits: list[int], width: int, device: torch.device) -> Walks:
+        limit = torch.tensor(limits, device=device).repeat_interleave(width)
+        total = len(limit)
+        return cls(
+            torch.arange(total, device=device),
+            limit,
+            torch.full((total, max(limits)), PAD, device=device),
+            torch.zeros(total, device=device),
+            torch.zeros(total, dtype=torch.bool, device=device),
+            min(limits),
+        )
+
+    def add(self, t: int, tokens: Tensor, logits: Tensor) -> Tensor:
+        """Write the tokens chosen at step t, and <pad> where a walk has ended; gives what was written."""
+        tokens = tokens.masked_fill(self.over, PAD)
+        chosen = logits.log_softmax(-1).gather(1, tokens[:, None])[:, 0]
+        self.score += chosen.masked_fill(self.over, 0.0)
+        self.written[:, t] = tokens
+        self.over = self.over | (tokens == EOS)
+        if t + 1 >= self.soonest:
+            self.over = self.over | (self.limit <= t + 1)
+        return tokens
+
+    def pick(self, rows: Tensor) -> Walks:
+        kept = (part.index_select(0, rows) for part in (self.where, self.limit, self.written, self.score, self.over))
+        return Walks(*kept, self.soonest)
+
+    def hypotheses(self) -> list[tuple[int, Hypothesis]]:
+        rows = zip(self.where.tolist(), self.written.tolist(), self.score.tolist(), strict=True)
+        return [(number, _hypothesis(row, score, score)) for number, row, score in rows]
 
 
 def beam(stepper: Stepper, source: Padded, limits: list[int], width: int, alpha: float) -> list[list[Hypothesis]]:
@@ -203,7 +241,7 @@ def _hypothesis(row: list[int], score: float, log_probability: float) -> Hypothe
 def _speakable(logits: Tensor) -> Tensor:
     """<pad> and <bos> are never written."""
     logits = logits.float()
-    logits[:, [PAD, BOS]] = float("-inf")
+    logits[:, : max(PAD, BOS) + 1] = float("-inf")  # the two lowest ids
     return logits
 
 

@@ -14,6 +14,7 @@ from seqloom.models.encoded import Encoded
 from seqloom.parts.attention import Attention, Memory
 from seqloom.parts.cell import CELLS, Cell
 from seqloom.parts.choose import Choice
+from seqloom.parts.dropout import dropout
 from seqloom.parts.recurrent import Recurrent, StackState
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
@@ -125,7 +126,7 @@ class AttentiveDecoder(nn.Module):
         for depth, (layer, state) in enumerate(zip(self.recurrent.layers, stack, strict=True)):
             cell: Cell = layer.cells[0]  # pyright: ignore
             if depth:
-                gates = cell.input(F.dropout(states[-1][0], self.recurrent.dropout, self.training))
+                gates = cell.input(dropout(states[-1][0], self.recurrent.dropout, self.training))
             state, active = cell.step(gates, state)
             if layer.probe:
                 layer.probe(torch.stack(active, 1)[:, None].detach())  # pyright: ignore

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seqloom.models.encoded import Encoded
 from seqloom.parts.block import Block
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice, build
+from seqloom.parts.dropout import dropout
 from seqloom.parts.position import POSITIONS
 from seqloom.parts.recurrent import Recurrent
 from seqloom.parts.score import SCORES
@@ -92,7 +92,7 @@ class Enter(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
-        return F.dropout(self.position(self.project(x) * self.scale, offset), self.dropout, self.training)
+        return dropout(self.position(self.project(x) * self.scale, offset), self.dropout, self.training)
 
 
 ENCODERS = {

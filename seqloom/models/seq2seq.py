@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Protocol
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seqloom.data.batch import Padded
 from seqloom.errors import SeqloomError
@@ -14,6 +13,7 @@ from seqloom.models.decoders import RecurrentDecoder, TransformerDecoder
 from seqloom.models.encoded import Encoded
 from seqloom.models.encoders import ENCODERS
 from seqloom.parts.choose import Choice, build
+from seqloom.parts.dropout import dropout
 from seqloom.parts.state import Decoding
 
 DECODERS = {"recurrent": RecurrentDecoder, "attentive": AttentiveDecoder, "transformer": TransformerDecoder}
@@ -66,14 +66,14 @@ class Seq2Seq(nn.Module):
             self.output.weight = self.target.weight
 
     def read(self, source: Padded) -> Encoded:
-        x = F.dropout(self.source(source.tokens), self.dropout, self.training)
+        x = dropout(self.source(source.tokens), self.dropout, self.training)
         return self.encoder(x, None if source.full else source.lengths)
 
     def write(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         """[R, T] -> the states from which the next tokens are guessed, [R, T, dim]."""
-        x = F.dropout(self.target(tokens), self.dropout, self.training)
+        x = dropout(self.target(tokens), self.dropout, self.training)
         states, state = self.decoder(x, state)
-        return F.dropout(states, self.dropout, self.training), state
+        return dropout(states, self.dropout, self.training), state
 
     def forward(self, source: Padded, tokens: Tensor, index: Tensor | None = None) -> Tensor:
         """Teacher forcing: logits [B, T, V]; with `index`, [N, V] at those flat places only, so that no work is done

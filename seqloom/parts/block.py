@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seqloom.errors import known
 from seqloom.parts.attention import Memory, MultiHead
 from seqloom.parts.choose import Choice
+from seqloom.parts.dropout import dropout
 from seqloom.parts.position import Position
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
@@ -45,7 +45,7 @@ class FeedForward(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down(F.dropout(self.activation(self.up(x)), self.dropout, self.training))
+        return self.down(dropout(self.activation(self.up(x)), self.dropout, self.training))
 
 
 class Around(nn.Module):
@@ -61,7 +61,7 @@ class Around(nn.Module):
         return self.norm(x) if self.before else x
 
     def leave(self, x: Tensor, y: Tensor) -> Tensor:
-        x = x + F.dropout(y, self.dropout, self.training)
+        x = x + dropout(y, self.dropout, self.training)
         return x if self.before else self.norm(x)
 
 

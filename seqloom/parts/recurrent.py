@@ -7,11 +7,11 @@ from typing import Annotated
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError
 from seqloom.parts.cell import CELLS, Cell, CellState, as_dims
 from seqloom.parts.choose import Choice, build
+from seqloom.parts.dropout import dropout
 from seqloom.parts.probe import Probed
 from seqloom.parts.see import See, keep, last
 
@@ -56,7 +56,7 @@ class Recurrent(nn.Module):
         outputs, states = [], []
         for depth, layer in enumerate(self.layers):
             if depth:
-                x = F.dropout(x, self.dropout, self.training)
+                x = dropout(x, self.dropout, self.training)
             x, end = layer(x, see, None if state is None else state[depth])
             outputs.append(x)
             states.append(end)
