@@ -16,7 +16,7 @@ from seqloom.runs.train import Run, train
 from seqloom.runs.translator import Evaluation, Translator
 
 WORDS = ("through", "knowledge", "seqloom", "philharmonic", "thoughtfulness")
-STEPS = 1600
+STEPS = 1400
 
 
 @dataclass(frozen=True)
