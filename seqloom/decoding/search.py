@@ -154,8 +154,10 @@ class Walks:
         return tokens
 
     def pick(self, rows: Tensor) -> Walks:
-        kept = (part.index_select(0, rows) for part in (self.where, self.limit, self.written, self.score, self.over))
-        return Walks(*kept, self.soonest)
+        where, limit, written, score, over = (
+            part.index_select(0, rows) for part in (self.where, self.limit, self.written, self.score, self.over)
+        )
+        return Walks(where, limit, written, score, over, self.soonest)
 
     def hypotheses(self) -> list[tuple[int, Hypothesis]]:
         rows = zip(self.where.tolist(), self.written.tolist(), self.score.tolist(), strict=True)

@@ -73,9 +73,14 @@ class AttentiveDecoder(nn.Module):
         self.dim = dim
 
     def begin(self, encoded: Encoded, width: int = 1, room: int | None = None) -> Decoding:
+        keys, values = self.attention.remember(encoded.states)
+        if self.query == "current":
+            # W_c Σ a_s v_s = Σ a_s W_c v_s: the context's share of `combine` depends on the source alone, so it is
+            # done once per sentence, and attention then mixes it ready-made.
+            values = F.linear(values, self.combine.weight[:, : self.attention.dim])
         stack = spread(self.bridge(encoded), width)
         fed = stack[-1][0].new_zeros(stack[-1][0].size(0), self.dim) if self.feeding else None
-        return Decoding(Read(self.attention.remember(encoded.states), encoded.lengths), Written(stack, fed))
+        return Decoding(Read((keys, values), encoded.lengths), Written(stack, fed))
 
     def forward(self, x: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         """[R, T, input_dim] -> [R, T, dim]"""
@@ -87,7 +92,7 @@ class AttentiveDecoder(nn.Module):
             states, rows = self._feed(x, read.memory, see, written)
         else:
             h, stack = self.recurrent(x, See(causal=True), written.stack)
-            states, rows = self._combined(self.attention(h, read.memory, see), h), Written(stack, None)
+            states, rows = self._joined(self.attention(h, read.memory, see), h), Written(stack, None)
         return states, Decoding(read, rows)
 
     def _ask_first(self, x: Tensor, memory: Memory, see: See, written: Written) -> tuple[Tensor, Written]:
@@ -98,7 +103,8 @@ class AttentiveDecoder(nn.Module):
             stack = self._step(gates[:, t] + F.linear(context, onto), stack)
             contexts.append(context)
             states.append(stack[-1][0])
-        return self._combined(torch.stack(contexts, 1), torch.stack(states, 1)), Written(stack, None)
+        joined = torch.cat([torch.stack(contexts, 1), torch.stack(states, 1)], -1)
+        return self.combine(joined).tanh(), Written(stack, None)
 
     def _feed(self, x: Tensor, memory: Memory, see: See, written: Written) -> tuple[Tensor, Written]:
         gates, onto = self._split_input(x)
@@ -107,12 +113,13 @@ class AttentiveDecoder(nn.Module):
         for t in range(x.size(1)):
             stack = self._step(gates[:, t] + F.linear(fed, onto), stack)
             h = stack[-1][0]
-            fed = self._combined(self.attention(h[:, None], memory, see)[:, 0], h)
+            fed = self._joined(self.attention(h[:, None], memory, see)[:, 0], h)
             states.append(fed)
         return torch.stack(states, 1), Written(stack, fed)
 
-    def _combined(self, context: Tensor, h: Tensor) -> Tensor:
-        return self.combine(torch.cat([context, h], -1)).tanh()
+    def _joined(self, context: Tensor, h: Tensor) -> Tensor:
+        """tanh(W [c; h]) of a context that has been through its share of W already."""
+        return (context + F.linear(h, self.combine.weight[:, self.attention.dim :])).tanh()
 
     def _split_input(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The tokens' share of the first cell's gates for all steps at once, and the columns of W for the rest."""

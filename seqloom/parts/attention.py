@@ -82,7 +82,7 @@ class Attention(Probed):
         rows, t, _ = query.shape
         folded = query.reshape(keys.size(0), -1, query.size(-1))
         mixed = attend(folded, keys, values, self.score, see, self.probe)
-        return mixed.reshape(rows, t, self.dim)
+        return mixed.reshape(rows, t, values.size(-1))
 
 
 class MultiHead(Probed):

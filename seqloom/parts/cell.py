@@ -139,9 +139,10 @@ class LstmCell(Cell):
 
     def step(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
         h, c = state
-        i, f, g, o = torch.addmm(gates, h, self.recurrent.mT).chunk(4, -1)
-        i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
-        c = f * c + i * g
+        gates = torch.addmm(gates, h, self.recurrent.mT)
+        # One sigmoid over all four is faster than three over parts, though g's share of it is not used.
+        (i, f, _, o), g = gates.sigmoid().chunk(4, -1), gates.chunk(4, -1)[2].tanh()
+        c = torch.addcmul(i * g, f, c)
         h = o * c.tanh()
         return (h, c), (i, f, g, o, c, h)
 
