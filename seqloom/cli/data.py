@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,7 +21,7 @@ def root() -> None:
 def check(
     task: Annotated[str, typer.Argument(help="translate")],
     files: Annotated[list[str], typer.Argument(help="As for train; later files are searched for the first's sources.")],
-    max_length: Annotated[int | None, typer.Option(help="Characters a side at most. [5000]")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Characters a side at most (default: 5000).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Name every broken line as file:line: reason, then give statistics. Broken lines make the exit status 1."""
@@ -41,17 +41,18 @@ def check(
         raise typer.Exit(1)
 
 
-def _show(facts: dict, indent: str = "") -> None:
-    for name, value in facts.items():
-        if isinstance(value, dict):
-            inner = "  ".join(f"{key} {_number(one)}" for key, one in value.items() if not isinstance(one, dict))
-            typer.echo(f"{indent}{name}: {inner}")
-            _show({key: one for key, one in value.items() if isinstance(one, dict)}, indent + "  ")
-        else:
-            typer.echo(f"{indent}{name}: {_number(value)}")
+def _show(facts: dict[str, Any]) -> None:
+    """The statistics of one group of files, in three lines."""
+    typer.echo(
+        f"{', '.join(facts['files'])}: {facts['pairs']:,} pairs in {facts['lines']:,} lines ({facts['form']}), "
+        f"{facts['distinct_sources']:,} distinct sources, {facts['several_targets']:,} of them with several targets, "
+        f"{facts['same']:,} pairs with target = source"
+    )
+    for side in ("source", "target"):
+        spread = "; ".join(f"{unit} {_spread(facts[side][unit])}" for unit in ("characters", "words"))
+        typer.echo(f"  {side}: {spread}; {facts[side]['distinct_characters']:,} distinct characters")
 
 
-def _number(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+def _spread(numbers: dict[str, float]) -> str:
+    mean, median, most, longest = (numbers[name] for name in ("mean", "median", "p95", "longest"))
+    return f"mean {mean:.1f}, median {median:g}, 95 % ≤ {most:g}, longest {longest:,}"

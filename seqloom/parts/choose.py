@@ -30,7 +30,10 @@ def build(table: Mapping[str, Any], choice: Choice, **sizes: Any) -> Any:
 def complete(table: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
     """The same choice with every default written out, nested choices too."""
     if callable(choice):
-        raise SeqloomError(f"{choice!r} is a class of your own: it can be trained, but not written to a config file")
+        raise SeqloomError(
+            f"{choice!r} is a class of your own: a run's config can only name what is in the tables; "
+            "build the model with it in Python, or add it to its table"
+        )
     make, options = _resolve(table, choice)
     result: dict[str, Any] = {"kind": next(name for name, entry in table.items() if entry is make)}
     tables = nested_tables(make)

@@ -36,6 +36,7 @@ class Session:
         self.best: dict[str, Any] | None = None  # the best validation so far
         self.worse = 0  # validations since
         self.validated = 0  # the step of the last validation
+        self.averaged = 0  # the step of the last average
         self.stopped: str | None = None
         self.window = torch.zeros(2, dtype=torch.float64, device=loop.device)  # loss and tokens since the last line
         self.clock = time.monotonic()
@@ -69,7 +70,7 @@ class Session:
             self._validate()
         self.stopped = self.stopped or "done"
         self._save()
-        if self.settings.average > 1 and "averaged" not in (self.best or {}):
+        if self.settings.average > 1 and self.averaged != self.loop.step:
             self._average()
 
     def _log(self, update: Update) -> None:
@@ -134,7 +135,7 @@ class Session:
         if skipped := self.loop.settle():
             self._skipped(skipped)
         tensors, values = self.loop.state()
-        values |= {name: getattr(self, name) for name in ("best", "worse", "validated", "stopped")}
+        values |= {name: getattr(self, name) for name in ("best", "worse", "validated", "averaged", "stopped")}
         values |= {"journal": self.journal.size(), "fingerprint": self.data.train.fingerprint}
         tensors |= {"window": self.window}
         checkpoint.save(self.folder / CHECKPOINTS, self.texts.model, tensors, values, self.settings.keep)
@@ -142,7 +143,7 @@ class Session:
     def restore(self, saved: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint, exactly. The loop comes last, since it restores the random states."""
         checkpoint.load_weights(self.texts.model, saved.weights(), saved.folder)
-        for name in ("best", "worse", "validated"):
+        for name in ("best", "worse", "validated", "averaged"):
             setattr(self, name, saved.values[name])
         self.window = saved.tensors["window"].to(self.loop.device)
         self.journal.cut_back(saved.values["journal"])
@@ -166,9 +167,9 @@ class Session:
         self.journal.add({"average": self.settings.average, "valid": scores, "best": better})
         told = "kept" if better else "not kept: the best single checkpoint is better"
         self.progress.note(f"average of {self.settings.average} checkpoints: {told}")
-        self.best = {**(self.best or {"step": self.loop.step, "scores": scores}), "averaged": better}
+        self.averaged = self.loop.step
         if better and scores:
-            self.best["scores"] = scores
+            self.best = {"step": self.loop.step, "scores": scores}
         checkpoint.load_weights(model, last, "the last checkpoint")
         self._save()
 

@@ -88,8 +88,8 @@ def train(
         cache=cache,
     )
     config |= {"decoding": bound_of(prepared), "inputs": {"train": file_names(files), "valid": _plain(valid)}}
-    _start_folder(folder, config, prepared)
     session = make_session(folder, config, prepared, place, progress)
+    _start_folder(folder, config, prepared)  # not before the model stands: a setting that does not fit leaves no run
     _greet(session, prepared, progress, resume)
     session.run()
     if session.signal is None:
