@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from seqloom.parts.attention import Attention, MultiHead
 from seqloom.parts.probe import watch
 
 SHADES = " ░▒▓█"
+CJK_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "WenQuanYi Zen Hei", "SimHei", "PingFang SC")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +36,14 @@ class AttentionMap:
 
     def text(self) -> str:
         """The map as text: a line a target token, its weights as shades, and the token it looked at most."""
-        wide = max(len(token) for token in self.target)
-        lines = [" " * (wide + 2) + " ".join(token[:1] or " " for token in self.source)]
+        heads = [token if len(token) == 1 else token[:1] or " " for token in self.source]
+        wide = max(_columns(token) for token in self.target)
+        lines = [" " * (wide + 2) + " ".join(heads)]
         for token, row in zip(self.target, self.mean(), strict=True):
-            cells = " ".join(SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)] for weight in row)
-            lines.append(f"{token:>{wide}}  {cells}  {self.source[int(row.argmax())]} {row.max():.0%}")
+            shades = [SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)] for weight in row]
+            cells = " ".join(shade * _columns(head) for shade, head in zip(shades, heads, strict=True))
+            most = f"{self.source[int(row.argmax())]} {row.max():.0%}"
+            lines.append(f"{' ' * (wide - _columns(token))}{token}  {cells}  {most}")
         return "\n".join(lines)
 
     def plot(self, path: str | Path | None = None) -> Any:
@@ -51,8 +56,10 @@ class AttentionMap:
         figure = Figure(figsize=(1.2 + 0.36 * columns, 1.0 + 0.36 * rows), layout="constrained")
         axes = figure.add_subplot()
         picture = axes.imshow(self.mean(), cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
-        axes.set_xticks(range(columns), self.source)
-        axes.set_yticks(range(rows), self.target)
+        fonts = _fonts("".join(self.source + self.target))
+        turn = 90 if max(map(len, self.source[:-1]), default=0) > 3 else 0  # words would run into each other
+        axes.set_xticks(range(columns), self.source, rotation=turn, family=fonts)
+        axes.set_yticks(range(rows), self.target, family=fonts)
         axes.set_xlabel("read")
         axes.set_ylabel("written")
         axes.xaxis.set_label_position("top")
@@ -93,6 +100,25 @@ def attention_maps(texts: Texts, source: str, tokens: tuple[int, ...]) -> dict[s
 def _by_head(report: torch.Tensor) -> torch.Tensor:
     """[1, T, S] or [1, heads, T, S] -> [heads, T, S]"""
     return report.reshape(-1, *report.shape[-2:])
+
+
+def _columns(text: str) -> int:
+    """How many columns of a terminal the text takes: Chinese characters and emoji take two, marks none."""
+    return sum(
+        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        for letter in text
+    )
+
+
+def _fonts(text: str) -> list[str]:
+    """Families to draw the text with: also one with Chinese, Japanese and Korean, where it is needed and installed."""
+    from matplotlib import font_manager, rcParams
+
+    usual = list(rcParams["font.family"])
+    if all(ord(letter) < 0x2E80 for letter in text):
+        return usual
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    return usual + [name for name in CJK_FONTS if name in installed]
 
 
 def _reads(part: torch.nn.Module) -> bool:

@@ -36,10 +36,12 @@ def cost(model: Seq2Seq, length: int = 20, deepest: int = 4) -> list[LayerCost]:
     for name, part in model.named_modules():
         depth = name.count(".") + 1 if name else 0
         parameters = sum(p.numel() for p in part.parameters())
-        if depth > deepest or (name and not parameters) or isinstance(part, nn.ModuleList | nn.ModuleDict):
+        operations = products.of(name)
+        idle = not parameters and not operations
+        if depth > deepest or idle or isinstance(part, nn.ModuleList | nn.ModuleDict):
             continue
         memory = sum(p.numel() * p.element_size() for p in part.parameters()) + products.handed[name]
-        rows.append(LayerCost(name, depth, parameters, products.of(name), memory))
+        rows.append(LayerCost(name, depth, parameters, operations, memory))
     return rows
 
 

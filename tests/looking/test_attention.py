@@ -1,0 +1,53 @@
+"""Attention maps as text and as pictures; costs against counts by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seqloom.looking.attention import AttentionMap
+from seqloom.looking.cost import cost
+from seqloom.models.seq2seq import Seq2Seq
+
+
+def test_text_shows_where_each_target_token_looked():
+    weights = np.array([[[0.9, 0.1, 0.0], [0.0, 0.25, 0.75]]])
+    assert AttentionMap(["a", "b", "<eos>"], ["X", "<eos>"], weights, "attention").text().splitlines() == [
+        "       a b <",
+        "    X  █      a 90%",
+        "<eos>    ░ ▓  <eos> 75%",
+    ]
+
+
+def test_wide_characters_keep_their_columns():
+    weights = np.array([[[0.9, 0.1], [0.1, 0.9]]])
+    lines = AttentionMap(["中", "e"], ["国", "x"], weights, "attention").text().splitlines()
+    assert lines == ["    中 e", "国  ██    中 90%", " x     █  e 90%"]
+
+
+def test_heads_are_averaged(tmp_path):
+    weights = np.array([[[1.0, 0.0]], [[0.0, 1.0]]])
+    seen = AttentionMap(["longer", "words"], ["x"], weights, "cross")
+    assert seen.mean().tolist() == [[0.5, 0.5]]
+    seen.plot(tmp_path / "map.png")
+    assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_costs_are_those_counted_by_hand():
+    """Per token 2·in·out operations a matrix; an LSTM has four gates over input and state, here in two directions."""
+    encoder, decoder = {"kind": "lstm", "dim": 8}, {"kind": "attentive", "dim": 16, "score": "dot"}
+    rows = {row.name: row for row in cost(Seq2Seq(30, 40, encoder, decoder, embedding=12), length=10)}
+    assert rows["encoder"].operations == 2 * 10 * 2 * (4 * 8 * (12 + 8))
+    assert rows["decoder.recurrent"].operations == 10 * 2 * (4 * 16 * (12 + 16))
+    assert rows["output"].operations == 10 * 2 * 16 * 40
+    assert rows["decoder.attention"].operations == 2 * (2 * 10 * 10 * 16)  # scores, and the mix of values
+    assert rows["decoder.combine"].operations == 10 * 2 * 16 * 16 + 10 * 2 * 16 * 16  # over 10 sources and 10 targets
+    assert rows[""].operations == sum(row.operations for row in rows.values() if row.depth == 1)
+    assert rows[""].parameters == sum(row.parameters for row in rows.values() if row.depth == 1)
+
+
+def test_a_transformers_costs():
+    stack = {"kind": "transformer", "dim": 8, "layers": 1, "heads": 2, "hidden": 16}
+    rows = {row.name: row for row in cost(Seq2Seq(30, 40, stack, stack, embedding=8), length=6)}
+    projections, mixing, feed = 6 * 2 * 8 * 32, 2 * (2 * 6 * 6 * 8), 6 * 2 * 2 * 8 * 16
+    assert rows["encoder"].operations == projections + mixing + feed
+    assert rows["decoder"].operations == 2 * (projections + mixing) + feed
