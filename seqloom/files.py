@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -37,8 +39,12 @@ def write_json(path: Path, value: Any) -> None:
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder to fill; on leaving, everything in it is hashed, fsynced and renamed to `path` at once."""
+def new_folder(path: Path, keep_existing: bool = False) -> Iterator[Path]:
+    """A temporary folder to fill; on leaving, everything in it is hashed, fsynced and renamed to `path` at once.
+
+    What stood there before is moved aside first and removed last; `tidy` brings it back after a kill between.
+    With `keep_existing`, somebody else who was faster wins, and their folder stays.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
@@ -49,14 +55,47 @@ def new_folder(path: Path) -> Iterator[Path]:
         for file in temporary.iterdir():
             _sync(file)
         sync_folder(temporary)
-        if path.exists():
-            shutil.rmtree(path)
-        temporary.replace(path)
+        _put(temporary, path, keep_existing)
         sync_folder(path.parent)
     except OSError as error:
         raise SeqloomError(f"{path}: could not be written: {error.strerror or error}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _put(temporary: Path, path: Path, keep_existing: bool) -> None:
+    aside = path.with_name(f".{path.name}.old")
+    if path.exists() and not keep_existing:
+        path.rename(aside)
+    try:
+        temporary.rename(path)
+    except OSError as error:
+        if not (keep_existing and error.errno in (errno.ENOTEMPTY, errno.EEXIST)):
+            raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def tidy(parent: Path) -> None:
+    """After a kill: bring back what was moved aside and not replaced, and remove what was half written."""
+    for aside in parent.glob(".*.old"):
+        path = parent / aside.name[1:].removesuffix(".old")
+        if path.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            aside.rename(path)
+    for left in parent.glob(".*.tmp"):
+        shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Only one process at a time works in this folder."""
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise SeqloomError(f"{folder}: another training is at work in it") from None
+        yield
 
 
 def damage(folder: Path) -> str | None:
@@ -65,6 +104,8 @@ def damage(folder: Path) -> str | None:
         sums = json.loads((folder / MANIFEST).read_text())
     except (OSError, ValueError):
         return f"{MANIFEST} is missing or unreadable"
+    if not sums:
+        return f"{MANIFEST} is empty"
     for name, expected in sums.items():
         file = folder / name
         if not file.is_file():

@@ -9,7 +9,7 @@ import typer
 
 def demo(
     output: Annotated[str, typer.Option("--output", "-o", help="Folder for the run.")] = "runs/demo",
-    steps: Annotated[int | None, typer.Option(help="Fewer updates for a quicker, worse model.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Fewer updates for a quicker, worse model.")] = None,
 ) -> None:
     """Learn English pronunciation on two CPU cores in about two minutes, and see what the model looks at."""
     from pathlib import Path
@@ -19,6 +19,8 @@ def demo(
 
     typer.echo("Training a small GRU with attention to pronounce English words (CMUdict) …")
     result = run_demo(Path(output), steps or STEPS)
+    if result is None:
+        raise typer.Exit(130)
     scores = result.scores.metrics
     low, high = result.scores.intervals["per"]
     typer.echo(f"\nOn {result.scores.count:,} words it has never seen:")

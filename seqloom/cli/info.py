@@ -10,7 +10,9 @@ import typer
 
 def info(
     run: Annotated[str | None, typer.Argument(help="A run folder.")] = None,
-    length: Annotated[int, typer.Option(help="Source and target tokens that operations are counted for.")] = 20,
+    length: Annotated[
+        int, typer.Option(min=1, max=5000, help="Source and target tokens that operations are counted for.")
+    ] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Versions and hardware; for a run: parameters, operations and memory of every layer."""

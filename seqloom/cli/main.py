@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import typer
@@ -40,15 +39,13 @@ def run() -> None:
         app()
     except SeqloomError as error:
         _leave(str(error), 1)
-    except KeyboardInterrupt:
-        _leave("interrupted", 130)
-    except BrokenPipeError:  # the reader of our output has left: `seqloom predict … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except MemoryError:
-        _leave("out of memory; try a smaller --size or training.batch_rows", 1)
     except OSError as error:
         _leave(f"{error.filename or 'a file'}: {error.strerror or error}", 1)
+    except (MemoryError, RuntimeError) as error:
+        # By name: torch, whose error it may be, is not imported for commands that do not need it.
+        if type(error).__name__ not in ("MemoryError", "OutOfMemoryError"):
+            raise
+        _leave("out of memory; try a smaller --size or --batch-rows", 1)
 
 
 def _leave(message: str, status: int) -> None:

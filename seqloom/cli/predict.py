@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from seqloom.errors import SeqloomError
+
 
 def predict(
     run: Annotated[str, typer.Argument(help="A run folder.")],
@@ -29,6 +31,8 @@ def predict(
     from seqloom.decoding.search import Search
     from seqloom.runs.translator import load
 
+    if not sample and (temperature, top_k, top_p) != (1.0, 0, 1.0):
+        raise SeqloomError("temperature, top-k and top-p shape what is sampled: add --sample")
     search = Search(
         beam=n_best if beam == 1 and not sample else beam,
         n_best=n_best,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -12,6 +13,8 @@ from torch import Tensor
 
 from seqloom.data.tokens import PAD
 from seqloom.errors import known
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +99,7 @@ def pad_flat(flat: np.ndarray, lengths: np.ndarray, where: str = "after", value:
     return Padded(torch.from_numpy(tokens), torch.from_numpy(lengths), tuple(lengths.tolist()))
 
 
-def cut(sequence: Sequence[int], limit: int | None, drop: str = "tail") -> Sequence[int]:
+def cut(sequence: Sequence[Item], limit: int | None, drop: str = "tail") -> Sequence[Item]:
     """At most `limit` items. drop="tail" loses the end of the sequence, drop="head" its beginning."""
     known(drop, ("head", "tail"), "end to drop")
     if limit is None or len(sequence) <= limit:

@@ -44,6 +44,10 @@ class Codec:
         """How many ids there are, specials included."""
         return len(SPECIALS) + len(self.tokens)
 
+    def normal(self, text: str) -> str:
+        """The text as this codec gives it back: what predictions are compared with must have been through it too."""
+        return normal(text, self.fold)
+
     def encode(self, text: str) -> list[int]:
         """Ids without <bos> and <eos>."""
         number = self._ids.get

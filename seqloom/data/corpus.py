@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import shutil
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from seqloom.files import MANIFEST, new_folder, sha256, write_json
 
 __all__ = ["Corpus", "DataOptions", "Prepared", "prepare"]
 
-LAYOUT = 1  # of the cache folder and of what encoding means; a change here makes every cache new
+LAYOUT = 2  # of the cache folder and of what encoding means; a change here makes every cache new
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +138,9 @@ def _intact(folder: Path) -> bool:
 
 
 def _build(folder: Path, split: Split, options: DataOptions) -> None:
-    with new_folder(folder) as fresh:
+    if folder.exists():  # damaged; a whole one that somebody else finishes meanwhile is left alone
+        shutil.rmtree(folder, ignore_errors=True)
+    with new_folder(folder, keep_existing=True) as fresh:
         source, target = _learn(split, options)
         with Writer(fresh, "train") as train, Writer(fresh, "valid") as valid:
             counts = _encode(split, source, target, options, (train, valid))
@@ -182,10 +185,11 @@ def _encode(
     for example, held in split.entries():
         whole = source.encode(example.source)
         left = cut(whole, options.max_length, options.cut)
-        for text in example.targets:
+        for number, text in enumerate(example.targets):
             full = target.encode(text)
             right = cut(full, options.max_length, options.cut)
             writers[held].add(left, right)
+            counts["further"] += number > 0
             counts["cut"] += len(left) < len(whole) or len(right) < len(full)
             if held:
                 for side, ids in (("source", left), ("target", right)):
@@ -200,6 +204,8 @@ def _notes(split: Split, options: DataOptions, counts: Counter[str], train: int,
         yield f"held out {valid:,} of {total:,} pairs ({valid / total:.1%}) by source for validation"
     elif split.share:
         yield f"no pair was held out: {split.share:.1%} of {total:,} is too little; give a larger share or a file"
+    if counts["further"]:
+        yield f"{counts['further']:,} of the pairs come from further columns or references of a line"
     if counts["cut"]:
         pairs = "pair" if counts["cut"] == 1 else "pairs"
         yield f"{counts['cut']:,} {pairs} cut to {options.max_length:,} tokens (the {options.cut} was dropped)"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from seqloom.data.batch import Padded
-from seqloom.data.tokens import BOS, EOS, PAD
+from seqloom.data.tokens import BOS, EOS, PAD, UNK
 from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Stepper
 
@@ -60,6 +60,8 @@ def decode(
     if search.beam == 1:
         return walk(stepper, source, limits, lambda logits: logits.argmax(-1))
     found = beam(stepper, source, limits, search.beam, search.alpha)
+    if not all(found):
+        raise SeqloomError("the model's scores are not finite: its training has gone wrong")
     return [hypotheses[: search.n_best] for hypotheses in found]
 
 
@@ -241,9 +243,10 @@ def _hypothesis(row: list[int], score: float, log_probability: float) -> Hypothe
 
 
 def _speakable(logits: Tensor) -> Tensor:
-    """<pad> and <bos> are never written."""
-    logits = logits.float()
-    logits[:, : max(PAD, BOS) + 1] = float("-inf")  # the two lowest ids
+    """<pad>, <bos> and <unk> are never written; the stepper's own logits stay as they are."""
+    logits = logits.float().clone()
+    for token in (PAD, BOS, UNK):
+        logits[:, token] = float("-inf")
     return logits
 
 

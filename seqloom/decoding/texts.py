@@ -13,6 +13,7 @@ from seqloom.data.batch import cut, pad
 from seqloom.data.codec import Codec
 from seqloom.data.tokens import EOS
 from seqloom.decoding.search import Hypothesis, Search, decode
+from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
 
 
@@ -51,6 +52,8 @@ class Texts:
 
     def answers(self, texts: Iterable[str], search: Search, rows: int = 64, ahead: int = 16) -> Iterator[list[Answer]]:
         """The best answers to each text, in order. Works through a stream: reads ahead `ahead` batches of `rows`."""
+        if rows < 1:
+            raise SeqloomError(f"a batch has at least 1 row, here {rows}")
         self.model.eval()
         generator = torch.Generator(self.device).manual_seed(search.seed) if search.sample else None
         texts = iter(texts)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from seqloom.data.batch import pad
+from seqloom.data.batch import cut, pad
 from seqloom.data.tokens import BOS, EOS, SPECIALS
 from seqloom.decoding.texts import Texts
 from seqloom.errors import SeqloomError
@@ -58,8 +58,8 @@ class AttentionMap:
         picture = axes.imshow(self.mean(), cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
         fonts = _fonts("".join(self.source + self.target))
         turn = 90 if max(map(len, self.source[:-1]), default=0) > 3 else 0  # words would run into each other
-        axes.set_xticks(range(columns), self.source, rotation=turn, family=fonts)
-        axes.set_yticks(range(rows), self.target, family=fonts)
+        axes.set_xticks(range(columns), self.source, rotation=turn, family=fonts, parse_math=False)
+        axes.set_yticks(range(rows), self.target, family=fonts, parse_math=False)
         axes.set_xlabel("read")
         axes.set_ylabel("written")
         axes.xaxis.set_label_position("top")
@@ -87,7 +87,7 @@ def attention_maps(texts: Texts, source: str, tokens: tuple[int, ...]) -> dict[s
         )
     with watch(model.decoder) as seen:
         model(pad([encoded]).to(texts.device), torch.tensor([written], device=texts.device))
-    source_tokens = [*texts.source.pieces(source)[: len(encoded) - 1], SPECIALS[EOS]]
+    source_tokens = [*cut(texts.source.pieces(source), texts.max_length, texts.cut), SPECIALS[EOS]]
     target_tokens = [texts.target.token(token) for token in (*tokens, EOS)]
     # A decoder that steps reports [1, 1, S] a step, one that does not [1, T, S], and heads stand before T.
     joined = {name: torch.cat([_by_head(report) for report in seen[name]], 1) for name in seen if name in readers}

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin
 
 from seqloom.errors import SeqloomError, known
+from seqloom.options import hints_of, typed
 
-Part = TypeVar("Part")
+AT_LEAST_ONE = ("dim", "layers", "heads", "embedding", "longest")
 Choice = str | Mapping[str, Any] | Callable[..., Any]  # "gru", {"kind": "gru", "layers": 2}, or the user's own class
 Table = Mapping[str, Any]  # name -> class, or name -> {"kind": another name, keyword: value}
 
@@ -39,8 +40,19 @@ def complete(table: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
     tables = nested_tables(make)
     for name, default in settings(make).items():
         value = options.get(name, default)
-        result[name] = complete(tables[name], value) if name in tables else value
+        result[name] = complete(tables[name], value) if name in tables else _fitting(make, name, value)
     return result
+
+
+def _fitting(make: Callable[..., Any], name: str, value: Any) -> Any:
+    """A setting of the right type and within its bounds."""
+    value = typed(f"{name} of {make.__name__}", hints_of(make)[name], value)
+    numbers = value if isinstance(value, list) else [value]
+    if name in AT_LEAST_ONE and any(isinstance(n, int | float) and n < 1 for n in numbers):
+        raise SeqloomError(f"{name} of {make.__name__} is at least 1, here {value}")
+    if name == "dropout" and not 0 <= numbers[0] < 1:
+        raise SeqloomError(f"dropout of {make.__name__} lies in 0 … 1, here {value}")
+    return value
 
 
 def settings(make: Callable[..., Any]) -> dict[str, Any]:
@@ -51,8 +63,7 @@ def settings(make: Callable[..., Any]) -> dict[str, Any]:
 
 def nested_tables(make: Callable[..., Any]) -> dict[str, Table]:
     """Which keywords of `make` are choices, and from which table."""
-    hints = get_type_hints(make.__init__ if inspect.isclass(make) else make, include_extras=True)
-    return {name: get_args(hint)[1] for name, hint in hints.items() if get_origin(hint) is Annotated}
+    return {name: get_args(hint)[1] for name, hint in hints_of(make).items() if get_origin(hint) is Annotated}
 
 
 def change(config: dict[str, Any], key: str, value: Any) -> None:
@@ -66,8 +77,8 @@ def change(config: dict[str, Any], key: str, value: Any) -> None:
         here[name] = inner if isinstance(inner, dict) else {"kind": inner} if inner else {}
         here = here[name]
     inner = here.get(last)
-    if isinstance(inner, dict) and isinstance(value, str):
-        here[last] = {"kind": value}
+    if isinstance(inner, dict) and isinstance(value, str):  # another kind, of the same width and depth
+        here[last] = {"kind": value, **{name: inner[name] for name in ("dim", "layers") if name in inner}}
     else:
         here[last] = value
 

@@ -42,7 +42,7 @@ class Sinusoidal(Position):
         if end <= self.table.size(0):
             return x + self.table[offset:end].to(x.dtype)
         # Longer than the table: computed for this call alone, since a module remembers nothing between calls.
-        return x + sinusoids(end, self.dim).to(x)[offset:]
+        return x + sinusoids(end, self.dim, offset, x.device).to(x.dtype)
 
 
 class Learned(Position):
@@ -84,10 +84,11 @@ class Rotary(Position):
 POSITIONS = {"none": NoPosition, "sinusoidal": Sinusoidal, "learned": Learned, "rotary": Rotary}
 
 
-def sinusoids(length: int, dim: int) -> Tensor:
-    """[length, dim], sine in the even columns and cosine in the odd ones."""
-    angle = torch.arange(length, dtype=torch.float64)[:, None] * _frequencies(dim, torch.float64)
-    table = torch.empty(length, dim, dtype=torch.float64)
+def sinusoids(end: int, dim: int, start: int = 0, device: torch.device | None = None) -> Tensor:
+    """[end − start, dim], sine in the even columns and cosine in the odd ones."""
+    at = torch.arange(start, end, dtype=torch.float64, device=device)
+    angle = at[:, None] * _frequencies(dim, torch.float64, device)
+    table = torch.empty(end - start, dim, dtype=torch.float64, device=device)
     table[:, 0::2], table[:, 1::2] = angle.sin(), angle.cos()[:, : dim // 2]
     return table.float()
 

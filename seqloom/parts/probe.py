@@ -5,7 +5,6 @@ Compiled or captured runners are used only while nobody watches: `watch` runs th
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -21,12 +20,15 @@ class Probed(nn.Module):
 @contextmanager
 def watch(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
     """Collect what every probed part of `model` reports, by the part's name, one tensor a call."""
-    seen: dict[str, list[Tensor]] = defaultdict(list)
     parts = {name: part for name, part in model.named_modules() if isinstance(part, Probed)}
+    seen: dict[str, list[Tensor]] = {name: [] for name in parts}
+    before = {name: part.probe for name, part in parts.items()}
     try:
         for name, part in parts.items():
             part.probe = seen[name].append
         yield seen
     finally:
-        for part in parts.values():
-            part.__dict__.pop("probe", None)  # not set to None: a compiled step would see a new attribute and recompile
+        for name, part in parts.items():
+            del part.probe  # not set to None: a compiled step would see a new attribute and recompile
+            if before[name] is not None:
+                part.probe = before[name]

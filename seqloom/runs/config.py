@@ -1,12 +1,13 @@
 """A run's config: complete, so that nothing about a run is hidden in a default.
 
-Sections: `format`, `task`, `data` (what was read and how it became numbers), `model`, `training`, `decoding`.
+Sections: `format`, `seqloom` (its version), `task`, `preset`, `data` (how text became numbers), `model`, `training`,
+`decoding` (how long targets get) and `inputs` (what was read).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ from seqloom.errors import SeqloomError, known
 from seqloom.files import write_atomic
 from seqloom.models.presets import PRESETS, merge, preset, suited
 from seqloom.models.seq2seq import MODELS
+from seqloom.options import checked
 from seqloom.parts.choose import change, complete
 from seqloom.training.settings import Training
 from seqloom.version import FORMAT, __version__
 
 FILE = "config.yaml"
 SECTIONS = ("data", "model", "training")
+YAML = (".yaml", ".yml")
 # What may change from one resume to the next without changing what was trained so far.
 EXTENDABLE = ("epochs", "max_steps", "time", "patience", "log_every", "keep", "average")
 
@@ -42,8 +45,12 @@ def compose(
     own: dict[str, Any] = {"data": _given(data), "model": {}, "training": {}}
     if saved is not None:
         own = {name: merge(saved[name], own[name]) for name in SECTIONS}
-    if saved is None or model is not None:
-        own["model"], own["training"] = _model(model or "lstm-attention", size or "small", own["training"])
+    named = {"model": "lstm-attention", "size": "small"} if saved is None else saved["preset"]
+    chosen = {**named, **_given({"model": model, "size": size})}
+    if size is not None and chosen["model"].endswith(YAML):
+        raise SeqloomError(f"--size goes with the name of a preset; {chosen['model']} says its own sizes")
+    if saved is None or chosen != named:
+        own["model"], own["training"] = _model(chosen["model"], chosen["size"], own["training"])
     own["training"].update(_given(training))
     for key, value in settings.items():
         change(*_place(own, key), value)
@@ -51,6 +58,7 @@ def compose(
         "format": FORMAT,
         "seqloom": __version__,
         "task": "translate",
+        "preset": chosen,
         "data": asdict(data_options(own["data"])),
         "model": complete(MODELS, {"kind": "seq2seq", **own["model"]}),
         "training": asdict(Training.of({**suited(own["model"]), **own["training"]})),
@@ -58,7 +66,7 @@ def compose(
 
 
 def _model(model: str, size: str, training: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    if not model.endswith((".yaml", ".yml")):
+    if not model.endswith(YAML):
         return preset(model, size), training
     parts, more = model_file(model)
     return parts, {**training, **more}
@@ -75,10 +83,7 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def data_options(values: Mapping[str, Any]) -> DataOptions:
-    names = [field.name for field in fields(DataOptions)]
-    for name in values:
-        known(name, names, "setting of data")
-    return DataOptions(**values)
+    return DataOptions(**checked(DataOptions, values, "data"))
 
 
 def model_file(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -86,6 +91,8 @@ def model_file(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
     loaded = read_yaml(Path(path))
     training = loaded.pop("training", {})
     model = loaded.pop("model", loaded)
+    if not isinstance(model, dict) or not isinstance(training, dict):
+        raise SeqloomError(f"{path}: model and training are made of keys and values")
     base = model.pop("preset", None)
     if base is not None:
         model = merge(preset(known(base, PRESETS, "preset"), model.pop("size", "small")), model)

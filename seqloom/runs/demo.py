@@ -26,8 +26,8 @@ class Demo:
     scores: Evaluation
 
 
-def demo(output: Path, steps: int = STEPS, quiet: bool = False) -> Demo:
-    """Train on CMUdict, score on words never seen, and hand everything over to be shown."""
+def demo(output: Path, steps: int = STEPS, quiet: bool = False) -> Demo | None:
+    """Train on CMUdict, score on words never seen, and hand everything over to be shown; None if interrupted."""
     training, test = _files()
     _make_way(output, training)
     run = train(
@@ -42,6 +42,8 @@ def demo(output: Path, steps: int = STEPS, quiet: bool = False) -> Demo:
         device="cpu",
         quiet=quiet,
     )
+    if run.signal is not None:
+        return None
     model = run.load("cpu")
     return Demo(run, model, model.evaluate(test, metrics=["per", "exact_match"], together=True))
 

@@ -21,8 +21,13 @@ class Journal:
         if self.path.exists():
             os.truncate(self.path, min(size, self.path.stat().st_size))
 
-    def size(self) -> int:
-        return self.path.stat().st_size if self.path.exists() else 0
+    def sync(self) -> int:
+        """Make sure that what a checkpoint counts on is on the disk; gives the size."""
+        if not self.path.exists():
+            return 0
+        with self.path.open("rb") as file:
+            os.fsync(file.fileno())
+            return os.fstat(file.fileno()).st_size
 
     def add(self, line: dict[str, Any]) -> None:
         try:

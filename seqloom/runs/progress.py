@@ -26,7 +26,7 @@ class Lines:
 
     def __init__(self, every: float = 5.0) -> None:
         self.every = every
-        self.started = time.monotonic()
+        self.begun: tuple[float, float] | None = None  # time and share of the first line: a resumed run starts late
         self.last = float("-inf")
 
     def note(self, text: str) -> None:
@@ -37,7 +37,9 @@ class Lines:
         if now - self.last < self.every:
             return
         self.last = now
-        left = f"  {_clock((now - self.started) * (1 - share) / share)} left" if share > 0.01 else ""
+        self.begun = self.begun or (now, share)
+        passed, done = now - self.begun[0], share - self.begun[1]
+        left = f"  {_clock(passed * (1 - share) / done)} left" if done > 0.01 else ""
         self.note(f"{share:4.0%}  {_facts(facts)}{left}")
 
     def close(self) -> None: ...
@@ -54,13 +56,13 @@ class Bar:
         self.console = Console(stderr=True)
         columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
         self.bar = RichProgress(*columns, console=self.console, transient=True)
-        self.bar.start()
         self.task = self.bar.add_task("", total=1.0)
 
     def note(self, text: str) -> None:
         self.console.print(text, highlight=False, markup=False)
 
     def show(self, share: float, facts: dict[str, Any]) -> None:
+        self.bar.start()  # not before there is something to show: it hides the cursor
         self.bar.update(self.task, completed=share, description=_facts(facts))
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ import torch
 
 from seqloom.data.corpus import Prepared
 from seqloom.decoding.texts import Texts
-from seqloom.metrics.score import higher_is_better
+from seqloom.metrics.score import METRICS, higher_is_better
 from seqloom.runs.journal import Journal
 from seqloom.runs.progress import Progress
 from seqloom.training import checkpoint
@@ -22,7 +22,7 @@ from seqloom.training.loop import Loop, NonFiniteError, Update
 from seqloom.training.settings import Training
 from seqloom.training.validate import all_batches, likelihood, written
 
-MODEL, METRICS, CHECKPOINTS = "model.safetensors", "metrics.jsonl", "checkpoints"
+MODEL, JOURNAL, CHECKPOINTS = "model.safetensors", "metrics.jsonl", "checkpoints"
 
 
 class Session:
@@ -31,52 +31,54 @@ class Session:
     def __init__(self, folder: Path, loop: Loop, texts: Texts, data: Prepared, progress: Progress) -> None:
         self.folder, self.loop, self.texts, self.data, self.progress = folder, loop, texts, data, progress
         self.settings: Training = loop.settings
-        self.journal = Journal(folder / METRICS)
+        self.journal = Journal(folder / JOURNAL)
         self.examples = data.valid_examples() if data.valid is not None else []
         self.best: dict[str, Any] | None = None  # the best validation so far
         self.worse = 0  # validations since
         self.validated = 0  # the step of the last validation
         self.averaged = 0  # the step of the last average
-        self.stopped: str | None = None
+        self.saved = 0  # the step of the last checkpoint
         self.window = torch.zeros(2, dtype=torch.float64, device=loop.device)  # loss and tokens since the last line
         self.clock = time.monotonic()
         self.signal: int | None = None
 
     def run(self) -> None:
-        """Train until the settings, patience or a signal say stop; leave best and last behind in every case."""
+        """Train until the settings, patience or a signal say stop; the best model and the last state stay behind."""
         with self._signals():
             try:
                 self._train()
-            except NonFiniteError:
-                self._save()
+            except NonFiniteError as error:
+                self._skipped(error.where)
+                self._save(extra=True)
                 raise
-            finally:
-                self.progress.close()
 
     def _train(self) -> None:
-        for update in self.loop if self.stopped is None else ():
+        for update in () if self._impatient() else self.loop:
             self._log(update)
-            due = self.settings.valid_every
+            due, every = self.settings.valid_every, self.settings.save_every
             if (update.step % due == 0) if due else update.ends_epoch:
                 self._validate()
-            every = self.settings.save_every
-            if self.stopped or self.signal or ((update.step % every == 0) if every else self.validated == update.step):
+            if (update.step % every == 0) if every else self.validated == update.step:
                 self._save()
-            if self.stopped or self.signal:
+            if self.signal and self.saved != update.step:
+                self._save(extra=True)
+            if self.signal or self._impatient():
                 break
         if self.signal:
             return
         if self.validated != self.loop.step:
             self._validate()
-        self.stopped = self.stopped or "done"
-        self._save()
+            self._save()
         if self.settings.average > 1 and self.averaged != self.loop.step:
             self._average()
+
+    def _impatient(self) -> bool:
+        return self.settings.patience is not None and self.worse >= self.settings.patience
 
     def _log(self, update: Update) -> None:
         if update.skipped:
             self._skipped(update.skipped)
-        self.window += torch.stack([update.loss.double(), torch.full_like(update.loss, update.count).double()])
+        self.window += torch.stack([update.loss, update.count]).double()
         if update.step % self.settings.log_every:
             return
         if skipped := self.loop.settle():
@@ -85,10 +87,11 @@ class Session:
         self.window.zero_()
         now = time.monotonic()
         speed, self.clock = count / max(now - self.clock, 1e-9), now
-        line = {"step": update.step, "epoch": update.epoch, "loss": loss / count, "rate": update.rate}
+        mean = loss / count if count else None  # None: every update since the last line was skipped
+        line = {"step": update.step, "epoch": update.epoch, "loss": mean, "rate": update.rate}
         line |= {"norm": float(update.norm), "tokens": int(count)}
         self.journal.add(line | {"tokens_per_second": round(speed, 1), "seconds": round(self.loop.elapsed, 3)})
-        facts = {"step": update.step, "epoch": update.epoch + 1, "loss": loss / count, "tokens/s": round(speed)}
+        facts = {"step": update.step, "epoch": update.epoch + 1, "loss": mean or math.nan, "tokens/s": round(speed)}
         self.progress.show(self.loop.progress(), facts)
 
     def _skipped(self, where: dict[str, Any]) -> None:
@@ -108,8 +111,6 @@ class Session:
             self.best = {"step": self.loop.step, "scores": scores}
         self.worse = 0 if better else self.worse + 1
         self.loop.plateau.see(better)
-        if self.settings.patience and self.worse >= self.settings.patience:
-            self.stopped = f"no better for {self.worse} validations"
         line = {"step": self.loop.step, "epoch": self.loop.epoch, "valid": scores, "best": better}
         self.journal.add(line | {"seconds": round(time.monotonic() - started, 3)})
         shown = "  ".join(f"{name} {value:.4g}" for name, value in scores.items())
@@ -119,8 +120,8 @@ class Session:
     def _scores(self) -> dict[str, float]:
         assert self.data.valid is not None
         select = self.settings.select
-        metrics = list(dict.fromkeys(["per", "exact_match"] + ([] if select == "loss" else [select])))
-        scores = likelihood(self.loop.objective, all_batches(self.data.valid), self.loop.device)
+        metrics = list(dict.fromkeys(["per", "exact_match", *({select} & METRICS.keys())]))
+        scores = likelihood(self.loop.objective, all_batches(self.data.valid, self.settings), self.loop.device)
         if self.settings.valid_decode:
             scores |= written(self.texts, self.examples, metrics, self.settings.valid_decode)
         return scores
@@ -128,30 +129,30 @@ class Session:
     def _key(self, scores: dict[str, float]) -> float:
         """Lower is better; what is not a number is worst."""
         name = self.settings.select if self.settings.select in scores else "loss"
-        value = scores[name] if name == "loss" or not higher_is_better(name) else -scores[name]
+        value = -scores[name] if name in METRICS and higher_is_better(name) else scores[name]
         return math.inf if math.isnan(value) else value
 
-    def _save(self) -> None:
+    def _save(self, extra: bool = False) -> None:
         if skipped := self.loop.settle():
             self._skipped(skipped)
         tensors, values = self.loop.state()
-        values |= {name: getattr(self, name) for name in ("best", "worse", "validated", "averaged", "stopped")}
-        values |= {"journal": self.journal.size(), "fingerprint": self.data.train.fingerprint}
+        values |= {name: getattr(self, name) for name in ("best", "worse", "validated", "averaged")}
+        values |= {"journal": self.journal.sync(), "fingerprint": self.data.train.fingerprint}
         tensors |= {"window": self.window}
-        checkpoint.save(self.folder / CHECKPOINTS, self.texts.model, tensors, values, self.settings.keep)
+        parent = self.folder / CHECKPOINTS
+        checkpoint.save(parent, self.texts.model, tensors, values, self.settings.keep, extra)
+        self.saved = self.loop.step
 
-    def restore(self, saved: checkpoint.Checkpoint) -> None:
+    def restore(self, found: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint, exactly. The loop comes last, since it restores the random states."""
-        checkpoint.load_weights(self.texts.model, saved.weights(), saved.folder)
+        checkpoint.load_weights(self.texts.model, found.weights(), found.folder)
+        checkpoint.drop_newer(self.folder / CHECKPOINTS, found.folder)
         for name in ("best", "worse", "validated", "averaged"):
-            setattr(self, name, saved.values[name])
-        self.window = saved.tensors["window"].to(self.loop.device)
-        self.journal.cut_back(saved.values["journal"])
-        self.loop.restore(saved.tensors, saved.values)
-        # A run that had reached its end goes on only if the end has been moved.
-        if not str(saved.values["stopped"]).startswith("no better") or self.settings.patience is None:
-            return
-        self.stopped = saved.values["stopped"] if self.worse >= self.settings.patience else None
+            setattr(self, name, found.values[name])
+        self.saved = found.values["step"]
+        self.window = found.tensors["window"].to(self.loop.device)
+        self.journal.cut_back(found.values["journal"])
+        self.loop.restore(found.tensors, found.values)
 
     def _average(self) -> None:
         """The mean of the last checkpoints, kept only if it is no worse on the validation data."""
@@ -166,7 +167,8 @@ class Session:
             checkpoint.save_weights(self.folder / MODEL, mean)
         self.journal.add({"average": self.settings.average, "valid": scores, "best": better})
         told = "kept" if better else "not kept: the best single checkpoint is better"
-        self.progress.note(f"average of {self.settings.average} checkpoints: {told}")
+        count = len(checkpoint.in_turn(self.folder / CHECKPOINTS)[-self.settings.average :])
+        self.progress.note(f"average of {count} checkpoints: {told}")
         self.averaged = self.loop.step
         if better and scores:
             self.best = {"step": self.loop.step, "scores": scores}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from seqloom.data.corpus import Prepared, prepare
 from seqloom.decoding.texts import Bound, Texts
 from seqloom.errors import SeqloomError, known
-from seqloom.files import write_json
+from seqloom.files import locked, tidy, write_json
 from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import build
 from seqloom.runs import config as configs
@@ -22,7 +23,7 @@ from seqloom.runs.environment import choose_device, environment
 from seqloom.runs.journal import Journal
 from seqloom.runs.progress import Progress
 from seqloom.runs.progress import progress as make_progress
-from seqloom.runs.session import CHECKPOINTS, METRICS, Session
+from seqloom.runs.session import CHECKPOINTS, JOURNAL, Session
 from seqloom.runs.translator import Translator, load
 from seqloom.training import checkpoint
 from seqloom.training.loop import Loop
@@ -48,7 +49,7 @@ class Run:
 
     def history(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl."""
-        return Journal(self.folder / METRICS).lines()
+        return Journal(self.folder / JOURNAL).lines()
 
 
 def train(
@@ -79,29 +80,70 @@ def train(
     if saved is not None and (changed := configs.differences(saved, config)):
         raise SeqloomError(f"{folder}: cannot resume with other settings: {'; '.join(changed)}")
     place = choose_device(device)
-    progress = make_progress(quiet)
+    held: Files | float = valid if valid is not None else "5%" if saved is None else saved["inputs"]["valid"]
     prepared = prepare(
         file_names(files),
-        share_or_files("5%" if valid is None else valid),
+        share_or_files(held),
         configs.data_options(config["data"]),
         seed=config["training"]["seed"],
         cache=cache,
     )
-    config |= {"decoding": bound_of(prepared), "inputs": {"train": file_names(files), "valid": _plain(valid)}}
+    config |= {"decoding": bound_of(prepared), "inputs": {"train": file_names(files), "valid": _plain(held)}}
+    progress = make_progress(quiet)
     session = make_session(folder, config, prepared, place, progress)
-    _start_folder(folder, config, prepared)  # not before the model stands: a setting that does not fit leaves no run
-    _greet(session, prepared, progress, resume)
-    session.run()
+    try:
+        _greet(session, prepared, progress)
+        with _ready(session, config, saved):
+            session.run()
+    finally:
+        progress.close()
     if session.signal is None:
         progress.note(f"done: {folder}")
     return Run(folder, config, session.loop.step, session.best, session.signal)
+
+
+@contextmanager
+def _ready(session: Session, config: Mapping[str, Any], saved: Mapping[str, Any] | None) -> Iterator[None]:
+    """The folder for us alone, and the session where the newest whole checkpoint left it.
+
+    Nothing is written before the model stands and the checkpoint fits the data: what is refused changes nothing.
+    """
+    folder = session.folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SeqloomError(f"{folder}: cannot be made: {error.strerror or error}") from error
+    with locked(folder):
+        found = None if saved is None else _newest(session)
+        if saved is None:
+            _start_folder(folder, config, session.data)
+        else:
+            configs.save(folder, config)
+        if found is None:
+            session.journal.cut_back(0)
+        else:
+            session.restore(found)
+            session.progress.note(f"resumed at step {session.loop.step:,}")
+        yield
+
+
+def _newest(session: Session) -> checkpoint.Checkpoint | None:
+    parent = session.folder / CHECKPOINTS
+    tidy(session.folder)
+    tidy(parent)
+    found, problems = checkpoint.newest(parent)
+    for problem in problems:
+        session.progress.note(problem)
+    if found is not None and found.values["fingerprint"] != session.data.train.fingerprint:
+        raise SeqloomError(f"{session.folder}: cannot resume: the training data or its options have changed")
+    return found
 
 
 def make_session(
     folder: Path, config: Mapping[str, Any], prepared: Prepared, device: torch.device, progress: Progress
 ) -> Session:
     settings = Training.of(config["training"])
-    _seed(settings.seed)
+    torch.manual_seed(settings.seed)
     model = build(MODELS, config["model"], source_size=prepared.source.size, target_size=prepared.target.size)
     model = model.to(device)
     options = config["data"]
@@ -118,23 +160,14 @@ def make_session(
     return Session(folder, loop, texts, prepared, progress)
 
 
-def _greet(session: Session, prepared: Prepared, progress: Progress, resume: bool) -> None:
-    """Say what is about to happen; with `resume`, go to the newest checkpoint that is whole."""
+def _greet(session: Session, prepared: Prepared, progress: Progress) -> None:
+    """Say what is about to happen."""
+    if session.settings.patience is not None and prepared.valid is None:
+        raise SeqloomError("patience counts validations, and there is no validation data; set --valid or --epochs")
     for note in prepared.notes:
         progress.note(note)
     count = sum(p.numel() for p in session.texts.model.parameters())
     progress.note(f"{count:,} parameters on {session.loop.device}; {len(session.loop.plan):,} batches an epoch")
-    parent = session.folder / CHECKPOINTS
-    found, problems = checkpoint.newest(parent) if resume else (None, [])
-    for problem in problems:
-        progress.note(problem)
-    if found is None:
-        session.journal.cut_back(0)
-        return
-    if found.values["fingerprint"] != prepared.train.fingerprint:
-        raise SeqloomError(f"{session.folder}: cannot resume: the training data or its options have changed")
-    session.restore(found)
-    progress.note(f"resumed at step {session.loop.step:,}")
 
 
 def _open(folder: Path, resume: bool) -> tuple[Path, dict[str, Any] | None]:
@@ -148,10 +181,6 @@ def _open(folder: Path, resume: bool) -> tuple[Path, dict[str, Any] | None]:
 
 
 def _start_folder(folder: Path, config: Mapping[str, Any], prepared: Prepared) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SeqloomError(f"{folder}: cannot be made: {error.strerror or error}") from error
     write_json(folder / "source.json", prepared.source.to_json())
     write_json(folder / "target.json", prepared.target.to_json())
     write_json(folder / "env.json", environment())
@@ -177,6 +206,8 @@ def share_or_files(valid: Files | float | str) -> list[str] | float:
             share = float(valid[:-1]) / 100
         except ValueError:
             raise SeqloomError(f"cannot read the share {valid!r}; write it as 5%") from None
+    elif isinstance(valid, str) and re.fullmatch(r"0?\.\d+|0", valid):
+        share = float(valid)
     else:
         return file_names(valid)
     if not 0 <= share < 1:
@@ -186,9 +217,3 @@ def share_or_files(valid: Files | float | str) -> list[str] | float:
 
 def _plain(valid: Any) -> Any:
     return valid if valid is None or isinstance(valid, str | int | float) else file_names(valid)
-
-
-def _seed(seed: int) -> None:
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    torch.manual_seed(seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +38,8 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "metrics": self.metrics,
-            "intervals": {name: list(pair) for name, pair in self.intervals.items()},
+            "metrics": {name: _finite(value) for name, value in self.metrics.items()},
+            "intervals": {name: [_finite(low), _finite(high)] for name, (low, high) in self.intervals.items()},
             "signature": self.signature,
             "count": self.count,
         }
@@ -85,7 +86,7 @@ class Translator:
         predictions = self.predict([example.source for example in examples], search)
         scores = score(
             predictions,
-            [example.targets for example in examples],
+            [tuple(map(self.texts.target.normal, example.targets)) for example in examples],
             split=self.texts.target.pieces,
             metrics=metrics,
             tokenize=tokenize,
@@ -93,7 +94,9 @@ class Translator:
         values = dict(scores.metrics)
         if metrics is None:
             values["perplexity"] = self._perplexity(examples)
-        return Evaluation(values, scores.intervals, scores.signature, scores.count, predictions)
+        folded = "|folded" if self.texts.target.fold else ""  # both sides lost their case before they were compared
+        signature = {name: text + folded for name, text in scores.signature.items()}
+        return Evaluation(values, scores.intervals, signature, scores.count, predictions)
 
     def _perplexity(self, examples: list[Example]) -> float:
         """Of the first reference of each example, <eos> counted."""
@@ -126,6 +129,11 @@ def load(run: str | Path, device: str = "auto") -> Translator:
     model = model.to(place).eval()
     texts = Texts(model, source, target, bound, place, max_length=data["max_length"], cut=data["cut"])
     return Translator(folder, config, texts)
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no word for what is not a number."""
+    return value if math.isfinite(value) else None
 
 
 def _codec(path: Path) -> Codec:

@@ -17,6 +17,7 @@ from seqloom.errors import SeqloomError
 from seqloom.files import damage, new_folder, write_atomic, write_json
 
 WEIGHTS, TENSORS, VALUES = "weights.safetensors", "training.safetensors", "training.json"
+EXTRA = "-interrupted"
 
 
 @dataclass(frozen=True)
@@ -60,15 +61,23 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise SeqloomError(f"{path}: damaged or not a safetensors file ({error})") from error
 
 
-def save(parent: Path, model: nn.Module, tensors: dict[str, Tensor], values: dict[str, Any], keep: int) -> Path:
-    """Write `step-N` whole or not at all, then drop the oldest beyond `keep`."""
-    folder = parent / f"step-{values['step']:09d}"
+def save(
+    parent: Path, model: nn.Module, tensors: dict[str, Tensor], values: dict[str, Any], keep: int, extra: bool = False
+) -> Path:
+    """Write `step-N` whole or not at all, then drop the oldest beyond `keep`.
+
+    An `extra` one, out of turn because of a signal, is named so: it is resumed from like any other, but it neither
+    pushes out others nor is averaged, so that an interrupted run ends like one that was not.
+    """
+    folder = parent / f"step-{values['step']:09d}{EXTRA if extra else ''}"
     with new_folder(folder) as new:
         save_weights(new / WEIGHTS, weights(model))
         save_weights(new / TENSORS, tensors)
         write_json(new / VALUES, values)
-    for old in folders(parent)[:-keep]:
-        shutil.rmtree(old, ignore_errors=True)
+    kept = {folder, *in_turn(parent)[-keep:]}
+    for old in folders(parent):
+        if old not in kept:
+            shutil.rmtree(old, ignore_errors=True)
     return folder
 
 
@@ -89,18 +98,26 @@ def newest(parent: Path) -> tuple[Checkpoint | None, list[str]]:
     return None, problems
 
 
+def drop_newer(parent: Path, chosen: Path) -> None:
+    """What is newer than the checkpoint a run goes on from is damaged: it must not count among those to keep."""
+    for folder in folders(parent):
+        if folder.name > chosen.name:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def folders(parent: Path) -> list[Path]:
-    """Checkpoints, oldest first. What a killed writer left behind starts with a dot and is removed on the way."""
-    if not parent.is_dir():
-        return []
-    for left in parent.glob(".*.tmp"):
-        shutil.rmtree(left, ignore_errors=True)
+    """Checkpoints, oldest first."""
     return sorted(parent.glob("step-*"))
+
+
+def in_turn(parent: Path) -> list[Path]:
+    """Those written when they were due."""
+    return [folder for folder in folders(parent) if not folder.name.endswith(EXTRA)]
 
 
 def averaged(parent: Path, count: int) -> dict[str, Tensor]:
     """The mean of the weights of the last `count` checkpoints (Vaswani et al. 2017, section 6.1)."""
-    chosen = folders(parent)[-count:]
+    chosen = in_turn(parent)[-count:]
     total: dict[str, Tensor] = {}
     for folder in chosen:
         for name, tensor in read_tensors(folder / WEIGHTS).items():

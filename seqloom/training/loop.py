@@ -30,7 +30,7 @@ class Update:
     epoch: int
     loss: Tensor  # summed; 0 where the update was skipped
     norm: Tensor  # of the gradient of the mean loss, before clipping
-    count: int  # real target tokens
+    count: Tensor  # real target tokens; 0 where the update was skipped
     rate: float
     ends_epoch: bool
     skipped: dict[str, Any] | None  # an earlier update that was skipped for a loss or gradient that is not finite
@@ -95,10 +95,10 @@ class Loop:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         loss = self._accumulate(batches)
+        skipped = self.settle()  # of the update before, while this one's gradients are still on their way
         norm = apply(self.optimiser, self.objective.parameters(), loss.count, self.settings.clip)
         self.optimiser.zero_grad(set_to_none=True)
         self.step, self.position = self.step + 1, end
-        skipped = self.settle()  # of the update before: by now it has surely been computed
         where = {"step": self.step, "epoch": self.epoch, "rows": [row for b in batches for row in b.rows]}
         self._flag = (Late(norm), where)
         finite = norm.isfinite()
@@ -107,7 +107,7 @@ class Loop:
             epoch=self.epoch,
             loss=torch.where(finite, loss.total, 0.0),
             norm=torch.where(finite, norm, 0.0),
-            count=loss.count,
+            count=finite * loss.count,
             rate=rate,
             ends_epoch=self.position >= len(self.plan),
             skipped=skipped,
@@ -180,6 +180,7 @@ class NonFiniteError(SeqloomError):
     """The loss or its gradient was not finite five times in a row."""
 
     def __init__(self, where: dict[str, Any]) -> None:
+        self.where = where
         rows = ", ".join(str(row) for row in where["rows"][:5])
         super().__init__(
             f"loss or gradient not finite {PATIENCE_WITH_NAN} times in a row, last at step {where['step']} (training "

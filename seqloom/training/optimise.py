@@ -22,7 +22,10 @@ def optimiser(model: nn.Module, settings: Training) -> torch.optim.Optimizer:
     ]
     groups = [group for group in groups if group["params"]]
     if settings.optimiser == "sgd":
-        return torch.optim.SGD(groups, lr=settings.rate, momentum=settings.momentum, fused=True)
+        made = torch.optim.SGD(groups, lr=settings.rate, momentum=settings.momentum, fused=True)
+        for parameter in model.parameters():  # else a first step that is skipped leaves them as memory happened to be
+            made.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        return made
     return torch.optim.AdamW(groups, lr=settings.rate, betas=(settings.momentum, 0.98), eps=1e-9, fused=True)
 
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from seqloom.errors import SeqloomError, known
+from seqloom.options import checked
 
 OPTIMISERS = ("adamw", "sgd")
 SCHEDULES = ("constant", "inverse-sqrt", "cosine", "plateau")
 PRECISIONS = ("fp32", "bf16")
+SELECT = ("loss", "perplexity", "per", "cer", "wer", "exact_match", "bleu", "chrf")
+ABOVE_ZERO = ("epochs", "max_steps", "time", "patience", "batch_rows", "batch_tokens", "valid_every", "save_every")
+ABOVE_ZERO += ("accumulate", "log_every", "keep", "rate")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
     """How to train. Stops at whichever comes first of `epochs`, `max_steps`, `time` and `patience`."""
 
-    epochs: int | None = None  # passes over the data; 20 if nothing else says when to stop
+    epochs: int | None = None  # passes over the data; 20 if nothing else says when to stop, 100 with patience alone
     max_steps: int | None = None  # updates
     time: float | None = None  # seconds, over all resumes
     patience: int | None = None  # validations without a better score
@@ -46,32 +50,31 @@ class Training:
         known(self.optimiser, OPTIMISERS, "optimiser")
         known(self.schedule, SCHEDULES, "schedule")
         known(self.precision, PRECISIONS, "precision")
-        for name in ("epochs", "max_steps", "time", "patience", "batch_rows", "batch_tokens", "valid_every"):
+        known(self.select, SELECT, "score to select by")
+        for name in ABOVE_ZERO:
             value = getattr(self, name)
-            if value is not None and value <= 0:
+            if value is not None and not value > 0:  # not a number is not above 0 either
                 raise SeqloomError(f"training.{name} must be above 0, here {value}")
-        for name in ("accumulate", "log_every", "keep"):
-            if getattr(self, name) < 1:
-                raise SeqloomError(f"training.{name} is at least 1, here {getattr(self, name)}")
+        for name in ("weight_decay", "warmup", "clip", "valid_decode", "average"):
+            if getattr(self, name) < 0:
+                raise SeqloomError(f"training.{name} is at least 0, here {getattr(self, name)}")
+        if not 0 <= self.seed < 2**63:
+            raise SeqloomError(f"training.seed lies in 0 … 2^63, here {self.seed}")
         if self.batch_rows and self.batch_tokens:
             raise SeqloomError("set training.batch_rows or training.batch_tokens, not both")
-        if not 0 <= self.smoothing < 1:
-            raise SeqloomError(f"training.smoothing lies in 0 … 1, here {self.smoothing}")
+        for name in ("smoothing", "momentum"):
+            if not 0 <= getattr(self, name) < 1:
+                raise SeqloomError(f"training.{name} lies in 0 … 1, here {getattr(self, name)}")
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Training:
         """From a config section: names are checked, and what nobody set is filled in, so that nothing stays hidden."""
-        names = [field.name for field in fields(cls)]
-        for name in values:
-            known(name, names, "setting of training")
-        if not any(values.get(name) for name in ("epochs", "max_steps", "time", "patience")):
-            values = {**values, "epochs": 20}
-        if not values.get("batch_rows") and not values.get("batch_tokens"):
+        values = checked(cls, values, "training")
+        if all(values.get(name) is None for name in ("epochs", "max_steps", "time")):
+            values = {**values, "epochs": 20 if values.get("patience") is None else 100}
+        if values.get("batch_rows") is None and values.get("batch_tokens") is None:
             values = {**values, "batch_rows": 128}
-        try:
-            settings = cls(**values)
-        except TypeError as error:
-            raise SeqloomError(f"training settings: {error}") from error
+        settings = cls(**values)
         return cls(**{**asdict(settings), "keep": max(settings.keep, settings.average)})
 
 

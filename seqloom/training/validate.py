@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 
 import torch
@@ -15,6 +16,7 @@ from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Texts
 from seqloom.metrics.information import perplexity
 from seqloom.metrics.score import score
+from seqloom.training.settings import Training
 
 
 @torch.inference_mode()
@@ -31,9 +33,10 @@ def likelihood(objective: nn.Module, batches: Iterable[Batch], device: torch.dev
     return {"loss": nats / max(count, 1), "perplexity": perplexity(nats, count) if count else float("nan")}
 
 
-def all_batches(corpus: Corpus, rows: int = 128) -> Iterator[Batch]:
-    """Every example once, in batches of one length."""
-    order = plan(corpus.source_lengths, corpus.target_lengths, seed=0, epoch=0, batch_rows=rows)
+def all_batches(corpus: Corpus, settings: Training) -> Iterator[Batch]:
+    """Every example once, in batches as large as those of the training, which are known to fit into memory."""
+    sizes = {"batch_rows": settings.batch_rows, "batch_tokens": settings.batch_tokens}
+    order = plan(corpus.source_lengths, corpus.target_lengths, seed=0, epoch=0, **sizes)
     return (corpus.batch(chosen) for chosen in order)
 
 
@@ -46,12 +49,18 @@ def paired_batches(pairs: Sequence[tuple[list[int], list[int]]], rows: int = 128
 
 
 def written(texts: Texts, examples: Sequence[Example], metrics: Sequence[str], most: int) -> dict[str, float]:
-    """Scores of greedy predictions for the first `most` distinct sources; all targets of one are its references."""
+    """Scores of greedy predictions for at most `most` distinct sources; all targets of one are its references.
+
+    They are chosen by a hash: files are often sorted, and the first would all begin with the same letters.
+    """
     training = texts.model.training
-    grouped = dict(list(group_by_source(examples).items())[:most])
+    grouped = group_by_source(examples)
+    if len(grouped) > most:
+        chosen = sorted(grouped, key=lambda source: hashlib.blake2b(source.encode()).digest())[:most]
+        grouped = {source: grouped[source] for source in chosen}
     predictions = [answers[0].text for answers in texts.answers(grouped, Search())]
     texts.model.train(training)
-    references = [tuple(targets) for targets in grouped.values()]
+    references = [tuple(map(texts.target.normal, targets)) for targets in grouped.values()]
     return score(predictions, references, split=texts.target.pieces, metrics=metrics, samples=0).metrics
 
 

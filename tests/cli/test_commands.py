@@ -131,7 +131,46 @@ def test_resume_and_other_settings(seqloom, pairs, tmp_path):
     steps = [json.loads(line).get("step") for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert steps == [5, 9]
     other = write_pairs(tmp_path / "other.tsv", words(50, seed=4))
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     one_line(seqloom("train", "translate", other, "--output", folder, "--resume", "--quiet"), "data")
+    assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before, "refused, yet changed"
+
+
+def test_resume_remembers_the_validation_file(seqloom, pairs, tmp_path):
+    valid = write_pairs(tmp_path / "valid.tsv", words(30, seed=50))
+    arguments = ["train", "translate", pairs, "--output", tmp_path / "run", *SMALL]
+    assert seqloom(*arguments, "--max-steps", 3, "--valid", valid)[0] == 0
+    assert seqloom(*arguments, "--max-steps", 5, "--resume")[0] == 0
+
+
+def test_two_trainings_in_one_folder(seqloom, pairs, tmp_path):
+    from seqloom.files import locked
+
+    arguments = ["train", "translate", pairs, "--output", tmp_path / "run", *SMALL, "--max-steps", 2, "--quiet"]
+    assert seqloom(*arguments)[0] == 0
+    with locked(tmp_path / "run"):
+        one_line(seqloom(*arguments, "--resume"), "another training")
+
+
+def test_scores_forgive_what_the_codec_takes_away(seqloom, tmp_path):
+    """With --fold, and with accents typed as separate marks, a right answer counts as right in every metric."""
+    data = tmp_path / "fold.tsv"
+    data.write_text("ab\tCafe\u0301 AU LAIT\n" * 8)
+    folder = tmp_path / "run"
+    settings = ["--valid", "0%", "--max-steps", 150, "--size", "tiny", "--fold", "--rate", 0.005, "--quiet"]
+    assert seqloom("train", "translate", data, "--output", folder, *settings)[0] == 0
+    metrics = json.loads(seqloom("evaluate", folder, data, "--json")[1])["metrics"]
+    assert (metrics["per"], metrics["cer"], metrics["wer"], metrics["exact_match"]) == (0, 0, 0, 100)
+
+
+def test_damage_with_one_checkpoint_kept(seqloom, pairs, tmp_path):
+    folder = tmp_path / "run"
+    arguments = ["train", "translate", pairs, "--output", folder, *SMALL, "--set", "training.save_every=2"]
+    seqloom(*arguments, "--max-steps", 6, "--set", "training.keep=2", "--quiet")
+    (folders(folder / "checkpoints")[-1] / "weights.safetensors").write_bytes(b"")
+    arguments += ["--resume", "--set", "training.keep=1", "--quiet"]
+    assert seqloom(*arguments, "--max-steps", 5)[0] == 0
+    assert [checkpoint.name for checkpoint in folders(folder / "checkpoints")] == ["step-000000005"]
 
 
 def test_damaged_checkpoint_walks_back(seqloom, pairs, tmp_path):
@@ -162,6 +201,13 @@ def test_damaged_checkpoint_walks_back(seqloom, pairs, tmp_path):
         (["train", "translate", "PAIRS", "-o", "x", "--set", "decoder.score=dto"], ["did you mean 'dot'"]),
         (["train", "translate", "PAIRS", "-o", "x", "--set", "training.clp=1"], ["did you mean 'clip'"]),
         (["train", "translate", "PAIRS", "-o", "x", "--set", "decoder.score"], ["key=value"]),
+        (["train", "translate", "PAIRS", "-o", "x", "--set", "encoder.layers=two"], ["a whole number", "'two'"]),
+        (["train", "translate", "PAIRS", "-o", "x", "--set", "encoder.layers=0"], ["layers", "at least 1"]),
+        (["train", "translate", "PAIRS", "-o", "x", "--rate", "nan"], ["rate must be above 0"]),
+        (["train", "translate", "PAIRS", "-o", "x", "--seed", "99999999999999999999"], ["seed"]),
+        (["train", "translate", "PAIRS", "-o", "x", "--set", "dropout=1.5"], ["dropout", "0 … 1"]),
+        (["train", "translate", "PAIRS", "-o", "x", "--set", "encoder.dim=[8,9]"], ["1 layers need 1 widths"]),
+        (["train", "translate", "PAIRS", "-o", "x", "--patience", "2", "--valid", "0%"], ["no validation data"]),
         (["train", "translate", "PAIRS", "-o", "x", "--source-tokens", "char"], ["did you mean 'chars'"]),
         (["train", "translate", "PAIRS", "-o", "x", "--source-tokens", "bpe:some"], ["bpe:some"]),
         (["train", "translate", "PAIRS", "-o", "x", "--device", "cuda"], ["no GPU"]),
@@ -181,6 +227,8 @@ def test_damaged_checkpoint_walks_back(seqloom, pairs, tmp_path):
         (["predict", "RUN", "nowhere.txt"], ["nowhere.txt", "no such file"]),
         (["predict", "RUN", "PAIRS", "--beam", "0"], ["beam"]),
         (["predict", "RUN", "PAIRS", "--sample", "--top-p", "3"], ["top-p"]),
+        (["predict", "RUN", "PAIRS", "--temperature", "0.5"], ["--sample"]),
+        (["predict", "RUN", "PAIRS", "--batch", "0"], ["at least 1"]),
         (["evaluate", "RUN", "PAIRS", "--metrics", "blue"], ["did you mean 'bleu'"]),
         (["data", "check", "translate", "nowhere.tsv"], ["nowhere.tsv"]),
     ],

@@ -50,7 +50,7 @@ def test_rows_and_batches(put, cache):
         [put("a.tsv", "ba\tX Y\nb\tY\tZ Y\naaa\tX\n")], 0.0, DataOptions(target_tokens="words"), seed=0, cache=cache
     )
     assert data.valid is None
-    assert data.notes == []
+    assert data.notes == ["1 of the pairs come from further columns or references of a line"]
     assert len(data.train) == 4, "two references give two rows"
     assert data.source.tokens == ["a", "b"]
     assert data.target.tokens == ["Y", "X", "Z"]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from seqloom.data.batch import Padded, pad
-from seqloom.data.tokens import BOS, EOS, PAD
+from seqloom.data.tokens import BOS, EOS, PAD, UNK
 from seqloom.parts.state import Decoding
 
 
@@ -53,7 +53,7 @@ def sentences(*numbers: int) -> Padded:
 
 def speakable(logits: Tensor) -> list[float]:
     logits = logits.detach().double().clone()
-    logits[[PAD, BOS]] = -torch.inf
+    logits[[PAD, BOS, UNK]] = -torch.inf
     return logits.log_softmax(-1).tolist()
 
 

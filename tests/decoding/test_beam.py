@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from seqloom.data.tokens import BOS, EOS, PAD
+from seqloom.data.tokens import BOS, EOS, PAD, UNK
 from seqloom.decoding.search import Search, beam, decode
 from seqloom.errors import SeqloomError
 from tests.decoding.steppers import (
@@ -71,7 +71,7 @@ def test_done_is_done_in_any_company(others):
 def test_a_wide_beam_finds_the_best_of_all_strings(alpha):
     """Width as large as the number of strings: nothing is ever dropped, so the order is that of enumeration."""
     for seed in range(5):
-        model = Hashed(1, 6, seed)
+        model = Hashed(1, 7, seed)
         wanted = every_string(model, 0, 4, alpha)
         assert len(wanted) == 1 + 3 + 9 + 27 + 81
         (found,) = beam(model, sentences(0), [4], len(wanted), alpha)
@@ -134,14 +134,14 @@ def test_an_end_at_once_is_an_empty_answer():
 
 def test_pad_and_bos_are_never_written():
     model = Hashed(6, V, 6)
-    model.table[:, :, [PAD, BOS]] = 50.0
+    model.table[:, :, [PAD, BOS, UNK]] = 50.0
     plain = Hashed(6, V, 6)
     source, limits = sentences(*range(6)), [7] * 6
     for search in (Search(), Search(beam=4, n_best=4), Search(sample=True, n_best=5), Search(sample=True, top_k=2)):
         found = decode(model, source, limits, search)
-        assert not any({PAD, BOS} & set(one.tokens) for answer in found for one in answer)
+        assert not any({PAD, BOS, UNK} & set(one.tokens) for answer in found for one in answer)
         # Their mass goes to the others: it is as if they had never had any.
-        plain.table[:, :, [PAD, BOS]] = -50.0
+        plain.table[:, :, [PAD, BOS, UNK]] = -50.0
         assert [[one.tokens for one in answer] for answer in found] == [
             [one.tokens for one in answer] for answer in decode(plain, source, limits, search)
         ]

@@ -51,3 +51,19 @@ def test_a_transformers_costs():
     projections, mixing, feed = 6 * 2 * 8 * 32, 2 * (2 * 6 * 6 * 8), 6 * 2 * 2 * 8 * 16
     assert rows["encoder"].operations == projections + mixing + feed
     assert rows["decoder"].operations == 2 * (projections + mixing) + feed
+
+
+def test_labels_are_those_the_model_saw(run):
+    """With the head cut off, the first tokens of the text are not those that were read."""
+    import dataclasses
+
+    import seqloom
+    from seqloom.looking.attention import attention_maps
+
+    texts = dataclasses.replace(seqloom.load(run).texts, max_length=3, cut="head")
+    (seen,) = attention_maps(texts, "abcdef", ()).values()
+    assert seen.source == ["d", "e", "f", "<eos>"]
+
+
+def test_a_dollar_sign_is_no_formula(tmp_path):
+    AttentionMap(["$a^$", "b"], ["x"], np.array([[[0.5, 0.5]]]), "a").plot(tmp_path / "dollar.svg")

@@ -127,7 +127,7 @@ def test_change():
         },
         "training": {"rate": 1.0},
     }
-    change(config, "model.decoder", "recurrent")  # another kind: the old one's settings do not fit it
-    assert config["model"]["decoder"] == {"kind": "recurrent"}
+    change(config, "model.decoder", "recurrent")  # another kind keeps its width and depth, and nothing else
+    assert config["model"]["decoder"] == {"kind": "recurrent", "dim": 3}
     change(config, "model.decoder.kind", "transformer")
     assert config["model"]["decoder"] == {"kind": "transformer"}

@@ -21,7 +21,7 @@ from tests.conftest import pronounce, words, write_pairs
 TEXT = {"source_tokens": "chars", "target_tokens": "words"}
 
 
-def train(data, output, model="gru-attention", **training):
+def train(data, output, model="gru-attention", resume=False, **training):
     settings = {"max_steps": 20, "batch_rows": 32, "rate": 5e-3, **training}
     return seqloom.train(
         "translate",
@@ -34,6 +34,7 @@ def train(data, output, model="gru-attention", **training):
         valid="10%",
         quiet=True,
         device="cpu",
+        resume=resume,
     )
 
 
@@ -158,7 +159,7 @@ def test_average_is_the_mean_of_checkpoints(pairs, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_and_leaves(pairs, tmp_path, number):
-    folder = tmp_path / "run"
+    folder, handler = tmp_path / "run", signal.getsignal(number)
 
     def interrupt():
         while not (folder / "metrics.jsonl").exists():
@@ -169,11 +170,38 @@ def test_a_signal_saves_and_leaves(pairs, tmp_path, number):
     run = train(pairs, folder, max_steps=100000, log_every=1)
     assert run.signal == number
     assert json.loads((folders(folder / "checkpoints")[-1] / "training.json").read_text())["step"] == run.step
-    assert signal.getsignal(number) is not None
+    assert signal.getsignal(number) is handler
     more = seqloom.train(
         "translate", pairs, output=folder, valid="10%", resume=True, training={"max_steps": run.step + 2}, quiet=True
     )
     assert more.step == run.step + 2
+
+
+def test_an_interrupted_run_averages_the_same_checkpoints(pairs, tmp_path):
+    whole = train(pairs, tmp_path / "whole", max_steps=12, save_every=3, average=3)
+    half = train(pairs, tmp_path / "half", max_steps=7, save_every=3, average=3)
+    checkpoints = half.folder / "checkpoints"
+    (checkpoints / "step-000000007").rename(checkpoints / "step-000000007-interrupted")
+    again = train(pairs, half.folder, resume=True, max_steps=12, save_every=3, average=3)
+    names = [[folder.name for folder in folders(run.folder / "checkpoints")] for run in (whole, again)]
+    assert names[0] == names[1] == ["step-000000006", "step-000000009", "step-000000012"]
+
+
+def test_a_kill_between_two_renames_loses_nothing(tmp_path):
+    from seqloom.files import new_folder, tidy
+
+    (tmp_path / ".step-1.old").mkdir()
+    (tmp_path / ".step-2.tmp").mkdir()
+    tidy(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-1"]
+    for text in ("one", "two"):
+        with new_folder(tmp_path / "step-1") as new:
+            (new / "file").write_text(text)
+    assert (tmp_path / "step-1" / "file").read_text() == "two"
+    with new_folder(tmp_path / "step-1", keep_existing=True) as new:
+        (new / "file").write_text("three")
+    assert (tmp_path / "step-1" / "file").read_text() == "two"
+    assert [path.name for path in tmp_path.iterdir()] == ["step-1"]
 
 
 def test_a_validation_file_and_a_share(pairs, tmp_path):

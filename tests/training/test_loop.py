@@ -10,13 +10,14 @@ import torch
 from torch import nn
 
 from seqloom.data.corpus import DataOptions, prepare
+from seqloom.metrics.score import METRICS
 from seqloom.models.presets import PRESETS, preset
 from seqloom.models.seq2seq import MODELS, Seq2Seq
 from seqloom.parts.choose import build
 from seqloom.training.loop import Loop, NonFiniteError
 from seqloom.training.objective import Loss, TeacherForcing
 from seqloom.training.optimise import Plateau, apply, optimiser, rate_at
-from seqloom.training.settings import Training, seconds
+from seqloom.training.settings import SELECT, Training, seconds
 
 CPU = torch.device("cpu")
 
@@ -104,6 +105,20 @@ def test_an_update_that_is_not_finite_changes_nothing(corpus, kind):
     assert all(torch.equal(loop.state()[0][k], v) for k, v in state.items())
 
 
+@pytest.mark.parametrize("kind", ["adamw", "sgd"])
+def test_a_first_update_that_is_not_finite_leaves_no_trace(corpus, kind):
+    bad, good = make_loop(corpus, optimiser=kind), make_loop(corpus, optimiser=kind)
+    for parameter in bad.objective.parameters():
+        parameter.grad = torch.full_like(parameter, float("nan"))
+    apply(bad.optimiser, bad.objective.parameters(), 10, 1.0)
+    batch = corpus.train.batch(bad.plan[0])
+    for loop in (bad, good):
+        loop.optimiser.zero_grad()
+        loss = loop._accumulate([batch])
+        apply(loop.optimiser, loop.objective.parameters(), loss.count, 1.0)
+    assert all(torch.equal(a, b) for a, b in zip(weights(bad), weights(good), strict=True))
+
+
 class Poisoned(nn.Module):
     """Gives NaN at chosen calls."""
 
@@ -123,13 +138,14 @@ def test_a_bad_batch_is_skipped_and_named_a_step_late(corpus):
     updates = list(loop)
     assert [u.skipped["step"] if u.skipped else None for u in updates] == [None, None, None, 3, None, None]
     assert updates[3].skipped["rows"] == loop.plan[2].tolist()
-    assert updates[2].loss == 0
+    assert updates[2].loss == updates[2].count == 0
+    assert updates[3].count > 0
     assert all(p.isfinite().all() for p in loop.objective.parameters())
 
 
 def test_five_bad_batches_in_a_row_end_the_training_with_the_last_good_weights(corpus):
     loop = make_loop(corpus, max_steps=20)
-    loop.objective = Poisoned(loop.objective, set(range(3, 20)))
+    loop.objective = Poisoned(loop.objective, set(range(3, 8)))  # the eighth is good, but comes too late
     steps = iter(loop)
     assert [next(steps).step for _ in range(2)] == [1, 2]
     kept = weights(loop)
@@ -272,6 +288,9 @@ def test_settings_are_checked():
     from seqloom.errors import SeqloomError
 
     assert Training.of({}).epochs == 20
+    assert Training.of({"patience": 3}).epochs == 100
+    assert Training.of({"rate": "1e-3"}).rate == 1e-3  # as YAML reads it
+    assert set(SELECT) == {"loss", "perplexity", *METRICS}
     assert Training.of({"average": 5}).keep == 5
     for wrong, told in (
         ({"max_step": 3}, "did you mean 'max_steps'"),
@@ -280,6 +299,12 @@ def test_settings_are_checked():
         ({"max_steps": -1}, "max_steps must be above 0"),
         ({"batch_rows": 3, "batch_tokens": 5}, "not both"),
         ({"smoothing": 1.0}, "smoothing"),
+        ({"epochs": 0}, "epochs must be above 0"),
+        ({"batch_rows": 0}, "batch_rows must be above 0"),
+        ({"rate": -1.0}, "rate must be above 0"),
+        ({"rate": "fast"}, "takes a number, here 'fast'"),
+        ({"epochs": 1.5}, "takes a whole number"),
+        ({"select": "blue"}, "did you mean 'bleu'"),
     ):
         with pytest.raises(SeqloomError, match=told):
             Training.of(wrong)

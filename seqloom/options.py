@@ -1,0 +1,50 @@
+"""Options read off a signature: names and types of what a user sets, checked before anything is built with it."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from seqloom.errors import SeqloomError, known
+
+
+def checked(make: Callable[..., Any], values: Mapping[str, Any], section: str) -> dict[str, Any]:
+    """`values` for the keywords of a dataclass or function: names known, types as annotated."""
+    hints = hints_of(make)
+    return {
+        name: typed(f"{section}.{known(name, hints, f'setting of {section}')}", hints[name], v)
+        for name, v in values.items()
+    }
+
+
+def hints_of(make: Callable[..., Any]) -> dict[str, Any]:
+    """Annotations of a constructor's or a dataclass's keywords."""
+    home = make.__init__ if isinstance(make, type) else make
+    return {name: hint for name, hint in get_type_hints(home, include_extras=True).items() if name != "return"}
+
+
+def typed(name: str, hint: Any, value: Any) -> Any:
+    """The value as the annotation wants it. A number written as text, as YAML reads 1e-3, is taken as a number."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    if any(kind is Any or get_origin(kind) is Annotated for kind in kinds):
+        return value
+    for kind in kinds:
+        plain = get_origin(kind) or kind
+        if kind is type(None) and value is None:
+            return None
+        if isinstance(value, plain) and isinstance(value, bool) == (plain is bool):
+            return value
+    if float in kinds and not isinstance(value, bool):
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            pass
+    raise SeqloomError(f"{name} takes {' or '.join(_name(kind) for kind in kinds)}, here {value!r}")
+
+
+def _name(kind: Any) -> str:
+    if kind is type(None):
+        return "nothing"
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    return words.get(kind, str(kind))
