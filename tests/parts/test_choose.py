@@ -130,4 +130,4 @@ def test_change():
     change(config, "model.decoder", "recurrent")  # another kind keeps its width and depth, and nothing else
     assert config["model"]["decoder"] == {"kind": "recurrent", "dim": 3}
     change(config, "model.decoder.kind", "transformer")
-    assert config["model"]["decoder"] == {"kind": "transformer"}
+    assert config["model"]["decoder"] == {"kind": "transformer", "dim": 3}
