@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from seqloom.parts.see import See
 from seqloom.parts.state import State
 
 
@@ -18,7 +17,3 @@ class Encoded:
     final: State = None  # a recurrent encoder's last state of every layer, for a decoder that starts from it
     layers: tuple[Tensor, ...] = ()  # every layer's states
     grid: tuple[int, int] | None = None  # rows and columns, where the source is a picture
-
-    def see(self) -> See:
-        """What a reader of these states may look at."""
-        return See(lengths=self.lengths)
