@@ -32,6 +32,7 @@ SHELVES = [
     {"runs"},
     {"serving"},
     {"cli"},
+    {"__main__"},
 ]
 HEIGHT = {room: height for height, shelf in enumerate(SHELVES) for room in shelf}
 

@@ -50,6 +50,10 @@ def train(
     average: Annotated[int | None, typer.Option(help="Average so many last checkpoints at the end.")] = None,
     seed: Annotated[int | None, typer.Option(help="Everything random comes from it (default: 7).")] = None,
     precision: Annotated[str | None, typer.Option(help=f"{' or '.join(PRECISIONS)} (default: fp32).")] = None,
+    shard: Annotated[
+        bool | None,
+        typer.Option("--shard", help="Under torchrun: share a model that is too large for one GPU out among all."),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in --output.")] = False,
     set_: Annotated[
@@ -64,12 +68,13 @@ def train(
     given = locals()
     from seqloom.runs.config import parse_value
     from seqloom.runs.train import train as train_run
+    from seqloom.training.distributed import Launch
     from seqloom.training.settings import seconds
 
     data = {name: given[name] for name in ("source_tokens", "target_tokens", "fold", "max_vocab", "min_count")}
     data |= {"max_length": max_length, "cut": cut}
     names = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
-    training = {name: given[name] for name in (*names, "schedule", "average", "seed", "precision")}
+    training = {name: given[name] for name in (*names, "schedule", "average", "seed", "precision", "shard")}
     training["time"] = None if time is None else seconds(time)
     run = train_run(
         task,
@@ -86,7 +91,8 @@ def train(
         quiet=quiet,
     )
     if run.signal is not None:
-        typer.echo(f"saved; go on with: seqloom train {task} … --output {output} --resume", err=True)
+        if Launch.of().rank == 0:
+            typer.echo(f"saved; go on with: seqloom train {task} … --output {output} --resume", err=True)
         raise typer.Exit(128 + signal.Signals(run.signal).value)
 
 

@@ -27,7 +27,7 @@ FILE = "config.yaml"
 SECTIONS = ("data", "model", "training")
 YAML = (".yaml", ".yml")
 # What may change from one resume to the next without changing what was trained so far.
-EXTENDABLE = ("epochs", "max_steps", "time", "patience", "log_every", "keep", "average")
+EXTENDABLE = ("epochs", "max_steps", "time", "patience", "log_every", "keep", "average", "shard")
 
 
 def compose(

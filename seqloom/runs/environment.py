@@ -35,14 +35,19 @@ def environment() -> dict[str, Any]:
     }
 
 
-def choose_device(name: str) -> torch.device:
-    """`auto` takes the GPU where there is one; asking for one that is not there is an error."""
+def choose_device(name: str, local: int | None = None) -> torch.device:
+    """`auto` takes the GPU where there is one; asking for one that is not there is an error. Of several processes on a
+    machine, `local` says which this is: each has a GPU of its own."""
     kind = name.partition(":")[0]
     known(kind, ("auto", "cpu", "cuda"), "device")
     if kind == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = kind = "cuda" if torch.cuda.is_available() else "cpu"
     if kind == "cuda" and not torch.cuda.is_available():
         raise SeqloomError("device 'cuda': torch finds no GPU here; use --device cpu, or auto to take what there is")
+    if local is not None and kind == "cuda":
+        if ":" in name:
+            raise SeqloomError(f"device {name!r}: of several processes each takes its own GPU; write --device cuda")
+        name = f"cuda:{local}"
     try:
         device = torch.device(name)
     except RuntimeError as error:

@@ -40,3 +40,14 @@ class Journal:
         if not self.path.exists():
             return []
         return [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
+
+
+class NoJournal(Journal):
+    """For a rank that is not the first: the same, and nothing is written."""
+
+    def cut_back(self, size: int) -> None: ...
+
+    def sync(self) -> int:
+        return 0
+
+    def add(self, line: dict[str, Any]) -> None: ...

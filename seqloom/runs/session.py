@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ import torch
 from seqloom.data.corpus import Prepared
 from seqloom.decoding.texts import Texts
 from seqloom.metrics.score import METRICS, higher_is_better
-from seqloom.runs.journal import Journal
+from seqloom.runs.journal import Journal, NoJournal
 from seqloom.runs.progress import Progress
 from seqloom.training import checkpoint
 from seqloom.training.loop import Loop, NonFiniteError, Update
@@ -26,12 +27,16 @@ MODEL, JOURNAL, CHECKPOINTS = "model.safetensors", "metrics.jsonl", "checkpoints
 
 
 class Session:
-    """One training run in one folder. What it remembers beside the loop travels in the checkpoint too."""
+    """One training run in one folder. What it remembers beside the loop travels in the checkpoint too.
+
+    Every rank drives its own, all of them alike; only the first writes.
+    """
 
     def __init__(self, folder: Path, loop: Loop, texts: Texts, data: Prepared, progress: Progress) -> None:
         self.folder, self.loop, self.texts, self.data, self.progress = folder, loop, texts, data, progress
         self.settings: Training = loop.settings
-        self.journal = Journal(folder / JOURNAL)
+        self.ranks = loop.ranks
+        self.journal = Journal(folder / JOURNAL) if self.ranks.first else NoJournal(folder / JOURNAL)
         self.examples = data.valid_examples() if data.valid is not None else []
         self.best: dict[str, Any] | None = None  # the best validation so far
         self.worse = 0  # validations since
@@ -40,7 +45,11 @@ class Session:
         self.saved = 0  # the step of the last checkpoint
         self.window = torch.zeros(2, dtype=torch.float64, device=loop.device)  # loss and tokens since the last line
         self.clock = time.monotonic()
-        self.signal: int | None = None
+
+    @property
+    def signal(self) -> int | None:
+        """What the training was interrupted by."""
+        return self.loop.stopping
 
     def run(self) -> None:
         """Train until the settings, patience or a signal say stop; the best model and the last state stay behind."""
@@ -50,6 +59,8 @@ class Session:
             except NonFiniteError as error:
                 self._skipped(error.where)
                 self._save(extra=True)
+                if not self.ranks.first:  # all ranks are here, and one says it
+                    sys.exit(1)
                 raise
 
     def _train(self) -> None:
@@ -101,13 +112,13 @@ class Session:
     def _validate(self) -> None:
         self.validated = self.loop.step
         if self.data.valid is None:
-            checkpoint.save_weights(self.folder / MODEL, checkpoint.weights(self.texts.model))
+            self._keep()
             return
         started = time.monotonic()
         scores = self._scores()
         better = self.best is None or self._key(scores) < self._key(self.best["scores"])
         if better:
-            checkpoint.save_weights(self.folder / MODEL, checkpoint.weights(self.texts.model))
+            self._keep()
             self.best = {"step": self.loop.step, "scores": scores}
         self.worse = 0 if better else self.worse + 1
         self.loop.plateau.see(better)
@@ -117,14 +128,22 @@ class Session:
         self.progress.note(f"step {self.loop.step}  valid  {shown}{'  best' if better else ''}")
         self.clock = time.monotonic()  # the next rate counts training alone
 
+    def _keep(self) -> None:
+        """The model as it is now is the one to use."""
+        trained = checkpoint.weights(self.texts.model, self.ranks.first)
+        if self.ranks.first:
+            checkpoint.save_weights(self.folder / MODEL, trained)
+
     def _scores(self) -> dict[str, float]:
+        """The same on every rank, to the last bit: they decide by them when to stop."""
         assert self.data.valid is not None
         select = self.settings.select
         metrics = list(dict.fromkeys(["per", "exact_match", *({select} & METRICS.keys())]))
-        scores = likelihood(self.loop.objective, all_batches(self.data.valid, self.settings), self.loop.device)
+        batches = all_batches(self.data.valid, self.settings, self.ranks)
+        scores = likelihood(self.loop.objective, batches, self.loop.device, self.ranks)
         if self.settings.valid_decode:
-            scores |= written(self.texts, self.examples, metrics, self.settings.valid_decode)
-        return scores
+            scores |= written(self.texts, self.examples, metrics, self.settings.valid_decode, self.ranks)
+        return self.ranks.tell(scores)
 
     def _key(self, scores: dict[str, float]) -> float:
         """Lower is better; what is not a number is worst."""
@@ -139,31 +158,37 @@ class Session:
         values |= {name: getattr(self, name) for name in ("best", "worse", "validated", "averaged")}
         values |= {"journal": self.journal.sync(), "fingerprint": self.data.train.fingerprint}
         tensors |= {"window": self.window}
-        parent = self.folder / CHECKPOINTS
-        checkpoint.save(parent, self.texts.model, tensors, values, self.settings.keep, extra)
+        trained = checkpoint.weights(self.texts.model, self.ranks.first)
+        if self.ranks.first:
+            checkpoint.save(self.folder / CHECKPOINTS, trained, tensors, values, self.settings.keep, extra)
         self.saved = self.loop.step
 
     def restore(self, found: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint, exactly. The loop comes last, since it restores the random states."""
-        checkpoint.load_weights(self.texts.model, found.weights(), found.folder)
-        checkpoint.drop_newer(self.folder / CHECKPOINTS, found.folder)
+        checkpoint.load_weights(self.texts.model, found.weights, found.folder)
+        if self.ranks.first:
+            checkpoint.drop_newer(self.folder / CHECKPOINTS, found.folder)
         for name in ("best", "worse", "validated", "averaged"):
             setattr(self, name, found.values[name])
         self.saved = found.values["step"]
         self.window = found.tensors["window"].to(self.loop.device)
         self.journal.cut_back(found.values["journal"])
+        before, now = found.values.get("processes", 1), self.ranks.world
+        if before != now:
+            self.progress.note(
+                f"saved by {before} processes, resumed by {now}: dropout draws other numbers from here on"
+            )
         self.loop.restore(found.tensors, found.values)
 
     def _average(self) -> None:
         """The mean of the last checkpoints, kept only if it is no worse on the validation data."""
         model = self.texts.model
-        last = checkpoint.weights(model)
-        last = {name: tensor.clone() for name, tensor in last.items()}
-        mean = checkpoint.averaged(self.folder / CHECKPOINTS, self.settings.average)
-        checkpoint.load_weights(model, mean, "the average")
+        last = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+        mean = checkpoint.averaged(self.folder / CHECKPOINTS, self.settings.average) if self.ranks.first else {}
+        checkpoint.load_weights(model, self.ranks.share(mean), "the average")
         scores = self._scores() if self.data.valid is not None else {}
         better = self.best is None or self._key(scores) <= self._key(self.best["scores"])
-        if better:
+        if better and self.ranks.first:
             checkpoint.save_weights(self.folder / MODEL, mean)
         self.journal.add({"average": self.settings.average, "valid": scores, "best": better})
         told = "kept" if better else "not kept: the best single checkpoint is better"
@@ -180,10 +205,11 @@ class Session:
         """Ctrl-C and SIGTERM ask for a checkpoint and an end; asked twice, Ctrl-C leaves at once."""
 
         def ask(number: int, frame: Any) -> None:
-            if self.signal == signal.SIGINT:
+            if self.loop.asked == signal.SIGINT:
                 raise KeyboardInterrupt
-            self.signal = number
-            self.progress.note("stopping after this step; what is done will be saved")
+            self.loop.asked = number
+            if not self.ranks.several:  # else it may be torchrun, ending us because of another's fault
+                self.progress.note("stopping after this step; what is done will be saved")
 
         try:
             before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}

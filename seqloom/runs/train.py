@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 
 from seqloom.data.corpus import Prepared, prepare
+from seqloom.data.lines import STDIN
 from seqloom.decoding.texts import Bound, Texts
 from seqloom.errors import SeqloomError, known
 from seqloom.files import locked, tidy, write_json
@@ -26,8 +28,10 @@ from seqloom.runs.progress import progress as make_progress
 from seqloom.runs.session import CHECKPOINTS, JOURNAL, Session
 from seqloom.runs.translator import Translator, load
 from seqloom.training import checkpoint
+from seqloom.training.distributed import Launch, Ranks, connected
 from seqloom.training.loop import Loop
 from seqloom.training.objective import TeacherForcing
+from seqloom.training.parallel import wrapped
 from seqloom.training.settings import Training
 
 TASKS = ("translate",)
@@ -75,31 +79,65 @@ def train(
     its dotted name, as `--set` takes it: {"decoder.score": "additive"}.
     """
     known(task, TASKS, "task")
-    folder, saved = _open(Path(output), resume)
-    config = configs.compose(model, size, data or {}, training or {}, settings or {}, saved)
+    launch = Launch.of()
+    with connected(launch, choose_device(device, launch.local if launch.world > 1 else None)) as ranks:
+        folder = Path(output)
+        config, saved = ranks.lead(
+            lambda: _settled(folder, resume, ranks, (model, size, data or {}, training or {}, settings or {}))
+        )
+        held: Files | float = valid if valid is not None else "5%" if saved is None else saved["inputs"]["valid"]
+        prepared = _prepared(ranks, file_names(files), held, config, cache)
+        config |= {"decoding": bound_of(prepared), "inputs": {"train": file_names(files), "valid": _plain(held)}}
+        progress = make_progress(quiet or not ranks.first)
+        try:
+            with ranks.together():
+                session = make_session(folder, config, prepared, ranks, progress)
+                _greet(session, prepared, progress)
+            with _ready(session, config, saved):
+                session.run()
+        finally:
+            progress.close()
+        if session.signal is None:
+            progress.note(f"done: {folder}")
+        return Run(folder, config, session.loop.step, session.best, session.signal)
+
+
+def _settled(
+    folder: Path, resume: bool, ranks: Ranks, given: tuple[Any, ...]
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The config of this run, and that of the run in the folder if it goes on."""
+    saved = _open(folder, resume or _begun_by(folder, ranks))
+    config = configs.compose(*given, saved=saved)
     if saved is not None and (changed := configs.differences(saved, config)):
         raise SeqloomError(f"{folder}: cannot resume with other settings: {'; '.join(changed)}")
-    place = choose_device(device)
-    held: Files | float = valid if valid is not None else "5%" if saved is None else saved["inputs"]["valid"]
-    prepared = prepare(
-        file_names(files),
-        share_or_files(held),
-        configs.data_options(config["data"]),
-        seed=config["training"]["seed"],
-        cache=cache,
-    )
-    config |= {"decoding": bound_of(prepared), "inputs": {"train": file_names(files), "valid": _plain(held)}}
-    progress = make_progress(quiet)
-    session = make_session(folder, config, prepared, place, progress)
-    try:
-        _greet(session, prepared, progress)
-        with _ready(session, config, saved):
-            session.run()
-    finally:
-        progress.close()
-    if session.signal is None:
-        progress.note(f"done: {folder}")
-    return Run(folder, config, session.loop.step, session.best, session.signal)
+    return config, saved
+
+
+def _begun_by(folder: Path, ranks: Ranks) -> bool:
+    """torchrun starts this training again, and what is in the folder comes from an earlier attempt of its own."""
+    if not any(launch.attempt for launch in ranks.launches) or not (folder / "env.json").is_file():
+        return False
+    begun = json.loads((folder / "env.json").read_text(encoding="utf-8")).get("launches", [])
+    return any(launch.name in begun for launch in ranks.launches)
+
+
+def _prepared(
+    ranks: Ranks, names: list[str], held: Files | float, config: Mapping[str, Any], cache: Path | None
+) -> Prepared:
+    """The data, once a cache; every machine must have been given the same."""
+
+    def work() -> Prepared:
+        if ranks.several and STDIN in names:
+            raise SeqloomError("several processes cannot share standard input; write the data to a file first")
+        options = configs.data_options(config["data"])
+        return prepare(names, share_or_files(held), options, seed=config["training"]["seed"], cache=cache)
+
+    prepared = ranks.in_turn(work)
+    found = set(ranks.gather(prepared.train.fingerprint))
+    with ranks.together():
+        if len(found) > 1:
+            raise SeqloomError("the training data differ between the machines; give every one the same files")
+    return prepared
 
 
 @contextmanager
@@ -108,21 +146,30 @@ def _ready(session: Session, config: Mapping[str, Any], saved: Mapping[str, Any]
 
     Nothing is written before the model stands and the checkpoint fits the data: what is refused changes nothing.
     """
-    folder = session.folder
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SeqloomError(f"{folder}: cannot be made: {error.strerror or error}") from error
-    with locked(folder):
-        found = None if saved is None else _newest(session)
+    folder, ranks = session.folder, session.ranks
+    found: list[checkpoint.Checkpoint] = []
+
+    def begin() -> tuple[str, dict[str, Any]] | None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SeqloomError(f"{folder}: cannot be made: {error.strerror or error}") from error
+        stack.enter_context(locked(folder))
+        if saved is not None and (newest := _newest(session)):
+            found.append(newest)
         if saved is None:
-            _start_folder(folder, config, session.data)
+            _start_folder(folder, config, session.data, ranks)
         else:
             configs.save(folder, config)
-        if found is None:
+        return (str(found[0].folder), found[0].values) if found else None
+
+    with ExitStack() as stack:
+        told = ranks.lead(begin)
+        if told is None:
             session.journal.cut_back(0)
         else:
-            session.restore(found)
+            weights, tensors = (found[0].weights, found[0].tensors) if found else ({}, {})
+            session.restore(checkpoint.Checkpoint(Path(told[0]), ranks.share(weights), ranks.share(tensors), told[1]))
             session.progress.note(f"resumed at step {session.loop.step:,}")
         yield
 
@@ -140,23 +187,23 @@ def _newest(session: Session) -> checkpoint.Checkpoint | None:
 
 
 def make_session(
-    folder: Path, config: Mapping[str, Any], prepared: Prepared, device: torch.device, progress: Progress
+    folder: Path, config: Mapping[str, Any], prepared: Prepared, ranks: Ranks, progress: Progress
 ) -> Session:
     settings = Training.of(config["training"])
     torch.manual_seed(settings.seed)
     model = build(MODELS, config["model"], source_size=prepared.source.size, target_size=prepared.target.size)
-    model = model.to(device)
+    objective = wrapped(TeacherForcing(model, settings.smoothing), ranks, settings.shard)
     options = config["data"]
     texts = Texts(
         model,
         prepared.source,
         prepared.target,
         Bound(**config["decoding"]),
-        device,
+        ranks.device,
         max_length=options["max_length"],
         cut=options["cut"],
     )
-    loop = Loop(TeacherForcing(model, settings.smoothing), prepared.train, settings, device)
+    loop = Loop(objective, prepared.train, settings, ranks.device, ranks)
     return Session(folder, loop, texts, prepared, progress)
 
 
@@ -167,23 +214,25 @@ def _greet(session: Session, prepared: Prepared, progress: Progress) -> None:
     for note in prepared.notes:
         progress.note(note)
     count = sum(p.numel() for p in session.texts.model.parameters())
-    progress.note(f"{count:,} parameters on {session.loop.device}; {len(session.loop.plan):,} batches an epoch")
+    where = f"{session.loop.device}" if not session.ranks.several else f"{session.ranks.world} processes"
+    progress.note(f"{count:,} parameters on {where}; {len(session.loop.plan):,} batches an epoch")
 
 
-def _open(folder: Path, resume: bool) -> tuple[Path, dict[str, Any] | None]:
-    """The folder, and the config of the run it holds if that is to go on."""
+def _open(folder: Path, resume: bool) -> dict[str, Any] | None:
+    """The config of the run that the folder holds, if that is to go on."""
     if folder.is_file():
         raise SeqloomError(f"{folder}: is a file; --output names a folder")
     holds = (folder / configs.FILE).exists()
     if holds and not resume:
         raise SeqloomError(f"{folder}: already holds a run; add --resume to go on with it, or name another --output")
-    return folder, configs.load(folder) if holds else None
+    return configs.load(folder) if holds else None
 
 
-def _start_folder(folder: Path, config: Mapping[str, Any], prepared: Prepared) -> None:
+def _start_folder(folder: Path, config: Mapping[str, Any], prepared: Prepared, ranks: Ranks) -> None:
     write_json(folder / "source.json", prepared.source.to_json())
     write_json(folder / "target.json", prepared.target.to_json())
-    write_json(folder / "env.json", environment())
+    begun = {"processes": ranks.world, "launches": sorted({launch.name for launch in ranks.launches if launch.name})}
+    write_json(folder / "env.json", environment() | begun)
     configs.save(folder, config)  # last: a folder with a config is a run
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from seqloom.errors import SeqloomError
 from seqloom.files import damage, new_folder, write_atomic, write_json
+from seqloom.training.parallel import placed, whole
 
 WEIGHTS, TENSORS, VALUES = "weights.safetensors", "training.safetensors", "training.json"
 EXTRA = "-interrupted"
@@ -23,32 +25,32 @@ EXTRA = "-interrupted"
 @dataclass(frozen=True)
 class Checkpoint:
     folder: Path
-    tensors: dict[str, Tensor]
+    weights: Mapping[str, Tensor]
+    tensors: Mapping[str, Tensor]
     values: dict[str, Any]
 
-    def weights(self) -> dict[str, Tensor]:
-        return read_tensors(self.folder / WEIGHTS)
+
+def weights(model: nn.Module, keep: bool = True) -> dict[str, Tensor]:
+    """Every trained tensor once, by name; a tied matrix is stored under its first name only. Shards are joined, for
+    which all ranks must ask; those that do not `keep` get nothing."""
+    return whole(((name, parameter.detach()) for name, parameter in model.named_parameters()), keep)
 
 
-def weights(model: nn.Module) -> dict[str, Tensor]:
-    """Every trained tensor once, by name; a tied matrix is stored under its first name only."""
-    return {name: parameter.detach() for name, parameter in model.named_parameters()}
-
-
-def load_weights(model: nn.Module, tensors: dict[str, Tensor], file: Path | str) -> None:
+def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], file: Path | str) -> None:
     """Copy weights into a model of the same shape; anything missing, left over or of another shape is named."""
     parameters = dict(model.named_parameters())
     if odd := sorted(parameters.keys() ^ tensors.keys()):
         raise SeqloomError(f"{file}: does not fit the model of config.yaml: {odd[0]} is in one of them only")
     with torch.no_grad():
         for name, parameter in parameters.items():
-            if parameter.shape != tensors[name].shape:
-                shapes = f"{tuple(tensors[name].shape)}, the model has {tuple(parameter.shape)}"
+            tensor = tensors[name]
+            if parameter.shape != tensor.shape:
+                shapes = f"{tuple(tensor.shape)}, the model has {tuple(parameter.shape)}"
                 raise SeqloomError(f"{file}: does not fit the model of config.yaml: {name} is {shapes}")
-            parameter.copy_(tensors[name])
+            parameter.copy_(placed(tensor, parameter))
 
 
-def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
+def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
     write_atomic(path, safetensors.torch.save({name: t.contiguous().cpu() for name, t in tensors.items()}))
 
 
@@ -62,7 +64,12 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def save(
-    parent: Path, model: nn.Module, tensors: dict[str, Tensor], values: dict[str, Any], keep: int, extra: bool = False
+    parent: Path,
+    trained: Mapping[str, Tensor],
+    tensors: Mapping[str, Tensor],
+    values: dict[str, Any],
+    keep: int,
+    extra: bool = False,
 ) -> Path:
     """Write `step-N` whole or not at all, then drop the oldest beyond `keep`.
 
@@ -71,7 +78,7 @@ def save(
     """
     folder = parent / f"step-{values['step']:09d}{EXTRA if extra else ''}"
     with new_folder(folder) as new:
-        save_weights(new / WEIGHTS, weights(model))
+        save_weights(new / WEIGHTS, trained)
         save_weights(new / TENSORS, tensors)
         write_json(new / VALUES, values)
     kept = {folder, *in_turn(parent)[-keep:]}
@@ -92,7 +99,7 @@ def newest(parent: Path) -> tuple[Checkpoint | None, list[str]]:
             problems.append(f"{folder}: damaged checkpoint passed over: {wrong}")
             continue
         values = json.loads((folder / VALUES).read_text())
-        return Checkpoint(folder, read_tensors(folder / TENSORS), values), problems
+        return Checkpoint(folder, read_tensors(folder / WEIGHTS), read_tensors(folder / TENSORS), values), problems
     if problems:
         raise SeqloomError(f"{parent}: no checkpoint is intact; {problems[0]}")
     return None, problems

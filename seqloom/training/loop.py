@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +17,15 @@ from seqloom.data.batch import Batch
 from seqloom.data.order import Plan, plan
 from seqloom.data.store import Corpus
 from seqloom.errors import SeqloomError
+from seqloom.training.distributed import ALONE, Ranks
 from seqloom.training.objective import Loss
-from seqloom.training.optimise import Late, Plateau, apply, optimiser, rate_at
+from seqloom.training.optimise import Late, Plateau, apply, optimiser, optimiser_state, rate_at, restore_optimiser
+from seqloom.training.parallel import emptied, pieces, portion, seeded
 from seqloom.training.settings import Training
 
 PATIENCE_WITH_NAN = 5
+COUNTERS = ("step", "epoch", "position", "pieces", "bad_in_a_row")
+DEVICES = ("cpu", "cuda")
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,7 @@ class Update:
 
     step: int
     epoch: int
-    loss: Tensor  # summed; 0 where the update was skipped
+    loss: Tensor  # summed over all ranks; 0 where the update was skipped
     norm: Tensor  # of the gradient of the mean loss, before clipping
     count: Tensor  # real target tokens; 0 where the update was skipped
     rate: float
@@ -39,11 +45,15 @@ class Update:
 class Loop:
     """All that a training run remembers: step, place in the data, optimiser, random states. Iterating trains.
 
-    What DDP or FSDP wraps is the objective; it is called, never reached into.
+    What DDP or FSDP wraps is the objective; it is called, never reached into. All ranks hold the same plan and take
+    their own rows of each of its batches.
     """
 
-    def __init__(self, objective: nn.Module, corpus: Corpus, settings: Training, device: torch.device) -> None:
+    def __init__(
+        self, objective: nn.Module, corpus: Corpus, settings: Training, device: torch.device, ranks: Ranks = ALONE
+    ) -> None:
         self.objective, self.corpus, self.settings, self.device = objective, corpus, settings, device
+        self.ranks = ranks
         self.optimiser = optimiser(objective, settings)
         self.step = 0
         self.epoch = 0
@@ -51,9 +61,15 @@ class Loop:
         self.pieces = 1  # micro-batches a batch: doubled when memory runs out
         self.bad_in_a_row = 0
         self.plateau = Plateau()
-        self.elapsed = 0.0  # seconds of training, over all resumes
+        self.spent = 0.0  # seconds of training, over all resumes
+        self.elapsed = 0.0  # the same as all ranks agree on it: the first rank's, a step late
+        self.asked: int | None = None  # the signal by which this process was asked to stop
+        self.agreed = False  # that some rank was
         self.plan = self._plan()
-        self._flag: tuple[Late, dict[str, Any]] | None = None
+        self._flag: tuple[Late, Late | None, dict[str, Any]] | None = None
+        if ranks.several:
+            self._warm_up()
+            seeded(settings.seed, ranks.rank, 0)
 
     def __iter__(self) -> Iterator[Update]:
         self.objective.train()
@@ -63,7 +79,9 @@ class Loop:
                 self.epoch, self.position = self.epoch + 1, 0
                 self.plan = self._plan()
             update = self._update()
-            self.elapsed += time.monotonic() - started
+            self.spent += time.monotonic() - started
+            if not self.ranks.several:
+                self.elapsed = self.spent
             yield update
         self.settle()
 
@@ -76,6 +94,13 @@ class Loop:
             or (s.epochs and epochs >= s.epochs)
             or (s.time and self.elapsed >= s.time)
         )
+
+    @property
+    def stopping(self) -> int | None:
+        """The signal to stop for, once every rank knows of it."""
+        if not self.ranks.several:
+            return self.asked
+        return (self.asked or signal.SIGTERM) if self.agreed else None
 
     def progress(self) -> float:
         """The share of the training that is done, by whichever end is nearest."""
@@ -90,17 +115,19 @@ class Loop:
 
     def _update(self) -> Update:
         end = min(self.position + self.settings.accumulate, len(self.plan))
-        batches = [self.corpus.batch(self.plan[i]) for i in range(self.position, end)]
+        rows = [self.plan[i] for i in range(self.position, end)]
         rate = rate_at(self.step + 1, self.settings, self.progress(), self.plateau.factor)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        loss = self._accumulate(batches)
+        loss = self._accumulate([portion(self.corpus, chosen, self.ranks) for chosen in rows])
         skipped = self.settle()  # of the update before, while this one's gradients are still on their way
-        norm = apply(self.optimiser, self.objective.parameters(), loss.count, self.settings.clip)
+        loss, agreed = self._joined(loss, rows)
+        # DDP and FSDP average over ranks what is a sum.
+        norm = apply(self.optimiser, self.objective.parameters(), loss.count / self.ranks.world, self.settings.clip)
         self.optimiser.zero_grad(set_to_none=True)
         self.step, self.position = self.step + 1, end
-        where = {"step": self.step, "epoch": self.epoch, "rows": [row for b in batches for row in b.rows]}
-        self._flag = (Late(norm), where)
+        where = {"step": self.step, "epoch": self.epoch, "rows": [row for chosen in rows for row in chosen.tolist()]}
+        self._flag = (Late(norm), agreed, where)
         finite = norm.isfinite()
         return Update(
             step=self.step,
@@ -113,14 +140,43 @@ class Loop:
             skipped=skipped,
         )
 
+    def _joined(self, loss: Loss, rows: list[np.ndarray]) -> tuple[Loss, Late | None]:
+        """The loss of all ranks. What else they must agree on travels with it: one small sum a step.
+
+        How many tokens the batch holds is known to each from the plan. The first rank's clock is everybody's: the rate
+        may depend on it.
+        """
+        if not self.ranks.several:
+            return loss, None
+        clock = self.spent if self.ranks.first else 0.0
+        mine = torch.tensor([self.asked is not None, clock], dtype=torch.float64).to(self.device, non_blocking=True)
+        ours = self.ranks.add(torch.cat([loss.total.double()[None], mine]))
+        count = sum(int(self.corpus.target_lengths[chosen].sum()) - len(chosen) for chosen in rows)
+        return Loss(ours[0].to(loss.total.dtype), count), Late(ours[1:])
+
+    def _warm_up(self) -> None:
+        """One step that counts for nothing, before the first and before every resume.
+
+        DDP orders its buckets by the first backward pass: done here, a resumed run adds in the same order as one that
+        went through. FSDP makes its buffers in the first pass, and those made under inference could not be trained.
+        """
+        self._backward([emptied(self.corpus.batch(np.zeros(1, dtype=np.int64)))])
+        self.optimiser.zero_grad(set_to_none=True)
+
     def _accumulate(self, batches: list[Batch]) -> Loss:
         """Gradients of the summed loss of all batches. Out of memory: the same batches again in smaller pieces."""
         while True:
             random = rng_state(self.device)
             try:
-                return self._backward([piece for batch in batches for piece in batch.pieces(self.pieces)])
+                return self._backward([piece for batch in batches for piece in self._pieces(batch)])
             except RuntimeError as error:
                 rows = max(len(batch.rows) for batch in batches)
+                if _out_of_memory(error) and self.ranks.several:
+                    raise SeqloomError(
+                        f"{self.ranks}: out of memory, and the others are in the middle of an exchange with it, so the "
+                        "batch cannot be repeated in pieces; lower training.batch_rows (or batch_tokens) and raise "
+                        "training.accumulate as much"
+                    ) from error
                 if not _out_of_memory(error) or self.pieces >= rows:
                     raise
             self.optimiser.zero_grad(set_to_none=True)
@@ -129,13 +185,20 @@ class Loop:
                 torch.cuda.empty_cache()
             self.pieces *= 2
 
+    def _pieces(self, batch: Batch) -> list[Batch]:
+        return pieces(batch, self.pieces) if self.ranks.several else batch.pieces(self.pieces)
+
     def _backward(self, pieces: list[Batch]) -> Loss:
         total, count = torch.zeros((), device=self.device), 0
         half = self.settings.precision == "bf16"
-        for piece in pieces:
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=half):
-                loss = self.objective(piece.to(self.device))
-            loss.total.backward()
+        # Gradients are exchanged once, with the last piece. Not so where they are sharded: to keep them until then,
+        # every rank would need room for all of them, and they are sharded for want of it.
+        alone = getattr(self.objective, "no_sync", nullcontext)
+        for number, piece in enumerate(pieces, 1):
+            with nullcontext() if number == len(pieces) else alone():
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=half):
+                    loss = self.objective(piece.to(self.device))
+                loss.total.backward()
             total, count = total + loss.total.detach(), count + loss.count
         return Loss(total, count)
 
@@ -143,8 +206,11 @@ class Loop:
         """Read the flag of the last update: says where it was if it was skipped; five in a row end the training."""
         if self._flag is None:
             return None
-        (late, where), self._flag = self._flag, None
+        (late, agreed, where), self._flag = self._flag, None
         norm = late.read()
+        if agreed is not None:
+            asked, self.elapsed = agreed.wait().tolist()
+            self.agreed = asked > 0
         if np.isfinite(norm):
             self.bad_in_a_row = 0
             return None
@@ -154,26 +220,43 @@ class Loop:
         return where
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Everything needed to go on exactly from here, but for the weights: tensors, and the rest as JSON."""
+        """Everything needed to go on exactly from here, but for the weights: tensors, and the rest as JSON.
+
+        Whole on the first rank; the others take part and get less.
+        """
         tensors = {
             "order": torch.from_numpy(np.ascontiguousarray(self.plan.order)),
             "ends": torch.from_numpy(np.ascontiguousarray(self.plan.ends)),
-            **{f"random.{name}": value for name, value in rng_state(self.device).items()},
-            **optimiser_state(self.optimiser, self.objective),
+            **self._random(),
+            **optimiser_state(self.optimiser, self.objective, self.ranks.first),
         }
-        names = ("step", "epoch", "position", "pieces", "bad_in_a_row", "elapsed")
         plateau = {"factor": self.plateau.factor, "worse": self.plateau.worse}
-        return tensors, {name: getattr(self, name) for name in names} | {"plateau": plateau}
+        more = {"elapsed": self.spent, "plateau": plateau, "processes": self.ranks.world}
+        return tensors, {name: getattr(self, name) for name in COUNTERS} | more
 
-    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+    def _random(self) -> dict[str, Tensor]:
+        """`random.<device>` of the first rank, `random.<rank>.<device>` of the others."""
+        mine = rng_state(self.device).items()
+        return {
+            f"random.{f'{rank}.' if rank else ''}{name}": state
+            for name, value in mine
+            for rank, state in enumerate(self.ranks.gather_tensors(value))
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor], values: dict[str, Any]) -> None:
         """The random states come last: nothing after them may draw a number."""
-        self.plan = Plan(tensors["order"].numpy(), tensors["ends"].numpy())
+        self.plan = Plan(tensors["order"].cpu().numpy(), tensors["ends"].cpu().numpy())
         self.plateau = Plateau(**values["plateau"])
-        for name in ("step", "epoch", "position", "pieces", "bad_in_a_row", "elapsed"):
+        for name in COUNTERS:
             setattr(self, name, values[name])
+        self.spent = self.elapsed = values["elapsed"]
         restore_optimiser(self.optimiser, self.objective, tensors)
-        random = {name.removeprefix("random."): t for name, t in tensors.items() if name.startswith("random.")}
-        set_rng_state(random, self.device)
+        random = {name.removeprefix("random."): tensors[name].cpu() for name in tensors if name.startswith("random.")}
+        mine = f"{self.ranks.rank}." if self.ranks.rank else ""
+        if values.get("processes", 1) == self.ranks.world:
+            set_rng_state({name: random[mine + name] for name in DEVICES if mine + name in random}, self.device)
+        else:
+            seeded(self.settings.seed, self.ranks.rank, self.step)
 
 
 class NonFiniteError(SeqloomError):
@@ -186,25 +269,6 @@ class NonFiniteError(SeqloomError):
             f"loss or gradient not finite {PATIENCE_WITH_NAN} times in a row, last at step {where['step']} (training "
             f"rows {rows} …); the weights are those before it. Lower training.rate or training.clip"
         )
-
-
-def optimiser_state(optimiser: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """`optimiser.<what>.<parameter>` for every tensor the optimiser keeps."""
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    return {
-        f"optimiser.{what}.{names[id(parameter)]}": value
-        for parameter, kept in optimiser.state.items()
-        for what, value in kept.items()
-        if isinstance(value, Tensor)
-    }
-
-
-def restore_optimiser(optimiser: torch.optim.Optimizer, model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    parameters = dict(model.named_parameters())
-    for key, value in tensors.items():
-        if key.startswith("optimiser."):
-            _, what, name = key.split(".", 2)
-            optimiser.state[parameters[name]][what] = value.to(parameters[name].device).clone()
 
 
 def rng_state(device: torch.device) -> dict[str, Tensor]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from seqloom.training.parallel import is_shard, named, placed, whole
 from seqloom.training.settings import Training
 
 
@@ -22,7 +23,8 @@ def optimiser(model: nn.Module, settings: Training) -> torch.optim.Optimizer:
     ]
     groups = [group for group in groups if group["params"]]
     if settings.optimiser == "sgd":
-        made = torch.optim.SGD(groups, lr=settings.rate, momentum=settings.momentum, fused=True)
+        fused = not any(map(is_shard, model.parameters()))  # torch has no fused SGD of shards
+        made = torch.optim.SGD(groups, lr=settings.rate, momentum=settings.momentum, fused=fused)
         for parameter in model.parameters():  # else a first step that is skipped leaves them as memory happened to be
             made.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         return made
@@ -52,26 +54,56 @@ class Plateau:
             self.factor, self.worse = self.factor / 2, 0
 
 
-def apply(optimiser: torch.optim.Optimizer, parameters: Iterable[nn.Parameter], count: int, clip: float) -> Tensor:
+def apply(optimiser: torch.optim.Optimizer, parameters: Iterable[nn.Parameter], count: float, clip: float) -> Tensor:
     """One update from gradients of a summed loss over `count` tokens; gives the gradient's norm, on the device.
 
     Dividing by the count, clipping and, where the norm is not finite, leaving everything as it was, are handed to the
-    fused kernel as a scale and a flag: no further pass over the gradients, and nothing is read on the host.
+    fused kernel as a scale and a flag: no further pass over the gradients, and nothing is read on the host. Of shards
+    the norm is that of all ranks, so that all scale or skip alike.
     """
     gradients = [p.grad for p in parameters if p.grad is not None]
-    norm = torch.nn.utils.get_total_norm(gradients) / count
+    norm = torch.nn.utils.get_total_norm(gradients)
+    norm = (norm.full_tensor() if is_shard(norm) else norm) / count  # pyright: ignore[reportAttributeAccessIssue]
     scale = torch.full_like(norm, count)
     if clip:
         scale = scale * (norm / clip).clamp(min=1.0)
     bad = ~norm.isfinite()
+    if not optimiser.defaults["fused"]:
+        if not bool(bad):  # a wait, and the same answer on every rank
+            for gradient in gradients:
+                gradient.div_(float(scale))
+            optimiser.step()
+        return norm
     optimiser.grad_scale = torch.where(bad, 1.0, scale)  # pyright: ignore[reportAttributeAccessIssue]
     optimiser.found_inf = bad.to(norm.dtype)  # pyright: ignore[reportAttributeAccessIssue]
     optimiser.step()
     return norm
 
 
+def optimiser_state(optimiser: torch.optim.Optimizer, model: nn.Module, keep: bool = True) -> dict[str, Tensor]:
+    """`optimiser.<what>.<parameter>` for every tensor the optimiser keeps."""
+    states = (
+        (f"optimiser.{what}.{name}", value)
+        for name, parameter in named(model)
+        for what, value in sorted(optimiser.state.get(parameter, {}).items())
+        if isinstance(value, Tensor)
+    )
+    return whole(states, keep)
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    parameters = dict(named(model))
+    for key in tensors:
+        if key.startswith("optimiser."):
+            _, what, name = key.split(".", 2)
+            value, parameter = tensors[key], parameters[name]
+            # A count of steps is one number, kept whole by every rank.
+            kept = placed(value, parameter) if value.shape == parameter.shape else value.to(parameter.device)
+            optimiser.state[parameter][what] = kept.clone()
+
+
 class Late:
-    """A number on its way from the device: `read` waits for the step that made it, not for those launched since."""
+    """Numbers on their way from the device: `read` waits for the step that made it, not for those launched since."""
 
     def __init__(self, value: Tensor) -> None:
         self.host = value
@@ -82,7 +114,10 @@ class Late:
             self.arrived = torch.cuda.Event()
             self.arrived.record()
 
-    def read(self) -> float:
+    def wait(self) -> Tensor:
         if self.arrived is not None:
             self.arrived.synchronize()
-        return float(self.host)
+        return self.host
+
+    def read(self) -> float:
+        return float(self.wait())

@@ -45,6 +45,7 @@ class Training:
     save_every: int | None = None  # steps between checkpoints; None: at every validation
     keep: int = 3  # checkpoints kept
     average: int = 0  # at the end, average the weights of so many last checkpoints
+    shard: bool = False  # with several processes, share the model's parameters out among them (FSDP) instead of copying
 
     def __post_init__(self) -> None:
         known(self.optimiser, OPTIMISERS, "optimiser")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, zip_longest
 
 import torch
 from torch import nn
@@ -16,12 +17,19 @@ from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Texts
 from seqloom.metrics.information import perplexity
 from seqloom.metrics.score import score
+from seqloom.training.distributed import ALONE, Ranks
+from seqloom.training.parallel import is_shard, portion
 from seqloom.training.settings import Training
 
 
 @torch.inference_mode()
-def likelihood(objective: nn.Module, batches: Iterable[Batch], device: torch.device) -> dict[str, float]:
-    """Mean negative log-likelihood of a target token in nats (`loss`), and its exponential (`perplexity`)."""
+def likelihood(
+    objective: nn.Module, batches: Iterable[Batch], device: torch.device, ranks: Ranks = ALONE
+) -> dict[str, float]:
+    """Mean negative log-likelihood of a target token in nats (`loss`), and its exponential (`perplexity`).
+
+    Each rank brings its portion of every batch; the sums are over all.
+    """
     training = objective.training
     objective.eval()
     total, count = torch.zeros((), dtype=torch.float64, device=device), 0
@@ -30,14 +38,17 @@ def likelihood(objective: nn.Module, batches: Iterable[Batch], device: torch.dev
         total, count = total + loss.total, count + loss.count
     objective.train(training)
     nats = float(total)
+    if ranks.several:
+        nats, count = ranks.add(torch.tensor([nats, count], dtype=torch.float64, device=device)).tolist()
     return {"loss": nats / max(count, 1), "perplexity": perplexity(nats, count) if count else float("nan")}
 
 
-def all_batches(corpus: Corpus, settings: Training) -> Iterator[Batch]:
-    """Every example once, in batches as large as those of the training, which are known to fit into memory."""
+def all_batches(corpus: Corpus, settings: Training, ranks: Ranks = ALONE) -> Iterator[Batch]:
+    """Every example once, in batches as large as those of the training, which are known to fit into memory; of each the
+    rank's portion."""
     sizes = {"batch_rows": settings.batch_rows, "batch_tokens": settings.batch_tokens}
     order = plan(corpus.source_lengths, corpus.target_lengths, seed=0, epoch=0, **sizes)
-    return (corpus.batch(chosen) for chosen in order)
+    return (portion(corpus, chosen, ranks) for chosen in order)
 
 
 def paired_batches(pairs: Sequence[tuple[list[int], list[int]]], rows: int = 128) -> Iterator[Batch]:
@@ -48,7 +59,9 @@ def paired_batches(pairs: Sequence[tuple[list[int], list[int]]], rows: int = 128
         yield Batch.of(pad(sources), pad(targets))
 
 
-def written(texts: Texts, examples: Sequence[Example], metrics: Sequence[str], most: int) -> dict[str, float]:
+def written(
+    texts: Texts, examples: Sequence[Example], metrics: Sequence[str], most: int, ranks: Ranks = ALONE
+) -> dict[str, float]:
     """Scores of greedy predictions for at most `most` distinct sources; all targets of one are its references.
 
     They are chosen by a hash: files are often sorted, and the first would all begin with the same letters.
@@ -58,10 +71,20 @@ def written(texts: Texts, examples: Sequence[Example], metrics: Sequence[str], m
     if len(grouped) > most:
         chosen = sorted(grouped, key=lambda source: hashlib.blake2b(source.encode()).digest())[:most]
         grouped = {source: grouped[source] for source in chosen}
-    predictions = [answers[0].text for answers in texts.answers(grouped, Search())]
+    predictions = _predictions(texts, list(grouped), ranks)
     texts.model.train(training)
     references = [tuple(map(texts.target.normal, targets)) for targets in grouped.values()]
     return score(predictions, references, split=texts.target.pieces, metrics=metrics, samples=0).metrics
+
+
+def _predictions(texts: Texts, sources: list[str], ranks: Ranks) -> list[str]:
+    """Each rank answers its share. With a sharded model all answer everything, step by step together: a rank that was
+    done earlier would leave the others waiting for its shards."""
+    if any(map(is_shard, texts.model.parameters())):
+        return [answers[0].text for answers in texts.answers(sources, Search())]
+    mine = [answers[0].text for answers in texts.answers(sources[ranks.rank :: ranks.world], Search())]
+    dealt = zip_longest(*ranks.gather(mine))
+    return [text for text in chain.from_iterable(dealt) if text is not None]
 
 
 def group_by_source(examples: Sequence[Example]) -> dict[str, list[str]]:

@@ -1,0 +1,253 @@
+"""Several processes as one training: who they are, what they tell one another, how they fail together.
+
+What travels between them is tensors, or JSON as bytes in one; nothing is pickled. Started by torchrun; alone, a process
+makes no group and every function here gives back what it was given.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
+
+from seqloom.errors import SeqloomError
+
+Value = TypeVar("Value")
+TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+STEP, PREPARING = timedelta(minutes=30), timedelta(days=1)  # how long one rank waits for another
+BROKEN = ("gloo", "nccl", "connection closed", "connection reset", "broken pipe", "process group", "tcpstore")
+DTYPES = {str(t): t for t in (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.uint8)}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What torchrun says of this process. The environment is read here and nowhere else."""
+
+    rank: int = 0
+    world: int = 1
+    local: int = 0  # which process of its machine
+    attempt: int = 0  # how often the torchrun of this machine has started it again after a failure
+    name: str | None = None  # of that torchrun: the same for all attempts
+
+    @classmethod
+    def of(cls, variables: Mapping[str, str] = os.environ) -> Launch:
+        if not all(name in variables for name in TORCHRUN):
+            return cls()
+        numbers = [int(variables[name]) for name in TORCHRUN[:3]]
+        # The run's id alone is not enough: without --rdzv-id it may be "none", and scripts give the same twice.
+        name = f"{variables.get('TORCHELASTIC_RUN_ID', 'none')} {socket.gethostname()} {os.getppid()}"
+        return cls(*numbers, attempt=int(variables.get("TORCHELASTIC_RESTART_COUNT", "0")), name=name)
+
+
+class Ranks:
+    """The processes of one training. The first of them writes, shows and decides."""
+
+    def __init__(self, launch: Launch, device: torch.device) -> None:
+        self.launch, self.device = launch, device
+        self.rank, self.world = launch.rank, launch.world
+        # For words between hosts: on the CPU, and patient, since data may take hours to prepare.
+        self._hosts: Any = dist.new_group(backend="gloo", timeout=PREPARING) if self.several else None
+        self.launches = [Launch(*fields) for fields in self.gather(astuple(launch))]
+
+    @property
+    def several(self) -> bool:
+        return self.world > 1
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} of {self.world}"
+
+    def add(self, numbers: Tensor) -> Tensor:
+        """The sum over all ranks, on the device; nobody waits for it before it is read."""
+        if self.several:
+            dist.all_reduce(numbers)
+        return numbers
+
+    def tell(self, value: Value) -> Value:
+        """The first rank's value, a JSON one, on every rank."""
+        if not self.several:
+            return value
+        raw = _bytes(value) if self.first else torch.empty(0, dtype=torch.uint8)
+        size = torch.tensor(raw.numel())
+        dist.broadcast(size, 0, group=self._hosts)
+        raw = raw if self.first else raw.new_empty(int(size))
+        dist.broadcast(raw, 0, group=self._hosts)
+        return value if self.first else json.loads(raw.numpy().tobytes())
+
+    def gather(self, value: Value) -> list[Value]:
+        """Every rank's value, a JSON one, on every rank. All wait for the last."""
+        if not self.several:
+            return [value]
+        raw = _bytes(value)
+        sizes = [int(size) for size in self.gather_tensors(torch.tensor([raw.numel()]))]
+        padded = torch.nn.functional.pad(raw, (0, max(sizes) - raw.numel()))
+        found = self.gather_tensors(padded)
+        return [json.loads(one[:size].numpy().tobytes()) for one, size in zip(found, sizes, strict=True)]
+
+    def gather_tensors(self, tensor: Tensor) -> list[Tensor]:
+        """A tensor of one shape, on the host, from every rank."""
+        if not self.several:
+            return [tensor]
+        found = [torch.empty_like(tensor) for _ in range(self.world)]
+        dist.all_gather(found, tensor.contiguous(), group=self._hosts)
+        return found
+
+    def share(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """What the first rank holds, on every rank, sent one by one as it is looked up."""
+        return Shared(tensors, self) if self.several else tensors
+
+    def lead(self, work: Callable[[], Value]) -> Value:
+        """The first rank does it and tells the rest what came of it, JSON. If it fails there, all end; one says why."""
+        if not self.several:
+            return work()
+        if self.first:
+            try:
+                result = work()
+            except Exception:
+                self.tell({"failed": True})
+                raise
+            self.tell({"failed": False, "result": result})
+            return result
+        told: dict[str, Any] = self.tell({})
+        if told["failed"]:
+            sys.exit(1)
+        return told["result"]
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """All wait here for all. What goes wrong for any ends all, and is said once. No exchange within."""
+        problem = None
+        try:
+            yield
+        except SeqloomError as error:
+            if not self.several:
+                raise
+            problem = error
+        said = self.gather(None if problem is None else str(problem))
+        failed = next((rank for rank, text in enumerate(said) if text is not None), None)
+        if failed is None:
+            return
+        if problem is None or failed != self.rank:
+            sys.exit(1)
+        raise problem if self.first else SeqloomError(f"{self} on {socket.gethostname()}: {problem}") from problem
+
+    def in_turn(self, work: Callable[[], Value]) -> Value:
+        """The first rank, then the first of every other machine, then the rest: what one leaves in a cache the next
+        finds there, whether machines share their files or not."""
+        mine = 0 if self.first else 1 if self.launch.local == 0 else 2
+        made: list[Value] = []
+        for turn in range(3):
+            with self.together():
+                if turn == mine:
+                    made.append(work())
+        return made[0]
+
+
+ALONE = Ranks(Launch(), torch.device("cpu"))
+
+
+class Shared(Mapping[str, Tensor]):
+    """Tensors of the first rank. To look one up is an exchange: every rank looks up the same, in the same order."""
+
+    def __init__(self, held: Mapping[str, Tensor], ranks: Ranks) -> None:
+        self._held, self._ranks = held, ranks
+        self._forms = ranks.tell({name: [str(t.dtype), list(t.shape)] for name, t in held.items()})
+
+    def __getitem__(self, name: str) -> Tensor:
+        kind, shape = self._forms[name]
+        first = self._ranks.first
+        tensor = self._held[name] if first else torch.empty(shape, dtype=DTYPES[kind])
+        tensor = tensor.detach().to(self._ranks.device).contiguous()
+        dist.broadcast(tensor, 0)
+        return tensor
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._forms)
+
+    def __len__(self) -> int:
+        return len(self._forms)
+
+
+@contextmanager
+def connected(launch: Launch, device: torch.device) -> Iterator[Ranks]:
+    """The group of all processes, for as long as the block lasts. A lost neighbour is one line, not a traceback."""
+    if launch.world == 1:
+        yield Ranks(launch, device)
+        return
+    ours = not dist.is_initialized()
+    whole = False
+    try:
+        if ours:
+            _connect(device)
+        yield Ranks(launch, device)
+        whole = True
+    except RuntimeError as error:
+        if not isinstance(error, dist.DistError) and not any(word in str(error).lower() for word in BROKEN):
+            raise
+        why = str(error).strip().splitlines()[0][:200]
+        raise SeqloomError(
+            f"rank {launch.rank} of {launch.world} on {socket.gethostname()}: lost the other processes; one of them "
+            f"has probably ended, and its own message says why ({why})"
+        ) from error
+    finally:
+        # With a neighbour gone, NCCL would wait for it here; the end of the process frees everything as well.
+        if ours and dist.is_initialized() and (whole or device.type == "cpu"):
+            dist.destroy_process_group()
+
+
+def _connect(device: torch.device) -> None:
+    store, rank, world = next(rendezvous("env://", timeout=STEP))
+    store = PrefixStore(_meet(store, rank, world), store)
+    common = {"store": store, "rank": rank, "world_size": world, "timeout": STEP}
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        dist.init_process_group("nccl", device_id=device, **common)
+    else:
+        dist.init_process_group("gloo", **common)
+
+
+def _meet(store: Any, rank: int, world: int) -> str:
+    """A name for this group that no group had before.
+
+    torchrun keeps one store over restarts, and addresses of processes that are no more still stand in it. So each comer
+    asks for the name under a word that was never used, and the first rank answers whatever it is asked until all have
+    thanked it.
+    """
+    word = uuid4().hex
+    if rank:
+        store.set(f"asked/{rank}", word)
+        name = store.get(f"answered/{word}").decode()
+        store.set(f"thanked/{name}/{rank}", "")
+        return name
+    missing, deadline = set(range(1, world)), time.monotonic() + STEP.total_seconds()
+    while missing:
+        for other in sorted(missing):
+            if store.check([f"thanked/{word}/{other}"]):
+                missing.remove(other)
+            elif store.check([f"asked/{other}"]):
+                store.set(f"answered/{store.get(f'asked/{other}').decode()}", word)
+        if time.monotonic() > deadline:
+            raise SeqloomError(f"{len(missing)} of {world} processes did not come within {STEP}")
+        time.sleep(0.01)
+    return word
+
+
+def _bytes(value: Any) -> Tensor:
+    return torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)

@@ -1,0 +1,121 @@
+"""One model on several ranks: which rows each takes, what wraps the objective, and how shards become whole again.
+
+DDP copies the model to every rank and averages gradients (Li et al. 2020, arXiv:2006.15704); FSDP cuts every parameter,
+its gradient and its optimiser state into a shard a rank, and joins a layer only while it is at work (Zhao et al. 2023,
+arXiv:2304.11277).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seqloom.data.batch import Batch
+from seqloom.data.store import Corpus
+from seqloom.training.distributed import Ranks
+
+
+def portion(corpus: Corpus, rows: np.ndarray, ranks: Ranks) -> Batch:
+    """This rank's rows of a batch: every so-manyth, since rows stand sorted by length and no rank should get the long
+    ones. With fewer rows than ranks, some get a batch that counts for nothing: they must take part all the same."""
+    mine = rows[ranks.rank :: ranks.world]
+    return corpus.batch(mine) if len(mine) else emptied(corpus.batch(rows[:1]))
+
+
+def emptied(batch: Batch) -> Batch:
+    """A row without a label: its loss is an empty sum, and every parameter still gets a gradient, of zeros."""
+    return Batch(batch.source.part(0, 1), batch.target.part(0, 1), batch.index[:0], ())
+
+
+def pieces(batch: Batch, count: int) -> list[Batch]:
+    """Exactly `count` pieces, so that every rank goes forward and back as often as the others."""
+    cut = batch.pieces(count)
+    return cut + [emptied(cut[0])] * (count - len(cut))
+
+
+def wrapped(objective: nn.Module, ranks: Ranks, shard: bool) -> nn.Module:
+    """What the loop calls, on the rank's device: the objective itself, inside DDP, or with its model sharded."""
+    if ranks.several and shard:
+        _shard(objective, ranks)  # unit by unit to the device: the whole may not fit there
+        return objective
+    objective = objective.to(ranks.device)
+    if not ranks.several:
+        return objective
+    with warnings.catch_warnings():
+        # Buffers are constants in every model here; the keyword that torch 2.13 wants instead is not in 2.11.
+        warnings.simplefilter("ignore", FutureWarning)
+        return nn.parallel.DistributedDataParallel(objective, broadcast_buffers=False, gradient_as_bucket_view=True)
+
+
+def _shard(objective: nn.Module, ranks: Ranks) -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+
+    # Outputs of parts that are views are never written to here.
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module", UserWarning)
+    mesh = init_device_mesh(ranks.device.type, (ranks.world,))
+    for part, methods in _units(objective.model):  # pyright: ignore[reportArgumentType]
+        # Also the outermost: left joined after validation, its parameters would not be those the optimiser knows.
+        fully_shard(part, mesh=mesh, reshard_after_forward=True)
+        for method in methods:
+            register_fsdp_forward_method(part, method)
+
+
+def _units(model: Any) -> Iterator[tuple[nn.Module, tuple[str, ...]]]:
+    """What is joined and cut again as one, innermost first, with the methods besides `forward` by which it is entered.
+
+    The model comes last and takes what is left. A unit must be entered by its own methods and hand out plain tuples of
+    tensors, on which FSDP hangs its hooks: an encoder, which gives an `Encoded`, is therefore none, but its stack is.
+    """
+    for side in (model.encoder, model.decoder):
+        for block in getattr(side, "blocks", ()):
+            if hasattr(block, "cross"):  # its keys are made before the block runs
+                yield block.cross, ("remember", "read")
+            yield block, ()
+        if hasattr(side, "blocks"):
+            continue
+        yield (side, ("begin",)) if hasattr(side, "begin") else (side.recurrent, ("run",))
+    yield model, ("start", "step")
+
+
+def named(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """Parameters by the names they have without DDP."""
+    return ((name.removeprefix("module."), parameter) for name, parameter in module.named_parameters())
+
+
+def whole(tensors: Iterable[tuple[str, Tensor]], keep: bool = True) -> dict[str, Tensor]:
+    """Tensors by name with their shards joined, one after the other; only who keeps them needs room for all.
+
+    For shards this is an exchange: every rank must ask alike.
+    """
+    kept = {}
+    for name, tensor in tensors:
+        joined = tensor.full_tensor().cpu() if is_shard(tensor) else tensor  # pyright: ignore
+        if keep:
+            kept[name] = joined
+    return kept
+
+
+def placed(tensor: Tensor, like: Tensor) -> Tensor:
+    """`tensor`, which every rank has whole, as `like` is kept: on its device, and cut if that is a shard."""
+    tensor = tensor.to(like.device)
+    if not is_shard(like) or is_shard(tensor):
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    mesh, placements = like.device_mesh, like.placements  # pyright: ignore[reportAttributeAccessIssue]
+    return distribute_tensor(tensor, mesh, placements, src_data_rank=None)
+
+
+def is_shard(tensor: Tensor) -> bool:
+    return hasattr(tensor, "full_tensor")  # without importing DTensor where nobody shards
+
+
+def seeded(seed: int, rank: int, step: int) -> None:
+    """Random numbers of a rank's own from here on: dropout must differ between ranks."""
+    torch.manual_seed(int(np.random.SeedSequence([seed, rank, step]).generate_state(1, np.uint64)[0]))
