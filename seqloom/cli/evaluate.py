@@ -35,6 +35,8 @@ def evaluate(
     chosen = None if metrics is None else [name.strip() for name in metrics.split(",")]
     search = Search(beam=beam, alpha=alpha)
     result = load(run, device).evaluate(files, search, metrics=chosen, together=together, tokenize=tokenize)
+    for note in result.notes:
+        typer.echo(f"note: {note}", err=True)
     if predictions is not None:
         write_atomic(Path(predictions), "".join(f"{text}\n" for text in result.predictions))
     if as_json:

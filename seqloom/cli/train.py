@@ -13,6 +13,8 @@ from seqloom.training.settings import OPTIMISERS, PRECISIONS, SCHEDULES
 
 MODELS = "; ".join(f"{name}: {about}" for name, about in ABOUT.items())
 
+TOKENS = "chars, words, bytes, bpe:N, or jieba for Chinese words"
+
 
 def train(
     task: Annotated[str, typer.Argument(help="translate: pairs of source and target, of any kind and length.")],
@@ -28,9 +30,12 @@ def train(
         str | None, typer.Option(help=f"A preset or a YAML file. {MODELS} (default: lstm-attention).")
     ] = None,
     size: Annotated[str | None, typer.Option(help=f"{', '.join(SIZES)} (default: small).")] = None,
-    source_tokens: Annotated[str | None, typer.Option(help="chars, words, bytes or bpe:N (default: chars).")] = None,
-    target_tokens: Annotated[str | None, typer.Option(help="chars, words, bytes or bpe:N (default: chars).")] = None,
+    source_tokens: Annotated[str | None, typer.Option(help=f"{TOKENS} (default: chars).")] = None,
+    target_tokens: Annotated[str | None, typer.Option(help=f"{TOKENS} (default: chars).")] = None,
     fold: Annotated[bool | None, typer.Option("--fold", help="Lose the difference of upper and lower case.")] = None,
+    half_width: Annotated[
+        bool | None, typer.Option("--half-width", help="Full-width letters, digits and signs become plain: Ａ１， → A1,")
+    ] = None,
     max_vocab: Annotated[int | None, typer.Option(help="At most so many tokens a side.")] = None,
     min_count: Annotated[int | None, typer.Option(help="Rarer tokens become <unk> (default: 1).")] = None,
     max_length: Annotated[int | None, typer.Option(help="Longer sides are cut to so many tokens.")] = None,
@@ -66,8 +71,8 @@ def train(
     from seqloom.runs.train import train as train_run
     from seqloom.training.settings import seconds
 
-    data = {name: given[name] for name in ("source_tokens", "target_tokens", "fold", "max_vocab", "min_count")}
-    data |= {"max_length": max_length, "cut": cut}
+    data = {name: given[name] for name in ("source_tokens", "target_tokens", "fold", "half_width", "max_vocab")}
+    data |= {"min_count": min_count, "max_length": max_length, "cut": cut}
     names = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
     training = {name: given[name] for name in (*names, "schedule", "average", "seed", "precision")}
     training["time"] = None if time is None else seconds(time)

@@ -26,6 +26,8 @@ from seqloom.version import FORMAT, __version__
 FILE = "config.yaml"
 SECTIONS = ("data", "model", "training")
 YAML = (".yaml", ".yml")
+# An older run says nothing of a setting that came later, and was trained as if it had its default.
+DEFAULTS = {"data": asdict(DataOptions()), "training": asdict(Training())}
 # What may change from one resume to the next without changing what was trained so far.
 EXTENDABLE = ("epochs", "max_steps", "time", "patience", "log_every", "keep", "average")
 
@@ -148,7 +150,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Keys of a resumed run that differ from the saved config and may not: `section.key: old -> new`."""
     found = []
     for section in SECTIONS:
-        before, after = _flat(old[section]), _flat(new[section])
+        before, after = _flat(DEFAULTS.get(section, {}) | old[section]), _flat(new[section])
         for key in sorted(before.keys() | after.keys()):
             allowed = section == "training" and key in EXTENDABLE
             if not allowed and before.get(key) != after.get(key):

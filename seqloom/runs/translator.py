@@ -17,6 +17,7 @@ from seqloom.decoding.texts import Answer, Bound, Texts
 from seqloom.errors import SeqloomError, known
 from seqloom.looking.attention import AttentionMap, attention_maps
 from seqloom.metrics.score import score
+from seqloom.metrics.text import advice
 from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import build
 from seqloom.runs import config as configs
@@ -35,6 +36,7 @@ class Evaluation:
     signature: dict[str, str]
     count: int
     predictions: list[str]
+    notes: tuple[str, ...] = ()  # what the user should know, in sentences
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -84,9 +86,10 @@ class Translator:
         if together:
             examples = [Example(s, tuple(t), names[0], 0) for s, t in group_by_source(examples).items()]  # pyright: ignore
         predictions = self.predict([example.source for example in examples], search)
+        references = [tuple(map(self.texts.target.normal, example.targets)) for example in examples]
         scores = score(
             predictions,
-            [tuple(map(self.texts.target.normal, example.targets)) for example in examples],
+            references,
             split=self.texts.target.pieces,
             metrics=metrics,
             tokenize=tokenize,
@@ -94,9 +97,13 @@ class Translator:
         values = dict(scores.metrics)
         if metrics is None:
             values["perplexity"] = self._perplexity(examples)
-        folded = "|folded" if self.texts.target.fold else ""  # both sides lost their case before they were compared
-        signature = {name: text + folded for name, text in scores.signature.items()}
-        return Evaluation(values, scores.intervals, signature, scores.count, predictions)
+        # What both sides lost before they were compared.
+        target = self.texts.target
+        lost = f"{'|folded' if target.fold else ''}{'|half-width' if target.half_width else ''}"
+        signature = {name: text + lost for name, text in scores.signature.items()}
+        hint = advice(references, tokenize) if "bleu" in values else None
+        notes = () if hint is None else (hint,)
+        return Evaluation(values, scores.intervals, signature, scores.count, predictions, notes)
 
     def _perplexity(self, examples: list[Example]) -> float:
         """Of the first reference of each example, <eos> counted."""
