@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from seqloom.errors import SeqloomError
 
@@ -19,19 +19,29 @@ MANIFEST = "manifest.json"
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write to a temporary name in the same folder, fsync, rename, fsync the folder."""
-    raw = content.encode() if isinstance(content, str) else content
+    """The whole file at once; see `writing`."""
+    with writing(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write piece by piece: a temporary name in the same folder, then fsync, rename, fsync the folder.
+
+    Whatever goes wrong inside, nothing is left behind and what stood there before stays.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(raw)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
         sync_folder(path.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise SeqloomError(f"{path}: could not be written: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +17,14 @@ MODELS = "; ".join(f"{name}: {about}" for name, about in ABOUT.items())
 TOKENS = "chars, words, bytes, bpe:N, or jieba for Chinese words"
 
 
+def _offer(*values: str) -> Callable[[str], list[str]]:
+    """What a shell may complete an option's value to; files of models stay the user's to write."""
+    return lambda incomplete: [value for value in values if value.startswith(incomplete)]
+
+
+KINDS = _offer("chars", "words", "bytes", "bpe:", "jieba")
+
+
 def train(
     task: Annotated[str, typer.Argument(help="translate: pairs of source and target, of any kind and length.")],
     files: Annotated[
@@ -27,14 +36,20 @@ def train(
         list[str] | None, typer.Option(help="Validation file, or a share of the training data such as 5% (default).")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help=f"A preset or a YAML file. {MODELS} (default: lstm-attention).")
+        str | None,
+        typer.Option(
+            help=f"A preset or a YAML file. {MODELS} (default: lstm-attention).", autocompletion=_offer(*ABOUT)
+        ),
     ] = None,
-    size: Annotated[str | None, typer.Option(help=f"{', '.join(SIZES)} (default: small).")] = None,
-    source_tokens: Annotated[str | None, typer.Option(help=f"{TOKENS} (default: chars).")] = None,
-    target_tokens: Annotated[str | None, typer.Option(help=f"{TOKENS} (default: chars).")] = None,
+    size: Annotated[
+        str | None, typer.Option(help=f"{', '.join(SIZES)} (default: small).", autocompletion=_offer(*SIZES))
+    ] = None,
+    source_tokens: Annotated[str | None, typer.Option(help=f"{TOKENS} (default: chars).", autocompletion=KINDS)] = None,
+    target_tokens: Annotated[str | None, typer.Option(help=f"{TOKENS} (default: chars).", autocompletion=KINDS)] = None,
     fold: Annotated[bool | None, typer.Option("--fold", help="Lose the difference of upper and lower case.")] = None,
     half_width: Annotated[
-        bool | None, typer.Option("--half-width", help="Full-width letters, digits and signs become plain: Ａ１， → A1,")
+        bool | None,
+        typer.Option("--half-width", help="Full-width letters, digits and signs become plain: Ａ１， → A1,"),
     ] = None,
     max_vocab: Annotated[int | None, typer.Option(help="At most so many tokens a side.")] = None,
     min_count: Annotated[int | None, typer.Option(help="Rarer tokens become <unk> (default: 1).")] = None,
@@ -49,18 +64,31 @@ def train(
     batch_rows: Annotated[int | None, typer.Option(help="Examples a batch (default: 128).")] = None,
     batch_tokens: Annotated[int | None, typer.Option(help="Or: padded tokens a batch.")] = None,
     accumulate: Annotated[int | None, typer.Option(help="Batches an update (default: 1).")] = None,
-    optimiser: Annotated[str | None, typer.Option(help=f"{', '.join(OPTIMISERS)} (default: adamw).")] = None,
+    optimiser: Annotated[
+        str | None, typer.Option(help=f"{', '.join(OPTIMISERS)} (default: adamw).", autocompletion=_offer(*OPTIMISERS))
+    ] = None,
     rate: Annotated[float | None, typer.Option(help="Highest learning rate (default: by model).")] = None,
-    schedule: Annotated[str | None, typer.Option(help=f"{', '.join(SCHEDULES)} (default: by model).")] = None,
+    schedule: Annotated[
+        str | None, typer.Option(help=f"{', '.join(SCHEDULES)} (default: by model).", autocompletion=_offer(*SCHEDULES))
+    ] = None,
     average: Annotated[int | None, typer.Option(help="Average so many last checkpoints at the end.")] = None,
     seed: Annotated[int | None, typer.Option(help="Everything random comes from it (default: 7).")] = None,
-    precision: Annotated[str | None, typer.Option(help=f"{' or '.join(PRECISIONS)} (default: fp32).")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help=f"{' or '.join(PRECISIONS)} (default: fp32).", autocompletion=_offer(*PRECISIONS))
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in --output.")] = False,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Any keyword by name: decoder.score=additive, training.clip=0.5.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", help="Print every line of the log, with rate and gradient norm; name the files."),
+    ] = False,
+    log_json: Annotated[
+        bool, typer.Option("--log-json", help="Print every line of the log as JSON on stderr, for log collectors.")
+    ] = False,
 ) -> None:
     """Train a model on your own data: one command from files to a run folder.
 
@@ -68,9 +96,13 @@ def train(
     """
     given = locals()
     from seqloom.runs.config import parse_value
+    from seqloom.runs.progress import progress
     from seqloom.runs.train import train as train_run
     from seqloom.training.settings import seconds
 
+    shown = [name for name in ("quiet", "verbose", "log_json") if given[name]]
+    if len(shown) > 1:
+        raise SeqloomError("--quiet, --verbose and --log-json exclude one another: choose one")
     data = {name: given[name] for name in ("source_tokens", "target_tokens", "fold", "half_width", "max_vocab")}
     data |= {"min_count": min_count, "max_length": max_length, "cut": cut}
     names = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
@@ -88,7 +120,7 @@ def train(
         settings=dict(_pair(text, parse_value) for text in set_ or []),
         device=device,
         resume=resume,
-        quiet=quiet,
+        progress=progress(*shown),
     )
     if run.signal is not None:
         typer.echo(f"saved; go on with: seqloom train {task} … --output {output} --resume", err=True)

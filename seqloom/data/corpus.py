@@ -33,9 +33,10 @@ class DataOptions:
     """How text becomes numbers: the `data` section of a run's configuration.
 
     `source_tokens`, `target_tokens`: chars, words, jieba, bytes or bpe:N. `fold`: lose the difference of upper and
-    lower case. `half_width`: full-width letters, digits and signs become plain ones. `max_vocab`: ids a side at most, the four specials included. `min_count`: rarer tokens become <unk>.
-    `max_length`: tokens a side at most, specials not counted; of longer texts `cut` says which end is dropped:
-    "tail" (the beginning stays) or "head" (the end stays).
+    lower case. `half_width`: full-width letters, digits and signs become plain ones. `max_vocab`: ids a side at most,
+    the four specials included. `min_count`: rarer tokens become <unk>. `max_length`: tokens a side at most, specials
+    not counted; of longer texts `cut` says which end is dropped: "tail" (the beginning stays) or "head" (the end
+    stays).
     """
 
     source_tokens: str = "chars"

@@ -191,7 +191,7 @@ TOKENS: dict[str, type] = {"chars": Chars, "words": Words, "jieba": Jieba, "byte
 
 
 def make(kind: str, tokens: list[str] | None = None, merges: list[Any] | None = None) -> Splitter:
-    """The splitter called `kind`: chars, words, jieba, bytes or bpe:N. A trained one is given its `tokens` and `merges`."""
+    """The splitter called `kind`, as `bytes` or `bpe:4000`. A trained one is given its `tokens` and `merges`."""
     name, colon, size = str(kind).partition(":")
     known(name, TOKENS, "kind of tokens")
     if name != "bpe":

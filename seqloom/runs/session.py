@@ -31,7 +31,7 @@ class Session:
     def __init__(self, folder: Path, loop: Loop, texts: Texts, data: Prepared, progress: Progress) -> None:
         self.folder, self.loop, self.texts, self.data, self.progress = folder, loop, texts, data, progress
         self.settings: Training = loop.settings
-        self.journal = Journal(folder / JOURNAL)
+        self.journal = Journal(folder / JOURNAL, progress.record)
         self.examples = data.valid_examples() if data.valid is not None else []
         self.best: dict[str, Any] | None = None  # the best validation so far
         self.worse = 0  # validations since
@@ -69,17 +69,29 @@ class Session:
         if self.validated != self.loop.step:
             self._validate()
             self._save()
+        self.progress.note(f"stopped: {self._reason()}")
         if self.settings.average > 1 and self.averaged != self.loop.step:
             self._average()
 
     def _impatient(self) -> bool:
         return self.settings.patience is not None and self.worse >= self.settings.patience
 
+    def _reason(self) -> str:
+        s = self.settings
+        if self._impatient():
+            return f"no better score in {s.patience:,} validations"
+        if s.max_steps and self.loop.step >= s.max_steps:
+            return f"{s.max_steps:,} steps are done"
+        if s.time and self.loop.elapsed >= s.time:
+            return f"{s.time:,.0f} seconds of training are over"
+        return f"{s.epochs:,} epochs are done"
+
     def _log(self, update: Update) -> None:
         if update.skipped:
             self._skipped(update.skipped)
         self.window += torch.stack([update.loss, update.count]).double()
         if update.step % self.settings.log_every:
+            self.progress.show(self.loop.progress(), {"step": update.step, "epoch": update.epoch + 1})
             return
         if skipped := self.loop.settle():
             self._skipped(skipped)
@@ -96,7 +108,6 @@ class Session:
 
     def _skipped(self, where: dict[str, Any]) -> None:
         self.journal.add({"skipped": where["step"], "epoch": where["epoch"], "rows": where["rows"]})
-        self.progress.note(f"step {where['step']} skipped: its loss or gradient was not finite")
 
     def _validate(self) -> None:
         self.validated = self.loop.step
@@ -113,8 +124,6 @@ class Session:
         self.loop.plateau.see(better)
         line = {"step": self.loop.step, "epoch": self.loop.epoch, "valid": scores, "best": better}
         self.journal.add(line | {"seconds": round(time.monotonic() - started, 3)})
-        shown = "  ".join(f"{name} {value:.4g}" for name, value in scores.items())
-        self.progress.note(f"step {self.loop.step}  valid  {shown}{'  best' if better else ''}")
         self.clock = time.monotonic()  # the next rate counts training alone
 
     def _scores(self) -> dict[str, float]:
@@ -142,6 +151,7 @@ class Session:
         parent = self.folder / CHECKPOINTS
         checkpoint.save(parent, self.texts.model, tensors, values, self.settings.keep, extra)
         self.saved = self.loop.step
+        self.progress.detail(f"checkpoint of step {self.saved:,} in {parent}")
 
     def restore(self, found: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint, exactly. The loop comes last, since it restores the random states."""
@@ -165,10 +175,8 @@ class Session:
         better = self.best is None or self._key(scores) <= self._key(self.best["scores"])
         if better:
             checkpoint.save_weights(self.folder / MODEL, mean)
-        self.journal.add({"average": self.settings.average, "valid": scores, "best": better})
-        told = "kept" if better else "not kept: the best single checkpoint is better"
         count = len(checkpoint.in_turn(self.folder / CHECKPOINTS)[-self.settings.average :])
-        self.progress.note(f"average of {count} checkpoints: {told}")
+        self.journal.add({"average": count, "valid": scores, "best": better})
         self.averaged = self.loop.step
         if better and scores:
             self.best = {"step": self.loop.step, "scores": scores}

@@ -67,12 +67,14 @@ def train(
     resume: bool = False,
     cache: Path | None = None,
     quiet: bool = False,
+    progress: Progress | None = None,
 ) -> Run:
     """Train a model on files of examples and leave everything needed to use, repeat or resume it in `output`.
 
     `valid`: files, or a share of the training data such as "5%" (the default). `model`: a preset or a YAML file;
     `size`: tiny, small or base. `data` and `training`: keywords of DataOptions and Training. `settings`: anything by
-    its dotted name, as `--set` takes it: {"decoder.score": "additive"}.
+    its dotted name, as `--set` takes it: {"decoder.score": "additive"}. `progress` shows what
+    happens (see `runs/progress.py`): by default a bar in a terminal, lines elsewhere, nothing if `quiet`.
     """
     known(task, TASKS, "task")
     folder, saved = _open(Path(output), resume)
@@ -89,7 +91,7 @@ def train(
         cache=cache,
     )
     config |= {"decoding": bound_of(prepared), "inputs": {"train": file_names(files), "valid": _plain(held)}}
-    progress = make_progress(quiet)
+    progress = progress or make_progress("quiet" if quiet else "usual")
     session = make_session(folder, config, prepared, place, progress)
     try:
         _greet(session, prepared, progress)
@@ -166,6 +168,8 @@ def _greet(session: Session, prepared: Prepared, progress: Progress) -> None:
         raise SeqloomError("patience counts validations, and there is no validation data; set --valid or --epochs")
     for note in prepared.notes:
         progress.note(note)
+    progress.detail(f"numbered data in {prepared.train.folder}")
+    progress.detail(f"config, vocabularies, best model and metrics in {session.folder}")
     count = sum(p.numel() for p in session.texts.model.parameters())
     progress.note(f"{count:,} parameters on {session.loop.device}; {len(session.loop.plan):,} batches an epoch")
 

@@ -19,7 +19,7 @@ def test_a_run_from_before_an_option_resumes(tmp_path):
     older = yaml.safe_load((folder / "config.yaml").read_text())
     del older["data"]["half_width"]
     (folder / "config.yaml").write_text(yaml.safe_dump(older))
-    with pytest.raises(SeqloomError, match="data.half_width: False -> True"):
+    with pytest.raises(SeqloomError, match=r"data\.half_width: False -> True"):
         seqloom.train("translate", data, data={"half_width": True}, resume=True, **settings)
     assert seqloom.train("translate", data, training={"max_steps": 3}, resume=True, **settings).step == 3
 
