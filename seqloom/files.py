@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -41,7 +41,8 @@ def writing(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         raise SeqloomError(f"{path}: could not be written: {error.strerror or error}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # the folder may be no folder
+            temporary.unlink()
 
 
 def write_json(path: Path, value: Any) -> None:

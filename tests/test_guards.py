@@ -163,11 +163,26 @@ def test_every_command_has_help():
         assert "Usage" in result.output
 
 
-def readme_blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+READMES = ("README.md", "README.zh-CN.md")
+PINYIN = {"wo ai bei jing": "我爱北京。", "ni hao ma": "你好吗？", "wo xi huan ping guo": "我喜欢苹果！"}
 
 
-def test_the_readmes_commands_run(tmp_path, monkeypatch, capsys):
+def readme_blocks(readme: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / readme).read_text(), re.S)
+
+
+def test_the_readmes_name_each_other_and_hold_the_same_commands():
+    """The Chinese one may have more, of Chinese; what the English one shows it shows too."""
+    for one, other in (READMES, READMES[::-1]):
+        assert f"({other})" in (ROOT / one).read_text().splitlines()[0]
+    english, chinese = (
+        {line for block in readme_blocks(readme, "console") for line in block.splitlines()} for readme in READMES
+    )
+    assert {line.partition("#")[0] for line in english} <= {line.partition("#")[0] for line in chinese}
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_the_readmes_commands_run(readme, tmp_path, monkeypatch, capsys):
     """Every `seqloom …` line of the README, in order, on small data; training is cut short by later options."""
     from seqloom.cli.main import run
     from tests.conftest import words, write_pairs
@@ -176,8 +191,11 @@ def test_the_readmes_commands_run(tmp_path, monkeypatch, capsys):
     write_pairs(tmp_path / "words.tsv", words(80))
     write_pairs(tmp_path / "test.tsv", words(10, seed=5))
     (tmp_path / "words.txt").write_text("abc\nchad\n")
+    (tmp_path / "pinyin.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in PINYIN.items()) * 20)
+    (tmp_path / "pinyin-test.tsv").write_text("ni hao\t你好\n")
+    (tmp_path / "pinyin.txt").write_text("ni hao\n")
     commands = [
-        line for block in readme_blocks("console") for line in block.splitlines() if line.startswith("seqloom ")
+        line for block in readme_blocks(readme, "console") for line in block.splitlines() if line.startswith("seqloom ")
     ]
     assert len(commands) >= 8
     for command in commands:
@@ -193,13 +211,14 @@ def test_the_readmes_commands_run(tmp_path, monkeypatch, capsys):
         assert not status, f"{command}: {capsys.readouterr().err}"
 
 
-def test_the_readmes_python_runs(tmp_path, monkeypatch):
+@pytest.mark.parametrize("readme", READMES)
+def test_the_readmes_python_runs(readme, tmp_path, monkeypatch):
     from tests.conftest import words, write_pairs
 
     monkeypatch.chdir(tmp_path)
     write_pairs(tmp_path / "words.tsv", [*words(80), "cab"])
     write_pairs(tmp_path / "test.tsv", words(10, seed=5))
-    blocks = readme_blocks("python")
+    blocks = readme_blocks(readme, "python")
     assert blocks
     for block in blocks:
         block = block.replace('"max_steps": 200', '"max_steps": 2').replace("through", "cab").replace("though", "bad")

@@ -79,12 +79,12 @@ class Session:
     def _reason(self) -> str:
         s = self.settings
         if self._impatient():
-            return f"no better score in {s.patience:,} validations"
+            return f"no better score in {s.patience} {'validation' if s.patience == 1 else 'validations'}"
         if s.max_steps and self.loop.step >= s.max_steps:
-            return f"{s.max_steps:,} steps are done"
+            return f"max_steps {s.max_steps:,} reached"
         if s.time and self.loop.elapsed >= s.time:
-            return f"{s.time:,.0f} seconds of training are over"
-        return f"{s.epochs:,} epochs are done"
+            return f"time {s.time:g}s reached"
+        return f"epochs {s.epochs:,} reached"
 
     def _log(self, update: Update) -> None:
         if update.skipped:

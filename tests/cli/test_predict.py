@@ -101,8 +101,9 @@ def test_output_is_whole_or_not_there(seqloom, run, sources, tmp_path):
         (["--below", "?"], "--threshold"),
         (["--scores", "--json"], "leave --scores out"),
         (["--output", "no/such/folder/x"], "could not be written"),
+        (["--output", f"{__file__}/x"], "could not be written"),
     ],
-    ids=" ".join,
+    ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_wrong_options(seqloom, run, sources, arguments, told):
     one_line(seqloom("predict", run, sources, *arguments), told)

@@ -42,7 +42,7 @@ def test_log_json_is_the_journal(train, tmp_path):
     assert told == [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert sum("valid" in line for line in told) == 2
     notes = [line["note"] for line in lines if "note" in line]
-    assert "stopped: 6 steps are done" in notes
+    assert "stopped: max_steps 6 reached" in notes
     assert not any("valid  " in note for note in notes), "told twice"
 
 
@@ -54,9 +54,9 @@ def test_the_three_exclude_one_another(train):
 @pytest.mark.parametrize(
     ("end", "reason"),
     [
-        (["--max-steps", "3"], "3 steps are done"),
-        (["--epochs", "2"], "2 epochs are done"),
-        (["--time", "0.1s"], "0 seconds of training are over"),
+        (["--max-steps", "3"], "max_steps 3 reached"),
+        (["--epochs", "2"], "epochs 2 reached"),
+        (["--time", "0.1s"], "time 0.1s reached"),
         (
             ["--patience", "2", "--rate", "1e-12", "--set", "training.select=exact_match", *LOGGED],
             "no better score in 2 validations",

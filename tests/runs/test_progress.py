@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+import seqloom
 from seqloom.runs import progress as shown
 from seqloom.runs.progress import Bar, Json, Lines, Silent, Verbose, progress
 
@@ -106,3 +107,18 @@ def test_records_in_words(capsys):
         "step 4  valid  loss 1.235  per 20  best",
         "average of 3 checkpoints: not kept: the best single checkpoint is better",
     ]
+
+
+def test_every_step_is_shown_whatever_the_log(pairs, tmp_path):
+    """One's own display: what is logged every fifty steps may move at each."""
+
+    class Steps(Silent):
+        def __init__(self) -> None:
+            self.seen: list[tuple[float, int]] = []
+
+        def show(self, share: float, facts: dict) -> None:
+            self.seen.append((share, facts["step"]))
+
+    steps = Steps()
+    seqloom.train("translate", pairs, output=tmp_path / "run", size="tiny", training={"max_steps": 4}, progress=steps)
+    assert steps.seen == [(0.25, 1), (0.5, 2), (0.75, 3), (1.0, 4)]
