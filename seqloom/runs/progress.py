@@ -73,10 +73,11 @@ class Verbose(Lines):
 
     def record(self, line: dict[str, Any]) -> None:
         self.last = time.monotonic()
-        names = {"step": "step", "epoch": "epoch", "loss": "loss", "rate": "rate", "norm": "norm"}
-        names["tokens_per_second"] = "tokens/s"
-        told = {names[name]: value for name, value in line.items() if name in names and value is not None}
-        self.note(described(line) or _facts(told | {"epoch": line["epoch"] + 1}))
+        text = described(line)
+        if text is None:
+            told = {name: line[name] for name in ("step", "epoch", "loss", "rate", "norm") if line[name] is not None}
+            text = _facts(told | {"epoch": line["epoch"] + 1, "tokens/s": round(line["tokens_per_second"])})
+        self.note(text)
 
 
 class Json(Silent):
