@@ -100,9 +100,10 @@ def train(
     from seqloom.runs.train import train as train_run
     from seqloom.training.settings import seconds
 
-    shown = [name for name in ("quiet", "verbose", "log_json") if given[name]]
-    if len(shown) > 1:
+    chosen = [name for name in ("quiet", "verbose", "log_json") if given[name]]
+    if len(chosen) > 1:
         raise SeqloomError("--quiet, --verbose and --log-json exclude one another: choose one")
+    shown = progress(*chosen)
     data = {name: given[name] for name in ("source_tokens", "target_tokens", "fold", "half_width", "max_vocab")}
     data |= {"min_count": min_count, "max_length": max_length, "cut": cut}
     names = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
@@ -120,10 +121,10 @@ def train(
         settings=dict(_pair(text, parse_value) for text in set_ or []),
         device=device,
         resume=resume,
-        progress=progress(*shown),
+        progress=shown,
     )
     if run.signal is not None:
-        typer.echo(f"saved; go on with: seqloom train {task} … --output {output} --resume", err=True)
+        shown.note(f"saved; go on with: seqloom train {task} … --output {output} --resume")
         raise typer.Exit(128 + signal.Signals(run.signal).value)
 
 

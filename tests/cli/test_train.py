@@ -69,3 +69,21 @@ def test_why_it_ended(train, end, reason):
     assert status == 0
     assert err.count("stopped: ") == 1
     assert f"stopped: {reason}\n" in err
+
+
+def test_an_interrupted_training_stays_json(train, monkeypatch):
+    """Ctrl-C at the second step: 130, and every line on stderr can still be parsed."""
+    import os
+    import signal
+
+    from seqloom.runs.progress import Json
+
+    real = Json.show
+    monkeypatch.setattr(
+        Json, "show", lambda self, share, facts: os.kill(os.getpid(), signal.SIGINT) or real(self, share, facts)
+    )
+    status, _, err = train("--max-steps", 50, "--log-json")
+    assert status == 130
+    notes = [json.loads(line)["note"] for line in err.splitlines()]
+    assert notes[-1].startswith("saved; go on with: seqloom train translate")
+    assert not any(note.startswith("stopped: ") for note in notes)
