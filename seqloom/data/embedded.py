@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 
+from seqloom.data.dataset import Dataset
 from seqloom.errors import SeqloomError
 
 
@@ -28,8 +29,8 @@ def cmudict() -> Iterator[tuple[str, str]]:
                 yield pair
 
 
-def cmudict_split(split: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The words of train, valid or test, each with all its pronunciations: ("a", ("AH", "EY")).
+def cmudict_split(dataset: Dataset, split: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The words of a split, each with all its pronunciations (CMUdict, 1993): ("a", ("AH", "EY")).
 
     A word's hash says where it goes: 2 % are for testing, and of the others 2 % for validation.
     """
@@ -42,11 +43,11 @@ def cmudict_split(split: str) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield word, tuple(sounds)
 
 
-def pinyin(split: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+def pinyin(dataset: Dataset, split: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Chinese phrases and their readings with tone marks, a blank between syllables: ("一不小心", ("yí bù xiǎo xīn",)).
 
-    From the data file of the `pypinyin` package (MIT); its code is not imported. Split by a hash of the phrase, about
-    90 % train, 5 % valid, 5 % test. A phrase that is read in several ways has several references.
+    From the data file of the `pypinyin` package (MIT, Huang 2014); its code is not imported. Split by a hash of the
+    phrase, about 90 % train, 5 % valid, 5 % test. A phrase that is read in several ways has several references.
     """
     phrases: dict[str, list[list[str]]] = json.loads(package_file("pypinyin").read_bytes())
     for phrase, syllables in phrases.items():
@@ -65,7 +66,9 @@ def package_file(package: str) -> Path:
     for place in places:
         if place.is_file():
             return place
-    raise SeqloomError(f"this data comes with the package {package}, which is not installed: pip install 'seqloom[demo]'")
+    raise SeqloomError(
+        f"this data comes with the package {package}, which is not installed: pip install 'seqloom[demo]'"
+    )
 
 
 def share(text: str, key: bytes = b"") -> float:
