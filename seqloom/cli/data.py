@@ -79,13 +79,14 @@ def show(
     from itertools import islice
 
     from seqloom.data import registry
+    from seqloom.data.fetch import place_of
 
     dataset = registry.find(name)
     where = registry.state(dataset)
     sizes = ", ".join(f"{split} {size:,}" for split, size in dataset.sizes.items())
     typer.echo(f"{name}: {dataset.about}\n{dataset.task}; {dataset.unit}: {sizes}")
     typer.echo(f"licence: {dataset.licence}\n{dataset.citation}\n{dataset.home}\n{where}")
-    if where in ("to download", "by hand", "needs [demo]"):
+    if where == "needs [demo]" or not all(map(place_of, dataset.all_files())):
         return
     first = next(iter(dataset.sizes))
     for example in islice(dataset.examples(first), count):

@@ -80,29 +80,31 @@ def get(name: str, output: Path | None = None) -> list[Path]:
 
     With `output`, copies in that folder; what is there already is not overwritten.
     """
+    from seqloom.data.fetch import content, place_of
+
     dataset = find(name)
     if is_text(dataset):
         found = [path for split in dataset.sizes for path in files(name, split)]
-        return found if output is None else [_put(output / path.name, path.read_bytes()) for path in found]
-    from seqloom.data.fetch import content, place_of
-
-    found = []
-    for file in dataset.all_files():
-        raw = content(dataset, file)
-        path = place_of(file) if output is None else _put(output / Path(file.path).name, raw)
-        found += [path] if path else []
-    return found
+        copies = {path.name: path.read_bytes() for path in found} if output else {}
+    else:
+        raw = {file: content(dataset, file) for file in dataset.all_files()}
+        found = [place for file in raw if (place := place_of(file))]
+        copies = {Path(file.path).name: content for file, content in raw.items()}
+    return found if output is None else _put(output, copies)
 
 
-def _put(path: Path, raw: bytes) -> Path:
-    if path.exists():
-        raise SeqloomError(f"{path}: is there already; name another folder")
+def _put(folder: Path, copies: Mapping[str, bytes]) -> list[Path]:
+    paths = [folder / name for name in copies]
+    for path in paths:
+        if path.exists():
+            raise SeqloomError(f"{path}: is there already; name another folder")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SeqloomError(f"{path.parent}: cannot be made: {error.strerror or error}") from error
-    write_atomic(path, raw)
-    return path
+        raise SeqloomError(f"{folder}: cannot be made: {error.strerror or error}") from error
+    for path, raw in zip(paths, copies.values(), strict=True):
+        write_atomic(path, raw)
+    return paths
 
 
 def is_text(dataset: Dataset) -> bool:

@@ -81,6 +81,9 @@ def test_get(call, tmp_path):
     call("data", "get", "copy", "reverse", "--output", tmp_path / "both")
     assert {path.name for path in (tmp_path / "both").iterdir()} == {"copy", "reverse"}
     assert "nothing to fetch" in call("data", "get", "adding")[2]
+    (tmp_path / "mine" / "train.tsv").rename(tmp_path / "mine" / "kept")
+    refused(call("data", "get", "copy", "--output", tmp_path / "mine"), "valid.tsv")
+    assert not (tmp_path / "mine" / "train.tsv").exists(), "refused, yet written"
 
 
 def test_get_says_what_is_wrong(call, tmp_path):

@@ -60,7 +60,7 @@ def fresh(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def entry(fresh, monkeypatch) -> Callable[[str | None], Dataset]:
+def entry(fresh, monkeypatch) -> Callable[..., Dataset]:
     """Put a dataset with one file at that address into the registry."""
 
     def make(address: str | None, task: str = "translate") -> Dataset:

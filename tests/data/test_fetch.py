@@ -140,3 +140,17 @@ def test_a_mirror_that_is_not_there(entry, monkeypatch, tmp_path):
     entry(None)
     monkeypatch.setenv("SEQLOOM_DATA", str(tmp_path / "nowhere"))
     refused("$SEQLOOM_DATA names", "no folder")
+
+
+def test_get_copies_what_is_no_text(server, entry, fresh, tmp_path):
+    entry(f"{server}/good.tsv", "pictures")
+    assert registry.get("squares") == [fresh / "downloads" / "squares" / "pairs.tsv"]
+    assert registry.get("squares", tmp_path / "mine") == [tmp_path / "mine" / "pairs.tsv"]
+    assert (tmp_path / "mine" / "pairs.tsv").read_bytes() == PAIRS
+
+
+def test_states(server, entry, fresh):
+    dataset = entry(f"{server}/good.tsv")
+    assert registry.state(dataset) == "to download"
+    registry.get("squares")
+    assert registry.state(dataset) == "cached"
