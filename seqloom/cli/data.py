@@ -51,7 +51,7 @@ def list_(
 
 @app.command()
 def get(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Datasets, as `list` names them.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Datasets, as `list` names them.")],
     output: Annotated[str | None, typer.Option("--output", "-o", help="Write the splits to this folder.")] = None,
 ) -> None:
     """Fetch datasets, verify them by SHA-256, write their splits and print where they are."""
