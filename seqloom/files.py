@@ -18,6 +18,12 @@ from seqloom.errors import SeqloomError
 MANIFEST = "manifest.json"
 
 
+def default_cache() -> Path:
+    """$SEQLOOM_CACHE, or a folder of ours where caches go."""
+    named = os.environ.get("SEQLOOM_CACHE")
+    return Path(named) if named else Path.home() / ".cache" / "seqloom"
+
+
 def write_atomic(path: Path, content: bytes | str) -> None:
     """Write to a temporary name in the same folder, fsync, rename, fsync the folder."""
     raw = content.encode() if isinstance(content, str) else content

@@ -11,7 +11,7 @@ from seqloom.errors import SeqloomError
 
 def predict(
     run: Annotated[str, typer.Argument(help="A run folder.")],
-    file: Annotated[str, typer.Argument(help="Sources, one a line; - reads standard input.")] = "-",
+    file: Annotated[str, typer.Argument(help="Sources, one a line; - reads standard input; or a dataset.")] = "-",
     beam: Annotated[int, typer.Option(help="Width of the beam; 1 is greedy.")] = 1,
     n_best: Annotated[int, typer.Option(help="So many answers a line: number, score and text, with tabs.")] = 1,
     alpha: Annotated[float, typer.Option(help="Beam scores are divided by length to this power.")] = 1.0,
@@ -27,6 +27,7 @@ def predict(
     """Write a target for every source. Empty lines stay empty, so that lines stay side by side."""
     import sys
 
+    from seqloom.data import registry
     from seqloom.data.read import read_sources
     from seqloom.decoding.search import Search
     from seqloom.runs.translator import load
@@ -46,6 +47,7 @@ def predict(
     model = load(run, device)
     stream = stream or (file == "-" and sys.stdin.isatty())
     rows, ahead = (1, 1) if stream else (batch, 16)
+    [file] = registry.resolve([file], "test", model.config["task"])
     for number, answers in enumerate(model.answers(read_sources(file), search, rows, ahead), 1):
         for answer in answers:
             line = answer.text if n_best == 1 else f"{number}\t{answer.score:.4f}\t{answer.text}"
