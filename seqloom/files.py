@@ -18,6 +18,12 @@ from seqloom.errors import SeqloomError
 MANIFEST = "manifest.json"
 
 
+def default_cache() -> Path:
+    """$SEQLOOM_CACHE, or a folder of ours where caches go."""
+    named = os.environ.get("SEQLOOM_CACHE")
+    return Path(named) if named else Path.home() / ".cache" / "seqloom"
+
+
 def write_atomic(path: Path, content: bytes | str) -> None:
     """The whole file at once; see `writing`."""
     with writing(path) as file:
@@ -47,6 +53,25 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 def write_json(path: Path, value: Any) -> None:
     write_atomic(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Keys and values of a YAML file; what is wrong with it is said with its line."""
+    import yaml
+
+    try:
+        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise SeqloomError(f"{path}: no such file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SeqloomError(f"{path}: cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise SeqloomError(f"{where}: not YAML: {getattr(error, 'problem', error)}") from error
+    if not isinstance(loaded, dict):
+        raise SeqloomError(f"{path}: expected keys and values")
+    return loaded
 
 
 @contextmanager

@@ -103,6 +103,7 @@ TABLES = {
     "seqloom.models.seq2seq.DECODERS",
     "seqloom.models.seq2seq.MODELS",
     "seqloom.data.tokens.TOKENS",
+    "seqloom.data.readers.READERS",
     "seqloom.metrics.score.METRICS",
 }
 
@@ -157,7 +158,8 @@ def test_every_command_has_help():
 
     from seqloom.cli.main import app
 
-    for words in ([], ["train"], ["evaluate"], ["predict"], ["info"], ["demo"], ["data"], ["data", "check"]):
+    below = [["data", name] for name in ("check", "list", "get", "show")]
+    for words in ([], ["train"], ["evaluate"], ["predict"], ["info"], ["demo"], ["data"], *below):
         result = CliRunner().invoke(app, [*words, "--help"])
         assert result.exit_code == 0
         assert "Usage" in result.output

@@ -10,7 +10,7 @@ import typer
 
 def evaluate(
     run: Annotated[str, typer.Argument(help="A run folder.")],
-    files: Annotated[list[str], typer.Argument(help="Test examples, in any form that train reads.")],
+    files: Annotated[list[str], typer.Argument(help="Test examples, as train reads them, or a dataset.")],
     beam: Annotated[int, typer.Option(help="Width of the beam; 1 is greedy.")] = 1,
     alpha: Annotated[float, typer.Option(help="Beam scores are divided by length to this power.")] = 1.0,
     together: Annotated[

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def predict(
     run: Annotated[str, typer.Argument(help="A run folder.")],
-    file: Annotated[str, typer.Argument(help="Sources, one a line; - reads standard input.")] = "-",
+    file: Annotated[str, typer.Argument(help="Sources, one a line; - reads standard input; or a dataset.")] = "-",
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="Write to this file, which appears when it is whole.")
     ] = None,
@@ -51,6 +51,7 @@ def predict(
     """Write a target for every source. Empty lines stay empty, so that lines stay side by side."""
     from itertools import tee
 
+    from seqloom.data import registry
     from seqloom.data.read import read_sources
     from seqloom.decoding.search import Search
     from seqloom.runs.translator import load
@@ -75,6 +76,7 @@ def predict(
     model = load(run, device)
     stream = stream or (file == "-" and output is None and sys.stdin.isatty())
     rows, ahead = (1, 1) if stream else (batch, 16)
+    [file] = registry.resolve([file], "test", model.config["task"])
     asked, shown = tee(read_sources(file))
     count = doubted = 0
     with _writer(output, stream) as write:

@@ -29,11 +29,17 @@ def train(
     task: Annotated[str, typer.Argument(help="translate: pairs of source and target, of any kind and length.")],
     files: Annotated[
         list[str],
-        typer.Argument(help="TSV or JSONL of pairs, or two parallel text files; .gz of each; - for standard input."),
+        typer.Argument(
+            help="TSV or JSONL of pairs, or two parallel text files; .gz of each; - for standard input; or a dataset "
+            "by name (seqloom data list)."
+        ),
     ],
     output: Annotated[str, typer.Option("--output", "-o", help="Folder for the run.")],
     valid: Annotated[
-        list[str] | None, typer.Option(help="Validation file, or a share of the training data such as 5% (default).")
+        list[str] | None,
+        typer.Option(
+            help="Validation file, or a share of the training data such as 5% (default; a dataset brings its own)."
+        ),
     ] = None,
     model: Annotated[
         str | None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-import os
 import shutil
 import unicodedata
 from collections import Counter
@@ -21,7 +20,7 @@ from seqloom.data.split import Split
 from seqloom.data.store import Corpus, Writer
 from seqloom.data.tokens import SPECIALS, UNK, make
 from seqloom.errors import SeqloomError, known
-from seqloom.files import MANIFEST, new_folder, sha256, write_json
+from seqloom.files import MANIFEST, default_cache, new_folder, sha256, write_json
 
 __all__ = ["Corpus", "DataOptions", "Prepared", "prepare"]
 
@@ -95,11 +94,6 @@ def prepare(
     if not _intact(folder):
         _build(folder, split, options)
     return _open(folder, split, fingerprint)
-
-
-def default_cache() -> Path:
-    named = os.environ.get("SEQLOOM_CACHE")
-    return Path(named) if named else Path.home() / ".cache" / "seqloom"
 
 
 def _at_least(name: str, value: int | None, least: int) -> None:

@@ -15,7 +15,7 @@ import yaml
 
 from seqloom.data.corpus import DataOptions
 from seqloom.errors import SeqloomError, known
-from seqloom.files import write_atomic
+from seqloom.files import read_yaml, write_atomic
 from seqloom.models.presets import PRESETS, merge, preset, suited
 from seqloom.models.seq2seq import MODELS
 from seqloom.options import checked
@@ -99,22 +99,6 @@ def model_file(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if base is not None:
         model = merge(preset(known(base, PRESETS, "preset"), model.pop("size", "small")), model)
     return model, training
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise SeqloomError(f"{path}: no such file") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise SeqloomError(f"{path}: cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise SeqloomError(f"{where}: not YAML: {getattr(error, 'problem', error)}") from error
-    if not isinstance(loaded, dict):
-        raise SeqloomError(f"{path}: expected keys and values")
-    return loaded
 
 
 def save(folder: Path, config: Mapping[str, Any]) -> None:

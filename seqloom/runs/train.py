@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from seqloom.data import registry
 from seqloom.data.corpus import Prepared, prepare
 from seqloom.decoding.texts import Bound, Texts
 from seqloom.errors import SeqloomError, known
@@ -71,6 +72,7 @@ def train(
 ) -> Run:
     """Train a model on files of examples and leave everything needed to use, repeat or resume it in `output`.
 
+    `files`: files, or a dataset by name, which brings its own validation split and tokens unless others are given.
     `valid`: files, or a share of the training data such as "5%" (the default). `model`: a preset or a YAML file;
     `size`: tiny, small or base. `data` and `training`: keywords of DataOptions and Training. `settings`: anything by
     its dotted name, as `--set` takes it: {"decoder.score": "additive"}. `progress` shows what
@@ -78,14 +80,16 @@ def train(
     """
     known(task, TASKS, "task")
     folder, saved = _open(Path(output), resume)
-    config = configs.compose(model, size, data or {}, training or {}, settings or {}, saved)
+    own, own_valid = registry.suited(file_names(files), data or {}) if saved is None else (data or {}, None)
+    config = configs.compose(model, size, own, training or {}, settings or {}, saved)
     if saved is not None and (changed := configs.differences(saved, config)):
         raise SeqloomError(f"{folder}: cannot resume with other settings: {'; '.join(changed)}")
     place = choose_device(device)
-    held: Files | float = valid if valid is not None else "5%" if saved is None else saved["inputs"]["valid"]
+    usual = own_valid or "5%" if saved is None else saved["inputs"]["valid"]
+    held: Files | float = usual if valid is None else valid
     prepared = prepare(
-        file_names(files),
-        share_or_files(held),
+        registry.resolve(file_names(files), "train", task),
+        _share_or_found(held, task),
         configs.data_options(config["data"]),
         seed=config["training"]["seed"],
         cache=cache,
@@ -94,6 +98,8 @@ def train(
     progress = progress or make_progress("quiet" if quiet else "usual")
     session = make_session(folder, config, prepared, place, progress)
     try:
+        if held == own_valid:
+            progress.note(f"validates on {held}")
         _greet(session, prepared, progress)
         with _ready(session, config, saved):
             session.run()
@@ -217,6 +223,12 @@ def share_or_files(valid: Files | float | str) -> list[str] | float:
     if not 0 <= share < 1:
         raise SeqloomError(f"a validation share lies between 0% and 100%, here {share:.0%}")
     return share
+
+
+def _share_or_found(valid: Files | float | str, task: str) -> list[str] | float:
+    """As `share_or_files`, with files for the names of datasets."""
+    held = share_or_files(valid)
+    return registry.resolve(held, "valid", task) if isinstance(held, list) else held
 
 
 def _plain(valid: Any) -> Any:

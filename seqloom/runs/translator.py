@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seqloom.data import registry
 from seqloom.data.codec import Codec
 from seqloom.data.read import Example, group, read
 from seqloom.data.tokens import BOS, EOS
@@ -78,9 +79,13 @@ class Translator:
         together: bool = False,
         tokenize: str = "13a",
     ) -> Evaluation:
-        """Scores on files of examples. `together`: lines with one source are one example with several references."""
+        """Scores on files of examples, or on the test split of a dataset by name.
+
+        `together`: lines with one source are one example with several references.
+        """
         names = [files] if isinstance(files, str | Path) else list(files)
-        examples = [example for one in group(names) for example in read(one)]
+        found = registry.resolve(names, "test", self.config["task"])
+        examples = [example for one in group(found) for example in read(one)]
         if not examples:
             raise SeqloomError(f"{', '.join(map(str, names))}: no examples")
         if together:
