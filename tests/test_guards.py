@@ -193,9 +193,9 @@ def test_the_readmes_commands_run(readme, tmp_path, monkeypatch, capsys):
     write_pairs(tmp_path / "words.tsv", words(80))
     write_pairs(tmp_path / "test.tsv", words(10, seed=5))
     (tmp_path / "words.txt").write_text("abc\nchad\n")
-    (tmp_path / "pinyin.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in PINYIN.items()) * 20)
-    (tmp_path / "pinyin-test.tsv").write_text("ni hao\t你好\n")
-    (tmp_path / "pinyin.txt").write_text("ni hao\n")
+    (tmp_path / "hanzi.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in PINYIN.items()) * 20)
+    (tmp_path / "hanzi-test.tsv").write_text("ni hao\t你好\n")
+    (tmp_path / "hanzi.txt").write_text("ni hao\n")
     commands = [
         line for block in readme_blocks(readme, "console") for line in block.splitlines() if line.startswith("seqloom ")
     ]
