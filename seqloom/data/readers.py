@@ -187,6 +187,7 @@ def glove(dataset: Dataset, split: str) -> Iterator[tuple[str, Any]]:
 READERS: dict[str, Callable[[Dataset, str], Iterator[Any]]] = {
     "cmudict": embedded.cmudict_split,
     "pinyin": embedded.pinyin,
+    "characters": embedded.characters,
     "phonetisaurus": phonetisaurus,
     "columns": columns,
     "parallel": parallel,

@@ -11,6 +11,14 @@ from seqloom.data.split import Split
 from seqloom.errors import SeqloomError
 
 
+def test_single_characters_stand_beside_the_phrases():
+    found = dict(registry.find("pinyin-characters").examples("train"))
+    assert len(found) == registry.find("pinyin-characters").sizes["train"]
+    assert all(len(character) == 1 and len(readings) == 1 for character, readings in found.items())
+    assert found["好"] == ("hǎo",)
+    assert not found.keys() & dict(registry.find("pinyin").examples("test")).keys()
+
+
 def test_pinyin_has_several_readings_and_no_phrase_twice():
     splits = {split: dict(registry.find("pinyin").examples(split)) for split in ("train", "valid", "test")}
     assert sum(map(len, splits.values())) == len(set().union(*splits.values())) == 47_111
