@@ -29,6 +29,7 @@ SHELVES = [
     {"decoding", "metrics"},
     {"training"},
     {"looking"},
+    {"reporting"},
     {"runs"},
     {"serving"},
     {"cli"},
@@ -157,7 +158,17 @@ def test_every_command_has_help():
 
     from seqloom.cli.main import app
 
-    for words in ([], ["train"], ["evaluate"], ["predict"], ["info"], ["demo"], ["data"], ["data", "check"]):
+    for words in (
+        [],
+        ["train"],
+        ["evaluate"],
+        ["predict"],
+        ["info"],
+        ["demo"],
+        ["report"],
+        ["data"],
+        ["data", "check"],
+    ):
         result = CliRunner().invoke(app, [*words, "--help"])
         assert result.exit_code == 0
         assert "Usage" in result.output

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from seqloom.cli import data, demo, evaluate, info, predict, train
+from seqloom.cli import data, demo, evaluate, info, predict, report, train
 from seqloom.errors import SeqloomError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.command(name="train")(train.train)
 app.command(name="evaluate")(evaluate.evaluate)
 app.command(name="predict")(predict.predict)
 app.command(name="info")(info.info)
+app.command(name="report")(report.report)
 app.add_typer(data.app, name="data")
 
 
