@@ -37,13 +37,13 @@ class AttentionMap:
     def text(self) -> str:
         """The map as text: a line a target token, its weights as shades, and the token it looked at most."""
         heads = [token if len(token) == 1 else token[:1] or " " for token in self.source]
-        wide = max(_columns(token) for token in self.target)
+        wide = max(columns(token) for token in self.target)
         lines = [" " * (wide + 2) + " ".join(heads)]
         for token, row in zip(self.target, self.mean(), strict=True):
             shades = [SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)] for weight in row]
-            cells = " ".join(shade * _columns(head) for shade, head in zip(shades, heads, strict=True))
+            cells = " ".join(shade * columns(head) for shade, head in zip(shades, heads, strict=True))
             most = f"{self.source[int(row.argmax())]} {row.max():.0%}"
-            lines.append(f"{' ' * (wide - _columns(token))}{token}  {cells}  {most}")
+            lines.append(f"{' ' * (wide - columns(token))}{token}  {cells}  {most}")
         return "\n".join(lines)
 
     def plot(self, path: str | Path | None = None) -> Any:
@@ -102,7 +102,7 @@ def _by_head(report: torch.Tensor) -> torch.Tensor:
     return report.reshape(-1, *report.shape[-2:])
 
 
-def _columns(text: str) -> int:
+def columns(text: str) -> int:
     """How many columns of a terminal the text takes: Chinese characters and emoji take two, marks none."""
     return sum(
         0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1

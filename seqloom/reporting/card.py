@@ -26,7 +26,7 @@ LANGUAGES = (
 
 def card(facts: Facts) -> str:
     """What the model is, how to use it, what it was trained on, how good it is, and what it is not."""
-    front = yaml.safe_dump(front_matter(facts), sort_keys=False, allow_unicode=True)
+    front = yaml.safe_dump(front_matter(facts), sort_keys=False, allow_unicode=True, width=10**6)
     sections = [
         f"# {plain(facts.name)}",
         " ".join(_about(facts)),
@@ -57,7 +57,7 @@ def front_matter(facts: Facts) -> dict[str, Any]:
     results = [_result(facts, name, record, task) for name, record in facts.records.items()]
     if results:
         found["metrics"] = list(dict.fromkeys(one["type"] for result in results for one in result["metrics"]))
-        found["model-index"] = [{"name": clean(facts.name), "results": results}]
+        found["model-index"] = [{"name": _line(facts.name), "results": results}]
     return found
 
 
@@ -66,7 +66,7 @@ def _result(facts: Facts, name: str, record: Record, task: str) -> dict[str, Any
     return {
         "task": {"type": task, "name": str(facts.config.get("task", "translate"))},
         "dataset": {
-            "name": clean(_files(facts, "train")),
+            "name": _line(_files(facts, "train")),
             "type": "custom",
             "split": {"valid": "validation"}.get(name, name),
         },
@@ -128,12 +128,12 @@ def _scores(facts: Facts) -> str:
 
 
 def _score_table(name: str, record: Record) -> str:
-    lines = [f"{HELD_OUT.get(name, name)}: {evaluated.told(record)}", ""]
+    lines = [f"{HELD_OUT.get(name, name)}: {plain(evaluated.told(record))}", ""]
     lines += ["| metric | score | 95 % interval | signature |", "|---|---:|---:|---|"]
     for key, value in (record.get("metrics") or {}).items():
         signature = tick((record.get("signature") or {}).get(key, "")).replace("|", "\\|")  # a bar would end the cell
         shown = f"{digits(value)}{evaluated.percent(key)}"
-        lines.append(f"| {metric(key).title} | {shown} | {evaluated.spread(record, key)} | {signature} |")
+        lines.append(f"| {plain(metric(key).title)} | {shown} | {evaluated.spread(record, key)} | {signature} |")
     return "\n".join(lines)
 
 
@@ -208,5 +208,5 @@ def fenced(text: str, language: str) -> str:
 
 
 def plain(text: Any) -> str:
-    """As Markdown text that means only itself."""
-    return re.sub(r"([\\`*_{}\[\]<>()#+.!|~&-])", r"\\\1", _line(text))
+    """As text within a line of Markdown that means only itself."""
+    return re.sub(r"([\\`*_\[\]<>#|~&])", r"\\\1", _line(text))

@@ -6,16 +6,16 @@ Every chart takes what it is given: gaps where a value is missing or not finite,
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from seqloom.looking.attention import columns as width_of
 from seqloom.reporting.html import Markup, element, join, visible
 from seqloom.reporting.numbers import finite, short
 
-WIDTH, HEIGHT = 360, 220
-LEFT, RIGHT, TOP, BOTTOM = 46, 12, 24, 36
+WIDTH, HEIGHT = 330, 210
+LEFT, RIGHT, TOP, BOTTOM = 44, 10, 26, 38
 MOST = 400  # points of a line: more cannot be seen, and would make the page heavy
 COLOURS = 8
 Point = tuple[Any, Any]
@@ -72,8 +72,9 @@ def lines(series: Sequence[Series], *, x: str, y: str, zero: bool = False, log: 
 
 def thinned(points: Sequence[Point], most: int = MOST) -> list[tuple[float, float | None]]:
     """At most `most` points, each the mean of its neighbours; y is None where there was no finite one."""
-    points = [(finite(px), finite(py)) for px, py in points]
-    kept: list[tuple[float, float | None]] = [(px, py) for px, py in points if px is not None]
+    known = [(finite(px), finite(py)) for px, py in points]
+    # What is next to infinite has no place either: differences would overflow.
+    kept = [(px, None if py is None or abs(py) > 1e300 else py) for px, py in known if px is not None]
     size = math.ceil(len(kept) / most)
     if size <= 1:
         return kept
@@ -130,13 +131,13 @@ def _frame(across: Axis, up: Axis) -> Markup:
     for tick in across.ticks():
         x = across.at(tick)
         parts.append(element("line", x1=x, x2=x, y1=floor, y2=floor + 4, class_="axis"))
-        parts.append(element("text", short(tick), x=x, y=floor + 16, text_anchor="middle"))
+        parts.append(element("text", short(tick), x=x, y=floor + 17, text_anchor="middle"))
     return join(*parts)
 
 
 def _labels(x: str, y: str) -> Markup:
     return join(
-        element("text", x, x=WIDTH - RIGHT, y=HEIGHT - 5, text_anchor="end", class_="label"),
+        element("text", x, x=WIDTH - RIGHT, y=HEIGHT - 4, text_anchor="end", class_="label"),
         element("text", y, x=2, y=11, class_="label"),
     )
 
@@ -167,13 +168,13 @@ class Bar:
     colour: int = 0
 
 
-def bars(rows: Sequence[Bar], *, unit: str, wide: int = 90) -> Markup:
+def bars(rows: Sequence[Bar], *, unit: str, wide: int = 84) -> Markup:
     """Horizontal bars from 0, with whiskers; labels stand in the left `wide` units, values and notes at the right."""
     ends = [finite(end) for row in rows for end in (row.value, *(row.interval or ()))]
     highest = max((end for end in ends if end is not None), default=None)
     if highest is None:
         return _empty(unit)
-    height, right = 26, WIDTH - 104
+    height, right = 26, WIDTH - 100
     across = Axis(0.0, max(highest, 1e-9), wide, right)
     parts = [_bar(row, 4 + height * n, across) for n, row in enumerate(rows)]
     bottom = 6 + height * len(rows)
@@ -184,7 +185,7 @@ def bars(rows: Sequence[Bar], *, unit: str, wide: int = 90) -> Markup:
 
 def _bar(row: Bar, top: float, across: Axis) -> Markup:
     value, middle = finite(row.value), top + 11
-    label = element("text", cropped(row.label, 15), x=across.start - 7, y=middle + 4, text_anchor="end", class_="token")
+    label = element("text", cropped(row.label, 12), x=across.start - 7, y=middle + 4, text_anchor="end", class_="token")
     if value is None:
         return join(label, element("text", "–", x=across.start + 5, y=middle + 4))
     end = across.at(max(value, 0.0))
@@ -207,14 +208,14 @@ def heat(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[
     highest = max((value for row in cells for value in row if value is not None), default=0.0)
     if not highest > 0:
         return _empty(what)
-    size, turned = 22, max(map(_columns, columns)) > 3
-    left = 12 + 7.2 * min(max(map(_columns, rows)), 14)
-    top = 10 + 7.2 * min(max(map(_columns, columns)), 14) if turned else 22
+    size, turned = 22, [width_of(token) > 3 for token in columns]  # longer ones would run into each other
+    left = 12 + 7.2 * min(max(map(width_of, rows)), 14)
+    top = max(22, 10 + 7.2 * min(max(map(width_of, columns)), 14) if any(turned) else 0)
     parts = []
     for j, token in enumerate(columns):
         x = left + size * (j + 0.5)
-        turn = {"transform": f"rotate(-90 {x + 4:g} {top - 6:g})"} if turned else {"text_anchor": "middle"}
-        parts.append(_token(token, x=round(x + 4 * turned, 1), y=round(top - 6, 1), **turn))
+        turn = {"transform": f"rotate(-90 {x + 4:g} {top - 6:g})"} if turned[j] else {"text_anchor": "middle"}
+        parts.append(_token(token, x=round(x + 4 * turned[j], 1), y=round(top - 6, 1), **turn))
     for i, (token, row) in enumerate(zip(rows, cells, strict=True)):
         y = top + size * i
         parts.append(_token(token, x=round(left - 6, 1), y=round(y + 15, 1), text_anchor="end"))
@@ -237,16 +238,11 @@ def _token(token: str, **place: Any) -> Markup:
 
 def cropped(text: str, most: int) -> str:
     """The text, or as much of it as takes `most` columns, with an ellipsis."""
-    if _columns(text) <= most:
+    if width_of(text) <= most:
         return text
-    while _columns(text) > most - 1:
+    while width_of(text) > most - 1:
         text = text[:-1]
     return text + "…"
-
-
-def _columns(text: str) -> int:
-    """How wide a text is: Chinese characters take two columns, marks none."""
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def _empty(label: str) -> Markup:

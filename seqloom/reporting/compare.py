@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from seqloom.options import flat
 from seqloom.reporting import curves, evaluated
 from seqloom.reporting.charts import Bar, bars
 from seqloom.reporting.curves import figure
-from seqloom.reporting.facts import Facts, Record, flat, metric
+from seqloom.reporting.facts import HELD_OUT, Facts, metric
 from seqloom.reporting.html import Markup, element, join, user
-from seqloom.reporting.numbers import digits, duration, finite, setting, short, whole
+from seqloom.reporting.numbers import NONE, digits, duration, setting, short, whole
 from seqloom.reporting.page import page, section, table, warning
 
 ROWS: tuple[tuple[str, Callable[[Facts], Any]], ...] = (
@@ -21,8 +23,8 @@ ROWS: tuple[tuple[str, Callable[[Facts], Any]], ...] = (
     ("updates", lambda run: whole(run.last_step)),
     ("training time", lambda run: duration(run.seconds)),
     ("target tokens a second", lambda run: short(run.speed)),
-    ("sources a second, decoding", lambda run: whole(run.record[1].get("per_second")) if run.record else "–"),
-    ("device", lambda run: run.device or "–"),
+    ("sources a second, decoding", lambda run: whole(run.record[1].get("per_second")) if run.record else NONE),
+    ("device", lambda run: run.device or NONE),
     ("seed", lambda run: setting((run.config.get("training") or {}).get("seed"))),
 )
 SCORES = ("per", "exact_match", "cer", "wer", "bleu", "chrf", "perplexity")
@@ -31,12 +33,16 @@ SCORES = ("per", "exact_match", "cer", "wer", "bleu", "chrf", "perplexity")
 def compare(runs: Sequence[Facts]) -> str:
     """What each is and cost, how good it is, how it learned, in what they differ, and what they write."""
     names = ", ".join(run.name for run in runs)
+    shared = [name for name in HELD_OUT if all(name in run.records for run in runs)]
+    if shared:  # a test of one alone would compare nothing
+        runs = [replace(run, records={name: run.records[name] for name in shared}) for run in runs]
     parts = [
         element("p", "Comparison", class_="over"),
         element("h1", f"{len(runs)} runs"),
         element("p", curves.legend([run.name for run in runs]), class_="lead"),
+        verdict(runs),
         apart(runs),
-        section("Scores", scores(runs), best_bars(runs)),
+        section("Scores", element("div", scores(runs), best_bars(runs), class_="two")),
         section("What they are", overview(runs)),
         section("Learning", curves.several(runs)),
         section("Settings that differ", settings(runs)),
@@ -47,8 +53,8 @@ def compare(runs: Sequence[Facts]) -> str:
 
 def same_held_out(runs: Sequence[Facts]) -> bool:
     """Whether all were asked the same sources."""
-    records = [run.record for run in runs]
-    return all(records) and len({(found[0], found[1].get("fingerprint")) for found in records if found}) == 1
+    asked = {(run.record[0], run.record[1].get("fingerprint")) if run.record else None for run in runs}
+    return len(asked) == 1 and None not in asked
 
 
 def apart(runs: Sequence[Facts]) -> Markup:
@@ -59,9 +65,36 @@ def apart(runs: Sequence[Facts]) -> Markup:
         told.append(join("No evaluation: ", *_commas(lacking), "."))
     elif not same_held_out(runs):
         told.append("These runs were scored on different held-out data: their scores cannot be compared directly.")
-    if len({run.files("train") for run in runs}) > 1 or len({run.pairs for run in runs}) > 1:
+    if len({run.files("train") for run in runs}) > 1 or len({run.pairs for run in runs} - {None}) > 1:
         told.append("They were trained on different data.")
     return warning(*(element("p", text) for text in told)) if told else Markup("")
+
+
+def verdict(runs: Sequence[Facts]) -> Markup:
+    """Who is ahead, and whether by more than chance; nothing where the scores cannot be compared."""
+    name = runs[0].headline
+    scored = [run for run in runs if run.score(name) is not None]
+    if len(scored) < 2 or not same_held_out(runs):
+        return Markup("")
+    first, second, *_ = sorted(scored, key=lambda run: run.score(name) or 0.0, reverse=not metric(name).lower)
+    most = "lowest" if metric(name).lower else "highest"
+    told = f" has the {most} {metric(name).title}, {_shown(first, name)}; next is "
+    return element(
+        "p", user(first.name), told, user(second.name), f" with {_shown(second, name)}. {_sure(first, second, name)}"
+    )
+
+
+def _shown(run: Facts, name: str) -> str:
+    return f"{digits(run.score(name))}{evaluated.percent(name)}"
+
+
+def _sure(first: Facts, second: Facts, name: str) -> str:
+    one, other = first.interval(name), second.interval(name)
+    if one is None or other is None:
+        return ""
+    if max(one[0], other[0]) <= min(one[1], other[1]):
+        return "Their 95 % intervals overlap: on other data the order may be another."
+    return "Their 95 % intervals do not overlap."
 
 
 def _commas(parts: Sequence[Markup]) -> list[Any]:
@@ -70,7 +103,7 @@ def _commas(parts: Sequence[Markup]) -> list[Any]:
 
 def overview(runs: Sequence[Facts]) -> Markup:
     rows = [[name, *(show(run) for run in runs)] for name, show in ROWS]
-    shown = [row for row in rows if any(cell not in ("–", "") for cell in row[1:])]
+    shown = [row for row in rows if any(cell not in (NONE, "") for cell in row[1:])]
     return table(["", *_names(runs)], shown, numeric=range(1, len(runs) + 1))
 
 
@@ -80,27 +113,23 @@ def _names(runs: Sequence[Facts]) -> list[Any]:
 
 def scores(runs: Sequence[Facts]) -> Markup:
     """A row a metric, its interval below; the best is bold where the runs were asked the same."""
-    records = [run.record[1] if run.record else {} for run in runs]
     rows = []
     for name in SCORES:
-        values = [finite((record.get("metrics") or {}).get(name)) for record in records]
-        real = [value for value in values if value is not None]
-        if not real:
-            continue
-        best = (min(real) if metric(name).lower else max(real)) if same_held_out(runs) else None
-        cells = [_score(record, name, value, best) for record, value in zip(records, values, strict=True)]
-        rows.append([join(metric(name).title, element("small", _direction(name))), *cells])
-    asked = [[f"{run.record[0]}: {evaluated.told(run.record[1])}" if run.record else "–" for run in runs]]
+        real = [value for run in runs if (value := run.score(name)) is not None]
+        if real:
+            best = (min(real) if metric(name).lower else max(real)) if same_held_out(runs) else None
+            rows.append(
+                [join(metric(name).title, element("small", _direction(name))), *(_cell(r, name, best) for r in runs)]
+            )
     if not rows:
         return element("p", "None of these runs has been evaluated.")
-    how = element("p", asked[0][0], class_="quiet") if len(set(asked[0])) == 1 else ""
-    counts = ["sources asked", *(_count(run) for run in runs)]
-    return join(how, table(["", *_names(runs)], [*rows, counts], numeric=range(1, len(runs) + 1)))
+    counts = ["sources asked", *map(_count, runs)]
+    return table(["", *_names(runs)], [*rows, counts], numeric=range(1, len(runs) + 1))
 
 
 def _count(run: Facts) -> str:
     return (
-        f"{whole(run.record[1].get('count'))} ({run.record[0]}, {evaluated.how(run.record[1])})" if run.record else "–"
+        f"{whole(run.record[1].get('count'))} ({run.record[0]}, {evaluated.how(run.record[1])})" if run.record else NONE
     )
 
 
@@ -108,22 +137,17 @@ def _direction(name: str) -> str:
     return "lower is better" if metric(name).lower else "higher is better"
 
 
-def _score(record: Record, name: str, value: float | None, best: float | None) -> Markup:
-    shown = f"{digits(value)}{evaluated.percent(name)}"
-    number = element("strong", shown) if value is not None and value == best else shown
-    return join(number, element("small", element("br"), evaluated.spread(record, name), class_="quiet"))
+def _cell(run: Facts, name: str, best: float | None) -> Markup:
+    number = element("strong", _shown(run, name)) if run.score(name) == best is not None else _shown(run, name)
+    spread = evaluated.spread(run.record[1], name) if run.record else ""
+    return join(number, element("small", element("br"), spread, class_="quiet"))
 
 
 def best_bars(runs: Sequence[Facts]) -> Markup:
     """The score they are judged by, with intervals: where these overlap widely, the runs may well be equal."""
     name = runs[0].headline
-    rows = []
-    for number, run in enumerate(runs):
-        record = run.record[1] if run.record else {}
-        interval = tuple((record.get("intervals") or {}).get(name) or ()) or None
-        rows.append(Bar(run.name, (record.get("metrics") or {}).get(name), interval, colour=number))
-    unit = f"{metric(name).title}, %" if metric(name).unit else metric(name).title
-    return figure(metric(name).title, bars(rows, unit=unit), f"{_direction(name)}; whiskers are 95 % intervals")
+    rows = [Bar(run.name, run.score(name), run.interval(name), colour=n) for n, run in enumerate(runs)]
+    return figure(metric(name).title, bars(rows, unit=curves.unit(name)), "whiskers: 95 % intervals")
 
 
 def settings(runs: Sequence[Facts]) -> Markup:
@@ -132,12 +156,11 @@ def settings(runs: Sequence[Facts]) -> Markup:
     unlike = [name for name in names if len({repr(one.get(name)) for one in every}) > 1]
     if not unlike:
         return element("p", "None: these runs have the same settings.")
-    rows = [[element("code", name), *(user(_shown(one, name)) for one in every)] for name in unlike]
+    rows = [
+        [element("code", name), *(user(setting(one[name]) if name in one else NONE) for one in every)]
+        for name in unlike
+    ]
     return table(["", *_names(runs)], rows)
-
-
-def _shown(values: dict[str, Any], name: str) -> str:
-    return setting(values[name]) if name in values else "–"
 
 
 def examples(runs: Sequence[Facts]) -> Markup:

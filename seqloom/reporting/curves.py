@@ -11,13 +11,11 @@ from seqloom.reporting.html import Markup, element, user
 
 def one_run(facts: Facts) -> Markup:
     """Five charts, side by side where there is room."""
-    best, name = facts.best, facts.headline
-    ring = None if best is None else (best["step"], best["valid"].get("loss"))
     loss = [
         Series("training", points(facts.steps, "loss")),
-        Series("validation", scores(facts.validations, "loss"), 1, mark=ring, dots=True),
+        Series("validation", scores(facts.validations, "loss"), 1, mark=_ring(facts, "loss"), dots=True),
     ]
-    return _charts([loss], [facts], name)
+    return _charts([loss], [facts], facts.headline)
 
 
 def several(runs: Sequence[Facts]) -> Markup:
@@ -37,21 +35,26 @@ def _charts(losses: list[list[Series]], runs: Sequence[Facts], name: str) -> Mar
         Series(run.name, scores(run.validations, name), n, mark=_ring(run, name), dots=True)
         for n, run in enumerate(runs)
     ]
-    unit = f"{metric(name).title}, %" if metric(name).unit else metric(name).title
-    better = "lower is better" if metric(name).lower else "higher is better"
-    figures.append(figure("Validation score", lines(score, x="step", y=unit), f"{better}; the ring is the model kept"))
-    for title, key, unit, log in (
+    figures.append(figure("Validation score", lines(score, x="step", y=unit(name)), "ring: the model kept"))
+    for title, field, per, log in (
         ("Speed", "tokens_per_second", "target tokens a second", False),
         ("Learning rate", "rate", "rate", False),
         ("Gradient norm", "norm", "norm before clipping", True),
     ):
-        drawn = [Series(run.name, points(run.steps, key), n) for n, run in enumerate(runs)]
-        figures.append(figure(title, lines(drawn, x="step", y=unit, zero=not log, log=log)))
+        drawn = [Series(run.name, points(run.steps, field), n) for n, run in enumerate(runs)]
+        figures.append(figure(title, lines(drawn, x="step", y=per, zero=not log, log=log)))
     return element("div", *figures, class_="charts")
 
 
 def _ring(run: Facts, name: str) -> tuple[int, float] | None:
-    return None if run.best is None else (run.best["step"], run.best["valid"].get(name))
+    """The validation whose model was kept; none where the mean of several was."""
+    return None if run.best is None or run.averaged else (run.best["step"], run.best["valid"].get(name))
+
+
+def unit(name: str) -> str:
+    """What a metric's axis says."""
+    about = metric(name)
+    return f"{about.title}{', %' if about.unit else ''} ({'lower' if about.lower else 'higher'} is better)"
 
 
 def figure(title: str, picture: Markup, note: Markup | str = "") -> Markup:

@@ -25,7 +25,7 @@ def score_table(record: Record) -> Markup:
     rows = []
     for name, value in (record.get("metrics") or {}).items():
         about = metric(name)
-        title = join(about.title[:1].upper() + about.title[1:], element("small", about.about))
+        title = join(about.title, element("small", about.about))
         signature = (record.get("signature") or {}).get(name, "")
         rows.append([title, f"{digits(value)}{percent(name)}", spread(record, name), element("code", signature)])
     return table(["", "score", "95 % interval", "signature"], rows, numeric=(1, 2))
@@ -124,7 +124,10 @@ def aligned(pairs: Sequence[Sequence[str | None]]) -> Markup:
 def _pair(wanted: str | None, written: str | None, same: bool) -> Markup:
     if same:
         return element("span", user(written), class_="pair")
-    sides = [element("bdi", "·" if token is None else visible(token)) for token in (wanted, written)]
+    sides = [
+        element("bdi", "·", class_="gap") if token is None else element("bdi", visible(token))
+        for token in (wanted, written)
+    ]
     return element("span", *sides, class_="pair" if wanted == written else "pair unlike")
 
 
@@ -141,7 +144,8 @@ def confusion(record: Record) -> Markup:
     parts = [table(["wanted", "written", "times"], part, numeric=(2,)) for part in (rows[:half], rows[half:]) if part]
     tokens = [*found.get("tokens", []), "∅"]
     drawn = heat(tokens, tokens, found.get("table") or [], what="tokens wanted (rows) and written (columns)")
-    note = "rows wanted, columns written; ∅ is no token: put in, or left out"
+    most = max(count for row in found.get("table") or [[0]] for count in row)
+    note = f"rows: wanted; columns: written; ∅: no token; strongest: {whole(most)} times"
     picture = figure("Who is taken for whom", element("div", drawn, class_="scroll"), note)
     return join(told, element("div", element("div", *parts, class_="pairs"), picture, class_="two"))
 
@@ -157,8 +161,9 @@ def attention(record: Record) -> Markup:
         return Markup("")
     what = f"attention of {found.get('layer', 'the decoder')}"
     drawn = heat(found["target"], found["source"], found["weights"], what=what)
-    heads = f", mean of {found['heads']} heads" if found.get("heads", 1) > 1 else ""
-    note = f"a row a written token, a column a token read; {found.get('layer', '')}{heads}"
+    heads = f"; mean of {found['heads']} heads" if found.get("heads", 1) > 1 else ""
+    most = max((finite(weight) or 0.0 for row in found["weights"] for weight in row), default=0.0)
+    note = f"rows: written; columns: read; strongest: {digits(most)}; layer {found.get('layer', '')}{heads}"
     return figure("Where it looked", element("div", drawn, class_="scroll"), note)
 
 

@@ -72,6 +72,13 @@ class Facts:
         return next((line for line in reversed(self.validations) if line.get("best")), None)
 
     @property
+    def averaged(self) -> int | None:
+        """How many checkpoints the kept model is the mean of; None if it is a single one."""
+        return next(
+            (line["average"] for line in reversed(self.history) if "average" in line and line.get("best")), None
+        )
+
+    @property
     def seconds(self) -> float | None:
         """Of training, validations not counted, as far as it was logged."""
         return next((line["seconds"] for line in reversed(self.steps) if "seconds" in line), None)
@@ -100,6 +107,16 @@ class Facts:
         """The evaluation to be judged by: on test data where there is one."""
         return next(((name, self.records[name]) for name in HELD_OUT if name in self.records), None)
 
+    def score(self, name: str) -> float | None:
+        """On the data to be judged by."""
+        return finite((self.record[1].get("metrics") or {}).get(name)) if self.record else None
+
+    def interval(self, name: str) -> tuple[float, float] | None:
+        """95 % of it, if it is known."""
+        found = (self.record[1].get("intervals") or {}).get(name) if self.record else None
+        low, high = (finite(end) for end in found) if found else (None, None)
+        return None if low is None or high is None else (low, high)
+
     @property
     def device(self) -> str:
         found = self.record
@@ -123,11 +140,3 @@ def points(lines: list[dict[str, Any]], key: str) -> list[tuple[Any, Any]]:
 def scores(lines: list[dict[str, Any]], name: str) -> list[tuple[Any, Any]]:
     """(step, score) of every validation."""
     return [(line["step"], line["valid"].get(name)) for line in lines if name in line["valid"]]
-
-
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by their dotted names."""
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
-    return found

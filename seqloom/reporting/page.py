@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from seqloom.reporting.html import Markup, element, join, user
+from seqloom.reporting.numbers import NONE
 from seqloom.reporting.style import style_sheet
 from seqloom.version import __version__
 
@@ -42,17 +43,16 @@ def section(title: str, *parts: Any) -> Markup:
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence[int] = ()) -> Markup:
     """A table that scrolls sideways within itself rather than widening the page. The first column names the row.
 
-    A cell is text or markup; `numeric` says which columns are aligned to the right.
+    A cell is text or markup; `numeric` says which columns are aligned to the right. A column of which nothing is
+    known is left out.
     """
+    used = [n for n in range(len(rows[0])) if n == 0 or any(row[n] not in (NONE, "") for row in rows)] if rows else []
 
     def cell(name: str, place: int, content: Any, **attributes: Any) -> Markup:
         return element(name, content, class_="n" if place in numeric else None, **attributes)
 
-    top = [cell("th", place, content, scope="col") for place, content in enumerate(head)]
-    body = [
-        element("tr", *(cell("td" if place else "th", place, content) for place, content in enumerate(row)))
-        for row in rows
-    ]
+    top = [cell("th", place, head[place], scope="col") for place in used] if head else []
+    body = [element("tr", *(cell("td" if place else "th", place, row[place]) for place in used)) for row in rows]
     inner = [element("thead", element("tr", *top))] if head else []
     return element("div", element("table", *inner, element("tbody", *body)), class_="scroll")
 

@@ -25,7 +25,7 @@ def report(facts: Facts) -> str:
         skipped_lines(facts),
         _skipped_batches(facts),
         *_scores(facts),
-        section("Learning", curves.one_run(facts) if facts.history else ""),
+        section("Learning", *_learning(facts)),
         *_errors(facts),
         section("Data", data(facts)),
         section("Settings", settings(facts)),
@@ -121,6 +121,13 @@ def _scores(facts: Facts) -> list[Markup]:
     ]
 
 
+def _learning(facts: Facts) -> list[Markup]:
+    if not facts.history:
+        return []
+    mean = f"The model kept is the mean of the last {facts.averaged} checkpoints." if facts.averaged else ""
+    return [element("p", mean) if mean else Markup(""), curves.one_run(facts)]
+
+
 def _errors(facts: Facts) -> list[Markup]:
     """Where it errs, on the data it is judged by."""
     if facts.record is None:
@@ -128,7 +135,7 @@ def _errors(facts: Facts) -> list[Markup]:
     record = facts.record[1]
     looked = [evaluated.by_length(record), evaluated.attention(record)]
     return [
-        section("Where it errs", element("div", *looked, class_="two") if any(looked) else ""),
+        section("A closer look", element("div", *looked, class_="two") if any(looked) else ""),
         section("Examples", evaluated.examples(record)),
         section("Confusion", evaluated.confusion(record)),
     ]

@@ -6,7 +6,7 @@ from seqloom.reporting.html import Markup
 
 # Text set by a reader's own fonts; Chinese, Japanese and Korean named, for a browser's guess may be a poor one.
 SANS = (
-    'system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, "Liberation Sans", "Noto Sans", "PingFang SC", '
+    '-apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", Arial, "PingFang SC", '
     '"Hiragino Sans GB", "Microsoft YaHei", "Noto Sans CJK SC", "Source Han Sans SC", "WenQuanYi Zen Hei", sans-serif'
 )
 SERIF = (
@@ -54,7 +54,7 @@ bdi {{ unicode-bidi: isolate; overflow-wrap: anywhere }}
 pre {{ background: var(--tint); padding: .8rem 1rem; border-radius: 4px; overflow-x: auto; line-height: 1.5;
   white-space: pre-wrap; overflow-wrap: anywhere; margin: .6rem 0 }}
 .figures {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: 1.2rem 2rem; margin: 0;
-  padding: 1.1rem 0; border-top: 1px solid var(--line); border-bottom: 1px solid var(--line) }}
+  padding: 1.1rem 0 0; border-top: 1px solid var(--line) }}
 .big b {{ display: block; font-size: 1.75rem; line-height: 1.25; font-variant-numeric: tabular-nums lining-nums }}
 .big span {{ display: block; color: var(--quiet); font-size: .86rem; line-height: 1.4 }}
 .warning {{ background: var(--warn-tint); border-left: 3px solid var(--warn); padding: .7rem 1rem; margin: 1.4rem 0;
@@ -69,11 +69,11 @@ th:last-child, td:last-child {{ padding-right: 0 }}
 th {{ font-weight: 600 }}
 thead th {{ color: var(--quiet); font-weight: 500; font-size: .86rem; white-space: nowrap;
   border-bottom: 1px solid var(--quiet) }}
-tbody th {{ font-weight: 500 }}
+tbody th {{ font-weight: 500; min-width: 5rem }}
+tbody th:has(small) {{ min-width: 11rem }}
 tbody th small {{ display: block; color: var(--quiet); font-weight: 400; font-size: .82rem }}
 td.n, th.n {{ text-align: right; white-space: nowrap }}
-td.best {{ font-weight: 650 }}
-td.sign {{ color: var(--quiet); font-family: {MONO}; font-size: .74rem; overflow-wrap: anywhere; min-width: 11rem }}
+td code {{ color: var(--quiet); font-size: .78rem }}
 .charts {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 19rem), 1fr)); gap: 2rem 2rem }}
 .two {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1.5rem 3rem;
   align-items: start }}
@@ -84,8 +84,8 @@ figcaption strong {{ font-weight: 600; margin-right: .5em }}
 .swatch {{ display: inline-block; width: 1.1em; height: 0; border-top: 3px solid var(--c); vertical-align: .25em;
   margin-right: .4em }}
 .swatch.again {{ border-top-style: dotted }}
-svg {{ display: block; font-family: {SANS}; font-size: 11px; font-variant-numeric: tabular-nums }}
-svg.chart {{ width: 100%; height: auto; max-width: 32rem }}
+svg {{ display: block; font-family: {SANS}; font-size: 11.5px; font-variant-numeric: tabular-nums }}
+svg.chart {{ width: 100%; height: auto; max-width: 27rem }}
 svg text {{ fill: var(--ink) }}
 svg text.label {{ fill: var(--quiet) }}
 svg text.token {{ unicode-bidi: isolate; font-size: 12px }}
@@ -99,7 +99,9 @@ svg text.token {{ unicode-bidi: isolate; font-size: 12px }}
 .whisker {{ fill: none; stroke: var(--ink); stroke-width: 1 }}
 .heat rect {{ fill: var(--accent) }}
 .frame {{ fill: var(--wash); stroke: var(--line) }}
-ol.shown {{ list-style: none; margin: .4rem 0; padding: 0 }}
+ol.shown {{ list-style: none; margin: .4rem 0; padding: 0; display: grid; gap: 0 3rem;
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, 27rem), 1fr)) }}
+.pairs {{ display: flex; flex-wrap: wrap; gap: 0 3rem }}
 ol.shown > li {{ padding: .7rem 0; border-bottom: 1px solid var(--line) }}
 .asked {{ display: flex; flex-wrap: wrap; gap: .1rem 1.2rem; align-items: baseline; justify-content: space-between }}
 .asked > bdi {{ font-weight: 600; font-size: 1.04rem; white-space: pre-wrap }}
@@ -111,6 +113,7 @@ ol.shown > li {{ padding: .7rem 0; border-bottom: 1px solid var(--line) }}
 .pair.unlike {{ background: var(--bad-tint); border-radius: 3px }}
 .pair.unlike bdi:last-child {{ color: var(--bad); font-weight: 650; text-decoration: underline;
   text-underline-offset: 3px; text-decoration-thickness: 1px }}
+.pair.unlike bdi.gap {{ text-decoration: none }}
 .right {{ color: var(--good) }}
 .wrong {{ color: var(--bad) }}
 details {{ margin: .8rem 0 }}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import time
 from collections import Counter
@@ -91,7 +92,7 @@ def record(
         "schema": SCHEMA,
         **scores.to_json(),
         "available": len(every),
-        "fingerprint": hashlib.sha256("\n".join(sorted(grouped)).encode()).hexdigest(),
+        "fingerprint": hashlib.sha256(json.dumps(sorted(grouped.items())).encode()).hexdigest(),
         "search": asdict(search),
         "device": _device(translator.texts.device),
         "parameters": sum(p.numel() for p in translator.model.parameters()),

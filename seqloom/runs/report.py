@@ -16,15 +16,16 @@ import yaml
 from seqloom.data.read import Example
 from seqloom.errors import SeqloomError
 from seqloom.files import write_atomic, write_json
+from seqloom.options import flat
 from seqloom.reporting.card import card, is_ours
 from seqloom.reporting.compare import compare
-from seqloom.reporting.facts import HELD_OUT, Facts, flat
+from seqloom.reporting.facts import HELD_OUT, Facts
 from seqloom.reporting.page import GENERATOR
 from seqloom.reporting.run import report
 from seqloom.runs import config as configs
 from seqloom.runs.journal import Journal
 from seqloom.runs.progress import Progress
-from seqloom.runs.record import record
+from seqloom.runs.record import SCHEMA, record
 from seqloom.runs.session import JOURNAL, MODEL
 from seqloom.runs.translator import load
 
@@ -35,6 +36,7 @@ REPORT, CARD = "report.html", "README.md"
 DATA = ("source_tokens", "target_tokens", "max_vocab", "min_count", "max_length", "cut")
 TRAINING = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
 TRAINING += ("schedule", "average", "seed", "precision")
+ENDS = ("epochs", "max_steps", "time", "patience", "batch_tokens")  # where one is set, another is not filled in
 
 
 def finish(folder: Path, examples: Sequence[Example], device: torch.device, progress: Progress) -> None:
@@ -90,6 +92,9 @@ def facts(folder: Path) -> Facts:
     """What the files of a run folder tell. Only config.yaml must be there."""
     config = configs.load(folder)
     evaluated = {name: _json(folder / evaluation(name)) for name in HELD_OUT}
+    for name, found in evaluated.items():
+        if found and found.get("schema", SCHEMA) > SCHEMA:
+            raise SeqloomError(f"{folder / evaluation(name)}: written by a newer Seqloom; upgrade seqloom")
     return Facts(
         name=folder.resolve().name,
         config=config,
@@ -113,6 +118,8 @@ def command(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
 
     A preset and what differs from it, if that gives back the config; else the config itself as the model.
     """
+    if not config.keys() >= {"task", "preset", *configs.SECTIONS}:
+        return ()
     preset, inputs = config["preset"], config.get("inputs") or {}
     words = ["seqloom", "train", config["task"], *map(str, inputs.get("train") or ["FILE"])]
     valid = inputs.get("valid")
@@ -120,8 +127,9 @@ def command(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
         words += ["--valid", str(one)]
     end = ["--output", f"{folder}-again"]
     try:
-        base = configs.compose(preset["model"], preset["size"], {}, {}, {})
-        changed = _changed(base, config)
+        ends = {name: config["training"][name] for name in ENDS if config["training"][name] is not None}
+        base = configs.compose(preset["model"], preset["size"], {}, ends, {})
+        changed = {f"training.{name}": value for name, value in ends.items()} | _changed(base, config)
         same = configs.compose(preset["model"], preset["size"], {}, {}, changed)
     except SeqloomError:  # a YAML file that is no longer there, a setting that needs another first
         same = None
