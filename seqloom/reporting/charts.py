@@ -12,7 +12,7 @@ from typing import Any
 
 from seqloom.looking.attention import columns as width_of
 from seqloom.reporting.html import Markup, element, join, visible
-from seqloom.reporting.numbers import finite, short
+from seqloom.reporting.numbers import finite, short, whole
 
 WIDTH, HEIGHT = 330, 210
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 26, 38
@@ -197,7 +197,9 @@ def _bar(row: Bar, top: float, across: Axis) -> Markup:
         path = f"M{x1:g} {middle:g}H{x2:g}M{x1:g} {middle - 3:g}v6M{x2:g} {middle - 3:g}v6"
         parts.append(element("path", d=path, class_="whisker"))
         end = max(end, x2)
-    parts.append(element("text", f"{value:.3g}", x=end + 7, y=middle + 4, class_="value"))
+    parts.append(
+        element("text", f"{value:#.3g}" if value < 1000 else whole(value), x=end + 7, y=middle + 4, class_="value")
+    )
     parts.append(element("text", row.note, x=WIDTH - 2, y=middle + 4, text_anchor="end", class_="label"))
     return join(*parts)
 

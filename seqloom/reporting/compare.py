@@ -42,7 +42,7 @@ def compare(runs: Sequence[Facts]) -> str:
         element("p", curves.legend([run.name for run in runs]), class_="lead"),
         verdict(runs),
         apart(runs),
-        section("Scores", element("div", scores(runs), best_bars(runs), class_="two")),
+        section("Scores", element("div", scores(runs), best_bars(runs), class_="beside")),
         section("What they are", overview(runs)),
         section("Learning", curves.several(runs)),
         section("Settings that differ", settings(runs)),
@@ -127,10 +127,11 @@ def scores(runs: Sequence[Facts]) -> Markup:
     return table(["", *_names(runs)], [*rows, counts], numeric=range(1, len(runs) + 1))
 
 
-def _count(run: Facts) -> str:
-    return (
-        f"{whole(run.record[1].get('count'))} ({run.record[0]}, {evaluated.how(run.record[1])})" if run.record else NONE
-    )
+def _count(run: Facts) -> Any:
+    if run.record is None:
+        return NONE
+    name, record = run.record
+    return join(whole(record.get("count")), element("small", element("br"), f"{name}, {evaluated.how(record)}"))
 
 
 def _direction(name: str) -> str:

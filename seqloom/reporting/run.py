@@ -183,7 +183,9 @@ def settings(facts: Facts) -> Markup:
 def repeat(facts: Facts) -> Markup:
     rows = [[name, user(value)] for name, value in versions(facts.environment)]
     command = code(shlex.join(facts.command)) if facts.command else ""
-    told = element("p", "With the same data, seed and versions on the same kind of machine the run is the same.")
+    told = element(
+        "p", "With the same data, seed, versions and kind of machine it comes out the same; on a GPU, nearly."
+    )
     return join(command, told if command else "", folded("Versions and hardware", table([], rows)) if rows else "")
 
 

@@ -73,10 +73,13 @@ tbody th {{ font-weight: 500; min-width: 5rem }}
 tbody th:has(small) {{ min-width: 11rem }}
 tbody th small {{ display: block; color: var(--quiet); font-weight: 400; font-size: .82rem }}
 td.n, th.n {{ text-align: right; white-space: nowrap }}
+td small {{ color: var(--quiet); font-size: .82rem }}
 td code {{ color: var(--quiet); font-size: .78rem }}
 .charts {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 19rem), 1fr)); gap: 2rem 2rem }}
 .two {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1.5rem 3rem;
   align-items: start }}
+.beside {{ display: flex; flex-wrap: wrap; gap: 1.5rem 3rem; align-items: flex-start }}
+.beside > figure {{ flex: 1 1 18rem; max-width: 27rem }}
 figure {{ margin: 0; min-width: 0 }}
 figcaption {{ font-size: .88rem; margin-bottom: .35rem; line-height: 1.4 }}
 figcaption strong {{ font-weight: 600; margin-right: .5em }}

@@ -98,7 +98,7 @@ def test_a_long_history_is_thinned_and_keeps_its_mean():
 def test_bars():
     rows = [Bar("2 – 4", 10.0, (8.0, 12.0), "n = 5"), Bar("none", None), Bar("not", NAN, (NAN, INF)), Bar("0", 0.0)]
     shown = texts(bars(rows, unit="error, %"))
-    assert {"2 – 4", "10", "n = 5", "error, %"} <= set(shown)
+    assert {"2 – 4", "10.0", "n = 5", "error, %"} <= set(shown)
     assert "Nothing" in bars([], unit="error")
     assert "Nothing" in bars([Bar("a", None)], unit="error")
     parsed(bars([Bar("a", 0.0)], unit="error"))
