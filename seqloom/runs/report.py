@@ -123,8 +123,8 @@ def command(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
     preset, inputs = config["preset"], config.get("inputs") or {}
     words = ["seqloom", "train", config["task"], *map(str, inputs.get("train") or ["FILE"])]
     valid = inputs.get("valid")
-    for one in valid if isinstance(valid, list) else [] if valid in (None, "5%") else [valid]:
-        words += ["--valid", str(one)]
+    for one in valid if isinstance(valid, list) else [] if valid is None else [valid]:
+        words += ["--valid", f"{100 * one:g}%" if isinstance(one, int | float) else str(one)]
     end = ["--output", f"{folder}-again"]
     try:
         ends = {name: config["training"][name] for name in ENDS if config["training"][name] is not None}

@@ -217,6 +217,13 @@ def test_the_command_repeats_the_config(model, settings, tmp_path):
     assert (given["files"], given["valid"]) == (["my words.tsv"], "dev.tsv")
 
 
+@pytest.mark.parametrize(("valid", "words"), [(0.0, ["0%"]), (0.05, ["5%"]), ("5%", ["5%"]), (["a", "b"], ["a", "b"])])
+def test_the_command_names_what_was_held_out(valid, words, tmp_path):
+    config = {**configs.compose(None, None, {}, {}, {}), "inputs": {"train": ["x.tsv"], "valid": valid}}
+    given = command(tmp_path, config)
+    assert [given[n + 1] for n, word in enumerate(given) if word == "--valid"] == words
+
+
 def test_several_runs_share_a_page(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     one, two = (shutil.copytree(run, tmp_path / name / "run") for name in ("a", "b"))
