@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from seqloom.cli import data, demo, evaluate, info, predict, train
+from seqloom.cli import data, demo, evaluate, info, predict, recipes, report, train
 from seqloom.errors import SeqloomError
 
 app = typer.Typer(
@@ -24,6 +24,8 @@ app.command(name="train")(train.train)
 app.command(name="evaluate")(evaluate.evaluate)
 app.command(name="predict")(predict.predict)
 app.command(name="info")(info.info)
+app.command(name="report")(report.report)
+app.command(name="recipes")(recipes.recipes)
 app.add_typer(data.app, name="data")
 
 UsageError: Any = typer.BadParameter.__mro__[1]  # click's, which newer typers carry inside under another name

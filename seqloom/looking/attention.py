@@ -42,17 +42,17 @@ class AttentionMap:
         A source too long for `width` columns (None: those of the terminal) is cut into blocks, one above the other.
         """
         weights = self.mean()
-        wide = max(_columns(token) for token in self.target)
-        names = [f"{' ' * (wide - _columns(token))}{token}" for token in self.target]
+        wide = max(columns(token) for token in self.target)
+        names = [f"{' ' * (wide - columns(token))}{token}" for token in self.target]
         mosts = [f"{self.source[int(row.argmax())]} {row.max():.0%}" for row in weights]
         heads = [token[:1] or " " for token in self.source]
-        room = (width or shutil.get_terminal_size().columns) - wide - 4 - max(map(_columns, mosts))
+        room = (width or shutil.get_terminal_size().columns) - wide - 4 - max(map(columns, mosts))
         blocks = []
-        for start, end in _fitting([_columns(head) + 1 for head in heads], room + 1):
+        for start, end in _fitting([columns(head) + 1 for head in heads], room + 1):
             lines = [" " * (wide + 2) + " ".join(heads[start:end])]
             for name, row, most in zip(names, weights[:, start:end], mosts, strict=True):
                 shades = [SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)] for weight in row]
-                cells = " ".join(shade * _columns(head) for shade, head in zip(shades, heads[start:end], strict=True))
+                cells = " ".join(shade * columns(head) for shade, head in zip(shades, heads[start:end], strict=True))
                 lines.append(f"{name}  {cells}  {most}")
             blocks.append("\n".join(lines))
         return "\n\n".join(blocks)
@@ -124,7 +124,7 @@ def _fitting(widths: list[int], room: int) -> Iterator[tuple[int, int]]:
     yield start, len(widths)
 
 
-def _columns(text: str) -> int:
+def columns(text: str) -> int:
     """How many columns of a terminal the text takes: Chinese characters and emoji take two, marks and joiners none."""
     return sum(
         0

@@ -18,7 +18,7 @@ from seqloom.errors import SeqloomError, known
 from seqloom.files import read_yaml, write_atomic
 from seqloom.models.presets import PRESETS, merge, preset, suited
 from seqloom.models.seq2seq import MODELS
-from seqloom.options import checked
+from seqloom.options import checked, flat
 from seqloom.parts.choose import change, complete
 from seqloom.training.settings import Training
 from seqloom.version import FORMAT, __version__
@@ -134,16 +134,9 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Keys of a resumed run that differ from the saved config and may not: `section.key: old -> new`."""
     found = []
     for section in SECTIONS:
-        before, after = _flat(DEFAULTS.get(section, {}) | old[section]), _flat(new[section])
+        before, after = flat(DEFAULTS.get(section, {}) | old[section]), flat(new[section])
         for key in sorted(before.keys() | after.keys()):
             allowed = section == "training" and key in EXTENDABLE
             if not allowed and before.get(key) != after.get(key):
                 found.append(f"{section}.{key}: {before.get(key)} -> {after.get(key)}")
     return found
-
-
-def _flat(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in section.items():
-        flat.update(_flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
-    return flat

@@ -24,6 +24,7 @@ from seqloom.runs.environment import choose_device, environment
 from seqloom.runs.journal import Journal
 from seqloom.runs.progress import Progress
 from seqloom.runs.progress import progress as make_progress
+from seqloom.runs.report import finish
 from seqloom.runs.session import CHECKPOINTS, JOURNAL, Session
 from seqloom.runs.translator import Translator, load
 from seqloom.training import checkpoint
@@ -106,7 +107,7 @@ def train(
     finally:
         progress.close()
     if session.signal is None:
-        progress.note(f"done: {folder}")
+        finish(folder, session.examples, place, progress)
     return Run(folder, config, session.loop.step, session.best, session.signal)
 
 

@@ -91,6 +91,17 @@ class Translator:
         if together:
             examples = [Example(s, tuple(t), names[0], 0) for s, t in group_by_source(examples).items()]  # pyright: ignore
         predictions = self.predict([example.source for example in examples], search)
+        return self.judge(examples, predictions, metrics=metrics, tokenize=tokenize)
+
+    def judge(
+        self,
+        examples: Sequence[Example],
+        predictions: list[str],
+        *,
+        metrics: Sequence[str] | None = None,
+        tokenize: str = "13a",
+    ) -> Evaluation:
+        """Scores of predictions that were made already, one for each example."""
         references = [tuple(map(self.texts.target.normal, example.targets)) for example in examples]
         scores = score(
             predictions,
@@ -110,7 +121,7 @@ class Translator:
         notes = () if hint is None else (hint,)
         return Evaluation(values, scores.intervals, signature, scores.count, predictions, notes)
 
-    def _perplexity(self, examples: list[Example]) -> float:
+    def _perplexity(self, examples: Sequence[Example]) -> float:
         """Of the first reference of each example, <eos> counted."""
         target = self.texts.target
         pairs = [(self.texts.encode(e.source), [BOS, *target.encode(e.targets[0]), EOS]) for e in examples]

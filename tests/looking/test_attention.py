@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqloom.looking.attention import CJK_FONTS, AttentionMap, _columns
+from seqloom.looking.attention import CJK_FONTS, AttentionMap, columns
 from seqloom.looking.cost import cost
 from seqloom.models.seq2seq import Seq2Seq
 
@@ -18,7 +18,7 @@ def test_text_shows_where_each_target_token_looked():
     ]
 
 
-def test_wide_characters_keep_their_columns():
+def test_wide_characters_keep_theircolumns():
     weights = np.array([[[0.9, 0.1], [0.1, 0.9]]])
     lines = AttentionMap(["中", "e"], ["国", "x"], weights, "attention").text().splitlines()
     assert lines == ["    中 e", "国  ██    中 90%", " x     █  e 90%"]
@@ -30,7 +30,7 @@ def test_a_long_source_is_cut_into_blocks():
     source = list("abcdefghijklmnopqrstuvwxyz1234")
     seen = AttentionMap(source, ["X", "中"], weights, "attention")
     lines = seen.text(40).splitlines()
-    assert max(_columns(line) for line in lines) <= 40
+    assert max(columns(line) for line in lines) <= 40
     heads = [line.split() for line in lines if "%" not in line and line]
     assert [letter for line in heads for letter in line] == source
     assert [line for line in lines if not line] == [""] * (len(heads) - 1)
@@ -45,12 +45,12 @@ def test_blocks_go_by_the_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     lines = seen.text().splitlines()
     assert len(lines) > 3
-    assert 50 < max(map(_columns, lines)) <= 60
+    assert 50 < max(map(columns, lines)) <= 60
     assert all("█" not in line for line in lines)
 
 
-def test_columns_of_a_terminal():
-    assert [_columns(text) for text in ("a", "中", "Ａ", "e\u0301", "ｱ", "👩\u200d👧", "")] == [1, 2, 2, 1, 1, 4, 0]
+def testcolumns_of_a_terminal():
+    assert [columns(text) for text in ("a", "中", "Ａ", "e\u0301", "ｱ", "👩\u200d👧", "")] == [1, 2, 2, 1, 1, 4, 0]
 
 
 def test_chinese_in_a_picture(tmp_path, recwarn):
