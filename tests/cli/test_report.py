@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 
-from tests.cli.test_commands import one_line, seqloom  # noqa: F401  (a fixture)
+from tests.cli.conftest import one_line
 
 
-def test_one_run_and_two(seqloom, run, tmp_path, monkeypatch):  # noqa: F811
+def test_one_run_and_two(seqloom, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     copy = shutil.copytree(run, tmp_path / "copy")
     (copy / "report.html").unlink()
@@ -18,7 +18,7 @@ def test_one_run_and_two(seqloom, run, tmp_path, monkeypatch):  # noqa: F811
     assert seqloom("report", run, copy, "--output", "both.html")[:2] == (0, "both.html\n")
 
 
-def test_wrong_folders(seqloom, run, tmp_path):  # noqa: F811
+def test_wrong_folders(seqloom, run, tmp_path):
     one_line(seqloom("report", tmp_path / "none"), "no such run")
     one_line(seqloom("report", tmp_path), "not a run folder")
     one_line(seqloom("report", run, tmp_path), "not a run folder")
