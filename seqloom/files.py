@@ -9,33 +9,69 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from seqloom.errors import SeqloomError
 
 MANIFEST = "manifest.json"
 
 
+def default_cache() -> Path:
+    """$SEQLOOM_CACHE, or a folder of ours where caches go."""
+    named = os.environ.get("SEQLOOM_CACHE")
+    return Path(named) if named else Path.home() / ".cache" / "seqloom"
+
+
 def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write to a temporary name in the same folder, fsync, rename, fsync the folder."""
-    raw = content.encode() if isinstance(content, str) else content
+    """The whole file at once; see `writing`."""
+    with writing(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write piece by piece: a temporary name in the same folder, then fsync, rename, fsync the folder.
+
+    Whatever goes wrong inside, nothing is left behind and what stood there before stays.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(raw)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
         sync_folder(path.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise SeqloomError(f"{path}: could not be written: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):  # the folder may be no folder
+            temporary.unlink()
 
 
 def write_json(path: Path, value: Any) -> None:
     write_atomic(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Keys and values of a YAML file; what is wrong with it is said with its line."""
+    import yaml
+
+    try:
+        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise SeqloomError(f"{path}: no such file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SeqloomError(f"{path}: cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise SeqloomError(f"{where}: not YAML: {getattr(error, 'problem', error)}") from error
+    if not isinstance(loaded, dict):
+        raise SeqloomError(f"{path}: expected keys and values")
+    return loaded
 
 
 @contextmanager

@@ -18,6 +18,14 @@ def checked(make: Callable[..., Any], values: Mapping[str, Any], section: str) -
     }
 
 
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found.update(flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
+    return found
+
+
 def hints_of(make: Callable[..., Any]) -> dict[str, Any]:
     """Annotations of a constructor's or a dataclass's keywords."""
     home = make.__init__ if isinstance(make, type) else make

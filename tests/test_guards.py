@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,7 @@ SHELVES = [
     {"decoding", "metrics"},
     {"training"},
     {"looking"},
+    {"reporting"},
     {"runs"},
     {"serving"},
     {"cli"},
@@ -104,6 +106,7 @@ TABLES = {
     "seqloom.models.seq2seq.DECODERS",
     "seqloom.models.seq2seq.MODELS",
     "seqloom.data.tokens.TOKENS",
+    "seqloom.data.readers.READERS",
     "seqloom.metrics.score.METRICS",
 }
 
@@ -153,22 +156,45 @@ assert not {"torch", "numpy", "sacrebleu"} & set(sys.modules), "heavy import"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
+def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield words
+    for name, below in getattr(command, "commands", {}).items():
+        yield from commands(below, (*words, name))
+
+
 def test_every_command_has_help():
+    import typer
     from typer.testing import CliRunner
 
     from seqloom.cli.main import app
 
-    for words in ([], ["train"], ["evaluate"], ["predict"], ["info"], ["demo"], ["data"], ["data", "check"]):
+    assert len(list(commands(typer.main.get_command(app)))) > 10
+    for words in commands(typer.main.get_command(app)):
         result = CliRunner().invoke(app, [*words, "--help"])
         assert result.exit_code == 0
         assert "Usage" in result.output
 
 
-def readme_blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+READMES = ("README.md", "README.zh-CN.md")
+PINYIN = {"wo ai bei jing": "我爱北京。", "ni hao ma": "你好吗？", "wo xi huan ping guo": "我喜欢苹果！"}
 
 
-def test_the_readmes_commands_run(tmp_path, monkeypatch, capsys):
+def readme_blocks(readme: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / readme).read_text(), re.S)
+
+
+def test_the_readmes_name_each_other_and_hold_the_same_commands():
+    """The Chinese one may have more, of Chinese; what the English one shows it shows too."""
+    for one, other in (READMES, READMES[::-1]):
+        assert f"({other})" in (ROOT / one).read_text().splitlines()[0]
+    english, chinese = (
+        {line for block in readme_blocks(readme, "console") for line in block.splitlines()} for readme in READMES
+    )
+    assert {line.partition("#")[0] for line in english} <= {line.partition("#")[0] for line in chinese}
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_the_readmes_commands_run(readme, tmp_path, monkeypatch, capsys):
     """Every `seqloom …` line of the README, in order, on small data; training is cut short by later options."""
     from seqloom.cli.main import run
     from tests.conftest import words, write_pairs
@@ -177,8 +203,11 @@ def test_the_readmes_commands_run(tmp_path, monkeypatch, capsys):
     write_pairs(tmp_path / "words.tsv", words(80))
     write_pairs(tmp_path / "test.tsv", words(10, seed=5))
     (tmp_path / "words.txt").write_text("abc\nchad\n")
+    (tmp_path / "hanzi.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in PINYIN.items()) * 20)
+    (tmp_path / "hanzi-test.tsv").write_text("ni hao\t你好\n")
+    (tmp_path / "hanzi.txt").write_text("ni hao\n")
     commands = [
-        line for block in readme_blocks("console") for line in block.splitlines() if line.startswith("seqloom ")
+        line for block in readme_blocks(readme, "console") for line in block.splitlines() if line.startswith("seqloom ")
     ]
     assert len(commands) >= 8
     for command in commands:
@@ -194,13 +223,14 @@ def test_the_readmes_commands_run(tmp_path, monkeypatch, capsys):
         assert not status, f"{command}: {capsys.readouterr().err}"
 
 
-def test_the_readmes_python_runs(tmp_path, monkeypatch):
+@pytest.mark.parametrize("readme", READMES)
+def test_the_readmes_python_runs(readme, tmp_path, monkeypatch):
     from tests.conftest import words, write_pairs
 
     monkeypatch.chdir(tmp_path)
     write_pairs(tmp_path / "words.tsv", [*words(80), "cab"])
     write_pairs(tmp_path / "test.tsv", words(10, seed=5))
-    blocks = readme_blocks("python")
+    blocks = readme_blocks(readme, "python")
     assert blocks
     for block in blocks:
         block = block.replace('"max_steps": 200', '"max_steps": 2').replace("through", "cab").replace("though", "bad")

@@ -9,12 +9,100 @@ import typer
 
 from seqloom.errors import known
 
-app = typer.Typer(help="Look at data before training on it.", no_args_is_help=True)
+app = typer.Typer(help="Datasets by name, and a look at data before training on it.", no_args_is_help=True)
 
 
 @app.callback()
 def root() -> None:
-    """Look at data before training on it."""
+    """Datasets by name, and a look at data before training on it."""
+
+
+@app.command(name="list")
+def list_(
+    task: Annotated[str | None, typer.Option(help="Only those of this task: translate, classify, tag, …")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with all that is known.")] = False,
+) -> None:
+    """The datasets that can be called by name, how large they are, and where they are.
+
+    embedded: nothing to fetch; in the mirror: under $SEQLOOM_DATA; cached: downloaded before; by hand: cannot be
+    downloaded as it is, `get` says where to put it.
+    """
+    from seqloom.data import registry
+
+    chosen = list(registry.DATASETS.values())
+    if task is not None:
+        known(task, registry.TASKS, "task")
+        chosen = [dataset for dataset in chosen if dataset.task == task]
+    if as_json:
+        facts = {dataset.name: registry.facts(dataset) for dataset in chosen}
+        typer.echo(json.dumps(facts, ensure_ascii=False))
+        return
+    typer.echo(f"{'name':<24} {'task':<9} {'train':>9} {'valid':>7} {'test':>7}  {'licence':<15}{'where'}")
+    for dataset in chosen:
+        sizes = [f"{dataset.sizes[split]:,}" if split in dataset.sizes else "-" for split in ("train", "valid", "test")]
+        if "all" in dataset.sizes:
+            sizes[0] = f"{dataset.sizes['all']:,}"
+        train, valid, test = sizes
+        typer.echo(
+            f"{dataset.name:<24} {dataset.task:<9} {train:>9} {valid:>7} {test:>7}  {dataset.licence:<15}"
+            f"{registry.state(dataset)}"
+        )
+
+
+@app.command()
+def get(
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Datasets, as `list` names them.")],
+    output: Annotated[str | None, typer.Option("--output", "-o", help="Write the splits to this folder.")] = None,
+) -> None:
+    """Fetch datasets, verify them by SHA-256, write their splits and print where they are."""
+    from pathlib import Path
+
+    from seqloom.data import registry
+
+    for name in names:
+        registry.find(name)  # a wrong name is said before anything is fetched
+    for name in names:
+        folder = None if output is None else Path(output) if len(names) == 1 else Path(output) / name
+        found = registry.get(name, folder)
+        for path in found:
+            typer.echo(str(path))
+        if not found:
+            typer.echo(f"{name}: generated when it is used; there is nothing to fetch", err=True)
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="A dataset, as `list` names it.")],
+    count: Annotated[int, typer.Option(min=0, help="So many examples.")] = 3,
+) -> None:
+    """What a dataset is, whose it is, and its first examples."""
+    from itertools import islice
+
+    from seqloom.data import registry
+    from seqloom.data.fetch import place_of
+
+    dataset = registry.find(name)
+    where = registry.state(dataset)
+    sizes = ", ".join(f"{split} {size:,}" for split, size in dataset.sizes.items())
+    typer.echo(f"{name}: {dataset.about}\n{dataset.task}; {dataset.unit}: {sizes}")
+    typer.echo(f"licence: {dataset.licence}\n{dataset.citation}\n{dataset.home}\n{where}")
+    if where == "needs [demo]" or not all(map(place_of, dataset.all_files())):
+        return
+    first = next(iter(dataset.sizes))
+    for example in islice(dataset.examples(first), count):
+        typer.echo(f"  {_short(example)}")
+
+
+def _short(value: Any) -> str:
+    """An example in one line; arrays by their shape."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_short(each)}" for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return "  ".join(map(_short, value))
+    if hasattr(value, "shape") and value.shape:
+        return f"{value.dtype}{list(value.shape)}"
+    text = " ".join(str(value).split())
+    return text if len(text) <= 90 else f"{text[:89]}…"
 
 
 @app.command()

@@ -13,6 +13,7 @@ def demo(
 ) -> None:
     """Learn English pronunciation on two CPU cores in about two minutes, and see what the model looks at."""
     from pathlib import Path
+    from shutil import get_terminal_size
 
     from seqloom.runs.demo import STEPS, WORDS
     from seqloom.runs.demo import demo as run_demo
@@ -29,6 +30,7 @@ def demo(
     for word, sounds in zip(WORDS, result.model.predict(WORDS), strict=True):
         typer.echo(f"  {word:<16} {sounds}")
     typer.echo(f"\nWhere it looked in {WORDS[0]!r} (a row a phoneme, a column a letter):\n")
-    for line in result.model.attention(WORDS[0]).text().splitlines():
+    columns = get_terminal_size().columns
+    for line in result.model.attention(WORDS[0]).text(columns - 2).splitlines():
         typer.echo(f"  {line}")
     typer.echo(f"\nThe run is in {output}. Try your own words:\n  echo rhythm | seqloom predict {output}")

@@ -10,7 +10,7 @@ import typer
 
 def evaluate(
     run: Annotated[str, typer.Argument(help="A run folder.")],
-    files: Annotated[list[str], typer.Argument(help="Test examples, in any form that train reads.")],
+    files: Annotated[list[str], typer.Argument(help="Test examples, as train reads them, or a dataset.")],
     beam: Annotated[int, typer.Option(help="Width of the beam; 1 is greedy.")] = 1,
     alpha: Annotated[float, typer.Option(help="Beam scores are divided by length to this power.")] = 1.0,
     together: Annotated[
@@ -35,6 +35,8 @@ def evaluate(
     chosen = None if metrics is None else [name.strip() for name in metrics.split(",")]
     search = Search(beam=beam, alpha=alpha)
     result = load(run, device).evaluate(files, search, metrics=chosen, together=together, tokenize=tokenize)
+    for note in result.notes:
+        typer.echo(f"note: {note}", err=True)
     if predictions is not None:
         write_atomic(Path(predictions), "".join(f"{text}\n" for text in result.predictions))
     if as_json:

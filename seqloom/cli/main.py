@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from itertools import pairwise
+from typing import Any, NoReturn
 
 import typer
 
-from seqloom.cli import data, demo, evaluate, info, predict, train
+from seqloom.cli import data, demo, evaluate, info, predict, recipes, report, train
 from seqloom.errors import SeqloomError
 
 app = typer.Typer(
@@ -21,24 +24,42 @@ app.command(name="train")(train.train)
 app.command(name="evaluate")(evaluate.evaluate)
 app.command(name="predict")(predict.predict)
 app.command(name="info")(info.info)
+app.command(name="report")(report.report)
+app.command(name="recipes")(recipes.recipes)
 app.add_typer(data.app, name="data")
+
+UsageError: Any = typer.BadParameter.__mro__[1]  # click's, which newer typers carry inside under another name
+SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 
 
 @app.callback(invoke_without_command=True)
-def root(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
+def root(version: bool = typer.Option(False, "--version", help="Print the versions and leave.")) -> None:
     if version:
+        from importlib.metadata import version as version_of
+        from platform import python_version
+
         from seqloom.version import __version__
 
-        typer.echo(__version__)
+        typer.echo(f"seqloom {__version__} (python {python_version()}, torch {version_of('torch')})")
         raise typer.Exit
 
 
 def run() -> None:
     """What goes wrong on the user's side is one line and a non-zero exit; anything else is our fault and is shown."""
     try:
-        app()
+        _take_the_shells_name(sys.argv)
+        status = app(prog_name="seqloom", standalone_mode=False)
+        sys.stdout.flush()
+    except UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help, as far as it is not printed yet
+            sys.exit(error.format_message() or error.exit_code)
+        _leave(_usage(error), error.exit_code)
+    except typer.Abort:
+        _leave("stopped", 130)
     except SeqloomError as error:
         _leave(str(error), 1)
+    except BrokenPipeError:
+        _nobody_listens()
     except OSError as error:
         _leave(f"{error.filename or 'a file'}: {error.strerror or error}", 1)
     except (MemoryError, RuntimeError) as error:
@@ -46,8 +67,33 @@ def run() -> None:
         if type(error).__name__ not in ("MemoryError", "OutOfMemoryError"):
             raise
         _leave("out of memory; try a smaller --size or --batch-rows", 1)
+    else:
+        sys.exit(status)
 
 
-def _leave(message: str, status: int) -> None:
+def _usage(error: Any) -> str:
+    """What was wrong with the command line, what was probably meant, and where to read more."""
+    message = " ".join(error.format_message().split()).rstrip(".").replace(". Did you mean", "; did you mean")
+    if near := getattr(error, "possibilities", None):
+        message = f"{error.message}; did you mean {near[0]!r}?"
+    command = error.ctx.command_path if error.ctx else " ".join(["seqloom", *sys.argv[1:2]])
+    more = " Try" if message.endswith("?") else "; try"
+    return f"{message[:1].lower()}{message[1:]}{more} {command} --help"
+
+
+def _take_the_shells_name(arguments: list[str]) -> None:
+    """`--show-completion zsh`: typer takes a name only where it is told not to ask which shell is running."""
+    for option, name in pairwise(arguments):
+        if option in ("--show-completion", "--install-completion") and name in SHELLS:
+            os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
+
+
+def _nobody_listens() -> NoReturn:
+    """Whoever read our output has gone, as `head` does; what is still in the buffer has nowhere to go either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(1)
+
+
+def _leave(message: str, status: int) -> NoReturn:
     print(f"seqloom: {message}", file=sys.stderr)
     sys.exit(status)

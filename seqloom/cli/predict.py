@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seqloom.errors import SeqloomError
 
+if TYPE_CHECKING:
+    from seqloom.decoding.texts import Answer
+
 
 def predict(
     run: Annotated[str, typer.Argument(help="A run folder.")],
-    file: Annotated[str, typer.Argument(help="Sources, one a line; - reads standard input.")] = "-",
+    file: Annotated[str, typer.Argument(help="Sources, one a line; - reads standard input; or a dataset.")] = "-",
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="Write to this file, which appears when it is whole.")
+    ] = None,
     beam: Annotated[int, typer.Option(help="Width of the beam; 1 is greedy.")] = 1,
     n_best: Annotated[int, typer.Option(help="So many answers a line: number, score and text, with tabs.")] = 1,
     alpha: Annotated[float, typer.Option(help="Beam scores are divided by length to this power.")] = 1.0,
+    scores: Annotated[
+        bool,
+        typer.Option(
+            "--scores",
+            help="Write confidence TAB text: the geometric mean of the probabilities of the answer's tokens, 0 to 1.",
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A JSON object an answer: source, text, confidence, log_probability.")
+    ] = False,
+    threshold: Annotated[
+        float | None, typer.Option(help="Answers of a lower confidence are left out: an empty line in their place.")
+    ] = None,
+    below: Annotated[str | None, typer.Option(help="With --threshold: this text in place of the empty line.")] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw from the model's distribution.")] = False,
     temperature: Annotated[float, typer.Option(help="Below 1 likelier, above 1 more varied.")] = 1.0,
     top_k: Annotated[int, typer.Option(help="Sample among the k likeliest tokens; 0: all.")] = 0,
@@ -25,14 +49,20 @@ def predict(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Write a target for every source. Empty lines stay empty, so that lines stay side by side."""
-    import sys
+    from itertools import tee
 
+    from seqloom.data import registry
     from seqloom.data.read import read_sources
     from seqloom.decoding.search import Search
     from seqloom.runs.translator import load
 
-    if not sample and (temperature, top_k, top_p) != (1.0, 0, 1.0):
-        raise SeqloomError("temperature, top-k and top-p shape what is sampled: add --sample")
+    _check(
+        sample or (temperature, top_k, top_p) == (1.0, 0, 1.0),
+        "temperature, top-k and top-p shape what is sampled: add --sample",
+    )
+    _check(threshold is None or 0 <= threshold <= 1, f"--threshold is a confidence of 0 to 1, here {threshold}")
+    _check(below is None or threshold is not None, "--below says what to write under a --threshold; set one")
+    _check(not (scores and as_json), "--json holds the scores already; leave --scores out")
     search = Search(
         beam=n_best if beam == 1 and not sample else beam,
         n_best=n_best,
@@ -44,11 +74,49 @@ def predict(
         seed=seed,
     )
     model = load(run, device)
-    stream = stream or (file == "-" and sys.stdin.isatty())
+    stream = stream or (file == "-" and output is None and sys.stdin.isatty())
     rows, ahead = (1, 1) if stream else (batch, 16)
-    for number, answers in enumerate(model.answers(read_sources(file), search, rows, ahead), 1):
-        for answer in answers:
-            line = answer.text if n_best == 1 else f"{number}\t{answer.score:.4f}\t{answer.text}"
-            sys.stdout.write(line.replace("\n", " ") + "\n")
-        if stream:
-            sys.stdout.flush()
+    [file] = registry.resolve([file], "test", model.config["task"])
+    asked, shown = tee(read_sources(file))
+    count = doubted = 0
+    with _writer(output, stream) as write:
+        for number, (source, answers) in enumerate(zip(shown, model.answers(asked, search, rows, ahead), strict=True)):
+            for rank, answer in enumerate(answers):
+                doubt = threshold is not None and answer.confidence < threshold
+                count, doubted = count + 1, doubted + doubt
+                text = below or "" if doubt else answer.text
+                place = (number + 1, rank + 1) if n_best > 1 else ()
+                write(_json(source, text, answer, place) if as_json else _line(text, answer, place, scores))
+    if threshold is not None:
+        typer.echo(f"{doubted:,} of {count:,} answers are below a confidence of {threshold:g}", err=True)
+
+
+def _check(right: bool, message: str) -> None:
+    if not right:
+        raise SeqloomError(message)
+
+
+def _line(text: str, answer: Answer, place: tuple[int, ...], scores: bool) -> str:
+    columns = [str(number) for number in place[:1]]
+    if scores or place:
+        columns.append(f"{answer.confidence if scores else answer.score:.4f}")
+    return "\t".join([*columns, text.replace("\n", " ")])
+
+
+def _json(source: str, text: str, answer: Answer, place: tuple[int, ...]) -> str:
+    facts = {"source": source, "text": text, "confidence": answer.confidence, "log_probability": answer.log_probability}
+    return json.dumps(facts | dict(zip(("number", "rank"), place, strict=False)), ensure_ascii=False)
+
+
+@contextmanager
+def _writer(output: str | None, stream: bool) -> Iterator[Callable[[str], object]]:
+    """A function that writes one line, to standard output or to a file that is whole or not there."""
+    if output is None:
+        yield lambda line: print(line, flush=stream)
+        return
+    from pathlib import Path
+
+    from seqloom.files import writing
+
+    with writing(Path(output)) as file:
+        yield lambda line: file.write(f"{line}\n".encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -13,24 +14,49 @@ from seqloom.training.settings import OPTIMISERS, PRECISIONS, SCHEDULES
 
 MODELS = "; ".join(f"{name}: {about}" for name, about in ABOUT.items())
 
+TOKENS = "chars, words, bytes, bpe:N, or jieba for Chinese words"
+
+
+def _offer(*values: str) -> Callable[[str], list[str]]:
+    """What a shell may complete an option's value to; files of models stay the user's to write."""
+    return lambda incomplete: [value for value in values if value.startswith(incomplete)]
+
+
+KINDS = _offer("chars", "words", "bytes", "bpe:", "jieba")
+
 
 def train(
     task: Annotated[str, typer.Argument(help="translate: pairs of source and target, of any kind and length.")],
     files: Annotated[
         list[str],
-        typer.Argument(help="TSV or JSONL of pairs, or two parallel text files; .gz of each; - for standard input."),
+        typer.Argument(
+            help="TSV or JSONL of pairs, or two parallel text files; .gz of each; - for standard input; or a dataset "
+            "by name (seqloom data list)."
+        ),
     ],
     output: Annotated[str, typer.Option("--output", "-o", help="Folder for the run.")],
     valid: Annotated[
-        list[str] | None, typer.Option(help="Validation file, or a share of the training data such as 5% (default).")
+        list[str] | None,
+        typer.Option(
+            help="Validation file, or a share of the training data such as 5% (default; a dataset brings its own)."
+        ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help=f"A preset or a YAML file. {MODELS} (default: lstm-attention).")
+        str | None,
+        typer.Option(
+            help=f"A preset or a YAML file. {MODELS} (default: lstm-attention).", autocompletion=_offer(*ABOUT)
+        ),
     ] = None,
-    size: Annotated[str | None, typer.Option(help=f"{', '.join(SIZES)} (default: small).")] = None,
-    source_tokens: Annotated[str | None, typer.Option(help="chars, words, bytes or bpe:N (default: chars).")] = None,
-    target_tokens: Annotated[str | None, typer.Option(help="chars, words, bytes or bpe:N (default: chars).")] = None,
+    size: Annotated[
+        str | None, typer.Option(help=f"{', '.join(SIZES)} (default: small).", autocompletion=_offer(*SIZES))
+    ] = None,
+    source_tokens: Annotated[str | None, typer.Option(help=f"{TOKENS} (default: chars).", autocompletion=KINDS)] = None,
+    target_tokens: Annotated[str | None, typer.Option(help=f"{TOKENS} (default: chars).", autocompletion=KINDS)] = None,
     fold: Annotated[bool | None, typer.Option("--fold", help="Lose the difference of upper and lower case.")] = None,
+    half_width: Annotated[
+        bool | None,
+        typer.Option("--half-width", help="Full-width letters, digits and signs become plain: Ａ１， → A1,"),
+    ] = None,
     max_vocab: Annotated[int | None, typer.Option(help="At most so many tokens a side.")] = None,
     min_count: Annotated[int | None, typer.Option(help="Rarer tokens become <unk> (default: 1).")] = None,
     max_length: Annotated[int | None, typer.Option(help="Longer sides are cut to so many tokens.")] = None,
@@ -44,12 +70,18 @@ def train(
     batch_rows: Annotated[int | None, typer.Option(help="Examples a batch (default: 128).")] = None,
     batch_tokens: Annotated[int | None, typer.Option(help="Or: padded tokens a batch.")] = None,
     accumulate: Annotated[int | None, typer.Option(help="Batches an update (default: 1).")] = None,
-    optimiser: Annotated[str | None, typer.Option(help=f"{', '.join(OPTIMISERS)} (default: adamw).")] = None,
+    optimiser: Annotated[
+        str | None, typer.Option(help=f"{', '.join(OPTIMISERS)} (default: adamw).", autocompletion=_offer(*OPTIMISERS))
+    ] = None,
     rate: Annotated[float | None, typer.Option(help="Highest learning rate (default: by model).")] = None,
-    schedule: Annotated[str | None, typer.Option(help=f"{', '.join(SCHEDULES)} (default: by model).")] = None,
+    schedule: Annotated[
+        str | None, typer.Option(help=f"{', '.join(SCHEDULES)} (default: by model).", autocompletion=_offer(*SCHEDULES))
+    ] = None,
     average: Annotated[int | None, typer.Option(help="Average so many last checkpoints at the end.")] = None,
     seed: Annotated[int | None, typer.Option(help="Everything random comes from it (default: 7).")] = None,
-    precision: Annotated[str | None, typer.Option(help=f"{' or '.join(PRECISIONS)} (default: fp32).")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help=f"{' or '.join(PRECISIONS)} (default: fp32).", autocompletion=_offer(*PRECISIONS))
+    ] = None,
     shard: Annotated[
         bool | None,
         typer.Option("--shard", help="Under torchrun: share a model that is too large for one GPU out among all."),
@@ -60,6 +92,13 @@ def train(
         list[str] | None, typer.Option("--set", help="Any keyword by name: decoder.score=additive, training.clip=0.5.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", help="Print every line of the log, with rate and gradient norm; name the files."),
+    ] = False,
+    log_json: Annotated[
+        bool, typer.Option("--log-json", help="Print every line of the log as JSON on stderr, for log collectors.")
+    ] = False,
 ) -> None:
     """Train a model on your own data: one command from files to a run folder.
 
@@ -67,12 +106,17 @@ def train(
     """
     given = locals()
     from seqloom.runs.config import parse_value
+    from seqloom.runs.progress import progress
     from seqloom.runs.train import train as train_run
     from seqloom.training.distributed import Launch
     from seqloom.training.settings import seconds
 
-    data = {name: given[name] for name in ("source_tokens", "target_tokens", "fold", "max_vocab", "min_count")}
-    data |= {"max_length": max_length, "cut": cut}
+    chosen = [name for name in ("quiet", "verbose", "log_json") if given[name]]
+    if len(chosen) > 1:
+        raise SeqloomError("--quiet, --verbose and --log-json exclude one another: choose one")
+    shown = progress(*chosen)
+    data = {name: given[name] for name in ("source_tokens", "target_tokens", "fold", "half_width", "max_vocab")}
+    data |= {"min_count": min_count, "max_length": max_length, "cut": cut}
     names = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
     training = {name: given[name] for name in (*names, "schedule", "average", "seed", "precision", "shard")}
     training["time"] = None if time is None else seconds(time)
@@ -88,11 +132,11 @@ def train(
         settings=dict(_pair(text, parse_value) for text in set_ or []),
         device=device,
         resume=resume,
-        quiet=quiet,
+        progress=shown,
     )
     if run.signal is not None:
         if Launch.of().rank == 0:
-            typer.echo(f"saved; go on with: seqloom train {task} … --output {output} --resume", err=True)
+            shown.note(f"saved; go on with: seqloom train {task} … --output {output} --resume")
         raise typer.Exit(128 + signal.Signals(run.signal).value)
 
 

@@ -15,8 +15,8 @@ class Codec:
     The specials stand outside the table that text is looked up in: a literal "<eos>" in a user's text is text.
     """
 
-    def __init__(self, kind: str, splitter: Splitter, tokens: list[str], fold: bool = False):
-        self.kind, self.fold, self.tokens = kind, fold, tokens
+    def __init__(self, kind: str, splitter: Splitter, tokens: list[str], fold: bool = False, half_width: bool = False):
+        self.kind, self.tokens, self.fold, self.half_width = kind, tokens, fold, half_width
         self._splitter = splitter
         self._ids = {token: number for number, token in enumerate(tokens, len(SPECIALS))}
 
@@ -27,17 +27,18 @@ class Codec:
         texts: Iterable[str],
         *,
         fold: bool = False,
+        half_width: bool = False,
         max_vocab: int | None = None,
         min_count: int = 1,
     ) -> Codec:
         """Learn the vocabulary from `texts`, which are read once and not kept.
 
-        `kind` is chars, words, bytes or bpe:N. `max_vocab` counts the four specials too; `min_count` leaves out what
-        is rarer. What was left out becomes <unk>.
+        `kind` is chars, words, jieba, bytes or bpe:N; `fold` and `half_width` are those of `normal`. `max_vocab` counts
+        the four specials too; `min_count` leaves out what is rarer. What was left out becomes <unk>.
         """
         splitter = make(kind)
-        tokens = splitter.learn((normal(text, fold) for text in texts), max_vocab, min_count)
-        return cls(kind, splitter, tokens, fold)
+        tokens = splitter.learn((normal(text, fold, half_width) for text in texts), max_vocab, min_count)
+        return cls(kind, splitter, tokens, fold, half_width)
 
     @property
     def size(self) -> int:
@@ -46,12 +47,12 @@ class Codec:
 
     def normal(self, text: str) -> str:
         """The text as this codec gives it back: what predictions are compared with must have been through it too."""
-        return normal(text, self.fold)
+        return normal(text, self.fold, self.half_width)
 
     def encode(self, text: str) -> list[int]:
         """Ids without <bos> and <eos>."""
         number = self._ids.get
-        return [number(token, UNK) for token in self._splitter.split(normal(text, self.fold))]
+        return [number(token, UNK) for token in self._splitter.split(self.normal(text))]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`. Specials are left out, except that an unknown token shows as "<unk>"."""
@@ -61,7 +62,7 @@ class Codec:
 
     def pieces(self, text: str) -> list[str]:
         """The tokens of `text` for the eye, one for each id of `encode`."""
-        return [self._splitter.show(token) for token in self._splitter.split(normal(text, self.fold))]
+        return [self._splitter.show(token) for token in self._splitter.split(self.normal(text))]
 
     def token(self, id: int) -> str:
         """One id for the eye."""
@@ -69,12 +70,14 @@ class Codec:
 
     def to_json(self) -> dict[str, Any]:
         """Everything `from_json` needs, as JSON can hold it."""
-        return {"kind": self.kind, "fold": self.fold, "tokens": self.tokens, **self._splitter.to_json()}
+        ways = {"kind": self.kind, "fold": self.fold, "half_width": self.half_width}
+        return {**ways, "tokens": self.tokens, **self._splitter.to_json()}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Codec:
         try:
             kind, fold, tokens = value["kind"], value["fold"], value["tokens"]
-            return cls(kind, make(kind, tokens, value.get("merges")), tokens, fold)
+            splitter = make(kind, tokens, value.get("merges"))
+            return cls(kind, splitter, tokens, fold, value.get("half_width", False))  # not in the first files
         except (KeyError, TypeError, ValueError) as error:
             raise SeqloomError(f"the stored vocabulary is damaged: {type(error).__name__}: {error}") from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-import os
 import shutil
 import unicodedata
 from collections import Counter
@@ -21,7 +20,7 @@ from seqloom.data.split import Split
 from seqloom.data.store import Corpus, Writer
 from seqloom.data.tokens import SPECIALS, UNK, make
 from seqloom.errors import SeqloomError, known
-from seqloom.files import MANIFEST, new_folder, sha256, write_json
+from seqloom.files import MANIFEST, default_cache, new_folder, sha256, write_json
 
 __all__ = ["Corpus", "DataOptions", "Prepared", "prepare"]
 
@@ -32,15 +31,17 @@ LAYOUT = 2  # of the cache folder and of what encoding means; a change here make
 class DataOptions:
     """How text becomes numbers: the `data` section of a run's configuration.
 
-    `source_tokens`, `target_tokens`: chars, words, bytes or bpe:N. `fold`: lose the difference of upper and lower
-    case. `max_vocab`: ids a side at most, the four specials included. `min_count`: rarer tokens become <unk>.
-    `max_length`: tokens a side at most, specials not counted; of longer texts `cut` says which end is dropped:
-    "tail" (the beginning stays) or "head" (the end stays).
+    `source_tokens`, `target_tokens`: chars, words, jieba, bytes or bpe:N. `fold`: lose the difference of upper and
+    lower case. `half_width`: full-width letters, digits and signs become plain ones. `max_vocab`: ids a side at most,
+    the four specials included. `min_count`: rarer tokens become <unk>. `max_length`: tokens a side at most, specials
+    not counted; of longer texts `cut` says which end is dropped: "tail" (the beginning stays) or "head" (the end
+    stays).
     """
 
     source_tokens: str = "chars"
     target_tokens: str = "chars"
     fold: bool = False
+    half_width: bool = False
     max_vocab: int | None = None
     min_count: int = 1
     max_length: int | None = None
@@ -85,7 +86,7 @@ def prepare(
     vocabularies come from the training examples alone. `cache`: a folder; else $SEQLOOM_CACHE or ~/.cache/seqloom.
     """
     options = options or DataOptions()
-    split = Split.of(train, valid, seed=seed, fold=options.fold)
+    split = Split.of(train, valid, seed=seed, fold=options.fold, half_width=options.half_width)
     if not split.train:
         raise SeqloomError("no training files were given")
     fingerprint = _fingerprint(split, options)
@@ -93,11 +94,6 @@ def prepare(
     if not _intact(folder):
         _build(folder, split, options)
     return _open(folder, split, fingerprint)
-
-
-def default_cache() -> Path:
-    named = os.environ.get("SEQLOOM_CACHE")
-    return Path(named) if named else Path.home() / ".cache" / "seqloom"
 
 
 def _at_least(name: str, value: int | None, least: int) -> None:
@@ -114,6 +110,11 @@ def _fingerprint(split: Split, options: DataOptions) -> str:
         key["share"], key["seed"] = split.share, split.seed
     if "bpe" in options.source_tokens + options.target_tokens:
         key["tokenizers"] = importlib.metadata.version("tokenizers")
+    if "jieba" in (options.source_tokens, options.target_tokens):
+        make("jieba").split("")  # says which package is missing before its version is asked for
+        key["rjieba"] = importlib.metadata.version("rjieba")
+    if not options.half_width:
+        del key["options"]["half_width"]  # caches and runs made before it was an option stay good
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
 
@@ -170,7 +171,7 @@ def _open(folder: Path, split: Split, fingerprint: str) -> Prepared:
 
 def _learn(split: Split, options: DataOptions) -> tuple[Codec, Codec]:
     """The vocabularies of both sides, from the training examples."""
-    limits = {"fold": options.fold, "max_vocab": options.max_vocab, "min_count": options.min_count}
+    limits = {name: getattr(options, name) for name in ("fold", "half_width", "max_vocab", "min_count")}
     sources = (example.source for example in split.training())
     targets = (target for example in split.training() for target in example.targets)
     source = Codec.build(options.source_tokens, sources, **limits)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from seqloom.data.read import Example, Group, group, read
@@ -24,16 +24,18 @@ class Split:
     share: float = 0.0
     seed: int = 0
     fold: bool = False
+    half_width: bool = False
 
     @classmethod
-    def of(cls, train: Iterable[str], valid: Iterable[str] | float, *, seed: int, fold: bool = False) -> Split:
+    def of(cls, train: Iterable[str], valid: Iterable[str] | float, *, seed: int, **ways: bool) -> Split:
+        """`ways`: fold and half_width, as texts are made normal."""
         if isinstance(valid, str):
             valid = [valid]
         if not isinstance(valid, (int, float)):
-            return cls(group(train), group(valid), fold=fold)
+            return cls(group(train), group(valid), **ways)
         if not 0 <= valid < 1:
             raise SeqloomError(f"the share of the data held out for validation goes from 0 to below 1, not {valid}")
-        return cls(group(train), [], float(valid), seed, fold)
+        return cls(group(train), [], float(valid), seed, **ways)
 
     def entries(self) -> Iterator[tuple[Example, bool]]:
         """Every example once, and whether it is held out."""
@@ -46,9 +48,7 @@ class Split:
                 yield example, True
 
     def training(self) -> Iterator[Example]:
-        return (
-            example for example, held in Split(self.train, [], self.share, self.seed, self.fold).entries() if not held
-        )
+        return (example for example, held in replace(self, valid=[]).entries() if not held)
 
     def held_out(self) -> Iterator[Example]:
         if self.valid:
@@ -56,6 +56,6 @@ class Split:
         return (example for example, held in self.entries() if held)
 
     def _number(self, source: str, key: bytes) -> int:
-        # As the model will see it: texts that differ only in case (if folded) or white space are one source.
-        text = " ".join(normal(source, self.fold).split())
+        # As the model will see it: texts that differ only in case (if folded), width or white space are one source.
+        text = " ".join(normal(source, self.fold, self.half_width).split())
         return int.from_bytes(blake2b(text.encode(), digest_size=8, key=key).digest(), "big")

@@ -20,10 +20,23 @@ SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 PAD, BOS, EOS, UNK = range(4)
 
 
-def normal(text: str, fold: bool = False) -> str:
-    """NFC, so that é is one thing however it was typed; with `fold` case is lost too."""
+# Full-width forms, as Unicode marks them <wide>: those of ASCII, U+FF01 to U+FF5E, a few signs, and the blank U+3000.
+_WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
+    code: int(unicodedata.decomposition(chr(code)).removeprefix("<wide> "), 16)
+    for code in (0x3000, 0xFF5F, 0xFF60, *range(0xFFE0, 0xFFE7))
+}
+
+
+def normal(text: str, fold: bool = False, half_width: bool = False) -> str:
+    """NFC, so that é is one thing however it was typed; with `fold` case is lost too.
+
+    With `half_width` full-width forms become plain: Ａ１，￥ → A1,¥ and U+3000 a blank. That is all it takes of NFKC:
+    half-width katakana, ligatures, circled numbers, traditional and simplified characters stay as they are.
+    """
     if text.isascii():
         return text.casefold() if fold else text
+    if half_width:
+        text = text.translate(_WIDE)
     try:
         text.encode()
     except UnicodeEncodeError:  # half a surrogate pair, from somebody's JSON: no encoder below could take it
@@ -87,6 +100,20 @@ class Words(Counted):
 
     def join(self, tokens: list[str]) -> str:
         return " ".join(tokens)
+
+
+class Jieba(Counted):
+    """Chinese words, by the likeliest path through a dictionary; unseen ones by a hidden Markov model over characters.
+
+    The algorithm of jieba (Sun 2012) as rjieba runs it. What is no Chinese stays whole as far as it is letters or
+    digits; every blank and punctuation mark is a token of its own, so that joining needs no rule: nothing goes between.
+    """
+
+    def split(self, text: str) -> list[str]:
+        return _cutter()(text)
+
+    def join(self, tokens: list[str]) -> str:
+        return "".join(tokens)
 
 
 class Bytes:
@@ -160,11 +187,11 @@ class Bpe:
         return {"merges": json.loads(self.model.to_str())["model"]["merges"]}
 
 
-TOKENS: dict[str, type] = {"chars": Chars, "words": Words, "bytes": Bytes, "bpe": Bpe}
+TOKENS: dict[str, type] = {"chars": Chars, "words": Words, "jieba": Jieba, "bytes": Bytes, "bpe": Bpe}
 
 
 def make(kind: str, tokens: list[str] | None = None, merges: list[Any] | None = None) -> Splitter:
-    """The splitter called `kind`: chars, words, bytes or bpe:N. A trained one is given its `tokens` and `merges`."""
+    """The splitter called `kind`, as `bytes` or `bpe:4000`. A trained one is given its `tokens` and `merges`."""
     name, colon, size = str(kind).partition(":")
     known(name, TOKENS, "kind of tokens")
     if name != "bpe":
@@ -177,6 +204,16 @@ def make(kind: str, tokens: list[str] | None = None, merges: list[Any] | None = 
         limits = f"from {Bpe.least} (256 bytes and {len(SPECIALS)} special tokens) to 1,000,000"
         raise SeqloomError(f"tokens {kind!r}: the size of the vocabulary goes {limits}, as in bpe:4000")
     return Bpe(int(size), tokens, merges)
+
+
+@cache
+def _cutter() -> Callable[[str], list[str]]:
+    """Imported where text is cut: a model that only writes Chinese words joins them without it."""
+    try:
+        from rjieba import cut
+    except ImportError as error:
+        raise SeqloomError("jieba tokens need rjieba: pip install 'seqloom[zh]'") from error
+    return cut
 
 
 def _raw(token: str, byte: Callable[[str], int]) -> bytes:

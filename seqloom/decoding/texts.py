@@ -19,12 +19,16 @@ from seqloom.models.seq2seq import Seq2Seq
 
 @dataclass(frozen=True)
 class Answer:
-    """One prediction: its text, its tokens, and how sure the model is of it."""
+    """One prediction: its text, its tokens, and how sure the model is of it.
+
+    `confidence` is the geometric mean of the probabilities of its tokens, <eos> among them: 0 … 1, whatever the length.
+    """
 
     text: str
     tokens: tuple[int, ...]
     score: float
     log_probability: float
+    confidence: float
 
 
 @dataclass(frozen=True)
@@ -64,19 +68,22 @@ class Texts:
         self, texts: list[str], search: Search, rows: int, generator: torch.Generator | None
     ) -> list[list[Answer]]:
         encoded = [self.encode(text) for text in texts]
-        found: list[list[Answer]] = [[Answer("", (), 0.0, 0.0)] for _ in texts]  # nothing is said of an empty line
+        found: list[list[Answer]] = [[Answer("", (), 0.0, 0.0, 1.0)] for _ in texts]  # nothing is said of an empty line
         asked = sorted((i for i, text in enumerate(texts) if text.strip()), key=lambda i: len(encoded[i]))
         for start in range(0, len(asked), rows):
             batch = asked[start : start + rows]
             source = pad([encoded[i] for i in batch]).to(self.device)
             limits = [self.bound(len(encoded[i])) for i in batch]
-            for i, hypotheses in zip(batch, decode(self.model, source, limits, search, generator), strict=True):
-                found[i] = [self._answer(hypothesis) for hypothesis in hypotheses]
+            decoded = decode(self.model, source, limits, search, generator)
+            for i, limit, hypotheses in zip(batch, limits, decoded, strict=True):
+                found[i] = [self._answer(hypothesis, limit) for hypothesis in hypotheses]
         return found
 
     def encode(self, text: str) -> list[int]:
         """As the training data was: cut if it is too long, ended by <eos>."""
         return [*cut(self.source.encode(text), self.max_length, self.cut), EOS]
 
-    def _answer(self, found: Hypothesis) -> Answer:
-        return Answer(self.target.decode(found.tokens), found.tokens, found.score, found.log_probability)
+    def _answer(self, found: Hypothesis, limit: int) -> Answer:
+        steps = min(len(found.tokens) + 1, limit)  # an answer that was cut off at the limit has no <eos>
+        text, confidence = self.target.decode(found.tokens), math.exp(found.log_probability / steps)
+        return Answer(text, found.tokens, found.score, found.log_probability, confidence)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,17 +36,26 @@ class AttentionMap:
         """[T, S], the mean over heads."""
         return self.weights.mean(0)
 
-    def text(self) -> str:
-        """The map as text: a line a target token, its weights as shades, and the token it looked at most."""
-        heads = [token if len(token) == 1 else token[:1] or " " for token in self.source]
-        wide = max(_columns(token) for token in self.target)
-        lines = [" " * (wide + 2) + " ".join(heads)]
-        for token, row in zip(self.target, self.mean(), strict=True):
-            shades = [SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)] for weight in row]
-            cells = " ".join(shade * _columns(head) for shade, head in zip(shades, heads, strict=True))
-            most = f"{self.source[int(row.argmax())]} {row.max():.0%}"
-            lines.append(f"{' ' * (wide - _columns(token))}{token}  {cells}  {most}")
-        return "\n".join(lines)
+    def text(self, width: int | None = None) -> str:
+        """The map as text: a line a target token, its weights as shades, and the token it looked at most.
+
+        A source too long for `width` columns (None: those of the terminal) is cut into blocks, one above the other.
+        """
+        weights = self.mean()
+        wide = max(columns(token) for token in self.target)
+        names = [f"{' ' * (wide - columns(token))}{token}" for token in self.target]
+        mosts = [f"{self.source[int(row.argmax())]} {row.max():.0%}" for row in weights]
+        heads = [token[:1] or " " for token in self.source]
+        room = (width or shutil.get_terminal_size().columns) - wide - 4 - max(map(columns, mosts))
+        blocks = []
+        for start, end in _fitting([columns(head) + 1 for head in heads], room + 1):
+            lines = [" " * (wide + 2) + " ".join(heads[start:end])]
+            for name, row, most in zip(names, weights[:, start:end], mosts, strict=True):
+                shades = [SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)] for weight in row]
+                cells = " ".join(shade * columns(head) for shade, head in zip(shades, heads[start:end], strict=True))
+                lines.append(f"{name}  {cells}  {most}")
+            blocks.append("\n".join(lines))
+        return "\n\n".join(blocks)
 
     def plot(self, path: str | Path | None = None) -> Any:
         """A picture of the map (needs the `plots` extra). With `path` it is written there; gives the figure."""
@@ -102,10 +113,25 @@ def _by_head(report: torch.Tensor) -> torch.Tensor:
     return report.reshape(-1, *report.shape[-2:])
 
 
-def _columns(text: str) -> int:
-    """How many columns of a terminal the text takes: Chinese characters and emoji take two, marks none."""
+def _fitting(widths: list[int], room: int) -> Iterator[tuple[int, int]]:
+    """Cut a row of cells into runs that fit: (first, behind the last). A run has at least one cell."""
+    start = used = 0
+    for place, width in enumerate(widths):
+        if used + width > room and place > start:
+            yield start, place
+            start, used = place, 0
+        used += width
+    yield start, len(widths)
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal the text takes: Chinese characters and emoji take two, marks and joiners none."""
     return sum(
-        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        0
+        if unicodedata.category(letter) in ("Mn", "Me", "Cf")
+        else 2
+        if unicodedata.east_asian_width(letter) in "WF"
+        else 1
         for letter in text
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from seqloom.metrics.measured import Measured
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
 
+_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 TOKENIZERS = ("13a", "intl", "zh", "char", "none")  # those of sacreBLEU that need no further package and no download
 
 
@@ -39,6 +41,14 @@ def chrf(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Mea
 
     metric = CHRF()
     return _measured(metric, "chrF2", 3 * metric.order, predictions, references)
+
+
+def advice(references: Sequence[Sequence[str]], tokenize: str) -> str | None:
+    """A word to whoever scores Chinese by what stands between blanks: there a whole sentence is one word."""
+    letters = "".join(text for several in references for text in several[:1])
+    if tokenize != "13a" or 2 * len(_HAN.findall(letters)) <= sum(not letter.isspace() for letter in letters):
+        return None
+    return "the references are mostly Chinese characters: BLEU by words (13a) says little; add --tokenize zh"
 
 
 def streams(references: Sequence[Sequence[str]]) -> list[list[str | None]]:

@@ -15,10 +15,10 @@ import yaml
 
 from seqloom.data.corpus import DataOptions
 from seqloom.errors import SeqloomError, known
-from seqloom.files import write_atomic
+from seqloom.files import read_yaml, write_atomic
 from seqloom.models.presets import PRESETS, merge, preset, suited
 from seqloom.models.seq2seq import MODELS
-from seqloom.options import checked
+from seqloom.options import checked, flat
 from seqloom.parts.choose import change, complete
 from seqloom.training.settings import Training
 from seqloom.version import FORMAT, __version__
@@ -26,6 +26,8 @@ from seqloom.version import FORMAT, __version__
 FILE = "config.yaml"
 SECTIONS = ("data", "model", "training")
 YAML = (".yaml", ".yml")
+# An older run says nothing of a setting that came later, and was trained as if it had its default.
+DEFAULTS = {"data": asdict(DataOptions()), "training": asdict(Training())}
 # What may change from one resume to the next without changing what was trained so far.
 EXTENDABLE = ("epochs", "max_steps", "time", "patience", "log_every", "keep", "average", "shard")
 
@@ -99,22 +101,6 @@ def model_file(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return model, training
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise SeqloomError(f"{path}: no such file") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise SeqloomError(f"{path}: cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise SeqloomError(f"{where}: not YAML: {getattr(error, 'problem', error)}") from error
-    if not isinstance(loaded, dict):
-        raise SeqloomError(f"{path}: expected keys and values")
-    return loaded
-
-
 def save(folder: Path, config: Mapping[str, Any]) -> None:
     write_atomic(folder / FILE, yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
 
@@ -148,16 +134,9 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Keys of a resumed run that differ from the saved config and may not: `section.key: old -> new`."""
     found = []
     for section in SECTIONS:
-        before, after = _flat(old[section]), _flat(new[section])
+        before, after = flat(DEFAULTS.get(section, {}) | old[section]), flat(new[section])
         for key in sorted(before.keys() | after.keys()):
             allowed = section == "training" and key in EXTENDABLE
             if not allowed and before.get(key) != after.get(key):
                 found.append(f"{section}.{key}: {before.get(key)} -> {after.get(key)}")
     return found
-
-
-def _flat(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in section.items():
-        flat.update(_flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
-    return flat

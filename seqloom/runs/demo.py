@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqloom.data.corpus import default_cache
-from seqloom.data.embedded import cmudict
+from seqloom.data import registry
 from seqloom.errors import SeqloomError
-from seqloom.files import write_atomic
 from seqloom.runs import config as configs
 from seqloom.runs.train import Run, train
 from seqloom.runs.translator import Evaluation, Translator
@@ -28,13 +25,13 @@ class Demo:
 
 def demo(output: Path, steps: int = STEPS, quiet: bool = False) -> Demo | None:
     """Train on CMUdict, score on words never seen, and hand everything over to be shown; None if interrupted."""
-    training, test = _files()
+    training, valid, test = (registry.files("cmudict", split)[0] for split in ("train", "valid", "test"))
     _make_way(output, training)
     run = train(
         "translate",
         training,
         output=output,
-        valid="2%",
+        valid=valid,
         model="gru-attention",
         size="tiny",
         data={"source_tokens": "chars", "target_tokens": "words"},
@@ -46,19 +43,6 @@ def demo(output: Path, steps: int = STEPS, quiet: bool = False) -> Demo | None:
         return None
     model = run.load("cpu")
     return Demo(run, model, model.evaluate(test, metrics=["per", "exact_match"], together=True))
-
-
-def _files() -> tuple[Path, Path]:
-    """train.tsv and test.tsv; a word's hash says where it goes, so every run has the same 2 % for testing."""
-    folder = default_cache() / "demo"
-    folder.mkdir(parents=True, exist_ok=True)
-    lines: dict[str, list[str]] = {"train": [], "test": []}
-    for word, sounds in cmudict():
-        held = hashlib.blake2b(word.encode(), digest_size=2).digest() < b"\x05\x1f"
-        lines["test" if held else "train"].append(f"{word}\t{sounds}\n")
-    for name, chosen in lines.items():
-        write_atomic(folder / f"{name}.tsv", "".join(chosen))
-    return folder / "train.tsv", folder / "test.tsv"
 
 
 def _make_way(output: Path, training: Path) -> None:

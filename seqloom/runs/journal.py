@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ TIMES = ("seconds", "tokens_per_second")  # what differs between two runs that a
 
 
 class Journal:
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    """`heard` is told every line that is added, for whoever watches."""
+
+    def __init__(self, path: Path, heard: Callable[[dict[str, Any]], None] | None = None) -> None:
+        self.path, self.heard = path, heard
 
     def cut_back(self, size: int) -> None:
         """Forget what was written after a checkpoint: the resumed run writes it again."""
@@ -35,6 +38,8 @@ class Journal:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
         except OSError as error:
             raise SeqloomError(f"{self.path}: could not be written: {error.strerror or error}") from error
+        if self.heard is not None:
+            self.heard(line)
 
     def lines(self) -> list[dict[str, Any]]:
         if not self.path.exists():

@@ -2,50 +2,95 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import time
 from typing import Any, Protocol
 
 
 class Progress(Protocol):
-    def note(self, text: str) -> None: ...
-    def show(self, share: float, facts: dict[str, Any]) -> None: ...
+    def note(self, text: str) -> None:
+        """A sentence for everybody."""
+
+    def detail(self, text: str) -> None:
+        """A sentence for those who asked for more."""
+
+    def record(self, line: dict[str, Any]) -> None:
+        """A line that was added to the journal."""
+
+    def show(self, share: float, facts: dict[str, Any]) -> None:
+        """How far it is. Comes at every step; what is not among the facts stays as it was."""
+
     def close(self) -> None: ...
 
 
 class Silent:
     def note(self, text: str) -> None: ...
 
+    def detail(self, text: str) -> None: ...
+
+    def record(self, line: dict[str, Any]) -> None: ...
+
     def show(self, share: float, facts: dict[str, Any]) -> None: ...
 
     def close(self) -> None: ...
 
 
-class Lines:
+class Lines(Silent):
     """For logs and pipes: at most a line every `every` seconds, on stderr."""
 
     def __init__(self, every: float = 5.0) -> None:
         self.every = every
         self.begun: tuple[float, float] | None = None  # time and share of the first line: a resumed run starts late
         self.last = float("-inf")
+        self.facts: dict[str, Any] = {}
 
     def note(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
+    def record(self, line: dict[str, Any]) -> None:
+        if text := described(line):
+            self.note(text)
+
     def show(self, share: float, facts: dict[str, Any]) -> None:
+        self.facts |= facts
         now = time.monotonic()
+        self.begun = self.begun or (now, share)
         if now - self.last < self.every:
             return
         self.last = now
-        self.begun = self.begun or (now, share)
         passed, done = now - self.begun[0], share - self.begun[1]
         left = f"  {_clock(passed * (1 - share) / done)} left" if done > 0.01 else ""
-        self.note(f"{share:4.0%}  {_facts(facts)}{left}")
-
-    def close(self) -> None: ...
+        self.note(f"{share:4.0%}  {_facts(self.facts)}{left}")
 
 
-class Bar:
+class Verbose(Lines):
+    """Every line of the journal, with rate and gradient norm, and where files go."""
+
+    def detail(self, text: str) -> None:
+        self.note(text)
+
+    def record(self, line: dict[str, Any]) -> None:
+        self.last = time.monotonic()
+        text = described(line)
+        if text is None:
+            told = {name: line[name] for name in ("step", "epoch", "loss", "rate", "norm") if line[name] is not None}
+            text = _facts(told | {"epoch": line["epoch"] + 1, "tokens/s": round(line["tokens_per_second"])})
+        self.note(text)
+
+
+class Json(Silent):
+    """For log collectors: every line of the journal as it is, and every note as {"note": …}, on stderr."""
+
+    def note(self, text: str) -> None:
+        self.record({"note": text})
+
+    def record(self, line: dict[str, Any]) -> None:
+        print(json.dumps(line, ensure_ascii=False), file=sys.stderr, flush=True)
+
+
+class Bar(Silent):
     """For a terminal; honours NO_COLOR, as rich does."""
 
     def __init__(self) -> None:
@@ -57,20 +102,43 @@ class Bar:
         columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
         self.bar = RichProgress(*columns, console=self.console, transient=True)
         self.task = self.bar.add_task("", total=1.0)
+        self.facts: dict[str, Any] = {}
 
     def note(self, text: str) -> None:
         self.console.print(text, highlight=False, markup=False)
 
+    def record(self, line: dict[str, Any]) -> None:
+        if text := described(line):
+            self.note(text)
+
     def show(self, share: float, facts: dict[str, Any]) -> None:
+        self.facts |= facts
         self.bar.start()  # not before there is something to show: it hides the cursor
-        self.bar.update(self.task, completed=share, description=_facts(facts))
+        self.bar.update(self.task, completed=share, description=_facts(self.facts))
 
     def close(self) -> None:
         self.bar.stop()
 
 
-def progress(quiet: bool = False) -> Progress:
-    return Silent() if quiet else Bar() if sys.stderr.isatty() else Lines()
+def progress(kind: str = "usual") -> Progress:
+    """quiet, verbose or log_json; else a bar where there is a terminal that can redraw a line, and lines elsewhere."""
+    kinds = {"quiet": Silent, "verbose": Verbose, "log_json": Json}
+    if kind in kinds:
+        return kinds[kind]()
+    return Bar() if sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown") else Lines()
+
+
+def described(line: dict[str, Any]) -> str | None:
+    """What everybody wants to hear of a line of the journal; None of one that only says how far it is."""
+    if "skipped" in line:
+        return f"step {line['skipped']} skipped: its loss or gradient was not finite"
+    if "valid" in line and "step" in line:
+        scores = "  ".join(f"{name} {value:.4g}" for name, value in line["valid"].items())
+        return f"step {line['step']}  valid  {scores}{'  best' if line['best'] else ''}"
+    if "average" in line:
+        told = "kept" if line["best"] else "not kept: the best single checkpoint is better"
+        return f"average of {line['average']} checkpoints: {told}"
+    return None
 
 
 def _facts(facts: dict[str, Any]) -> str:

@@ -36,7 +36,7 @@ class Session:
         self.folder, self.loop, self.texts, self.data, self.progress = folder, loop, texts, data, progress
         self.settings: Training = loop.settings
         self.ranks = loop.ranks
-        self.journal = Journal(folder / JOURNAL) if self.ranks.first else NoJournal(folder / JOURNAL)
+        self.journal = (Journal if self.ranks.first else NoJournal)(folder / JOURNAL, progress.record)
         self.examples = data.valid_examples() if data.valid is not None else []
         self.best: dict[str, Any] | None = None  # the best validation so far
         self.worse = 0  # validations since
@@ -80,17 +80,29 @@ class Session:
         if self.validated != self.loop.step:
             self._validate()
             self._save()
+        self.progress.note(f"stopped: {self._reason()}")
         if self.settings.average > 1 and self.averaged != self.loop.step:
             self._average()
 
     def _impatient(self) -> bool:
         return self.settings.patience is not None and self.worse >= self.settings.patience
 
+    def _reason(self) -> str:
+        s = self.settings
+        if self._impatient():
+            return f"no better score in {s.patience} {'validation' if s.patience == 1 else 'validations'}"
+        if s.max_steps and self.loop.step >= s.max_steps:
+            return f"max_steps {s.max_steps:,} reached"
+        if s.time and self.loop.elapsed >= s.time:
+            return f"time {s.time:g}s reached"
+        return f"epochs {s.epochs:,} reached"
+
     def _log(self, update: Update) -> None:
         if update.skipped:
             self._skipped(update.skipped)
         self.window += torch.stack([update.loss, update.count]).double()
         if update.step % self.settings.log_every:
+            self.progress.show(self.loop.progress(), {"step": update.step, "epoch": update.epoch + 1})
             return
         if skipped := self.loop.settle():
             self._skipped(skipped)
@@ -107,7 +119,6 @@ class Session:
 
     def _skipped(self, where: dict[str, Any]) -> None:
         self.journal.add({"skipped": where["step"], "epoch": where["epoch"], "rows": where["rows"]})
-        self.progress.note(f"step {where['step']} skipped: its loss or gradient was not finite")
 
     def _validate(self) -> None:
         self.validated = self.loop.step
@@ -124,8 +135,6 @@ class Session:
         self.loop.plateau.see(better)
         line = {"step": self.loop.step, "epoch": self.loop.epoch, "valid": scores, "best": better}
         self.journal.add(line | {"seconds": round(time.monotonic() - started, 3)})
-        shown = "  ".join(f"{name} {value:.4g}" for name, value in scores.items())
-        self.progress.note(f"step {self.loop.step}  valid  {shown}{'  best' if better else ''}")
         self.clock = time.monotonic()  # the next rate counts training alone
 
     def _keep(self) -> None:
@@ -162,6 +171,7 @@ class Session:
         if self.ranks.first:
             checkpoint.save(self.folder / CHECKPOINTS, trained, tensors, values, self.settings.keep, extra)
         self.saved = self.loop.step
+        self.progress.detail(f"checkpoint of step {self.saved:,} in {self.folder / CHECKPOINTS}")
 
     def restore(self, found: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint, exactly. The loop comes last, since it restores the random states."""
@@ -190,10 +200,8 @@ class Session:
         better = self.best is None or self._key(scores) <= self._key(self.best["scores"])
         if better and self.ranks.first:
             checkpoint.save_weights(self.folder / MODEL, mean)
-        self.journal.add({"average": self.settings.average, "valid": scores, "best": better})
-        told = "kept" if better else "not kept: the best single checkpoint is better"
         count = len(checkpoint.in_turn(self.folder / CHECKPOINTS)[-self.settings.average :])
-        self.progress.note(f"average of {count} checkpoints: {told}")
+        self.journal.add({"average": count, "valid": scores, "best": better})
         self.averaged = self.loop.step
         if better and scores:
             self.best = {"step": self.loop.step, "scores": scores}

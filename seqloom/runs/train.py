@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from seqloom.data import registry
 from seqloom.data.corpus import Prepared, prepare
 from seqloom.data.lines import STDIN
 from seqloom.decoding.texts import Bound, Texts
@@ -23,8 +24,9 @@ from seqloom.parts.choose import build
 from seqloom.runs import config as configs
 from seqloom.runs.environment import choose_device, environment
 from seqloom.runs.journal import Journal
-from seqloom.runs.progress import Progress
+from seqloom.runs.progress import Progress, Silent
 from seqloom.runs.progress import progress as make_progress
+from seqloom.runs.report import finish
 from seqloom.runs.session import CHECKPOINTS, JOURNAL, Session
 from seqloom.runs.translator import Translator, load
 from seqloom.training import checkpoint
@@ -71,46 +73,54 @@ def train(
     resume: bool = False,
     cache: Path | None = None,
     quiet: bool = False,
+    progress: Progress | None = None,
 ) -> Run:
     """Train a model on files of examples and leave everything needed to use, repeat or resume it in `output`.
 
+    `files`: files, or a dataset by name, which brings its own validation split and tokens unless others are given.
     `valid`: files, or a share of the training data such as "5%" (the default). `model`: a preset or a YAML file;
     `size`: tiny, small or base. `data` and `training`: keywords of DataOptions and Training. `settings`: anything by
-    its dotted name, as `--set` takes it: {"decoder.score": "additive"}.
+    its dotted name, as `--set` takes it: {"decoder.score": "additive"}. `progress` shows what
+    happens (see `runs/progress.py`): by default a bar in a terminal, lines elsewhere, nothing if `quiet`.
     """
     known(task, TASKS, "task")
     launch = Launch.of()
     with connected(launch, choose_device(device, launch.local if launch.world > 1 else None)) as ranks:
-        folder = Path(output)
-        config, saved = ranks.lead(
-            lambda: _settled(folder, resume, ranks, (model, size, data or {}, training or {}, settings or {}))
-        )
-        held: Files | float = valid if valid is not None else "5%" if saved is None else saved["inputs"]["valid"]
-        prepared = _prepared(ranks, file_names(files), held, config, cache)
-        config |= {"decoding": bound_of(prepared), "inputs": {"train": file_names(files), "valid": _plain(held)}}
-        progress = make_progress(quiet or not ranks.first)
+        folder, names = Path(output), file_names(files)
+        given = (model, size, data or {}, training or {}, settings or {})
+        config, saved, own_valid = ranks.lead(lambda: _settled(folder, resume, ranks, names, given))
+        usual = own_valid or "5%" if saved is None else saved["inputs"]["valid"]
+        held: Files | float = usual if valid is None else valid
+        prepared = _prepared(ranks, (task, names, held), config, cache)
+        config |= {"decoding": bound_of(prepared), "inputs": {"train": names, "valid": _plain(held)}}
+        progress = (progress or make_progress("quiet" if quiet else "usual")) if ranks.first else Silent()
         try:
             with ranks.together():
                 session = make_session(folder, config, prepared, ranks, progress)
+                if held == own_valid:
+                    progress.note(f"validates on {held}")
                 _greet(session, prepared, progress)
             with _ready(session, config, saved):
                 session.run()
         finally:
             progress.close()
-        if session.signal is None:
-            progress.note(f"done: {folder}")
+        if session.signal is None and ranks.first:
+            finish(folder, session.examples, ranks.device, progress)
         return Run(folder, config, session.loop.step, session.best, session.signal)
 
 
 def _settled(
-    folder: Path, resume: bool, ranks: Ranks, given: tuple[Any, ...]
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """The config of this run, and that of the run in the folder if it goes on."""
+    folder: Path, resume: bool, ranks: Ranks, names: list[str], given: tuple[Any, ...]
+) -> tuple[dict[str, Any], dict[str, Any] | None, str | None]:
+    """The config of this run, that of the run in the folder if it goes on, and the validation split that a dataset
+    brings."""
     saved = _open(folder, resume or _begun_by(folder, ranks))
-    config = configs.compose(*given, saved=saved)
+    model, size, data, *more = given
+    own, own_valid = registry.suited(names, data) if saved is None else (data, None)
+    config = configs.compose(model, size, own, *more, saved=saved)
     if saved is not None and (changed := configs.differences(saved, config)):
         raise SeqloomError(f"{folder}: cannot resume with other settings: {'; '.join(changed)}")
-    return config, saved
+    return config, saved, own_valid
 
 
 def _begun_by(folder: Path, ranks: Ranks) -> bool:
@@ -122,15 +132,18 @@ def _begun_by(folder: Path, ranks: Ranks) -> bool:
 
 
 def _prepared(
-    ranks: Ranks, names: list[str], held: Files | float, config: Mapping[str, Any], cache: Path | None
+    ranks: Ranks, inputs: tuple[str, list[str], Files | float], config: Mapping[str, Any], cache: Path | None
 ) -> Prepared:
     """The data, once a cache; every machine must have been given the same."""
+
+    task, names, held = inputs
 
     def work() -> Prepared:
         if ranks.several and STDIN in names:
             raise SeqloomError("several processes cannot share standard input; write the data to a file first")
         options = configs.data_options(config["data"])
-        return prepare(names, share_or_files(held), options, seed=config["training"]["seed"], cache=cache)
+        train, valid = registry.resolve(names, "train", task), _share_or_found(held, task)
+        return prepare(train, valid, options, seed=config["training"]["seed"], cache=cache)
 
     prepared = ranks.in_turn(work)
     found = set(ranks.gather(prepared.train.fingerprint))
@@ -213,6 +226,8 @@ def _greet(session: Session, prepared: Prepared, progress: Progress) -> None:
         raise SeqloomError("patience counts validations, and there is no validation data; set --valid or --epochs")
     for note in prepared.notes:
         progress.note(note)
+    progress.detail(f"numbered data in {prepared.train.folder}")
+    progress.detail(f"config, vocabularies, best model and metrics in {session.folder}")
     count = sum(p.numel() for p in session.texts.model.parameters())
     where = f"{session.loop.device}" if not session.ranks.several else f"{session.ranks.world} processes"
     progress.note(f"{count:,} parameters on {where}; {len(session.loop.plan):,} batches an epoch")
@@ -262,6 +277,12 @@ def share_or_files(valid: Files | float | str) -> list[str] | float:
     if not 0 <= share < 1:
         raise SeqloomError(f"a validation share lies between 0% and 100%, here {share:.0%}")
     return share
+
+
+def _share_or_found(valid: Files | float | str, task: str) -> list[str] | float:
+    """As `share_or_files`, with files for the names of datasets."""
+    held = share_or_files(valid)
+    return registry.resolve(held, "valid", task) if isinstance(held, list) else held
 
 
 def _plain(valid: Any) -> Any:

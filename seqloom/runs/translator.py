@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seqloom.data import registry
 from seqloom.data.codec import Codec
 from seqloom.data.read import Example, group, read
 from seqloom.data.tokens import BOS, EOS
@@ -17,6 +18,7 @@ from seqloom.decoding.texts import Answer, Bound, Texts
 from seqloom.errors import SeqloomError, known
 from seqloom.looking.attention import AttentionMap, attention_maps
 from seqloom.metrics.score import score
+from seqloom.metrics.text import advice
 from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import build
 from seqloom.runs import config as configs
@@ -35,6 +37,7 @@ class Evaluation:
     signature: dict[str, str]
     count: int
     predictions: list[str]
+    notes: tuple[str, ...] = ()  # what the user should know, in sentences
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -76,17 +79,33 @@ class Translator:
         together: bool = False,
         tokenize: str = "13a",
     ) -> Evaluation:
-        """Scores on files of examples. `together`: lines with one source are one example with several references."""
+        """Scores on files of examples, or on the test split of a dataset by name.
+
+        `together`: lines with one source are one example with several references.
+        """
         names = [files] if isinstance(files, str | Path) else list(files)
-        examples = [example for one in group(names) for example in read(one)]
+        found = registry.resolve(names, "test", self.config["task"])
+        examples = [example for one in group(found) for example in read(one)]
         if not examples:
             raise SeqloomError(f"{', '.join(map(str, names))}: no examples")
         if together:
             examples = [Example(s, tuple(t), names[0], 0) for s, t in group_by_source(examples).items()]  # pyright: ignore
         predictions = self.predict([example.source for example in examples], search)
+        return self.judge(examples, predictions, metrics=metrics, tokenize=tokenize)
+
+    def judge(
+        self,
+        examples: Sequence[Example],
+        predictions: list[str],
+        *,
+        metrics: Sequence[str] | None = None,
+        tokenize: str = "13a",
+    ) -> Evaluation:
+        """Scores of predictions that were made already, one for each example."""
+        references = [tuple(map(self.texts.target.normal, example.targets)) for example in examples]
         scores = score(
             predictions,
-            [tuple(map(self.texts.target.normal, example.targets)) for example in examples],
+            references,
             split=self.texts.target.pieces,
             metrics=metrics,
             tokenize=tokenize,
@@ -94,11 +113,15 @@ class Translator:
         values = dict(scores.metrics)
         if metrics is None:
             values["perplexity"] = self._perplexity(examples)
-        folded = "|folded" if self.texts.target.fold else ""  # both sides lost their case before they were compared
-        signature = {name: text + folded for name, text in scores.signature.items()}
-        return Evaluation(values, scores.intervals, signature, scores.count, predictions)
+        # What both sides lost before they were compared.
+        target = self.texts.target
+        lost = f"{'|folded' if target.fold else ''}{'|half-width' if target.half_width else ''}"
+        signature = {name: text + lost for name, text in scores.signature.items()}
+        hint = advice(references, tokenize) if "bleu" in values else None
+        notes = () if hint is None else (hint,)
+        return Evaluation(values, scores.intervals, signature, scores.count, predictions, notes)
 
-    def _perplexity(self, examples: list[Example]) -> float:
+    def _perplexity(self, examples: Sequence[Example]) -> float:
         """Of the first reference of each example, <eos> counted."""
         target = self.texts.target
         pairs = [(self.texts.encode(e.source), [BOS, *target.encode(e.targets[0]), EOS]) for e in examples]

@@ -62,15 +62,9 @@ def paired_batches(pairs: Sequence[tuple[list[int], list[int]]], rows: int = 128
 def written(
     texts: Texts, examples: Sequence[Example], metrics: Sequence[str], most: int, ranks: Ranks = ALONE
 ) -> dict[str, float]:
-    """Scores of greedy predictions for at most `most` distinct sources; all targets of one are its references.
-
-    They are chosen by a hash: files are often sorted, and the first would all begin with the same letters.
-    """
+    """Scores of greedy predictions for at most `most` distinct sources; all targets of one are its references."""
     training = texts.model.training
-    grouped = group_by_source(examples)
-    if len(grouped) > most:
-        chosen = sorted(grouped, key=lambda source: hashlib.blake2b(source.encode()).digest())[:most]
-        grouped = {source: grouped[source] for source in chosen}
+    grouped = some(group_by_source(examples), most)
     predictions = _predictions(texts, list(grouped), ranks)
     texts.model.train(training)
     references = [tuple(map(texts.target.normal, targets)) for targets in grouped.values()]
@@ -93,3 +87,11 @@ def group_by_source(examples: Sequence[Example]) -> dict[str, list[str]]:
     for example in examples:
         grouped.setdefault(example.source, []).extend(example.targets)
     return grouped
+
+
+def some(grouped: dict[str, list[str]], most: int) -> dict[str, list[str]]:
+    """At most so many, chosen by a hash: files are often sorted, and the first all begin with the same letters."""
+    if len(grouped) <= most:
+        return grouped
+    chosen = sorted(grouped, key=lambda source: hashlib.blake2b(source.encode()).digest())[:most]
+    return {source: grouped[source] for source in chosen}

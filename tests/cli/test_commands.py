@@ -10,39 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.cli.main import run as main
 from seqloom.training.checkpoint import folders
+from tests.cli.conftest import one_line
 from tests.conftest import words, write_pairs
 
 SMALL = ["--size", "tiny", "--target-tokens", "words", "--batch-rows", "32", "--device", "cpu"]
-
-
-@pytest.fixture
-def seqloom(monkeypatch, capsys):
-    """Run a command in this process: (exit status, stdout, stderr)."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["seqloom", *map(str, arguments)])
-        status = 0
-        try:
-            main()
-        except SystemExit as left:
-            status = int(left.code or 0)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return call
-
-
-def one_line(result: tuple[int, str, str], *parts: str) -> None:
-    """A wrong input gets one clear line, a non-zero exit and no traceback."""
-    status, out, err = result
-    assert status != 0
-    assert err.startswith("seqloom: ")
-    assert err.count("\n") == 1, err
-    assert "Traceback" not in err + out
-    for part in parts:
-        assert part in err
 
 
 def test_train_evaluate_predict(seqloom, pairs, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqloom.looking.attention import AttentionMap
+from seqloom.looking.attention import CJK_FONTS, AttentionMap, columns
 from seqloom.looking.cost import cost
 from seqloom.models.seq2seq import Seq2Seq
 
@@ -18,10 +18,48 @@ def test_text_shows_where_each_target_token_looked():
     ]
 
 
-def test_wide_characters_keep_their_columns():
+def test_wide_characters_keep_theircolumns():
     weights = np.array([[[0.9, 0.1], [0.1, 0.9]]])
     lines = AttentionMap(["中", "e"], ["国", "x"], weights, "attention").text().splitlines()
     assert lines == ["    中 e", "国  ██    中 90%", " x     █  e 90%"]
+
+
+def test_a_long_source_is_cut_into_blocks():
+    weights = np.full((1, 2, 30), 0.01)
+    weights[0, 0, 3] = weights[0, 1, 28] = 0.9
+    source = list("abcdefghijklmnopqrstuvwxyz1234")
+    seen = AttentionMap(source, ["X", "中"], weights, "attention")
+    lines = seen.text(40).splitlines()
+    assert max(columns(line) for line in lines) <= 40
+    heads = [line.split() for line in lines if "%" not in line and line]
+    assert [letter for line in heads for letter in line] == source
+    assert [line for line in lines if not line] == [""] * (len(heads) - 1)
+    assert sum("█" in line for line in lines) == 2
+    assert seen.text(40) != seen.text(30)
+    assert len(seen.text(200).splitlines()) == 3, "with room enough there is one block"
+    assert len(seen.text(1).splitlines()) == 30 * 4 - 1, "with none a block holds one token"
+
+
+def test_blocks_go_by_the_terminal(monkeypatch):
+    seen = AttentionMap(list("中国" * 20), ["x"], np.full((1, 1, 40), 0.025), "attention")
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = seen.text().splitlines()
+    assert len(lines) > 3
+    assert 50 < max(map(columns, lines)) <= 60
+    assert all("█" not in line for line in lines)
+
+
+def testcolumns_of_a_terminal():
+    assert [columns(text) for text in ("a", "中", "Ａ", "e\u0301", "ｱ", "👩\u200d👧", "")] == [1, 2, 2, 1, 1, 4, 0]
+
+
+def test_chinese_in_a_picture(tmp_path, recwarn):
+    AttentionMap(["中", "国"], ["zhong", "guo"], np.array([[[0.9, 0.1], [0.1, 0.9]]]), "a").plot(tmp_path / "zh.svg")
+    from matplotlib import font_manager
+
+    installed = {font.name for font in font_manager.fontManager.ttflist} & set(CJK_FONTS)
+    missing = [warning for warning in recwarn if "missing from" in str(warning.message)]
+    assert not installed or not missing
 
 
 def test_heads_are_averaged(tmp_path):

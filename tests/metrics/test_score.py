@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import sacrebleu
 
+from seqloom.data.tokens import graphemes
 from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import interval
 from seqloom.metrics.score import METRICS, higher_is_better, score
@@ -88,6 +89,14 @@ def test_tokenize_reaches_bleu():
         sacrebleu.corpus_bleu(["我喜欢红苹果"], [["我喜欢青苹果"]], tokenize="zh").score
     )
     assert "tok:zh" in chinese.signature["bleu"]
+
+
+def test_chinese_characters_worked_by_hand():
+    """One of six is wrong, one of five is missing; tokens that are characters give the same rate."""
+    predictions, references = ["我喜欢红苹果", "你好世界"], [("我喜欢青苹果",), ("你好新世界",)]
+    scores = score(predictions, references, split=graphemes, metrics=["cer", "per", "wer"], samples=0).metrics
+    assert scores == pytest.approx({"cer": 200 / 11, "per": 200 / 11, "wer": 100})
+    assert scores["cer"] == pytest.approx(100 * jiwer.cer([several[0] for several in references], predictions))
 
 
 def test_exact_match_is_full_just_where_no_character_errs():

@@ -4,7 +4,7 @@ import pytest
 import sacrebleu
 
 from seqloom.errors import SeqloomError
-from seqloom.metrics.text import bleu, chrf, streams
+from seqloom.metrics.text import advice, bleu, chrf, streams
 
 PREDICTIONS = ["The dog bit the man .", "It wasn't surprising.", "", "The man had just bitten him, hard."]
 FIRST = ["The dog bit the man.", "It was not unexpected.", "Nothing was said.", "The man bit him first, and hard."]
@@ -54,6 +54,14 @@ def test_a_missing_reference_is_left_out_and_not_taken_for_an_empty_one():
 
 def test_repeating_a_reference_changes_nothing():
     assert bleu(PREDICTIONS, [(line, line) for line in FIRST]).score == pytest.approx(bleu(PREDICTIONS, ONE).score)
+
+
+def test_advice_for_chinese_alone():
+    chinese = [("我喜欢 iPhone。", "not looked at"), ("今天天气很好",)]
+    assert "--tokenize zh" in str(advice(chinese, "13a"))
+    assert advice(chinese, "zh") is None
+    for other in ([("the cat 猫",)], [("ひらがなだけ",)], [("안녕하세요",)], [("",)], []):
+        assert advice(other, "13a") is None
 
 
 def test_empty_input():

@@ -1,0 +1,41 @@
+"""seqloom recipes"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="Show this one whole.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Trainings with a known result: what they train on, whose paper they follow, and what they reached here.
+
+    Example: seqloom train --recipe pinyin --output runs/pinyin
+    """
+    import yaml
+
+    from seqloom.runs import recipes as shelf
+
+    if name is not None:
+        one = shelf.written(shelf.load(name))
+        typer.echo(
+            json.dumps(one, ensure_ascii=False)
+            if as_json
+            else yaml.safe_dump(one, sort_keys=False, allow_unicode=True, width=100).rstrip()
+        )
+        return
+    every = [shelf.load(one) for one in shelf.names()]
+    if as_json:
+        typer.echo(json.dumps([shelf.written(one) for one in every], ensure_ascii=False))
+        return
+    for one in every:
+        scores = ", ".join(f"{metric} {value:g}" for metric, value in one.scores().items())
+        where = ", ".join(str(one.reached[key]) for key in ("time", "hardware") if key in one.reached)
+        typer.echo(f"{one.name}: {one.about}")
+        typer.echo(
+            f"  {one.model} on {one.train}; {f'reached {scores} ({where})' if scores else 'no score on record yet'}"
+        )

@@ -1,0 +1,1 @@
+"""Pages, pictures and model cards: values in, HTML, SVG and Markdown out. Knows nothing of run folders."""

@@ -1,0 +1,186 @@
+"""Several runs on one page, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from seqloom.options import flat
+from seqloom.reporting import curves, evaluated
+from seqloom.reporting.charts import Bar, bars
+from seqloom.reporting.curves import figure
+from seqloom.reporting.facts import HELD_OUT, Facts, metric
+from seqloom.reporting.html import Markup, element, join, user
+from seqloom.reporting.numbers import NONE, digits, duration, setting, short, whole
+from seqloom.reporting.page import page, section, table, warning
+
+ROWS: tuple[tuple[str, Callable[[Facts], Any]], ...] = (
+    ("model", lambda run: run.model),
+    ("parameters", lambda run: whole(run.parameters)),
+    ("training data", lambda run: user(run.files("train"))),
+    ("pairs", lambda run: whole(run.pairs)),
+    ("updates", lambda run: whole(run.last_step)),
+    ("training time", lambda run: duration(run.seconds)),
+    ("target tokens a second", lambda run: short(run.speed)),
+    ("sources a second, decoding", lambda run: whole(run.record[1].get("per_second")) if run.record else NONE),
+    ("device", lambda run: run.device or NONE),
+    ("seed", lambda run: setting((run.config.get("training") or {}).get("seed"))),
+)
+SCORES = ("per", "exact_match", "cer", "wer", "bleu", "chrf", "perplexity")
+
+
+def compare(runs: Sequence[Facts]) -> str:
+    """What each is and cost, how good it is, how it learned, in what they differ, and what they write."""
+    names = ", ".join(run.name for run in runs)
+    shared = [name for name in HELD_OUT if all(name in run.records for run in runs)]
+    if shared:  # a test of one alone would compare nothing
+        runs = [replace(run, records={name: run.records[name] for name in shared}) for run in runs]
+    parts = [
+        element("p", "Comparison", class_="over"),
+        element("h1", f"{len(runs)} runs"),
+        element("p", curves.legend([run.name for run in runs]), class_="lead"),
+        verdict(runs),
+        apart(runs),
+        section("Scores", element("div", scores(runs), best_bars(runs), class_="beside")),
+        section("What they are", overview(runs)),
+        section("Learning", curves.several(runs)),
+        section("Settings that differ", settings(runs)),
+        section("The same examples", examples(runs)),
+    ]
+    return page(f"{names} · Seqloom comparison", *parts)
+
+
+def same_held_out(runs: Sequence[Facts]) -> bool:
+    """Whether all were asked the same sources."""
+    asked = {(run.record[0], run.record[1].get("fingerprint")) if run.record else None for run in runs}
+    return len(asked) == 1 and None not in asked
+
+
+def apart(runs: Sequence[Facts]) -> Markup:
+    """Scores on different data are not comparable: that is said before any score."""
+    told = []
+    if any(run.record is None for run in runs):
+        lacking = [user(run.name) for run in runs if run.record is None]
+        told.append(join("No evaluation: ", *_commas(lacking), "."))
+    elif not same_held_out(runs):
+        told.append("These runs were scored on different held-out data: their scores cannot be compared directly.")
+    if len({run.files("train") for run in runs}) > 1 or len({run.pairs for run in runs} - {None}) > 1:
+        told.append("They were trained on different data.")
+    return warning(*(element("p", text) for text in told)) if told else Markup("")
+
+
+def verdict(runs: Sequence[Facts]) -> Markup:
+    """Who is ahead, and whether by more than chance; nothing where the scores cannot be compared."""
+    name = runs[0].headline
+    scored = [run for run in runs if run.score(name) is not None]
+    if len(scored) < 2 or not same_held_out(runs):
+        return Markup("")
+    first, second, *_ = sorted(scored, key=lambda run: run.score(name) or 0.0, reverse=not metric(name).lower)
+    most = "lowest" if metric(name).lower else "highest"
+    told = f" has the {most} {metric(name).title}, {_shown(first, name)}; next is "
+    return element(
+        "p", user(first.name), told, user(second.name), f" with {_shown(second, name)}. {_sure(first, second, name)}"
+    )
+
+
+def _shown(run: Facts, name: str) -> str:
+    return f"{digits(run.score(name))}{evaluated.percent(name)}"
+
+
+def _sure(first: Facts, second: Facts, name: str) -> str:
+    one, other = first.interval(name), second.interval(name)
+    if one is None or other is None:
+        return ""
+    if max(one[0], other[0]) <= min(one[1], other[1]):
+        return "Their 95 % intervals overlap: on other data the order may be another."
+    return "Their 95 % intervals do not overlap."
+
+
+def _commas(parts: Sequence[Markup]) -> list[Any]:
+    return [part for one in parts for part in (one, ", ")][:-1]
+
+
+def overview(runs: Sequence[Facts]) -> Markup:
+    rows = [[name, *(show(run) for run in runs)] for name, show in ROWS]
+    shown = [row for row in rows if any(cell not in (NONE, "") for cell in row[1:])]
+    return table(["", *_names(runs)], shown, numeric=range(1, len(runs) + 1))
+
+
+def _names(runs: Sequence[Facts]) -> list[Any]:
+    return [user(run.name) for run in runs]
+
+
+def scores(runs: Sequence[Facts]) -> Markup:
+    """A row a metric, its interval below; the best is bold where the runs were asked the same."""
+    rows = []
+    for name in SCORES:
+        real = [value for run in runs if (value := run.score(name)) is not None]
+        if real:
+            best = (min(real) if metric(name).lower else max(real)) if same_held_out(runs) else None
+            rows.append(
+                [join(metric(name).title, element("small", _direction(name))), *(_cell(r, name, best) for r in runs)]
+            )
+    if not rows:
+        return element("p", "None of these runs has been evaluated.")
+    counts = ["sources asked", *map(_count, runs)]
+    return table(["", *_names(runs)], [*rows, counts], numeric=range(1, len(runs) + 1))
+
+
+def _count(run: Facts) -> Any:
+    if run.record is None:
+        return NONE
+    name, record = run.record
+    return join(whole(record.get("count")), element("small", element("br"), f"{name}, {evaluated.how(record)}"))
+
+
+def _direction(name: str) -> str:
+    return "lower is better" if metric(name).lower else "higher is better"
+
+
+def _cell(run: Facts, name: str, best: float | None) -> Markup:
+    number = element("strong", _shown(run, name)) if run.score(name) == best is not None else _shown(run, name)
+    spread = evaluated.spread(run.record[1], name) if run.record else ""
+    return join(number, element("small", element("br"), spread, class_="quiet"))
+
+
+def best_bars(runs: Sequence[Facts]) -> Markup:
+    """The score they are judged by, with intervals: where these overlap widely, the runs may well be equal."""
+    name = runs[0].headline
+    rows = [Bar(run.name, run.score(name), run.interval(name), colour=n) for n, run in enumerate(runs)]
+    return figure(metric(name).title, bars(rows, unit=curves.unit(name)), "whiskers: 95 % intervals")
+
+
+def settings(runs: Sequence[Facts]) -> Markup:
+    every = [flat({key: run.config.get(key) or {} for key in ("data", "model", "training", "inputs")}) for run in runs]
+    names = dict.fromkeys(name for one in every for name in one)
+    unlike = [name for name in names if len({repr(one.get(name)) for one in every}) > 1]
+    if not unlike:
+        return element("p", "None: these runs have the same settings.")
+    rows = [
+        [element("code", name), *(user(setting(one[name]) if name in one else NONE) for one in every)]
+        for name in unlike
+    ]
+    return table(["", *_names(runs)], rows)
+
+
+def examples(runs: Sequence[Facts]) -> Markup:
+    """What each wrote for the sources that all of them were asked and that were kept."""
+    kept = [_kept(run) for run in runs]
+    shared = [source for source in kept[0] if all(source in one for one in kept)]
+    if not shared:
+        return element("p", "No example was kept of all these runs: they were not asked the same sources.")
+    return element("ol", *(_side_by_side(source, runs, kept) for source in shared), class_="shown")
+
+
+def _kept(run: Facts) -> dict[str, Any]:
+    chosen = (run.record[1].get("examples") or {}) if run.record else {}
+    return {one["source"]: one for kind in ("random", "worst", "best") for one in chosen.get(kind) or []}
+
+
+def _side_by_side(source: str, runs: Sequence[Facts], kept: Sequence[dict[str, Any]]) -> Markup:
+    parts = []
+    for number, (run, one) in enumerate(zip(runs, kept, strict=True)):
+        name = element("small", curves.key(run.name, number), evaluated.remark(one[source]), class_="quiet")
+        parts.append(element("div", name, evaluated.aligned(one[source].get("pairs") or [])))
+    return element("li", element("div", user(source), class_="asked"), *parts)

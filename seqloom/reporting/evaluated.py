@@ -1,0 +1,171 @@
+"""What an evaluation found: scores, errors by length, examples with unlike tokens marked, confusion, attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seqloom.reporting.charts import Bar, bars, heat
+from seqloom.reporting.curves import figure
+from seqloom.reporting.facts import HELD_OUT, Record, metric
+from seqloom.reporting.html import Markup, element, join, user, visible
+from seqloom.reporting.numbers import digits, finite, whole
+from seqloom.reporting.page import folded, table
+
+MOST_TOKENS = 300  # of one example
+KINDS = {
+    "random": "Some at random",
+    "worst": "The worst",
+    "best": "The best",
+}
+
+
+def score_table(record: Record) -> Markup:
+    """Every score with its interval and what another needs in order to compute the same number."""
+    rows = []
+    for name, value in (record.get("metrics") or {}).items():
+        about = metric(name)
+        title = join(about.title, element("small", about.about))
+        signature = (record.get("signature") or {}).get(name, "")
+        rows.append([title, f"{digits(value)}{percent(name)}", spread(record, name), element("code", signature)])
+    return table(["", "score", "95 % interval", "signature"], rows, numeric=(1, 2))
+
+
+def percent(name: str) -> str:
+    return " %" if metric(name).unit == "%" else ""
+
+
+def spread(record: Record, name: str) -> str:
+    """11.0 … 12.1; nothing where there is no interval."""
+    low, high = ((record.get("intervals") or {}).get(name) or (None, None))[:2]
+    return "" if finite(low) is None or finite(high) is None else f"{digits(low)} … {digits(high)}"
+
+
+def told(record: Record) -> str:
+    """How it was measured, in a sentence."""
+    count, available = record.get("count"), record.get("available")
+    some = f" of {whole(available)}, chosen by a hash" if available and count and available > count else ""
+    rate = record.get("per_second")
+    speed = f"; {whole(rate)} a second" if finite(rate) is not None else ""
+    device = f" on {record['device']}" if record.get("device") else ""
+    return f"{whole(count)} distinct sources{some}, {how(record)}{speed}{device}."
+
+
+def how(record: Record) -> str:
+    search = record.get("search") or {}
+    if search.get("sample"):
+        return f"sampled at temperature {search.get('temperature')}"
+    beam = search.get("beam", 1)
+    return "greedy" if beam == 1 else f"beam {beam}"
+
+
+def by_length(record: Record) -> Markup:
+    """Longer sources are usually harder; how much, is the model's character."""
+    found = record.get("lengths") or []
+    if not found:
+        return Markup("")
+    rows = [
+        Bar(_range(one), one.get("error_rate"), tuple(one.get("interval") or ()) or None, f"n = {whole(one['count'])}")
+        for one in found
+    ]
+    return figure("By length of the source", bars(rows, unit="token error rate, %"), "tokens of the source")
+
+
+def _range(one: Mapping[str, Any]) -> str:
+    low, high = one["shortest"], one["longest"]
+    return f"{low}" if low == high else f"{low} – {high}"
+
+
+def examples(record: Record) -> Markup:
+    """Three folded lists; the first is open."""
+    chosen = record.get("examples") or {}
+    return join(
+        *(
+            folded(title, element("ol", *(example(one) for one in chosen[kind]), class_="shown"), opened=not number)
+            for number, (kind, title) in enumerate(KINDS.items())
+            if chosen.get(kind)
+        )
+    )
+
+
+def example(one: Mapping[str, Any]) -> Markup:
+    head = element("div", user(one.get("source", "")), element("small", remark(one), class_="quiet"), class_="asked")
+    others = (one.get("references") or [])[1:]
+    also = element("small", "other references: ", *_listed(others), class_="quiet") if others else None
+    return element("li", head, aligned(one.get("pairs") or []), also)
+
+
+def remark(one: Mapping[str, Any]) -> Markup:
+    """How far off, and how sure."""
+    right = not one.get("edits")
+    told = element("span", "all right" if right else _edits(one["edits"]), class_="right" if right else "wrong")
+    return join(told, f", confidence {digits(one.get('confidence'))}")
+
+
+def _edits(count: int) -> str:
+    return f"{count} edit{'' if count == 1 else 's'}"
+
+
+def _listed(texts: Sequence[str]) -> list[Any]:
+    return [part for text in texts for part in (user(text), "; ")][:-1]
+
+
+def aligned(pairs: Sequence[Sequence[str | None]]) -> Markup:
+    """Wanted above written, a column a token; where they are alike throughout, one line says both."""
+    same = all(wanted == written for wanted, written in pairs)
+    names = ["written"] if same else ["wanted", "written"]
+    columns = [_pair(wanted, written, same) for wanted, written in pairs[:MOST_TOKENS]]
+    if len(pairs) > MOST_TOKENS:
+        columns.append(element("span", f"… {len(pairs) - MOST_TOKENS:,} more", class_="quiet"))
+    labels = element("div", *(element("span", name) for name in names), class_="names")
+    return element("div", labels, element("div", *columns, class_="tokens"), class_="sides")
+
+
+def _pair(wanted: str | None, written: str | None, same: bool) -> Markup:
+    if same:
+        return element("span", user(written), class_="pair")
+    sides = [
+        element("bdi", "·", class_="gap") if token is None else element("bdi", visible(token))
+        for token in (wanted, written)
+    ]
+    return element("span", *sides, class_="pair" if wanted == written else "pair unlike")
+
+
+def confusion(record: Record) -> Markup:
+    """What was written for what: the commonest pairs, and the tokens most involved as a heat map."""
+    found = record.get("confusion") or {}
+    if not found.get("pairs"):
+        return Markup("")
+    names = ("substituted", "inserted", "deleted")
+    counts = ", ".join(f"{whole(found[name])} {name}" for name in names if name in found)
+    told = element("p", f"Of the tokens wanted, {whole(found.get('right'))} were right; {counts}.")
+    rows = [[_or_nothing(wanted), _or_nothing(written), whole(count)] for wanted, written, count in found["pairs"]]
+    half = (len(rows) + 1) // 2 if len(rows) > 10 else len(rows)
+    parts = [table(["wanted", "written", "times"], part, numeric=(2,)) for part in (rows[:half], rows[half:]) if part]
+    tokens = [*found.get("tokens", []), "∅"]
+    drawn = heat(tokens, tokens, found.get("table") or [], what="tokens wanted (rows) and written (columns)")
+    most = max(count for row in found.get("table") or [[0]] for count in row)
+    note = f"rows: wanted; columns: written; ∅: no token; strongest: {whole(most)} times"
+    picture = figure("Who is taken for whom", element("div", drawn, class_="scroll"), note)
+    return join(told, element("div", element("div", *parts, class_="pairs"), picture, class_="two"))
+
+
+def _or_nothing(token: str | None) -> Markup:
+    return element("span", "∅", class_="quiet") if token is None else user(token)
+
+
+def attention(record: Record) -> Markup:
+    """Where the model looked while it wrote one of the held-out examples."""
+    found = record.get("attention")
+    if not found:
+        return Markup("")
+    what = f"attention of {found.get('layer', 'the decoder')}"
+    drawn = heat(found["target"], found["source"], found["weights"], what=what)
+    heads = f"; mean of {found['heads']} heads" if found.get("heads", 1) > 1 else ""
+    most = max((finite(weight) or 0.0 for row in found["weights"] for weight in row), default=0.0)
+    note = f"rows: written; columns: read; strongest: {digits(most)}; layer {found.get('layer', '')}{heads}"
+    return figure("Where it looked", element("div", drawn, class_="scroll"), note)
+
+
+def held_out(name: str) -> str:
+    return HELD_OUT.get(name, name)

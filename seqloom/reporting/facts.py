@@ -1,0 +1,142 @@
+"""What is known of a run. Whatever is missing, as in a run of an older Seqloom, is simply not shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, NamedTuple
+
+from seqloom.reporting.numbers import finite
+
+Record = Mapping[str, Any]  # what seqloom.runs.record.record gives
+
+
+class Metric(NamedTuple):
+    title: str
+    unit: str
+    lower: bool  # is better
+    about: str
+
+
+METRICS = {
+    "per": Metric("token error rate", "%", True, "edits a target token, against the closest reference"),
+    "cer": Metric("character error rate", "%", True, "edits a character"),
+    "wer": Metric("word error rate", "%", True, "edits a word, words being split at blanks"),
+    "exact_match": Metric("all right", "%", False, "predictions that equal one of their references"),
+    "bleu": Metric("BLEU", "", False, "n-grams of words, by sacreBLEU; made for sentences"),
+    "chrf": Metric("chrF", "", False, "n-grams of characters, by sacreBLEU"),
+    "perplexity": Metric("perplexity", "", True, "among so many equally likely tokens the model chooses"),
+    "loss": Metric("loss", "", True, "nats a target token"),
+}
+HELD_OUT = {"test": "Test data", "valid": "Validation data"}
+
+
+def metric(name: str) -> Metric:
+    return METRICS.get(name, Metric(name, "", False, ""))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """One run, as the files of its folder tell it."""
+
+    name: str
+    config: Mapping[str, Any]
+    history: list[dict[str, Any]] = field(default_factory=list)  # the lines of metrics.jsonl
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)  # data.json
+    records: Mapping[str, Record] = field(default_factory=dict)  # "test" and "valid", in this order
+    parameters: int | None = None
+    vocabulary: Mapping[str, int] = field(default_factory=dict)  # tokens of "source" and "target"
+    command: tuple[str, ...] = ()  # words of the command that repeats it
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        return [line for line in self.history if "loss" in line and "step" in line]
+
+    @property
+    def validations(self) -> list[dict[str, Any]]:
+        return [line for line in self.history if isinstance(line.get("valid"), dict) and "step" in line]
+
+    @property
+    def skipped_batches(self) -> list[dict[str, Any]]:
+        return [line for line in self.history if "skipped" in line]
+
+    @property
+    def last_step(self) -> int | None:
+        return max((line["step"] for line in self.history if "step" in line), default=None)
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The validation whose model was kept."""
+        return next((line for line in reversed(self.validations) if line.get("best")), None)
+
+    @property
+    def averaged(self) -> int | None:
+        """How many checkpoints the kept model is the mean of; None if it is a single one."""
+        return next(
+            (line["average"] for line in reversed(self.history) if "average" in line and line.get("best")), None
+        )
+
+    @property
+    def seconds(self) -> float | None:
+        """Of training, validations not counted, as far as it was logged."""
+        return next((line["seconds"] for line in reversed(self.steps) if "seconds" in line), None)
+
+    @property
+    def speed(self) -> float | None:
+        """Target tokens a second: the median, for the first lines are slow and machines hiccup."""
+        found = [finite(line.get("tokens_per_second")) for line in self.steps]
+        real = [value for value in found if value is not None]
+        return median(real) if real else None
+
+    @property
+    def model(self) -> str:
+        named = self.config.get("preset") or {}
+        size = "" if str(named.get("model", "")).endswith((".yaml", ".yml")) else named.get("size", "")
+        return f"{named.get('model', 'model')} {size}".strip()
+
+    @property
+    def headline(self) -> str:
+        """The metric by which the best model was chosen, if it scores predictions."""
+        select = (self.config.get("training") or {}).get("select")
+        return select if select in METRICS and select not in ("loss", "perplexity") else "per"
+
+    @property
+    def record(self) -> tuple[str, Record] | None:
+        """The evaluation to be judged by: on test data where there is one."""
+        return next(((name, self.records[name]) for name in HELD_OUT if name in self.records), None)
+
+    def score(self, name: str) -> float | None:
+        """On the data to be judged by."""
+        return finite((self.record[1].get("metrics") or {}).get(name)) if self.record else None
+
+    def interval(self, name: str) -> tuple[float, float] | None:
+        """95 % of it, if it is known."""
+        found = (self.record[1].get("intervals") or {}).get(name) if self.record else None
+        low, high = (finite(end) for end in found) if found else (None, None)
+        return None if low is None or high is None else (low, high)
+
+    @property
+    def device(self) -> str:
+        found = self.record
+        return str(found[1].get("device", "")) if found else ""
+
+    def files(self, which: str) -> str:
+        """What was trained on or held out, as the user named it."""
+        given = (self.config.get("inputs") or {}).get(which)
+        return ", ".join(map(str, given)) if isinstance(given, list) else "" if given is None else str(given)
+
+    @property
+    def pairs(self) -> int | None:
+        return ((self.data or {}).get("train") or {}).get("pairs")
+
+
+def points(lines: list[dict[str, Any]], key: str) -> list[tuple[Any, Any]]:
+    """(step, value) of every line that has both."""
+    return [(line["step"], line.get(key)) for line in lines if "step" in line]
+
+
+def scores(lines: list[dict[str, Any]], name: str) -> list[tuple[Any, Any]]:
+    """(step, score) of every validation."""
+    return [(line["step"], line["valid"].get(name)) for line in lines if name in line["valid"]]

@@ -1,0 +1,197 @@
+"""The report of one run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from seqloom.reporting import curves, evaluated
+from seqloom.reporting.facts import Facts, metric
+from seqloom.reporting.html import Markup, element, join, user
+from seqloom.reporting.numbers import digits, duration, finite, short, whole
+from seqloom.reporting.page import code, figures, folded, page, section, table, warning
+
+
+def report(facts: Facts) -> str:
+    """The page: what it is, how good, how it learned, where it errs, on what data, and how to repeat it."""
+    parts = [
+        element("p", "Training report", class_="over"),
+        element("h1", user(facts.name)),
+        summary(facts),
+        headline(facts),
+        skipped_lines(facts),
+        _skipped_batches(facts),
+        *_scores(facts),
+        section("Learning", *_learning(facts)),
+        *_errors(facts),
+        section("Data", data(facts)),
+        section("Settings", settings(facts)),
+        section("How to repeat it", repeat(facts)),
+    ]
+    return page(f"{facts.name} · Seqloom report", *parts)
+
+
+def summary(facts: Facts) -> Markup:
+    """One paragraph: task, model, parameters, data, best score, time, device."""
+    size = f" with {whole(facts.parameters)} parameters" if facts.parameters else ""
+    pairs = f" {whole(facts.pairs)} pairs of" if facts.pairs else ""
+    steps = f" for {whole(facts.last_step)} updates" if facts.last_step else ""
+    time = f" ({duration(facts.seconds)} of training)" if facts.seconds else ""
+    begin = f"A {facts.model} model{size} for the task {facts.config.get('task', 'translate')}, trained on{pairs} "
+    return element("p", begin, user(facts.files("train")), f"{steps}{time}. {verdict(facts)}", class_="lead")
+
+
+def verdict(facts: Facts) -> str:
+    """The score to be judged by, in a sentence."""
+    if facts.record is None:
+        held = facts.best
+        if held is None:
+            return "Nothing was held out, so there is no score: nobody knows how good it is."
+        return f"On validation its {_named(facts.headline, held['valid'].get(facts.headline))}."
+    name, record = facts.record
+    value = (record.get("metrics") or {}).get(facts.headline)
+    spread = evaluated.spread(record, facts.headline)
+    interval = f" (95 % interval {spread})" if spread else ""
+    which = "test" if name == "test" else "held-out validation"
+    return f"On {whole(record.get('count'))} {which} sources its {_named(facts.headline, value)}{interval}."
+
+
+def _named(name: str, value: Any) -> str:
+    title = {"exact_match": "share of predictions all right"}.get(name, metric(name).title)
+    return f"{title} is {digits(value)}{evaluated.percent(name)}"
+
+
+def headline(facts: Facts) -> Markup:
+    entries: list[tuple[str, Any, Any]] = []
+    if facts.record is not None:
+        values = facts.record[1].get("metrics") or {}
+        for name in dict.fromkeys((facts.headline, "exact_match")):
+            if finite(values.get(name)) is not None:
+                number = f"{digits(values[name], 1)}{evaluated.percent(name)}"
+                entries.append((number, metric(name).title, evaluated.spread(facts.record[1], name)))
+    for value, shown, name in (
+        (facts.parameters, short(facts.parameters), "parameters"),
+        (facts.seconds, duration(facts.seconds), "of training"),
+        (facts.speed, short(facts.speed), "target tokens a second"),
+    ):
+        if value:
+            entries.append((shown, name, facts.device if name == "of training" else ""))
+    return figures(entries)
+
+
+def skipped_lines(facts: Facts) -> Markup:
+    """Lines of the data that were not trained on: said at the top, for nobody looks for what is missing."""
+    found = facts.data.get("skipped") or {}
+    if not found.get("count"):
+        return Markup("")
+    reasons = found.get("reasons") or {}
+    why = element("ul", *(element("li", f"{whole(count)} × ", user(kind)) for kind, count in reasons.items()))
+    first = element("ul", *(element("li", user(line, class_="mono")) for line in found.get("first") or []))
+    were = "line of the data was" if found["count"] == 1 else "lines of the data were"
+    text = f"{whole(found['count'])} {were} broken and left out."
+    return warning(element("p", element("strong", text)), why if reasons else "", folded("The first of them", first))
+
+
+def _skipped_batches(facts: Facts) -> Markup:
+    count = len(facts.skipped_batches)
+    if not count:
+        return Markup("")
+    steps = ", ".join(whole(line["skipped"]) for line in facts.skipped_batches[:20])
+    were = "update was" if count == 1 else "updates were"
+    text = f"{count} {were} skipped, for the loss or gradient was not finite: step {steps}."
+    return warning(element("p", text))
+
+
+def _scores(facts: Facts) -> list[Markup]:
+    if not facts.records:
+        text = "Nothing was held out, so there is no score. Train with --valid to get one."
+        if facts.validations:
+            text = "This run has no evaluation record; the curves show what was measured in training."
+        return [section("Scores", element("p", text))]
+    return [
+        section(
+            "Scores" if len(facts.records) == 1 else f"Scores on {name} data",
+            element("p", f"{evaluated.held_out(name)}: {evaluated.told(record)}", class_="quiet"),
+            evaluated.score_table(record),
+        )
+        for name, record in facts.records.items()
+    ]
+
+
+def _learning(facts: Facts) -> list[Markup]:
+    if not facts.history:
+        return []
+    mean = f"The model kept is the mean of the last {facts.averaged} checkpoints." if facts.averaged else ""
+    return [element("p", mean) if mean else Markup(""), curves.one_run(facts)]
+
+
+def _errors(facts: Facts) -> list[Markup]:
+    """Where it errs, on the data it is judged by."""
+    if facts.record is None:
+        return []
+    record = facts.record[1]
+    looked = [evaluated.by_length(record), evaluated.attention(record)]
+    return [
+        section("A closer look", element("div", *looked, class_="two") if any(looked) else ""),
+        section("Examples", evaluated.examples(record)),
+        section("Confusion", evaluated.confusion(record)),
+    ]
+
+
+def data(facts: Facts) -> Markup:
+    rows: list[list[Any]] = []
+    for which, title in (("train", "training"), ("valid", "validation")):
+        if facts.files(which):
+            rows.append([title, user(facts.files(which)), *_counts(facts.data.get(which) or {})])
+    sides = [side(name, facts.data.get("train") or {}, facts.vocabulary.get(name)) for name in ("source", "target")]
+    notes = [element("li", user(note)) for note in facts.data.get("notes") or []]
+    return join(
+        table(["", "files or share", "pairs", "distinct sources"], rows, numeric=(2, 3)) if rows else "",
+        table(
+            ["tokens of training", "kind", "tokens", "mean", "median", "95 % ≤", "longest", "vocabulary"],
+            [[name, facts.config.get("data", {}).get(f"{name}_tokens", ""), *cells] for name, cells, _ in sides],
+            numeric=range(2, 8),
+        ),
+        *(common for *_, common in sides),
+        element("ul", *notes, class_="small") if notes else "",
+    )
+
+
+def _counts(part: Mapping[str, Any]) -> list[str]:
+    return [whole(part.get("pairs")), whole(part.get("distinct_sources"))]
+
+
+def side(name: str, train: Mapping[str, Any], vocabulary: int | None) -> tuple[str, list[str], Markup]:
+    """A row of the table of tokens, and the commonest tokens, folded."""
+    found = train.get(name) or {}
+    cells = [whole(found.get("tokens")), digits(found.get("mean"), 1)]
+    cells += [whole(found.get(key)) for key in ("median", "p95", "longest")]
+    cells.append(whole(found.get("vocabulary", vocabulary)))
+    commonest = found.get("commonest") or []
+    listed = [element("span", user(token), f" {whole(count)}", class_="key") for token, count in commonest]
+    return name, cells, folded(f"Commonest {name} tokens", element("p", *listed)) if listed else Markup("")
+
+
+def settings(facts: Facts) -> Markup:
+    text = yaml.safe_dump(dict(facts.config), sort_keys=False, allow_unicode=True)
+    return folded("Everything that was set (config.yaml)", code(text))
+
+
+def repeat(facts: Facts) -> Markup:
+    rows = [[name, user(value)] for name, value in versions(facts.environment)]
+    command = code(shlex.join(facts.command)) if facts.command else ""
+    told = element(
+        "p", "With the same data, seed, versions and kind of machine it comes out the same; on a GPU, nearly."
+    )
+    return join(command, told if command else "", folded("Versions and hardware", table([], rows)) if rows else "")
+
+
+def versions(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Names and values of env.json, packages among them, what is empty left out."""
+    every = {**environment, **(environment.get("packages") or {})}
+    every.pop("packages", None)
+    listed = ((name, ", ".join(map(str, value)) if isinstance(value, list) else value) for name, value in every.items())
+    return [(name, str(value)) for name, value in listed if value not in (None, "")]

@@ -1,0 +1,89 @@
+"""Recipes: a data set, a model and its training, written down with the paper they follow and the score they reached.
+
+A recipe is a YAML file of closed keys. `seqloom train --recipe NAME` trains as it says, scores the model on the test
+split and sets the score beside the one on record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from seqloom.errors import SeqloomError, known
+from seqloom.files import read_yaml
+from seqloom.options import checked
+
+FILE = "recipe.yaml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What to do (`task` to `evaluate`), and what came of it."""
+
+    name: str
+    about: str  # one line
+    paper: str  # whose method, and whose split
+    task: str
+    train: str | list  # a data set by name, or files; a file's path counts from the recipe's folder
+    valid: str | list | None = None
+    test: str | list | None = None  # None: the data set's own test split, if it has one
+    model: str
+    size: str | None = None
+    data: dict = field(default_factory=dict)  # keywords of DataOptions
+    training: dict = field(default_factory=dict)  # keywords of Training
+    settings: dict = field(default_factory=dict)  # as `--set` takes them
+    evaluate: dict = field(default_factory=dict)  # beam, alpha, metrics, together, tokenize
+    published: str = ""  # the figures of the paper
+    reached: dict = field(default_factory=dict)  # score by metric; hardware, time, date, results
+
+    def scores(self) -> dict[str, float]:
+        """The scores on record, by metric."""
+        return {name: float(value) for name, value in self.reached.items() if isinstance(value, int | float)}
+
+
+EVALUATE = ("beam", "alpha", "metrics", "together", "tokenize")
+
+
+def names() -> list[str]:
+    """The recipes that come with the package."""
+    return sorted(file.name.removesuffix(".yaml") for file in _shelf().iterdir() if file.name.endswith(".yaml"))
+
+
+def load(name: str) -> Recipe:
+    """A recipe by its name, or the file of one's own."""
+    path = (
+        Path(name)
+        if name.endswith((".yaml", ".yml"))
+        else Path(str(_shelf() / f"{known(name, names(), 'recipe')}.yaml"))
+    )
+    values = read_yaml(path)
+    needed = ("about", "paper", "task", "train", "model")
+    if missing := [key for key in needed if key not in values]:
+        raise SeqloomError(f"{path}: a recipe needs {', '.join(needed)}; {missing[0]} is missing")
+    values = checked(Recipe, values, f"recipe {path.name}")
+    for key in values.get("evaluate", {}):
+        known(key, EVALUATE, f"setting of evaluate in {path.name}")
+    return Recipe(**{"name": path.name.rpartition(".")[0], **values, **_placed(values, path.parent)})
+
+
+def written(recipe: Recipe) -> dict[str, Any]:
+    """As it is kept in a run folder: complete but for what is empty."""
+    values = {one.name: getattr(recipe, one.name) for one in fields(recipe)}
+    return {name: value for name, value in values.items() if value not in (None, {}, "")}
+
+
+def _placed(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Files beside the recipe are found there, from wherever the command is given."""
+
+    def place(one: str) -> str:
+        return str(folder / one) if (folder / one).is_file() else one
+
+    found = {key: values[key] for key in ("train", "valid", "test") if values.get(key) is not None}
+    return {key: place(one) if isinstance(one, str) else [place(file) for file in one] for key, one in found.items()}
+
+
+def _shelf() -> Any:
+    return files("seqloom") / "recipes"

@@ -1,0 +1,196 @@
+"""The files that tell others of a run: report.html, README.md (a model card), evaluation-*.json."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+import yaml
+
+from seqloom.data.read import Example
+from seqloom.errors import SeqloomError
+from seqloom.files import write_atomic, write_json
+from seqloom.options import flat
+from seqloom.reporting.card import card, is_ours
+from seqloom.reporting.compare import compare
+from seqloom.reporting.facts import HELD_OUT, Facts
+from seqloom.reporting.page import GENERATOR
+from seqloom.reporting.run import report
+from seqloom.runs import config as configs
+from seqloom.runs.journal import Journal
+from seqloom.runs.progress import Progress
+from seqloom.runs.record import SCHEMA, record
+from seqloom.runs.session import JOURNAL, MODEL
+from seqloom.runs.translator import load
+
+__all__ = ["facts", "finish", "record", "together", "write"]
+
+REPORT, CARD = "report.html", "README.md"
+# What the command line calls by a name of its own; anything else goes by --set.
+DATA = ("source_tokens", "target_tokens", "max_vocab", "min_count", "max_length", "cut")
+TRAINING = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
+TRAINING += ("schedule", "average", "seed", "precision")
+ENDS = ("epochs", "max_steps", "time", "patience", "batch_tokens")  # where one is set, another is not filled in
+
+
+def finish(folder: Path, examples: Sequence[Example], device: torch.device, progress: Progress) -> None:
+    """At the end of training: evaluate the best model on what was held out, write the report and the model card.
+
+    Whatever goes wrong here, the run is done and whole: it is told in one line, also to those who asked for quiet.
+    """
+    try:
+        if examples:
+            write_json(folder / evaluation("valid"), record(load(folder, str(device)), examples))
+        page = write(folder)
+    except Exception as error:
+        told = str(error).splitlines()[:1] or [type(error).__name__]
+        print(f"seqloom: warning: {folder}: the run is done, but not its report: {told[0]}", file=sys.stderr)
+        progress.note(f"done: {folder}")
+    else:
+        progress.note(f"done: {folder}; its report: {page}")
+
+
+def write(folder: Path) -> Path:
+    """report.html and README.md from the files in the folder alone; a README.md that somebody else wrote stays."""
+    found = facts(folder)
+    write_atomic(folder / REPORT, report(found))
+    readme = folder / CARD
+    if not readme.exists() or is_ours(readme.read_text(encoding="utf-8", errors="replace")):
+        write_atomic(readme, card(found))
+    return folder / REPORT
+
+
+def together(folders: Sequence[Path], output: Path | None = None) -> Path:
+    """One page: the report of one run (in its folder unless `output` is named), or several runs side by side."""
+    if len(folders) == 1 and output is None:
+        return write(folders[0])
+    found = [facts(folder) for folder in folders]
+    if output is None:
+        output = Path(REPORT)
+        if output.exists() and f'content="{GENERATOR} ' not in output.read_text(encoding="utf-8", errors="replace"):
+            raise SeqloomError(f"{output}: is there already and is no report of Seqloom; name another --output")
+    write_atomic(output, report(found[0]) if len(found) == 1 else compare(_told_apart(found, folders)))
+    return output
+
+
+def _told_apart(found: list[Facts], folders: Sequence[Path]) -> list[Facts]:
+    """Runs in folders of one name are called by their paths."""
+    names = [one.name for one in found]
+    return [
+        one if names.count(one.name) == 1 else Facts(**{**vars(one), "name": str(folder)})
+        for one, folder in zip(found, folders, strict=True)
+    ]
+
+
+def facts(folder: Path) -> Facts:
+    """What the files of a run folder tell. Only config.yaml must be there."""
+    config = configs.load(folder)
+    evaluated = {name: _json(folder / evaluation(name)) for name in HELD_OUT}
+    for name, found in evaluated.items():
+        if found and found.get("schema", SCHEMA) > SCHEMA:
+            raise SeqloomError(f"{folder / evaluation(name)}: written by a newer Seqloom; upgrade seqloom")
+    return Facts(
+        name=folder.resolve().name,
+        config=config,
+        history=_history(folder / JOURNAL),
+        environment=_json(folder / "env.json") or {},
+        data=_json(folder / "data.json") or {},
+        records={name: found for name, found in evaluated.items() if found},
+        parameters=_parameters(folder / MODEL),
+        vocabulary={side: _size(folder / f"{side}.json") for side in ("source", "target")},
+        command=command(folder, config),
+    )
+
+
+def evaluation(name: str) -> str:
+    """The file of an evaluation on `test` or `valid` data."""
+    return f"evaluation-{name}.json"
+
+
+def command(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The words of the command that trains the same model again, as far as the config tells.
+
+    A preset and what differs from it, if that gives back the config; else the config itself as the model.
+    """
+    if not config.keys() >= {"task", "preset", *configs.SECTIONS}:
+        return ()
+    preset, inputs = config["preset"], config.get("inputs") or {}
+    words = ["seqloom", "train", config["task"], *map(str, inputs.get("train") or ["FILE"])]
+    valid = inputs.get("valid")
+    for one in valid if isinstance(valid, list) else [] if valid is None else [valid]:
+        words += ["--valid", f"{100 * one:g}%" if isinstance(one, int | float) else str(one)]
+    end = ["--output", f"{folder}-again"]
+    try:
+        ends = {name: config["training"][name] for name in ENDS if config["training"][name] is not None}
+        base = configs.compose(preset["model"], preset["size"], {}, ends, {})
+        changed = {f"training.{name}": value for name, value in ends.items()} | _changed(base, config)
+        same = configs.compose(preset["model"], preset["size"], {}, {}, changed)
+    except SeqloomError:  # a YAML file that is no longer there, a setting that needs another first
+        same = None
+    if same is not None and all(same[name] == config[name] for name in configs.SECTIONS):
+        return (*words, "--model", preset["model"], "--size", preset["size"], *_options(changed), *end)
+    from_config = configs.compose(None, None, {}, {}, {})["data"]
+    other = {f"data.{name}": v for name, v in config["data"].items() if from_config.get(name) != v}
+    return (*words, "--model", str(folder / configs.FILE), *_options(other), *end)
+
+
+def _changed(base: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    found = {}
+    for name in configs.SECTIONS:
+        before, after = flat(base[name]), flat(config[name])
+        found |= {f"{name}.{key}": value for key, value in after.items() if before.get(key) != value}
+    return found
+
+
+def _options(changed: Mapping[str, Any]) -> list[str]:
+    words = []
+    for key, value in changed.items():
+        section, _, name = key.partition(".")
+        if name in {"data": DATA, "training": TRAINING}.get(section, ()) and value is not None:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+        elif key == "training.time" and value is not None:
+            words += ["--time", f"{value:g}s"]
+        else:
+            text = yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("\n...\n").strip()
+            words += ["--set", f"{key.removeprefix('model.')}={text}"]
+    return words
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SeqloomError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise SeqloomError(f"{path}: expected one JSON object")
+    return found
+
+
+def _history(path: Path) -> list[dict[str, Any]]:
+    try:
+        return Journal(path).lines()
+    except (OSError, ValueError) as error:
+        raise SeqloomError(f"{path}: cannot be read: {error}") from error
+
+
+def _size(path: Path) -> int:
+    return len((_json(path) or {}).get("tokens", []))
+
+
+def _parameters(path: Path) -> int | None:
+    """Counted in the header of the weights, where every trained tensor stands once."""
+    if not path.exists():
+        return None
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    except (OSError, safetensors.SafetensorError) as error:
+        raise SeqloomError(f"{path}: weights missing or damaged ({error})") from error

@@ -1,0 +1,185 @@
+"""Datasets by name: the facts hold, splits are written once, and names stand where files are expected."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seqloom.data import fetch, registry
+from seqloom.data.check import check
+from seqloom.data.corpus import DataOptions
+from seqloom.data.dataset import Dataset
+from seqloom.data.readers import READERS
+from seqloom.errors import SeqloomError
+
+MIRROR = os.environ.get("SEQLOOM_DATA")
+SHARED = [name for name, dataset in registry.DATASETS.items() if dataset.files]
+EMBEDDED = [name for name, dataset in registry.DATASETS.items() if not dataset.files]
+mirrored = pytest.mark.skipif(not MIRROR, reason="$SEQLOOM_DATA names no mirror of the datasets")
+
+
+def size(dataset: Dataset, split: str) -> int:
+    examples = dataset.examples(split)
+    if dataset.unit == "characters":
+        return sum(map(len, examples))
+    if dataset.unit == "tokens":
+        return sum(len(text.split()) + text.count("\n") for text in examples)
+    if dataset.unit == "nodes":
+        return sum(len(graph["nodes"]) for graph in examples)
+    return sum(1 for _ in examples)
+
+
+@mirrored
+@pytest.mark.parametrize("name", SHARED)
+def test_every_shared_set_has_the_sizes_that_are_stated(name):
+    dataset = registry.find(name)
+    assert {split: size(dataset, split) for split in dataset.sizes} == dataset.sizes
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_every_embedded_set_has_the_sizes_that_are_stated(name):
+    dataset = registry.find(name)
+    assert {split: size(dataset, split) for split in dataset.sizes} == dataset.sizes
+
+
+@mirrored
+@pytest.mark.parametrize("name", ["cmudict-g014b2b", "tatoeba-en-fr", "sigmorphon2021-fre", "names"])
+def test_no_source_is_in_two_splits(name):
+    dataset = registry.find(name)
+    sources = [{example[0] for example in dataset.examples(split)} for split in dataset.sizes]
+    assert sum(map(len, sources)) == len(set().union(*sources))
+
+
+@mirrored
+def test_examples_are_what_they_should_be():
+    def first(name, split="train"):
+        return next(registry.find(name).examples(split))
+
+    assert first("cmudict-g014b2b", "test") == ("ABADI", ("AH B AE D IY",))
+    english, (german,) = first("multi30k-en-de")
+    assert first("multi30k-de-en") == (german, (english,))
+    assert first("trec", "test")[1] == "NUM"
+    assert {label for _, label in registry.find("sst2").examples("valid")} == {"negative", "positive"}
+    assert len({label for _, label in registry.find("names").examples("train")}) == 18
+    assert {tag for row in registry.find("ud-ewt").examples("test") for _, tag in row} >= {"NOUN", "VERB", "PUNCT"}
+    sound, rate, digit = first("fsdd", "test")
+    assert (sound.ndim, sound.dtype.name, rate, digit) == (1, "float32", 8_000, "0")
+    assert 0.01 < abs(sound).max() <= 1
+    picture, label = first("mnist")
+    assert (picture.shape, label, int(picture.max())) == ((28, 28), 5, 255)
+    picture, label = first("digits")
+    assert (picture.shape, label, int(picture[0, 2])) == ((8, 8), 0, 5)
+    graph = first("cora")
+    assert graph["features"].shape == (2_708, 1_433)
+    assert graph["features"].sum() == 49_216
+    assert set(graph["labels"][graph["nodes"]]) == set(range(7))
+    word, vector = first("glove", "all")
+    assert (word, vector.shape) == ("the", (100,))
+    assert vector[0] == pytest.approx(-0.038194)
+
+
+@mirrored
+def test_a_corrupted_copy_is_refused(tmp_path, fresh, monkeypatch):
+    file = "sigmorphon2021_g2p/medium/dut_dev.tsv"
+    mirror = tmp_path / "mirror"
+    shutil.copytree(Path(MIRROR or "") / "sigmorphon2021_g2p", mirror / "sigmorphon2021_g2p")
+    monkeypatch.setenv("SEQLOOM_DATA", str(mirror))
+    raw = (mirror / file).read_bytes()
+    (mirror / file).chmod(0o644)
+    (mirror / file).write_bytes(raw[:-2] + b"x\n")
+    with pytest.raises(
+        SeqloomError, match=rf"{file}: not the right content: SHA-256 should be \w{{64}} and is \w{{64}}"
+    ):
+        registry.files("sigmorphon2021-dut", "train")
+    assert not list(fresh.rglob("*.tsv"))
+    (mirror / file).write_bytes(raw)
+    assert registry.files("sigmorphon2021-dut", "train")[0].is_file()
+
+
+def test_the_facts_are_complete():
+    paths = {file.path for dataset in registry.DATASETS.values() for file in dataset.all_files()}
+    assert paths == fetch.checksums().keys()
+    assert {dataset.reader for dataset in registry.DATASETS.values()} == READERS.keys()
+    for name, dataset in registry.DATASETS.items():
+        assert re.fullmatch(r"[a-z0-9_-]+", name)
+        assert dataset.home.startswith("http")
+        assert re.search(r"\b(19|20)\d\d\b", dataset.citation), name
+        assert dataset.licence
+        assert not dataset.files or dataset.files.keys() == dataset.sizes.keys()
+        assert all("\n" not in text and len(text) < 110 for text in (dataset.about, dataset.licence)), name
+        DataOptions(**dataset.data)
+
+
+def test_names_need_neither_torch_nor_numpy():
+    code = "import sys, seqloom.data.registry, seqloom.data.readers; assert not {'torch', 'numpy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_split_is_written_once_and_mended(fresh):
+    [path] = registry.files("copy", "test")
+    assert path.parent.parent == fresh / "datasets" / "copy"
+    assert (path.name, len(path.read_text().splitlines())) == ("test.tsv", 1_000)
+    before = path.stat().st_mtime_ns
+    assert registry.files("copy", "test")[0].stat().st_mtime_ns == before
+    content = path.read_bytes()
+    path.write_text("spoilt\n")
+    assert registry.files("copy", "test")[0].read_bytes() == content
+    assert list(check([str(path)])) == []
+
+
+def test_every_kind_of_text_is_written(fresh, monkeypatch):
+    def written(task, *examples):
+        monkeypatch.setattr(Dataset, "examples", lambda self, split: iter(examples))
+        dataset = Dataset("x", task, "", {"train": len(examples)}, "", "", "", "")
+        [path] = registry.write(dataset, fresh)
+        return path.name, path.read_text()
+
+    fresh.mkdir()
+    assert written("translate", ("a", ("b", "c")), ("d", ("e",))) == ("train.tsv", "a\tb\tc\nd\te\n")
+    assert written("classify", ("a b", "yes")) == ("train.tsv", "a b\tyes\n")
+    assert written("tag", [("a", "X"), ("b", "Y")], [("c", "X")]) == ("train.tsv", "a\tX\nb\tY\n\nc\tX\n\n")
+    assert written("generate", "one\ntwo\n") == ("train.txt", "one\ntwo\n")
+    with pytest.raises(SeqloomError, match="is no text"):
+        written("speech", ())
+
+
+def test_find_guesses():
+    with pytest.raises(SeqloomError, match="unknown dataset 'pinyn'; did you mean 'pinyin'"):
+        registry.find("pinyn")
+    with pytest.raises(SeqloomError, match="seqloom data list"):
+        registry.find("§")
+    with pytest.raises(SeqloomError, match="did you mean 'test'"):
+        registry.find("copy").examples("tset")
+
+
+def test_resolve(fresh, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    test = str(registry.files("copy", "test")[0])
+    valid = str(registry.files("copy", "valid")[0])
+    named = ["copy", "copy:valid", "-", "gone.tsv", "no/where"]
+    assert registry.resolve(named, "test", "translate") == [test, valid, "-", "gone.tsv", "no/where"]
+    for wrong, told in (
+        ("coppy", "no such file.*did you mean 'copy'"),
+        ("copy:vaild", "did you mean 'valid'"),
+        ("adding", "task regress, not for translate"),
+    ):
+        with pytest.raises(SeqloomError, match=told):
+            registry.resolve([wrong], "test", "translate")
+    (tmp_path / "copy").write_text("a\tb\n")
+    assert registry.resolve(["copy"], "test", "translate") == ["copy"], "a file of that name wins"
+
+
+def test_suited():
+    sounds = {"source_tokens": "chars", "target_tokens": "words"}
+    assert registry.suited(["pinyin"], {}) == (sounds, "pinyin:valid")
+    given = {"target_tokens": "chars", "fold": None}
+    assert registry.suited(["pinyin"], given) == ({**sounds, "target_tokens": "chars"}, "pinyin:valid")
+    assert registry.suited(["pinyin:test"], {})[1] is None
+    assert registry.suited(["pinyin", "dates"], {}) == ({}, None)
+    assert registry.suited(["some.tsv"], {"fold": True}) == ({"fold": True}, None)

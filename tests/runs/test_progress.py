@@ -1,0 +1,124 @@
+"""What is shown, and when."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+
+import pytest
+
+import seqloom
+from seqloom.runs import progress as shown
+from seqloom.runs.progress import Bar, Json, Lines, Silent, Verbose, progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def terminal(monkeypatch) -> Terminal:
+    """No fixture: pytest puts its own stderr in place after those."""
+    made = Terminal()
+    monkeypatch.setattr(sys, "stderr", made)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    return made
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that is set by hand."""
+
+    class Clock:
+        now = 0.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(shown, "time", clock)
+    return clock
+
+
+def test_kinds(monkeypatch):
+    terminal(monkeypatch)
+    assert [type(progress(kind)) for kind in ("quiet", "verbose", "log_json")] == [Silent, Verbose, Json]
+    assert isinstance(progress(), Bar)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(progress(), Lines)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert isinstance(progress(), Lines)
+
+
+def test_slow_steps_move_it_too(clock, capsys):
+    """A step in three seconds, a line of the log every fifty steps: something is seen every six seconds."""
+    lines = Lines(every=5.0)
+    for step in range(1, 11):
+        clock.now += 3.0
+        lines.show(step / 100, {"step": step, "epoch": 1} | ({"loss": 2.5} if step == 5 else {}))
+    err = capsys.readouterr().err.splitlines()
+    assert [re.search(r"step (\d+)", line)[1] for line in err] == ["1", "3", "5", "7", "9"]  # pyright: ignore
+    assert ["loss 2.5" in line for line in err] == [False, False, True, True, True], "the last known stays"
+    assert err[-1].endswith("4:33 left")  # 8 % took 24 s, 91 % are left
+
+
+def test_verbose_is_not_silent_between_lines(clock, capsys):
+    verbose = Verbose(every=5.0)
+    verbose.record({"step": 50, "epoch": 0, "loss": None, "rate": 1e-3, "norm": 0.5, "tokens_per_second": 12.0})
+    clock.now = 2.0
+    verbose.show(0.1, {"step": 51})
+    clock.now = 7.0
+    verbose.show(0.2, {"step": 52})
+    err = capsys.readouterr().err.splitlines()
+    assert err[0] == "step 50  epoch 1  rate 0.001  norm 0.5  tokens/s 12"
+    assert len(err) == 2
+    assert "step 52" in err[1]
+
+
+def test_a_bar_without_colour(monkeypatch):
+    def drawn() -> str:
+        screen = terminal(monkeypatch)
+        bar = Bar()
+        bar.show(0.5, {"step": 5, "loss": 1.25})
+        bar.note("a [bold]note[/bold]")
+        bar.close()
+        return screen.getvalue()
+
+    colour = re.compile(r"\x1b\[[\d;]*(3[0-8]|9[0-7])[;m]")
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = drawn()
+    assert "step 5  loss 1.25" in plain
+    assert "a [bold]note[/bold]" in plain
+    assert not colour.search(plain)
+    monkeypatch.delenv("NO_COLOR")
+    assert colour.search(drawn())
+
+
+def test_records_in_words(capsys):
+    lines = Lines()
+    lines.record({"skipped": 3, "epoch": 0, "rows": [1]})
+    lines.record({"step": 4, "epoch": 0, "valid": {"loss": 1.23456, "per": 20.0}, "best": True, "seconds": 1})
+    lines.record({"average": 3, "valid": {}, "best": False})
+    lines.record({"step": 5, "epoch": 0, "loss": 1.0})
+    assert capsys.readouterr().err.splitlines() == [
+        "step 3 skipped: its loss or gradient was not finite",
+        "step 4  valid  loss 1.235  per 20  best",
+        "average of 3 checkpoints: not kept: the best single checkpoint is better",
+    ]
+
+
+def test_every_step_is_shown_whatever_the_log(pairs, tmp_path):
+    """One's own display: what is logged every fifty steps may move at each."""
+
+    class Steps(Silent):
+        def __init__(self) -> None:
+            self.seen: list[tuple[float, int]] = []
+
+        def show(self, share: float, facts: dict) -> None:
+            self.seen.append((share, facts["step"]))
+
+    steps = Steps()
+    seqloom.train("translate", pairs, output=tmp_path / "run", size="tiny", training={"max_steps": 4}, progress=steps)
+    assert steps.seen == [(0.25, 1), (0.5, 2), (0.75, 3), (1.0, 4)]

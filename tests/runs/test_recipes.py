@@ -1,0 +1,71 @@
+"""Recipes: every one that ships loads, and what is wrong in one is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from seqloom.errors import SeqloomError
+from seqloom.runs import config, recipes
+
+PLAIN = {"about": "a", "paper": "p 2015", "task": "translate", "train": "words.tsv", "model": "gru"}
+
+
+def write(folder: Path, **values) -> str:
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump({**PLAIN, **values}))
+    return str(path)
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_every_recipe_composes_to_a_config_and_names_its_paper(name):
+    recipe = recipes.load(name)
+    made = config.compose(recipe.model, recipe.size, recipe.data, recipe.training, recipe.settings)
+    assert made["preset"]["model"] == recipe.model
+    assert any(str(year) in recipe.paper for year in range(1986, 2027))
+    assert {"hardware", "time", "date", "results"} <= recipe.reached.keys(), "a recipe says what it reached, and where"
+    results = Path(__file__).parents[2] / recipe.reached["results"]
+    assert results.is_file()
+    for value in recipe.scores().values():
+        assert f"{value:g}" in results.read_text(encoding="utf-8")
+
+
+def test_a_recipe_of_ones_own_finds_the_files_beside_it(tmp_path):
+    (tmp_path / "words.tsv").write_text("a\tb\n")
+    recipe = recipes.load(write(tmp_path, valid=["words.tsv", "elsewhere.tsv"]))
+    assert recipe.name == "mine"
+    assert recipe.train == str(tmp_path / "words.tsv")
+    assert recipe.valid == [str(tmp_path / "words.tsv"), "elsewhere.tsv"]
+
+
+def test_written_is_what_was_read(tmp_path):
+    recipe = recipes.load(write(tmp_path, evaluate={"beam": 5}, reached={"per": 5.5, "time": "1 min"}))
+    assert recipes.load(write(tmp_path, **recipes.written(recipe))) == recipe
+    assert recipe.scores() == {"per": 5.5}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"modell": "gru"}, "unknown setting of recipe mine.yaml 'modell'; did you mean 'model'"),
+        ({"evaluate": {"beams": 5}}, "unknown setting of evaluate in mine.yaml 'beams'; did you mean 'beam'"),
+        ({"training": 5}, "training takes"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, values, message):
+    with pytest.raises(SeqloomError, match=message):
+        recipes.load(write(tmp_path, **values))
+
+
+def test_what_is_missing_is_named(tmp_path):
+    path = tmp_path / "short.yaml"
+    path.write_text("about: nothing else\n")
+    with pytest.raises(SeqloomError, match=r"short.yaml: a recipe needs about, paper, .*; paper is missing"):
+        recipes.load(str(path))
+
+
+def test_an_unknown_name_is_guessed():
+    with pytest.raises(SeqloomError, match="unknown recipe 'cmudict-cp'; did you mean 'cmudict-cpu'"):
+        recipes.load("cmudict-cp")
