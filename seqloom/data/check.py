@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from seqloom.data.facts import summary
 from seqloom.data.read import Example, Group, Problem, entries, group
 
 __all__ = ["Problem", "Report", "Statistics", "check"]
@@ -200,18 +201,6 @@ class Side:
             "words": summary(self.words),
             "distinct_characters": len(self.alphabet),
         }
-
-
-def summary(lengths: Counter[int]) -> dict[str, float]:
-    """Mean, median, 95th percentile (the smallest length that covers the share) and maximum of counted lengths."""
-    values = np.array(sorted(lengths), dtype=np.int64)
-    if not len(values):
-        return {"mean": 0.0, "median": 0, "p95": 0, "longest": 0}
-    counts = np.array([lengths[int(value)] for value in values], dtype=np.int64)
-    upto, total = np.cumsum(counts), int(counts.sum())
-    median, p95 = (int(values[np.searchsorted(upto * 100, percent * total)]) for percent in (50, 95))
-    mean = round(float((values * counts).sum()) / total, 2)
-    return {"mean": mean, "median": median, "p95": p95, "longest": int(values[-1])}
 
 
 def _hash(text: str) -> int:

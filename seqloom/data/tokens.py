@@ -10,7 +10,7 @@ import re
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Protocol
 
@@ -63,6 +63,10 @@ class Counted:
         counts: Counter[str] = Counter()
         for text in texts:
             counts.update(self.split(text))
+        return self.rank(counts, max_vocab, min_count)
+
+    def rank(self, counts: Mapping[str, int], max_vocab: int | None, min_count: int) -> list[str]:
+        """The vocabulary from how often each token was seen."""
         # Ties go by the token itself, so that the order of the lines does not number the vocabulary.
         ranked = sorted((-count, token) for token, count in counts.items() if count >= min_count)
         room = None if max_vocab is None else max_vocab - len(SPECIALS)
@@ -125,6 +129,9 @@ class Bytes:
 
     def learn(self, texts: Iterable[str], max_vocab: int | None, min_count: int) -> list[str]:
         return [chr(byte) for byte in range(256)]
+
+    def rank(self, counts: Mapping[str, int], max_vocab: int | None, min_count: int) -> list[str]:
+        return self.learn((), max_vocab, min_count)
 
     def split(self, text: str) -> list[str]:
         return list(text.encode().decode("latin-1"))
@@ -191,7 +198,7 @@ TOKENS: dict[str, type] = {"chars": Chars, "words": Words, "jieba": Jieba, "byte
 
 
 def make(kind: str, tokens: list[str] | None = None, merges: list[Any] | None = None) -> Splitter:
-    """The splitter called `kind`: chars, words, jieba, bytes or bpe:N. A trained one is given its `tokens` and `merges`."""
+    """The splitter called `kind`, as `bytes` or `bpe:4000`. A trained one is given its `tokens` and `merges`."""
     name, colon, size = str(kind).partition(":")
     known(name, TOKENS, "kind of tokens")
     if name != "bpe":
@@ -260,7 +267,12 @@ _PICTURE = (  # about Extended_Pictographic, which `unicodedata` does not know; 
 
 def graphemes(text: str) -> list[str]:
     """Extended grapheme clusters; joined they are `text` again. Marks, skin tones and joined emoji stay whole."""
-    return list(text) if _SIMPLE.fullmatch(text) else _clusters().findall(text)
+    return list(text) if simple(text) else _clusters().findall(text)
+
+
+def simple(text: str) -> bool:
+    """Every character is a cluster of its own."""
+    return "\r" not in text if text.isascii() else _SIMPLE.fullmatch(text) is not None
 
 
 @cache

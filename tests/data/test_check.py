@@ -90,7 +90,14 @@ def test_to_json_lists_problems_and_reads_by_itself(put):
     assert value["errors"] == 1
     expected = "no TAB: expected source TAB target"
     assert value["problems"] == [
-        {"file": "a.tsv", "line": 2, "reason": expected, "kind": "error", "text": f"a.tsv:2: {expected}"}
+        {
+            "file": "a.tsv",
+            "line": 2,
+            "reason": expected,
+            "kind": "error",
+            "code": "columns",
+            "text": f"a.tsv:2: {expected}",
+        }
     ]
 
 

@@ -17,7 +17,10 @@ from seqloom.data.tokens import UNK, make, normal
 from seqloom.errors import SeqloomError
 
 anything = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40)
-mixed = st.text(alphabet=st.sampled_from([*"我们在北京大学学习自然语言处理，。！ab 12.5\u3000\t\n\u0301Ａ１ｶﾞ𠮷👨\u200d👩"]), max_size=40)
+mixed = st.text(
+    alphabet=st.sampled_from([*"我们在北京大学学习自然语言处理，。！ab 12.5\u3000\t\n\u0301Ａ１ｶﾞ𠮷👨\u200d👩"]),
+    max_size=40,
+)
 
 
 @pytest.fixture
