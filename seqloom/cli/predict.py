@@ -11,7 +11,10 @@ from seqloom.errors import SeqloomError
 
 def predict(
     run: Annotated[str, typer.Argument(help="A run folder.")],
-    file: Annotated[str, typer.Argument(help="Sources, one a line; - reads standard input.")] = "-",
+    file: Annotated[str, typer.Argument(help="Sources, one a line, or TSV, CSV, JSONL; - reads standard input.")] = "-",
+    columns: Annotated[
+        str | None, typer.Option(help="The column of the sources, by name in the first line or by number from 1.")
+    ] = None,
     beam: Annotated[int, typer.Option(help="Width of the beam; 1 is greedy.")] = 1,
     n_best: Annotated[int, typer.Option(help="So many answers a line: number, score and text, with tabs.")] = 1,
     alpha: Annotated[float, typer.Option(help="Beam scores are divided by length to this power.")] = 1.0,
@@ -27,6 +30,7 @@ def predict(
     """Write a target for every source. Empty lines stay empty, so that lines stay side by side."""
     import sys
 
+    from seqloom.data.columns import Reading
     from seqloom.data.read import read_sources
     from seqloom.decoding.search import Search
     from seqloom.runs.translator import load
@@ -46,7 +50,8 @@ def predict(
     model = load(run, device)
     stream = stream or (file == "-" and sys.stdin.isatty())
     rows, ahead = (1, 1) if stream else (batch, 16)
-    for number, answers in enumerate(model.answers(read_sources(file), search, rows, ahead), 1):
+    sources = read_sources(file, Reading(columns=columns))
+    for number, answers in enumerate(model.answers(sources, search, rows, ahead), 1):
         for answer in answers:
             line = answer.text if n_best == 1 else f"{number}\t{answer.score:.4f}\t{answer.text}"
             sys.stdout.write(line.replace("\n", " ") + "\n")

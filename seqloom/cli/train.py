@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from seqloom.cli.data import COLUMNS
 from seqloom.errors import SeqloomError
 from seqloom.models.presets import ABOUT, SIZES
 from seqloom.training.settings import OPTIMISERS, PRECISIONS, SCHEDULES
@@ -20,12 +21,21 @@ def train(
     task: Annotated[str, typer.Argument(help="translate: pairs of source and target, of any kind and length.")],
     files: Annotated[
         list[str],
-        typer.Argument(help="TSV or JSONL of pairs, or two parallel text files; .gz of each; - for standard input."),
+        typer.Argument(help="TSV, CSV or JSONL of pairs, or two parallel texts; .gz of each; - for standard input."),
     ],
     output: Annotated[str, typer.Option("--output", "-o", help="Folder for the run.")],
     valid: Annotated[
-        list[str] | None, typer.Option(help="Validation file, or a share of the training data such as 5% (default).")
+        list[str] | None,
+        typer.Option(
+            help="Validation file, or a share of the training data such as 5% (default). "
+            "Parallel files: --valid dev.en --valid dev.de."
+        ),
     ] = None,
+    columns: Annotated[str | None, typer.Option(help=COLUMNS)] = None,
+    skip_bad: Annotated[
+        bool | None, typer.Option("--skip-bad", help="Leave out broken lines and count them, instead of stopping.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Only the first so many examples of the training files.")] = None,
     model: Annotated[
         str | None, typer.Option(help=f"A preset or a YAML file. {MODELS} (default: lstm-attention).")
     ] = None,
@@ -34,7 +44,8 @@ def train(
     target_tokens: Annotated[str | None, typer.Option(help=f"{TOKENS} (default: chars).")] = None,
     fold: Annotated[bool | None, typer.Option("--fold", help="Lose the difference of upper and lower case.")] = None,
     half_width: Annotated[
-        bool | None, typer.Option("--half-width", help="Full-width letters, digits and signs become plain: Ａ１， → A1,")
+        bool | None,
+        typer.Option("--half-width", help="Full-width letters, digits and signs become plain: Ａ１， → A1,"),
     ] = None,
     max_vocab: Annotated[int | None, typer.Option(help="At most so many tokens a side.")] = None,
     min_count: Annotated[int | None, typer.Option(help="Rarer tokens become <unk> (default: 1).")] = None,
@@ -73,6 +84,7 @@ def train(
 
     data = {name: given[name] for name in ("source_tokens", "target_tokens", "fold", "half_width", "max_vocab")}
     data |= {"min_count": min_count, "max_length": max_length, "cut": cut}
+    data |= {"columns": columns, "skip_bad": skip_bad, "limit": limit}
     names = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
     training = {name: given[name] for name in (*names, "schedule", "average", "seed", "precision")}
     training["time"] = None if time is None else seconds(time)

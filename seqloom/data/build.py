@@ -51,7 +51,7 @@ class Vocabulary:
 
     def final(self, codec: Codec) -> np.ndarray:
         """From preliminary ids to the codec's; specials stay."""
-        return np.array([*range(len(SPECIALS)), *map(codec.number, self._numbers)], np.int64)
+        return np.array([*range(len(SPECIALS)), *map(codec.number, self._numbers)], np.int32)
 
 
 @dataclass

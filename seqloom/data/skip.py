@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from seqloom.data.bulk import Pairs, bulk
@@ -66,7 +67,7 @@ def sound(group: Group, skipped: Skipped | None, longest: int | None = None) -> 
         )
 
 
-def examples(files: Iterable[str], reading: Reading) -> tuple[list[Example], list[str]]:
+def examples(files: Iterable[str | Path], reading: Reading) -> tuple[list[Example], list[str]]:
     """All examples of some files, and what there is to say about them."""
     skipped = Skipped() if reading.skip_bad else None
     groups = group(files, reading)

@@ -16,7 +16,7 @@ from seqloom.data.batch import Batch, Padded, pad_flat
 from seqloom.data.numbers import Rows, runs
 from seqloom.data.tokens import BOS, EOS
 
-_CHUNK = 1 << 20  # numbers that are given their final value at a time
+_CHUNK = 1 << 18  # numbers that are given their final value at a time
 
 
 class Corpus:

@@ -259,7 +259,7 @@ _ALONE = (  # spacing marks (Mc) of Myanmar, Tai Tham and Ahom that UAX #29 lets
     "\U00011720\U00011721"
 )
 _EXTRA = "\u200c\u0e33\u0eb3\uff9e\uff9f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"  # extend, but are no marks
-_PICTURE = (  # about Extended_Pictographic, which `unicodedata` does not know; matters only beside a joiner
+PICTURE = (  # about Extended_Pictographic, which `unicodedata` does not know; matters only beside a joiner
     "\xa9\xae\u203c\u2049\u2122\u2139\u2194-\u2199\u21a9\u21aa\u231a-\u23ff\u24c2\u25aa-\u25fe\u2600-\u27bf\u2934\u2935"
     "\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f201-\U0001f3fa\U0001f400-\U0001faff"
 )
@@ -287,7 +287,7 @@ def _clusters() -> re.Pattern[str]:
     lead, vowel, tail = "[\u1100-\u115f\ua960-\ua97c]", "[\u1160-\u11a7\ud7b0-\ud7c6]", "[\u11a8-\u11ff\ud7cb-\ud7fb]"
     hangul = f"{lead}*(?:{vowel}+|[{syllables}]{vowel}*|[\uac00-\ud7a3]){tail}*|{lead}+|{tail}+"
     flag = "[\U0001f1e6-\U0001f1ff]{2}"
-    picture = f"[{_PICTURE}](?:[{marks}]*\u200d[{_PICTURE}])*"
+    picture = f"[{PICTURE}](?:[{marks}]*\u200d[{PICTURE}])*"
     core = f"{hangul}|{flag}|{picture}|[^{control}]"
     return re.compile(f"\r\n|[{control}]|[{_PREPEND}]*(?:{core})[{marks}\u200d]*", re.DOTALL)
 

@@ -183,6 +183,7 @@ def _open(folder: Path, resume: bool) -> tuple[Path, dict[str, Any] | None]:
 def _start_folder(folder: Path, config: Mapping[str, Any], prepared: Prepared) -> None:
     write_json(folder / "source.json", prepared.source.to_json())
     write_json(folder / "target.json", prepared.target.to_json())
+    write_json(folder / "data.json", prepared.facts)
     write_json(folder / "env.json", environment())
     configs.save(folder, config)  # last: a folder with a config is a run
 

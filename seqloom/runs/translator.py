@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.data.codec import Codec
-from seqloom.data.read import Example, group, read
+from seqloom.data.columns import Reading
+from seqloom.data.read import Example
+from seqloom.data.skip import examples as read_examples
 from seqloom.data.tokens import BOS, EOS
 from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer, Bound, Texts
@@ -57,6 +59,12 @@ class Translator:
     def model(self) -> Any:
         return self.texts.model
 
+    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
+        """How files are read: as those of the training, but for what is given."""
+        data = self.config["data"]
+        bad = data.get("skip_bad", False) if skip_bad is None else skip_bad
+        return Reading(columns=columns or data.get("columns"), skip_bad=bad)
+
     def predict(self, sources: Sequence[str], search: Search | None = None) -> list[str]:
         """The best target of each source."""
         if isinstance(sources, str):
@@ -77,10 +85,14 @@ class Translator:
         metrics: Sequence[str] | None = None,
         together: bool = False,
         tokenize: str = "13a",
+        reading: Reading | None = None,
     ) -> Evaluation:
-        """Scores on files of examples. `together`: lines with one source are one example with several references."""
+        """Scores on files of examples. `together`: lines with one source are one example with several references.
+
+        `reading`: which columns, and what about broken lines; as the run was trained unless given.
+        """
         names = [files] if isinstance(files, str | Path) else list(files)
-        examples = [example for one in group(names) for example in read(one)]
+        examples, notes = read_examples(names, reading or self.reading())
         if not examples:
             raise SeqloomError(f"{', '.join(map(str, names))}: no examples")
         if together:
@@ -102,8 +114,8 @@ class Translator:
         lost = f"{'|folded' if target.fold else ''}{'|half-width' if target.half_width else ''}"
         signature = {name: text + lost for name, text in scores.signature.items()}
         hint = advice(references, tokenize) if "bleu" in values else None
-        notes = () if hint is None else (hint,)
-        return Evaluation(values, scores.intervals, signature, scores.count, predictions, notes)
+        notes += [] if hint is None else [hint]
+        return Evaluation(values, scores.intervals, signature, scores.count, predictions, tuple(notes))
 
     def _perplexity(self, examples: list[Example]) -> float:
         """Of the first reference of each example, <eos> counted."""

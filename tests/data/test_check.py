@@ -34,7 +34,7 @@ def test_every_broken_line_is_named(put):
         "a.tsv:8: the source has 30 characters; more than 20",
     ]
     assert (report.errors, report.warnings) == (7, 0)
-    assert (report.statistics[0].lines, report.statistics[0].broken) == (3, 6)
+    assert (report.statistics[0].lines, report.statistics[0].broken) == (2, 7)
 
 
 def test_default_limit_of_length(put):
@@ -103,7 +103,7 @@ def test_to_json_lists_problems_and_reads_by_itself(put):
 
 def test_a_file_without_one_good_line(put):
     report = check([put("a.tsv", "a\nb\n"), put("b.tsv", "")])
-    assert (report.errors, report.warnings) == (2, 0)
+    assert (report.errors, report.warnings) == (3, 0)
     assert report.to_json()["groups"][1]["source"]["characters"]["longest"] == 0
 
 

@@ -267,7 +267,8 @@ def test_options_are_checked(options, message):
 
 
 def test_memory_does_not_grow_with_the_data(put, tmp_path, monkeypatch):
-    monkeypatch.setattr("seqloom.data.lines.BLOCK", 1 << 14)
+    for size in ("lines.BLOCK", "store._CHUNK"):
+        monkeypatch.setattr(f"seqloom.data.{size}", 1 << 14)
 
     def peak(n: int) -> int:
         file = put(f"{n}.tsv", many(n))
