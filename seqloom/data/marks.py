@@ -11,9 +11,6 @@ from seqloom.data.lines import Line, LineError
 from seqloom.data.read import Problem
 from seqloom.data.tokens import PICTURE
 
-# Zero-width characters, and marks that turn the direction of writing.
-_HIDDEN = re.compile("[\u200b\u200c\u200d\u2060\ufeff\u202a-\u202e\u2066-\u2069]")
-_BYTES = re.compile(rb"\xe2\x80[\x8b-\x8d\xaa-\xae]|\xe2\x81[\xa0\xa6-\xa9]|\xef\xbb\xbf")
 _NAMES = {
     "\u200b": "zero width space",
     "\u200c": "zero width non-joiner",
@@ -22,10 +19,15 @@ _NAMES = {
     "\ufeff": "byte order mark",
 }
 # Scripts that need the joiners: Arabic to Tibetan with all of India, Myanmar, Khmer, Mongolian, Arabic forms, Brahmi.
-_JOINING = re.compile(
-    "[\u0600-\u0fff\u1000-\u109f\u1780-\u18af\ua840-\ua8ff\ufb50-\ufdff\ufe70-\ufefc\U00011000-\U00011fff]"
+_SCRIPTS = "\u0600-\u0fff\u1000-\u109f\u1780-\u18af\ua840-\ua8ff\ufb50-\ufdff\ufe70-\ufefc\U00011000-\U00011fff"
+# Zero-width characters, and marks that turn the direction of writing. A joiner is in its place after a letter of those
+# scripts; U+200D also between two emoji, of which the first may have a skin tone or a variation selector.
+_HIDDEN = re.compile(
+    "[\u200b\u2060\ufeff\u202a-\u202e\u2066-\u2069]"
+    f"|(?<![{_SCRIPTS}])(?:\u200c|\u200d(?:(?<![{PICTURE}\ufe0f\U0001f3fb-\U0001f3ff]\u200d)|(?![{PICTURE}])))"
 )
-_EMOJI = re.compile(f"[{PICTURE}\ufe0f\U0001f3fb-\U0001f3ff]\u200d[{PICTURE}]")
+_ANY = re.compile("[\u200b-\u200d\u2060\ufeff\u202a-\u202e\u2066-\u2069]")  # most texts have none, which is soon seen
+_FAR = 1 << 16  # bytes; a longer line is named for that, and not looked into
 _LF, _CRLF, _NONE = range(3)
 
 
@@ -46,7 +48,7 @@ class Marks:
         for line, raw in lines:
             if not isinstance(raw, LineError):
                 ends.append(_CRLF if raw.endswith(b"\r\n") else _LF if raw.endswith(b"\n") else _NONE)
-                if b"\r" in raw or b'"' in raw or _BYTES.search(raw):
+                if len(raw) <= _FAR and (not raw.isascii() or b"\r" in raw or b'"' in raw):
                     self.found += (Problem(file, line, reason, "warning", code) for code, reason in self._look(raw))
             else:
                 ends.append(_NONE)
@@ -61,11 +63,10 @@ class Marks:
             yield "line-end", f"CR inside the line at character {text.index(chr(13)) + 1}: an old line end?"
         if self.form == "tsv" and any(field[:1] == '"' and '"' not in field[1:] for field in text.split("\t")):
             yield "quote", "a column begins with a quote that is not closed; in TSV quotes are text"
-        hidden = next((place.start() for place in _HIDDEN.finditer(text) if not needed(text, place.start())), None)
+        hidden = _HIDDEN.search(text) if _ANY.search(text) else None
         if hidden is not None and not text.startswith("\ufeff"):
-            char = text[hidden]
-            name = _NAMES.get(char, "mark of writing direction")
-            yield "invisible", f"U+{ord(char):04X} ({name}) at character {hidden + 1}, which nobody sees"
+            name = _NAMES.get(hidden[0], "mark of writing direction")
+            yield "invisible", f"U+{ord(hidden[0]):04X} ({name}) at character {hidden.start() + 1}, which nobody sees"
 
     def line_ends(self) -> Iterator[Problem]:
         """Lines that end otherwise than most of their file."""
@@ -75,10 +76,3 @@ class Marks:
             rare, names = (_LF, "LF, most lines in CRLF") if crlf > lf else (_CRLF, "CRLF, most lines in LF")
             for line in np.flatnonzero(kinds == rare).tolist() if min(crlf, lf) else ():
                 yield Problem(file, line + 1, f"the line ends in {names}", "warning", "line-end")
-
-
-def needed(text: str, place: int) -> bool:
-    """A joiner that the script or the emoji around it needs."""
-    if text[place] not in "\u200c\u200d" or not place:
-        return False
-    return bool(_JOINING.match(text, place - 1) or _EMOJI.match(text, place - 1))
