@@ -106,10 +106,10 @@ def _table(group: Group, line: int, raw: bytes) -> Pairs | None:
 
 def _plain(raw: bytes) -> tuple[bytes, str]:
     """A block with LF at the end of every line, and its text; no text if a line of it may be broken."""
-    if not raw.endswith(b"\n"):
-        raw = raw.removesuffix(b"\r") + b"\n"
     if b"\r" in raw:
         raw = raw.replace(b"\r\n", b"\n")
+    if not raw.endswith(b"\n"):
+        raw = raw.removesuffix(b"\r") + b"\n"
     try:
         text = raw.decode()
     except UnicodeDecodeError:
