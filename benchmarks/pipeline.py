@@ -128,9 +128,8 @@ def table(found: dict[str, Any], most: int, tokens: str, batch: str) -> str:
     lines = [f"| {pairs:,} pairs, {tokens} | | processor seconds |", "|---|---:|---:|"]
     lines += [f"| {name} | {value} | {spent:.1f} |" for name, value, spent in rows]
     lines += [f"| most memory, workers included | {most / 2**20:,.0f} MiB | |"]
-    return "\n".join(
-        [*lines, f"| the same, mapped files of the main process included | {found['own'] / 2**20:,.0f} MiB | |"]
-    )
+    lines += [f"| main process alone, mapped files included | {found['own'] / 2**20:,.0f} MiB | |"]
+    return "\n".join(lines)
 
 
 def main() -> None:

@@ -140,11 +140,8 @@ def test_sources_for_prediction(put, monkeypatch):
     assert list(read_sources(put("a.tsv", TABLE.replace(",", "\t")), Reading(columns="text"))) == ["a b", "c"]
     with pytest.raises(SeqloomError, match="not plain text"):
         list(read_sources(put("a.txt", "a\nb\n"), Reading(columns="text")))
-    for raw, wanted in (
-        (b'{"source": "a"}\n\n{"source": "b"}\n', ["a", "", "b"]),
-        (b"a {\n{b\n", ["a {", "{b"]),
-        (b"", []),
-    ):
+    json_lines = b'{"source": "a"}\n\n{"source": "b"}\n'
+    for raw, wanted in ((json_lines, ["a", "", "b"]), (b"a {\n{b\n", ["a {", "{b"]), (b"", [])):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
         assert list(read_sources("-")) == wanted
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"q": "a"}\n')))
