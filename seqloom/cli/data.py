@@ -9,6 +9,8 @@ import typer
 
 from seqloom.errors import known
 
+COLUMNS = "Source and targets, by name in the first line (text,label) or by number from 1 (2,5); keys of JSON lines."
+
 app = typer.Typer(help="Datasets by name, and a look at data before training on it.", no_args_is_help=True)
 
 
@@ -108,20 +110,32 @@ def _short(value: Any) -> str:
 @app.command()
 def check(
     task: Annotated[str, typer.Argument(help="translate")],
-    files: Annotated[list[str], typer.Argument(help="As for train; later files are searched for the first's sources.")],
+    files: Annotated[
+        list[str], typer.Argument(help="As for train (also datasets); later ones are searched for the first's sources.")
+    ],
     max_length: Annotated[int | None, typer.Option(help="Characters a side at most (default: 5000).")] = None,
+    columns: Annotated[str | None, typer.Option(help=COLUMNS)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Name every broken line as file:line: reason, then give statistics. Broken lines make the exit status 1."""
+    """Name every broken line as file:line: error: reason, and every odd one as a warning; then give statistics.
+
+    Broken lines make the exit status 1; warnings do not.
+    """
+    from seqloom.data import registry
     from seqloom.data.check import check as check_files
+    from seqloom.data.columns import Reading
 
     known(task, ("translate",), "task")
-    report = check_files(files, max_length=max_length)
+    report = check_files(
+        registry.resolve(files, "train", task), max_length=max_length, reading=Reading(columns=columns)
+    )
     if as_json:
         typer.echo(json.dumps(report.to_json(), ensure_ascii=False))
     else:
         for problem in report:
-            typer.echo(str(problem))
+            typer.echo(f"{problem.file}:{problem.line}: {problem.kind}: {problem.reason}")
+        for note in report.notes:
+            typer.echo(f"note: {note}")
         for one in report.to_json()["groups"]:
             _show(one)
         typer.echo(f"{report.errors:,} broken lines, {report.warnings:,} warnings")

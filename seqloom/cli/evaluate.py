@@ -7,10 +7,16 @@ from typing import Annotated
 
 import typer
 
+from seqloom.cli.data import COLUMNS
+
 
 def evaluate(
     run: Annotated[str, typer.Argument(help="A run folder.")],
     files: Annotated[list[str], typer.Argument(help="Test examples, as train reads them, or a dataset.")],
+    columns: Annotated[str | None, typer.Option(help=f"{COLUMNS} (default: as the run was trained).")] = None,
+    skip_bad: Annotated[
+        bool | None, typer.Option("--skip-bad", help="Leave out broken lines and count them, instead of stopping.")
+    ] = None,
     beam: Annotated[int, typer.Option(help="Width of the beam; 1 is greedy.")] = 1,
     alpha: Annotated[float, typer.Option(help="Beam scores are divided by length to this power.")] = 1.0,
     together: Annotated[
@@ -34,7 +40,9 @@ def evaluate(
 
     chosen = None if metrics is None else [name.strip() for name in metrics.split(",")]
     search = Search(beam=beam, alpha=alpha)
-    result = load(run, device).evaluate(files, search, metrics=chosen, together=together, tokenize=tokenize)
+    model = load(run, device)
+    reading = model.reading(columns=columns, skip_bad=skip_bad)
+    result = model.evaluate(files, search, metrics=chosen, together=together, tokenize=tokenize, reading=reading)
     for note in result.notes:
         typer.echo(f"note: {note}", err=True)
     if predictions is not None:

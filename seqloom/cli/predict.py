@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 def predict(
     run: Annotated[str, typer.Argument(help="A run folder.")],
-    file: Annotated[str, typer.Argument(help="Sources, one a line; - reads standard input; or a dataset.")] = "-",
+    file: Annotated[
+        str, typer.Argument(help="Sources, one a line, or TSV, CSV, JSONL; - reads standard input; or a dataset.")
+    ] = "-",
+    columns: Annotated[
+        str | None, typer.Option(help="The column of the sources, by name in the first line or by number from 1.")
+    ] = None,
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="Write to this file, which appears when it is whole.")
     ] = None,
@@ -52,6 +57,7 @@ def predict(
     from itertools import tee
 
     from seqloom.data import registry
+    from seqloom.data.columns import Reading
     from seqloom.data.read import read_sources
     from seqloom.decoding.search import Search
     from seqloom.runs.translator import load
@@ -77,7 +83,7 @@ def predict(
     stream = stream or (file == "-" and output is None and sys.stdin.isatty())
     rows, ahead = (1, 1) if stream else (batch, 16)
     [file] = registry.resolve([file], "test", model.config["task"])
-    asked, shown = tee(read_sources(file))
+    asked, shown = tee(read_sources(file, Reading(columns=columns)))
     count = doubted = 0
     with _writer(output, stream) as write:
         for number, (source, answers) in enumerate(zip(shown, model.answers(asked, search, rows, ahead), strict=True)):

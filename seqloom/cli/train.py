@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from seqloom.cli.data import COLUMNS
 from seqloom.errors import SeqloomError
 from seqloom.models.presets import ABOUT, SIZES
 from seqloom.training.settings import OPTIMISERS, PRECISIONS, SCHEDULES
@@ -30,7 +31,7 @@ def train(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="TSV or JSONL of pairs, or two parallel text files; .gz of each; - for standard input; or a dataset "
+            help="TSV, CSV or JSONL of pairs, or two parallel texts; .gz of each; - for standard input; or a dataset "
             "by name (seqloom data list)."
         ),
     ],
@@ -38,9 +39,15 @@ def train(
     valid: Annotated[
         list[str] | None,
         typer.Option(
-            help="Validation file, or a share of the training data such as 5% (default; a dataset brings its own)."
+            help="Validation file, or a share of the training data such as 5% (default; a dataset brings its own). "
+            "Parallel files: --valid dev.en --valid dev.de."
         ),
     ] = None,
+    columns: Annotated[str | None, typer.Option(help=COLUMNS)] = None,
+    skip_bad: Annotated[
+        bool | None, typer.Option("--skip-bad", help="Leave out broken lines and count them, instead of stopping.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Only the first so many examples of the training files.")] = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -117,6 +124,7 @@ def train(
     shown = progress(*chosen)
     data = {name: given[name] for name in ("source_tokens", "target_tokens", "fold", "half_width", "max_vocab")}
     data |= {"min_count": min_count, "max_length": max_length, "cut": cut}
+    data |= {"columns": columns, "skip_bad": skip_bad, "limit": limit}
     names = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
     training = {name: given[name] for name in (*names, "schedule", "average", "seed", "precision", "shard")}
     training["time"] = None if time is None else seconds(time)

@@ -11,22 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from seqloom.data.read import Example, Group, Problem, entries, group
+from seqloom.data.columns import Reading
+from seqloom.data.facts import summary
+from seqloom.data.groups import Group, group
+from seqloom.data.marks import Marks
+from seqloom.data.read import MAX_LENGTH, Example, Problem, entries, too_long
 
 __all__ = ["Problem", "Report", "Statistics", "check"]
 
-MAX_LENGTH = 5_000  # characters a side
 KEPT = 1_000  # problems that to_json lists; all are counted
 
 
-def check(files: list[str], *, max_length: int | None = None) -> Report:
+def check(files: list[str], *, max_length: int | None = None, reading: Reading | None = None) -> Report:
     """Look through `files` (see `read.group`). Iterate over the report for the problems, as they are found.
 
-    Errors are lines that training would refuse, and sides over `max_length` characters. Warnings are pairs that
-    appear twice in a group of files, and sources of the first group that appear again in a later one: test data that
-    the model has seen. Of each text only an 8-byte hash is kept.
+    Errors are lines that training would refuse, among them sides over `max_length` characters. Warnings are lines that
+    it would take, though something is odd about them (see `marks`), pairs that appear twice in a group of files, and
+    sources of the first group that appear again in a later one: test data that the model has seen. Of each text only
+    an 8-byte hash is kept.
     """
-    return Report(group(files), MAX_LENGTH if max_length is None else max_length)
+    return Report(group(files, reading), MAX_LENGTH if max_length is None else max_length)
 
 
 class Report:
@@ -42,10 +46,12 @@ class Report:
     def __iter__(self) -> Iterator[Problem]:
         self._done = False
         self._counts: Counter[str] = Counter()
+        self._codes: Counter[str] = Counter()
         self._statistics = [Statistics(group) for group in self.groups]
         self._kept: list[Problem] = []
         for problem in self._problems():
             self._counts[problem.kind] += 1
+            self._codes[problem.code] += 1
             if len(self._kept) < KEPT:
                 self._kept.append(problem)
             yield problem
@@ -60,6 +66,11 @@ class Report:
         return self._read()._counts["warning"]
 
     @property
+    def notes(self) -> list[str]:
+        """What was decided about the files."""
+        return [note for group in self.groups for note in group.notes]
+
+    @property
     def statistics(self) -> list[Statistics]:
         """One for each group of files."""
         return self._read()._statistics
@@ -68,6 +79,8 @@ class Report:
         return {
             "errors": self.errors,
             "warnings": self.warnings,
+            "codes": dict(self._codes),
+            "notes": self.notes,
             "problems": [{**problem._asdict(), "text": str(problem)} for problem in self._kept],
             "groups": [statistics.to_json() for statistics in self.statistics],
         }
@@ -81,29 +94,28 @@ class Report:
     def _problems(self) -> Iterator[Problem]:
         first: _Seen | None = None
         for statistics in self._statistics:
-            seen = _Seen()
-            for entry in entries(statistics.group):
-                if isinstance(entry, Problem):
+            seen, marks = _Seen(), Marks(statistics.group.form)
+            for entry in entries(statistics.group, through=marks.through):
+                problem = entry if isinstance(entry, Problem) else too_long(entry, self.max_length)
+                if problem is not None:
                     statistics.broken += 1
-                    yield entry
-                    continue
-                statistics.add(entry)
-                seen.add(entry)
-                yield from self._too_long(entry)
-            # Duplicates come after the group: to name them at once would need a table of ten times the size.
+                    yield problem
+                elif isinstance(entry, Example):
+                    statistics.add(entry)
+                    seen.add(entry)
+                yield from marks.found
+                marks.found.clear()
+            yield from marks.found
+            if not marks.lines:
+                yield Problem(statistics.group.files[0], 1, "the file is empty", code="empty")
+            # These come after the group: to name duplicates at once would need a table of ten times the size.
+            yield from marks.line_ends()
             yield from seen.duplicates(statistics.group)
             if first is None:
                 first, where = seen, statistics.group
             else:
                 yield from seen.overlap(statistics.group, first, where)
             statistics.distinct_sources, statistics.several_targets = seen.sources()
-
-    def _too_long(self, example: Example) -> Iterator[Problem]:
-        for side, texts in (("source", (example.source,)), ("target", example.targets)):
-            longest = max(map(len, texts))
-            if longest > self.max_length:
-                reason = f"the {side} has {longest:,} characters; more than {self.max_length:,}"
-                yield Problem(example.file, example.line, reason)
 
 
 class _Seen:
@@ -123,9 +135,13 @@ class _Seen:
         pairs, lines = np.asarray(self._pairs), np.asarray(self._lines)
         _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
         earliest = first[inverse]
+        last = 0
         for place in np.flatnonzero(earliest != np.arange(len(pairs))):
-            reason = f"duplicate: the same pair as in line {lines[earliest[place]]}"
-            yield Problem(group.files[0], int(lines[place]), reason, "warning")
+            line = int(lines[place])
+            if line != last:  # several targets of one line are one warning
+                reason = f"duplicate: the same pair as in line {lines[earliest[place]]}"
+                yield Problem(group.files[0], line, reason, "warning", "duplicate")
+            last = line
 
     def overlap(self, group: Group, first: _Seen, where: Group) -> Iterator[Problem]:
         known, places = np.unique(np.asarray(first._sources), return_index=True)
@@ -138,7 +154,8 @@ class _Seen:
             line = int(lines[row])
             if line != last:  # several references of one source are one warning
                 origin = f"{where.files[0]}:{first._lines[int(places[near[row]])]}"
-                yield Problem(group.files[0], line, f"overlap: the source stands already in {origin}", "warning")
+                reason = f"overlap: the source stands already in {origin}"
+                yield Problem(group.files[0], line, reason, "warning", "overlap")
             last = line
 
     def sources(self) -> tuple[int, int]:
@@ -200,18 +217,6 @@ class Side:
             "words": summary(self.words),
             "distinct_characters": len(self.alphabet),
         }
-
-
-def summary(lengths: Counter[int]) -> dict[str, float]:
-    """Mean, median, 95th percentile (the smallest length that covers the share) and maximum of counted lengths."""
-    values = np.array(sorted(lengths), dtype=np.int64)
-    if not len(values):
-        return {"mean": 0.0, "median": 0, "p95": 0, "longest": 0}
-    counts = np.array([lengths[int(value)] for value in values], dtype=np.int64)
-    upto, total = np.cumsum(counts), int(counts.sum())
-    median, p95 = (int(values[np.searchsorted(upto * 100, percent * total)]) for percent in (50, 95))
-    mean = round(float((values * counts).sum()) / total, 2)
-    return {"mean": mean, "median": median, "p95": p95, "longest": int(values[-1])}
 
 
 def _hash(text: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from seqloom.data.tokens import SPECIALS, UNK, Splitter, make, normal
@@ -17,7 +17,7 @@ class Codec:
 
     def __init__(self, kind: str, splitter: Splitter, tokens: list[str], fold: bool = False, half_width: bool = False):
         self.kind, self.tokens, self.fold, self.half_width = kind, tokens, fold, half_width
-        self._splitter = splitter
+        self.splitter = splitter
         self._ids = {token: number for number, token in enumerate(tokens, len(SPECIALS))}
 
     @classmethod
@@ -40,6 +40,21 @@ class Codec:
         tokens = splitter.learn((normal(text, fold, half_width) for text in texts), max_vocab, min_count)
         return cls(kind, splitter, tokens, fold, half_width)
 
+    @classmethod
+    def of_counts(
+        cls,
+        kind: str,
+        counts: Mapping[str, int],
+        *,
+        fold: bool = False,
+        half_width: bool = False,
+        max_vocab: int | None = None,
+        min_count: int = 1,
+    ) -> Codec:
+        """As `build`, from how often each token was seen; not for bpe, whose tokens must be trained."""
+        splitter = make(kind)
+        return cls(kind, splitter, splitter.rank(counts, max_vocab, min_count), fold, half_width)  # pyright: ignore
+
     @property
     def size(self) -> int:
         """How many ids there are, specials included."""
@@ -52,26 +67,30 @@ class Codec:
     def encode(self, text: str) -> list[int]:
         """Ids without <bos> and <eos>."""
         number = self._ids.get
-        return [number(token, UNK) for token in self._splitter.split(self.normal(text))]
+        return [number(token, UNK) for token in self.splitter.split(self.normal(text))]
+
+    def number(self, token: str) -> int:
+        """The id of one token."""
+        return self._ids.get(token, UNK)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`. Specials are left out, except that an unknown token shows as "<unk>"."""
         shift = len(SPECIALS)
         tokens = [SPECIALS[UNK] if i == UNK else self.tokens[i - shift] for i in ids if i >= UNK]
-        return self._splitter.join(tokens)
+        return self.splitter.join(tokens)
 
     def pieces(self, text: str) -> list[str]:
         """The tokens of `text` for the eye, one for each id of `encode`."""
-        return [self._splitter.show(token) for token in self._splitter.split(self.normal(text))]
+        return [self.splitter.show(token) for token in self.splitter.split(self.normal(text))]
 
     def token(self, id: int) -> str:
         """One id for the eye."""
-        return SPECIALS[id] if 0 <= id < len(SPECIALS) else self._splitter.show(self.tokens[id - len(SPECIALS)])
+        return SPECIALS[id] if 0 <= id < len(SPECIALS) else self.splitter.show(self.tokens[id - len(SPECIALS)])
 
     def to_json(self) -> dict[str, Any]:
         """Everything `from_json` needs, as JSON can hold it."""
         ways = {"kind": self.kind, "fold": self.fold, "half_width": self.half_width}
-        return {**ways, "tokens": self.tokens, **self._splitter.to_json()}
+        return {**ways, "tokens": self.tokens, **self.splitter.to_json()}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Codec:

@@ -7,35 +7,43 @@ import importlib.metadata
 import json
 import shutil
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seqloom.data.batch import cut
+from seqloom.data.build import Filled, fill
 from seqloom.data.codec import Codec
-from seqloom.data.read import Example, Group
+from seqloom.data.columns import Reading
+from seqloom.data.facts import facts_of, overlap, vocabulary
+from seqloom.data.read import MAX_LENGTH, Example, Group
+from seqloom.data.skip import Skipped
+from seqloom.data.skip import note as skip_note
 from seqloom.data.split import Split
 from seqloom.data.store import Corpus, Writer
-from seqloom.data.tokens import SPECIALS, UNK, make
+from seqloom.data.tokens import SPECIALS, make
 from seqloom.errors import SeqloomError, known
 from seqloom.files import MANIFEST, default_cache, new_folder, sha256, write_json
 
 __all__ = ["Corpus", "DataOptions", "Prepared", "prepare"]
 
-LAYOUT = 2  # of the cache folder and of what encoding means; a change here makes every cache new
+MEANING = 2  # of the numbers; a change here makes every cache new and lets no older run resume
+LAYOUT = 3  # of the cache folder; a change here makes every cache new
+HELD = "valid.jsonl"
+SIDES = ("source", "target")
+# Settings that came later; left out of the fingerprint where unset, so that runs from before can go on.
+LATER = {"half_width": False, "columns": None, "skip_bad": False, "limit": None}
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataOptions:
-    """How text becomes numbers: the `data` section of a run's configuration.
+class DataOptions(Reading):
+    """What is read, and how text becomes numbers: the `data` section of a run's configuration.
 
     `source_tokens`, `target_tokens`: chars, words, jieba, bytes or bpe:N. `fold`: lose the difference of upper and
     lower case. `half_width`: full-width letters, digits and signs become plain ones. `max_vocab`: ids a side at most,
     the four specials included. `min_count`: rarer tokens become <unk>. `max_length`: tokens a side at most, specials
     not counted; of longer texts `cut` says which end is dropped: "tail" (the beginning stays) or "head" (the end
-    stays).
+    stays). The others are those of `Reading`.
     """
 
     source_tokens: str = "chars"
@@ -54,6 +62,25 @@ class DataOptions:
         _at_least("max_vocab", self.max_vocab, len(SPECIALS) + 1)
         _at_least("min_count", self.min_count, 1)
         _at_least("max_length", self.max_length, 1)
+        super().__post_init__()
+
+    def kind(self, side: str) -> str:
+        return self.source_tokens if side == "source" else self.target_tokens
+
+    @property
+    def ways(self) -> dict[str, bool]:
+        """As `normal` takes them."""
+        return {"fold": self.fold, "half_width": self.half_width}
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """As `Codec.build` takes them."""
+        return {**self.ways, "max_vocab": self.max_vocab, "min_count": self.min_count}
+
+    @property
+    def longest(self) -> int | None:
+        """Characters a side at most: where nothing is cut, a line of a megabyte would end the training."""
+        return MAX_LENGTH if self.max_length is None else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +92,17 @@ class Prepared:
     train: Corpus
     valid: Corpus | None  # None: nothing is held out
     notes: list[str]  # what the user should know, in sentences
+    facts: dict[str, Any] = field(repr=False)  # what the data is like, as JSON can hold it; see `facts`
     split: Split = field(repr=False)
 
     def valid_examples(self) -> list[Example]:
-        """The held-out examples as text, read again from the files: predictions are scored against them."""
-        return list(self.split.held_out())
+        """The held-out examples as text: predictions are scored against them."""
+        if self.valid is None:
+            return []
+        files = self.split.files
+        with (self.valid.folder / HELD).open(encoding="utf-8") as lines:
+            found = (json.loads(line) for line in lines)
+            return [Example(source, tuple(targets), files[file], line) for file, line, source, targets in found]
 
 
 def prepare(
@@ -86,11 +119,11 @@ def prepare(
     vocabularies come from the training examples alone. `cache`: a folder; else $SEQLOOM_CACHE or ~/.cache/seqloom.
     """
     options = options or DataOptions()
-    split = Split.of(train, valid, seed=seed, fold=options.fold, half_width=options.half_width)
+    split = Split.of(train, valid, seed=seed, reading=options, **options.ways)
     if not split.train:
         raise SeqloomError("no training files were given")
     fingerprint = _fingerprint(split, options)
-    folder = (cache or default_cache()) / fingerprint
+    folder = (cache or default_cache()) / f"{fingerprint}-{LAYOUT}"
     if not _intact(folder):
         _build(folder, split, options)
     return _open(folder, split, fingerprint)
@@ -103,7 +136,7 @@ def _at_least(name: str, value: int | None, least: int) -> None:
 
 def _fingerprint(split: Split, options: DataOptions) -> str:
     """SHA-256 over all that decides the numbers: contents, not names or dates of files."""
-    key: dict[str, Any] = {"layout": LAYOUT, "unicode": unicodedata.unidata_version, "options": asdict(options)}
+    key: dict[str, Any] = {"layout": MEANING, "unicode": unicodedata.unidata_version, "options": asdict(options)}
     key["train"] = [_content(group) for group in split.train]
     key["valid"] = [_content(group) for group in split.valid]
     if split.share:
@@ -113,8 +146,7 @@ def _fingerprint(split: Split, options: DataOptions) -> str:
     if "jieba" in (options.source_tokens, options.target_tokens):
         make("jieba").split("")  # says which package is missing before its version is asked for
         key["rjieba"] = importlib.metadata.version("rjieba")
-    if not options.half_width:
-        del key["options"]["half_width"]  # caches and runs made before it was an option stay good
+    key["options"] = {name: value for name, value in asdict(options).items() if (name, value) not in LATER.items()}
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
 
@@ -141,78 +173,80 @@ def _intact(folder: Path) -> bool:
 def _build(folder: Path, split: Split, options: DataOptions) -> None:
     if folder.exists():  # damaged; a whole one that somebody else finishes meanwhile is left alone
         shutil.rmtree(folder, ignore_errors=True)
+    skipped = Skipped() if options.skip_bad else None
     with new_folder(folder, keep_existing=True) as fresh:
-        source, target = _learn(split, options)
-        with Writer(fresh, "train") as train, Writer(fresh, "valid") as valid:
-            counts = _encode(split, source, target, options, (train, valid))
+        with Writer(fresh, "train") as train, Writer(fresh, "valid") as valid, (fresh / HELD).open("w") as held:
+            filled = fill(split, options, (train, valid), held, skipped)
         if not train.rows:
             raise SeqloomError(_nothing(split, valid.rows))
-        if not valid.rows:
-            for file in fresh.glob("valid_*.npy"):
+        facts = _settle(fresh, filled, {"train": train, "valid": valid})
+        facts["skipped"] = _left_out(skipped or Skipped())
+        write_json(fresh / "source.json", filled.source.to_json())
+        write_json(fresh / "target.json", filled.target.to_json())
+        sizes = {file.name: file.stat().st_size for file in sorted(fresh.iterdir()) if file.suffix != ".json"}
+        notes = list(_notes(split, options, filled, facts))
+        write_json(fresh / "meta.json", {"sizes": sizes, "facts": facts, "notes": notes, "files": split.files})
+
+
+def _left_out(skipped: Skipped) -> dict[str, Any]:
+    return skipped.to_json() | {"first": [[problem.file, problem.line, problem.reason] for problem in skipped.first]}
+
+
+def _settle(folder: Path, filled: Filled, writers: dict[str, Writer]) -> dict[str, Any]:
+    """Give all ids their final numbers, and say what the data is like."""
+    facts: dict[str, Any] = {}
+    for name, writer in writers.items():
+        counts = writer.settle(*filled.tables)
+        hashes = filled.hashes[name == "valid"]
+        facts[name] = facts_of(Corpus(folder, name, ""), counts, hashes) if writer.rows else None
+        if name == "train":
+            codecs = zip(SIDES, (filled.source, filled.target), counts, strict=True)
+            facts["vocabulary"] = {side: vocabulary(codec, seen) for side, codec, seen in codecs}
+        if not writer.rows:
+            for file in folder.glob(f"{name}[_.]*"):
                 file.unlink()
-        write_json(fresh / "source.json", source.to_json())
-        write_json(fresh / "target.json", target.to_json())
-        sizes = {file.name: file.stat().st_size for file in sorted(fresh.glob("*.npy"))}
-        notes = list(_notes(split, options, counts, train.rows, valid.rows))
-        write_json(fresh / "meta.json", {"sizes": sizes, "valid": valid.rows > 0, "notes": notes})
+    return facts
 
 
 def _open(folder: Path, split: Split, fingerprint: str) -> Prepared:
     meta, source, target = (json.loads((folder / f"{name}.json").read_bytes()) for name in ("meta", "source", "target"))
+    facts, notes = meta["facts"], [note for group in (*split.train, *split.valid) for note in group.notes]
+    # The same contents may have had other names when they were numbered.
+    names = dict(zip(meta["files"], split.files, strict=True))
+    first = facts["skipped"]["first"]
+    facts["skipped"]["first"] = [f"{names[file]}:{line}: {reason}" for file, line, reason in first]
+    notes += [*meta["notes"], *skip_note(facts["skipped"])]
     return Prepared(
         source=Codec.from_json(source),
         target=Codec.from_json(target),
         train=Corpus(folder, "train", f"{fingerprint}-train"),
-        valid=Corpus(folder, "valid", f"{fingerprint}-valid") if meta["valid"] else None,
-        notes=meta["notes"],
+        valid=Corpus(folder, "valid", f"{fingerprint}-valid") if facts["valid"] else None,
+        notes=notes,
+        facts=facts | {"notes": notes},
         split=split,
     )
 
 
-def _learn(split: Split, options: DataOptions) -> tuple[Codec, Codec]:
-    """The vocabularies of both sides, from the training examples."""
-    limits = {name: getattr(options, name) for name in ("fold", "half_width", "max_vocab", "min_count")}
-    sources = (example.source for example in split.training())
-    targets = (target for example in split.training() for target in example.targets)
-    source = Codec.build(options.source_tokens, sources, **limits)
-    return source, Codec.build(options.target_tokens, targets, **limits)
-
-
-def _encode(
-    split: Split, source: Codec, target: Codec, options: DataOptions, writers: tuple[Writer, Writer]
-) -> Counter[str]:
-    """Write every row; count what the notes tell."""
-    counts: Counter[str] = Counter()
-    for example, held in split.entries():
-        whole = source.encode(example.source)
-        left = cut(whole, options.max_length, options.cut)
-        for number, text in enumerate(example.targets):
-            full = target.encode(text)
-            right = cut(full, options.max_length, options.cut)
-            writers[held].add(left, right)
-            counts["further"] += number > 0
-            counts["cut"] += len(left) < len(whole) or len(right) < len(full)
-            if held:
-                for side, ids in (("source", left), ("target", right)):
-                    counts[f"{side} unknown"] += ids.count(UNK)
-                    counts[f"{side} tokens"] += len(ids)
-    return counts
-
-
-def _notes(split: Split, options: DataOptions, counts: Counter[str], train: int, valid: int) -> Iterator[str]:
-    total = train + valid
+def _notes(split: Split, options: DataOptions, filled: Filled, facts: dict[str, Any]) -> Iterator[str]:
+    counts, train, held = filled.counts, facts["train"]["pairs"], facts["valid"]
+    valid = held["pairs"] if held else 0
+    if options.limit is not None:
+        yield f"only the first {options.limit:,} examples of the training files are read"
     if split.share and valid:
-        yield f"held out {valid:,} of {total:,} pairs ({valid / total:.1%}) by source for validation"
+        yield f"held out {valid:,} of {train + valid:,} pairs ({valid / (train + valid):.1%}) by source for validation"
     elif split.share:
-        yield f"no pair was held out: {split.share:.1%} of {total:,} is too little; give a larger share or a file"
+        yield f"no pair was held out: {split.share:.1%} of {train:,} is too little; give a larger share or a file"
+    elif shared := overlap(filled.hashes[False], filled.hashes[True]):
+        of = f"{shared:,} of {len(filled.hashes[True]):,} validation sources"
+        yield f"{of} stand in the training data too: scores on them say little about new ones"
     if counts["further"]:
         yield f"{counts['further']:,} of the pairs come from further columns or references of a line"
     if counts["cut"]:
         pairs = "pair" if counts["cut"] == 1 else "pairs"
         yield f"{counts['cut']:,} {pairs} cut to {options.max_length:,} tokens (the {options.cut} was dropped)"
-    for side in ("source", "target"):
-        if unknown := counts[f"{side} unknown"]:
-            tokens = counts[f"{side} tokens"]
+    for side in SIDES if held else ():
+        if unknown := held[side]["unknown_tokens"]:
+            tokens = held[side]["tokens"]
             yield f"{unknown:,} of {tokens:,} {side} tokens for validation ({unknown / tokens:.2%}) are unknown"
 
 

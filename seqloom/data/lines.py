@@ -1,7 +1,7 @@
 """The lines of a file: plain or .gz, from disk, a pipe or standard input.
 
-Lines end at "\\n" only: U+2028, form feeds and U+0085 are text. A byte order mark at the start is dropped, and so is a
-"\\r" before the line end.
+Lines end at "\\n" only: U+2028, form feeds and U+0085 are text. A byte order mark at the start of the file is dropped,
+and so is a "\\r" before the line end.
 """
 
 from __future__ import annotations
@@ -23,11 +23,16 @@ from seqloom.errors import SeqloomError
 
 STDIN = "-"
 LONGEST = 1 << 26  # bytes of one line; a file without line ends must not fill the memory
-_BOM = b"\xef\xbb\xbf"
+BLOCK = 1 << 20  # bytes that `blocks` reads at a time
+BOM = b"\xef\xbb\xbf"
 
 
 class LineError(Exception):
-    """Why a line cannot be used."""
+    """Why a line cannot be used: in words, and as a `code` that programs can rely on."""
+
+    def __init__(self, reason: str, code: str):
+        super().__init__(reason)
+        self.code = code
 
 
 Line = tuple[int, "bytes | LineError"]
@@ -40,11 +45,12 @@ def decode(raw: bytes) -> str:
         text = raw.decode()
     except UnicodeDecodeError as error:
         hint = "; the file looks like UTF-16, save it as UTF-8" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
-        raise LineError(
-            f"not UTF-8: byte 0x{raw[error.start]:02x} at byte {error.start + 1} of the line{hint}"
-        ) from None
+        where = f"byte 0x{raw[error.start]:02x} at byte {error.start + 1} of the line"
+        raise LineError(f"not UTF-8: {where}{hint}", "utf8") from None
     if "\0" in text:
-        raise LineError(f"NUL character at character {text.index(chr(0)) + 1} of the line")
+        raise LineError(f"NUL character at character {text.index(chr(0)) + 1} of the line", "nul")
+    if text.startswith("\ufeff"):
+        raise LineError("byte order mark in the middle of the file: were two files joined here?", "bom")
     return text
 
 
@@ -60,15 +66,47 @@ def number(file: str, stream: BinaryIO) -> Iterator[Line]:
         while raw := stream.readline(LONGEST):
             line += 1
             if line == 1:
-                raw = raw.removeprefix(_BOM)
+                raw = raw.removeprefix(BOM)
             if len(raw) == LONGEST and not raw.endswith(b"\n"):
-                yield line, LineError(f"no line end within {LONGEST >> 20} MiB; is this a text file?")
+                yield line, LineError(f"no line end within {LONGEST >> 20} MiB; is this a text file?", "long")
+                return
+            if line == 1 and not raw.endswith(b"\n") and b"\r" in raw.rstrip(b"\r"):
+                yield line, LineError("lines end in CR alone, as on old Macs; save the file with LF", "line-end")
                 return
             yield line, raw
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        yield line + 1, LineError(f"the .gz file is cut off or damaged here ({error})")
+        yield line + 1, LineError(f"the .gz file is cut off or damaged here ({error})", "gz")
     except OSError as error:
         raise SeqloomError(f"{file}: cannot be read: {error.strerror or error}") from error
+
+
+def blocks(file: str, path: Path) -> Iterator[Line]:
+    """The same lines, many at a time: the number of the first, and their bytes up to a line end."""
+    line, rest = 1, b""
+    with open_bytes(file, path) as stream:
+        try:
+            while chunk := stream.read(BLOCK):
+                if line == 1 and not rest:
+                    chunk = chunk.removeprefix(BOM)
+                if len(rest) + (chunk.find(b"\n") if b"\n" in chunk else len(chunk)) >= LONGEST:
+                    break
+                end = chunk.rfind(b"\n") + 1
+                if end:
+                    block = rest + chunk[:end]
+                    yield line, block
+                    line, rest = line + block.count(b"\n"), b""
+                rest += chunk[end:]
+            else:
+                if line > 1:
+                    if rest:
+                        yield line, rest
+                    return
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            pass
+        except OSError as error:
+            raise SeqloomError(f"{file}: cannot be read: {error.strerror or error}") from error
+    # One line only, or one that is too long, or damage: `number` knows what to say of each.
+    yield from ((place, raw) for place, raw in read_lines(file, path) if place >= line)
 
 
 def open_bytes(file: str, path: Path) -> BinaryIO:
@@ -85,8 +123,8 @@ def open_bytes(file: str, path: Path) -> BinaryIO:
 
 def form_of(name: str, path: Path) -> str:
     plain = name.removesuffix(".gz")
-    if plain.endswith(".jsonl"):
-        form = "jsonl"
+    if plain.endswith((".jsonl", ".csv")):
+        form = plain.rpartition(".")[2]
     elif plain.endswith(".tsv") or name == STDIN:
         form = "tsv"
     else:

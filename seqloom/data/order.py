@@ -51,14 +51,16 @@ def plan(
     if min(batch_tokens or 1, batch_rows or 1) < 1:
         raise SeqloomError(f"batch_tokens and batch_rows must be 1 or more, not {batch_tokens} and {batch_rows}")
     random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed % (1 << 64), epoch])))
-    source, target = source_lengths.astype(np.int64), target_lengths.astype(np.int64)
-    shuffled = random.permutation(len(source))
+    shuffled = random.permutation(len(source_lengths))
+    source, target = source_lengths[shuffled].astype(np.int64), target_lengths[shuffled]
     # Target lengths rise under even source lengths and fall under odd ones, so that a batch which spans two source
     # lengths meets targets of like length there. The sort is stable: ties stay shuffled.
     room = int(target.max(initial=0)) + 1
     key = source * room + np.where(source % 2, room - 1 - target, target)
-    order = shuffled[np.argsort(key[shuffled], kind="stable")]
-    ends = _cut(np.maximum(source, target)[order], batch_tokens, batch_rows or len(order))
+    del source, target  # ten million rows are 80 MB an array
+    order = shuffled[_stable(key)]
+    widths = np.maximum(source_lengths, target_lengths)[order]
+    ends = _cut(widths, batch_tokens, batch_rows or len(order))
     return _shuffle(order, ends, random)
 
 
@@ -76,14 +78,33 @@ def waste(plan: Plan, source_lengths: np.ndarray, target_lengths: np.ndarray) ->
     return 1 - real / padded
 
 
+def _stable(key: np.ndarray) -> np.ndarray:
+    """np.argsort(key, kind="stable"). Sorting numbers that end in their own place is several times as fast."""
+    bits = max(1, len(key) - 1).bit_length()
+    if int(key.max(initial=0)) >> (63 - bits):
+        return np.argsort(key, kind="stable")
+    key = (key << bits) | np.arange(len(key))
+    key.sort()
+    return key & ((1 << bits) - 1)
+
+
 def _cut(widths: np.ndarray, tokens: int | None, rows: int) -> np.ndarray:
     """Where batches end if each takes as many examples as fit."""
     if tokens is None:
         return np.minimum(np.arange(rows, len(widths) + rows, rows, dtype=np.int64), len(widths))
     ends: list[int] = []
     first = 0
+    changes = np.append(np.flatnonzero(np.diff(widths)) + 1, len(widths))  # where another width begins
+    run = 0
     while first < len(widths):
         most = max(1, min(rows, tokens // max(1, int(widths[first]))))
+        while changes[run] <= first:
+            run += 1
+        alike = (int(changes[run]) - first) // most
+        if alike:  # whole batches of one width, all at once
+            ends.extend(range(first + most, first + alike * most + 1, most))
+            first += alike * most
+            continue
         widest = np.maximum.accumulate(widths[first : first + most])
         # Cost rises with every further row, so the rows that fit are a prefix.
         fit = int(np.searchsorted(widest * np.arange(1, len(widest) + 1), tokens, side="right"))

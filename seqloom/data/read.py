@@ -1,4 +1,4 @@
-"""Reading examples from the user's files: TSV, JSON lines or two parallel texts, each possibly as .gz.
+"""Reading examples from the user's files: TSV, CSV, JSON lines or two parallel texts, each possibly as .gz.
 
 A file is read as a stream and may be of any size; what a line is, `lines` says.
 """
@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from seqloom.data.columns import NAMES, Reading, no_separator, pick
+from seqloom.data.groups import Group, first_only, group, records, with_columns
 from seqloom.data.lines import STDIN, Line, LineError, decode, form_of, number, place, read_lines
 from seqloom.errors import SeqloomError
 
+__all__ = ["Example", "Group", "Problem", "entries", "group", "parsed", "read", "read_sources", "too_long"]
+
+MAX_LENGTH = 5_000  # characters a side
 _KINDS = {str: "text", int: "a number", float: "a number", bool: "true or false", list: "a list", dict: "an object"}
 
 
@@ -32,46 +37,13 @@ class Problem(NamedTuple):
     line: int
     reason: str
     kind: str = "error"  # or "warning"
+    code: str = ""  # one word for the reason, which stays when the wording changes
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.reason}"
 
 
-@dataclass(frozen=True)
-class Group:
-    """Files that are read together: one, or two parallel ones."""
-
-    form: str  # "tsv", "jsonl" or "parallel"
-    files: tuple[str, ...]  # as the user calls them
-    paths: tuple[Path, ...]  # where they are; standard input has been copied to a file
-
-    def __str__(self) -> str:
-        return " + ".join(self.files)
-
-
-def group(files: Iterable[str | Path]) -> list[Group]:
-    """Sort out file names: .jsonl is JSON lines; .tsv or a first line with a TAB is TSV; others come in pairs."""
-    groups: list[Group] = []
-    waiting: tuple[str, Path] | None = None
-    for name in map(str, files):
-        path = place(name)
-        form = form_of(name, path)
-        name = "stdin" if name == STDIN else name
-        if form == "parallel" and waiting is None:
-            waiting = name, path
-        elif form == "parallel" and waiting is not None:
-            groups.append(Group(form, (waiting[0], name), (waiting[1], path)))
-            waiting = None
-        elif waiting is not None:
-            break
-        else:
-            groups.append(Group(form, (name,), (path,)))
-    if waiting is not None:
-        raise SeqloomError(
-            f"{waiting[0]}: no second file to pair it with. Expected: lines of source TAB target in one file, "
-            f"JSON lines (.jsonl), or two parallel files one after the other, as in train.en train.de"
-        )
-    return groups
+Through = Callable[[str, Iterator[Line]], Iterator[Line]]  # sees the lines of a file as they pass
 
 
 def read(group: Group, need_target: bool = True) -> Iterator[Example]:
@@ -82,64 +54,102 @@ def read(group: Group, need_target: bool = True) -> Iterator[Example]:
         yield entry
 
 
-def entries(group: Group, need_target: bool = True) -> Iterator[Example | Problem]:
+def entries(group: Group, need_target: bool = True, through: Through | None = None) -> Iterator[Example | Problem]:
     """As `read`, but a broken line gives a `Problem` and reading goes on."""
+    lines = [read_lines(file, path) for file, path in zip(group.files, group.paths, strict=True)]
+    if through is not None:
+        lines = [through(file, each) for file, each in zip(group.files, lines, strict=True)]
+    return parsed(group, lines, need_target)
+
+
+def parsed(group: Group, lines: Sequence[Iterator[Line]], need_target: bool = True) -> Iterator[Example | Problem]:
+    """The examples of `lines`, one stream for each file of the group, which may begin anywhere in it."""
     if group.form == "parallel":
-        yield from _parallel(group)
+        yield from _parallel(group, *lines)
         return
-    parse = _parse_json if group.form == "jsonl" else _parse_tsv
-    missing = 'key "target" is missing' if group.form == "jsonl" else "no TAB: expected source TAB target"
-    file = group.files[0]
-    for line, raw in read_lines(file, group.paths[0]):
-        if isinstance(raw, LineError):
-            yield Problem(file, line, str(raw))
+    parse = _from_json if group.form == "jsonl" else _from_fields
+    for line, record in records(group, lines[0]):
+        if line == 1 and group.header:
             continue
         try:
-            source, targets = parse(decode(raw))
-            _require(source, targets, missing if need_target else None)
-            if not need_target:
-                targets = tuple(target for target in targets if not _empty(target))
-            yield Example(source, targets, file, line)
+            if isinstance(record, LineError):
+                raise record
+            source, targets = parse(record, group, need_target)
+            yield Example(source, targets, group.files[0], line)
         except LineError as broken:
-            yield Problem(file, line, str(broken))
+            yield Problem(group.files[0], line, str(broken), code=broken.code)
 
 
-def read_sources(file: str | Path) -> Iterator[str]:
-    """One source a line, for prediction; of a TSV the first column, of JSON lines the source.
+def read_sources(file: str | Path, reading: Reading | None = None) -> Iterator[str]:
+    """One source a line, for prediction; of a TSV or CSV the first column, of JSON lines the source.
 
-    Empty lines stay as empty texts, so that the answers keep step with the lines. Standard input ("-") is read as
-    it comes.
+    Of the columns of `reading` only the first is read. Empty lines stay as empty texts, so that the answers keep step
+    with the lines. Standard input ("-") is read as it comes; it is JSON lines if its first line begins with "{".
     """
     name = str(file)
     if name == STDIN:
-        name, form, lines = "stdin", "tsv", number("stdin", sys.stdin.buffer)
+        stream = number("stdin", sys.stdin.buffer)
+        first = list(islice(stream, 1))
+        json_lines = any(isinstance(raw, bytes) and raw.startswith(b"{") for _, raw in first)
+        one, lines = Group("jsonl" if json_lines else "tsv", ("stdin",), ()), chain(first, stream)
     else:
         path = place(name)
         form = form_of(name, path)
-        lines = read_lines(name, path)
-    for line, raw in lines:
+        one, lines = Group("text" if form == "parallel" else form, (name,), (path,)), read_lines(name, path)
+    one, found = with_columns(one, first_only(reading), records(one, lines))
+    for line, record in found:
         try:
-            if isinstance(raw, LineError):
-                raise raw
-            text = decode(raw)
-            if form == "jsonl":
-                text = _parse_json(text)[0] if text.strip() else ""
-            yield text.partition("\t")[0] if form == "tsv" else text
+            if isinstance(record, LineError):
+                raise record
+            yield _source(record, one)
         except LineError as broken:
-            raise SeqloomError(f"{name}:{line}: {broken}") from broken
+            raise SeqloomError(f"{one.files[0]}:{line}: {broken}") from broken
 
 
-def _require(source: str, targets: Sequence[str], missing: str | None) -> None:
-    """`missing`: what to say if there is no target; None if none is needed."""
+def too_long(example: Example, longest: int | None) -> Problem | None:
+    """The problem of an example with a side of more than `longest` characters."""
+    for side, texts in (("source", (example.source,)), ("target", example.targets)):
+        most = max(map(len, texts))
+        if longest is not None and most > longest:
+            reason = f"the {side} has {most:,} characters; more than {longest:,}"
+            return Problem(example.file, example.line, reason, code="long")
+    return None
+
+
+def _source(record: list[str], group: Group) -> str:
+    if record == [""] or group.form == "text":
+        return record[0]
+    if group.form == "jsonl":
+        return _parse_json(record[0], group.keys)[0] if record[0].strip() else ""
+    return pick(record, group.columns)[0]
+
+
+def _from_fields(record: list[str], group: Group, need_target: bool) -> tuple[str, tuple[str, ...]]:
+    if record == [""]:
+        raise LineError(f"empty line; expected source {NAMES[group.form]} target", "empty")
+    alone = len(record) == 1 and need_target
+    if alone and group.columns is not None:
+        raise no_separator(record[0], group.form)
+    source, targets = pick(record, group.columns)
+    _require(source, targets if need_target else (), no_separator(source, group.form) if alone else None)
+    return source, targets if need_target else tuple(target for target in targets if not _empty(target))
+
+
+def _from_json(record: list[str], group: Group, need_target: bool) -> tuple[str, tuple[str, ...]]:
+    source, targets = _parse_json(record[0], group.keys)
+    missing = LineError(f'key "{group.keys[1]}" is missing', "columns") if need_target else None
+    _require(source, targets if need_target else (), missing)
+    return source, targets if need_target else tuple(target for target in targets if not _empty(target))
+
+
+def _require(source: str, targets: Sequence[str], missing: LineError | None) -> None:
+    """`missing`: what to raise if there is no target; None if none is needed."""
     if _empty(source):
-        raise LineError("the source is empty")
-    if missing is None:
-        return
-    if not targets:
-        raise LineError(missing)
-    for target in targets:
-        if _empty(target):
-            raise LineError("the target is empty")
+        raise LineError("the source is empty", "empty")
+    if missing is not None and not targets:
+        raise missing
+    if any(map(_empty, targets)):
+        raise LineError("the target is empty", "empty")
 
 
 def _empty(text: str) -> bool:
@@ -147,50 +157,51 @@ def _empty(text: str) -> bool:
     return not text or text.isspace()
 
 
-def _parse_tsv(text: str) -> tuple[str, tuple[str, ...]]:
-    if not text:
-        raise LineError("empty line; expected source TAB target")
-    source, *targets = text.split("\t")
-    if len(targets) > 1:
-        targets[1:] = [target for target in targets[1:] if not _empty(target)]
-    return source, tuple(targets)
-
-
-def _parse_json(text: str) -> tuple[str, tuple[str, ...]]:
+def _parse_json(text: str, keys: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The first key is the source's; of the others, the first must be there and may be a list of texts."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
+        if not text:
+            raise LineError("empty line; expected a JSON object", "empty") from None
         column = f" at column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
         reason = error.msg if isinstance(error, json.JSONDecodeError) else "too deep, or a number too long"
-        raise LineError(f"broken JSON: {reason}{column}" if text else "empty line; expected a JSON object") from None
+        raise LineError(f"broken JSON: {reason}{column}", "json") from None
+    source, *others = keys
     if not isinstance(value, dict):
-        raise LineError(f'expected an object like {{"source": …, "target": …}}, not {_KINDS.get(type(value), "null")}')
-    if "source" not in value:
-        raise LineError('key "source" is missing')
-    targets = value.get("target")
-    targets = targets if isinstance(targets, list) else [] if targets is None else [targets]
-    return _text(value["source"], "source"), tuple(_text(target, "target") for target in targets)
+        like = ", ".join(f'"{key}": …' for key in keys)
+        raise LineError(f"expected an object like {{{like}}}, not {_KINDS.get(type(value), 'null')}", "json")
+    if source not in value:
+        raise LineError(f'key "{source}" is missing', "columns")
+    targets: list[str] = []
+    for key in others:
+        found = value.get(key)
+        found = found if isinstance(found, list) else [] if found is None else [found]
+        texts = [_text(target, key) for target in found]
+        targets += texts if key == others[0] else [text for text in texts if not _empty(text)]
+        if not targets:
+            break  # the first target is missing, whatever the others are
+    return _text(value[source], source), tuple(targets)
 
 
 def _text(value: Any, key: str) -> str:
     if not isinstance(value, str):
-        raise LineError(f'"{key}" must be text, not {_KINDS.get(type(value), "null")}')
+        raise LineError(f'"{key}" must be text, not {_KINDS.get(type(value), "null")}', "json")
     if "\0" in value:
-        raise LineError(f'NUL character in "{key}"')
+        raise LineError(f'NUL character in "{key}"', "nul")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise LineError(f'"{key}" holds half a surrogate pair, which is no character') from None
+        raise LineError(f'"{key}" holds half a surrogate pair, which is no character', "utf8") from None
     return value
 
 
-def _parallel(group: Group) -> Iterator[Example | Problem]:
-    left, right = (read_lines(file, path) for file, path in zip(group.files, group.paths, strict=True))
+def _parallel(group: Group, left: Iterator[Line], right: Iterator[Line]) -> Iterator[Example | Problem]:
     for line, pair in _side_by_side(left, right):
         if None in pair:
             short = pair.index(None)
             reason = f"is missing, but {group.files[1 - short]} goes on; parallel files need equally many lines"
-            yield Problem(group.files[short], line, f"the line {reason}")
+            yield Problem(group.files[short], line, f"the line {reason}", code="pairs")
             return
         texts: list[str] = []
         for file, raw, side in zip(group.files, pair, ("source", "target"), strict=True):
@@ -199,22 +210,21 @@ def _parallel(group: Group) -> Iterator[Example | Problem]:
                     raise raw
                 text = decode(raw or b"")
                 if _empty(text):
-                    raise LineError(f"the {side} is empty")
+                    raise LineError(f"the {side} is empty", "empty")
                 texts.append(text)
             except LineError as broken:
-                yield Problem(file, line, str(broken))
+                yield Problem(file, line, str(broken), code=broken.code)
         if len(texts) == 2:
             yield Example(texts[0], (texts[1],), group.files[0], line)
 
 
 def _side_by_side(left: Iterator[Line], right: Iterator[Line]) -> Iterator[tuple[int, tuple[Any, Any]]]:
     """Lines of the same number, with None where one side has ended."""
-    line = 0
     while True:
         one, other = next(left, None), next(right, None)
-        line += 1
-        if one is None and other is None:
+        there = one or other
+        if there is None:
             return
-        yield line, (one and one[1], other and other[1])
+        yield there[0], (one and one[1], other and other[1])
         if one is None or other is None:
             return

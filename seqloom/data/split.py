@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from hashlib import blake2b
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from seqloom.data.read import Example, Group, group, read
+import numpy as np
+
+from seqloom.data.bulk import Pairs
+from seqloom.data.columns import Reading
+from seqloom.data.groups import Group, group
+from seqloom.data.numbers import source_hash
+from seqloom.data.skip import Skipped, sound
 from seqloom.data.tokens import normal
 from seqloom.errors import SeqloomError
+
+
+class Origin(NamedTuple):
+    """Where a block of examples comes from."""
+
+    file: int  # of the first of a group's files, among `Split.files`
+    held: bool  # from a validation file
 
 
 @dataclass(frozen=True)
@@ -23,39 +36,59 @@ class Split:
     valid: list[Group]
     share: float = 0.0
     seed: int = 0
-    fold: bool = False
-    half_width: bool = False
+    ways: dict[str, bool] = field(default_factory=dict)  # fold and half_width, as texts are made normal
+    reading: Reading = field(default_factory=Reading)
 
     @classmethod
-    def of(cls, train: Iterable[str], valid: Iterable[str] | float, *, seed: int, **ways: bool) -> Split:
+    def of(
+        cls,
+        train: Iterable[str],
+        valid: Iterable[str] | float,
+        *,
+        seed: int,
+        reading: Reading | None = None,
+        **ways: bool,
+    ) -> Split:
         """`ways`: fold and half_width, as texts are made normal."""
+        reading = reading or Reading()
         if isinstance(valid, str):
             valid = [valid]
         if not isinstance(valid, (int, float)):
-            return cls(group(train), group(valid), **ways)
+            return cls(group(train, reading), group(valid, reading), ways=ways, reading=reading)
         if not 0 <= valid < 1:
             raise SeqloomError(f"the share of the data held out for validation goes from 0 to below 1, not {valid}")
-        return cls(group(train), [], float(valid), seed, **ways)
+        return cls(group(train, reading), [], float(valid), seed, ways, reading)
 
-    def entries(self) -> Iterator[tuple[Example, bool]]:
-        """Every example once, and whether it is held out."""
-        limit, key = int(self.share * 2**64), str(self.seed).encode()[:64]
-        for files in self.train:
-            for example in read(files):
-                yield example, limit > 0 and self._number(example.source, key) < limit
-        for files in self.valid:
-            for example in read(files):
-                yield example, True
+    @property
+    def files(self) -> list[str]:
+        return [file for one in (*self.train, *self.valid) for file in one.files]
 
-    def training(self) -> Iterator[Example]:
-        return (example for example, held in replace(self, valid=[]).entries() if not held)
+    @property
+    def key(self) -> str:
+        """Of the hash that decides."""
+        return str(self.seed)[:64]
 
-    def held_out(self) -> Iterator[Example]:
-        if self.valid:
-            return (example for files in self.valid for example in read(files))
-        return (example for example, held in self.entries() if held)
+    def blocks(self, skipped: Skipped | None, longest: int | None) -> Iterator[tuple[Origin, Pairs]]:
+        """Every example once: the training files as far as the limit, then the validation files."""
+        file, left = 0, self.reading.limit
+        for one, held in (*((one, False) for one in self.train), *((one, True) for one in self.valid)):
+            origin, count = Origin(file, held), 0
+            for pairs in sound(one, skipped, longest):
+                if not held and left is not None:
+                    pairs, left = pairs.first(left), left - min(left, len(pairs))
+                if len(pairs):
+                    yield origin, pairs
+                count += len(pairs)
+                if not held and left == 0:
+                    break
+            if held and not count:
+                raise SeqloomError(f"{one}: holds no pairs; a validation file needs at least one")
+            file += len(one.files)
+
+    def held(self, hashes: np.ndarray) -> np.ndarray:
+        """Which of some examples of the training files are held out, by the hashes of their sources."""
+        return hashes < np.uint64(int(self.share * 2**64))
 
     def _number(self, source: str, key: bytes) -> int:
-        # As the model will see it: texts that differ only in case (if folded), width or white space are one source.
-        text = " ".join(normal(source, self.fold, self.half_width).split())
-        return int.from_bytes(blake2b(text.encode(), digest_size=8, key=key).digest(), "big")
+        """One source's hash as a number; `numbers` makes many at once."""
+        return int.from_bytes(source_hash(normal(source, **self.ways), key), "big")

@@ -5,8 +5,7 @@ Ten million pairs take about a gigabyte of disk and next to no memory, and start
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -14,9 +13,10 @@ from types import TracebackType
 import numpy as np
 
 from seqloom.data.batch import Batch, Padded, pad_flat
+from seqloom.data.numbers import Rows, runs
 from seqloom.data.tokens import BOS, EOS
 
-_CHUNK = 1 << 16  # numbers kept in memory before they are written
+_CHUNK = 1 << 18  # numbers that are given their final value at a time
 
 
 class Corpus:
@@ -50,18 +50,21 @@ class Corpus:
 
 
 class Writer:
-    """Writes a `Corpus` row by row; keeps only small buffers."""
+    """Writes a `Corpus`, many rows at a time.
+
+    Tokens get their final numbers when all have been seen: until then ids wait in a file of their own.
+    """
 
     def __init__(self, folder: Path, name: str):
         self.rows = 0
         self._source = _Side(folder, f"{name}_source")
         self._target = _Side(folder, f"{name}_target")
 
-    def add(self, source: Sequence[int], target: Sequence[int]) -> None:
-        """One row, without specials."""
-        self._source.add([*source, EOS])
-        self._target.add([BOS, *target, EOS])
-        self.rows += 1
+    def extend(self, source: Rows, target: Rows) -> None:
+        """Rows of ids, which may be preliminary, specials not counted among them yet."""
+        self._source.extend(source.between((), (EOS,)))
+        self._target.extend(target.between((BOS,), (EOS,)))
+        self.rows += len(source.lengths)
 
     def __enter__(self) -> Writer:
         return self
@@ -72,18 +75,23 @@ class Writer:
         finally:
             self._target.close()
 
+    def settle(self, source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """After closing: give every id its final number by a table. Returns how often each comes, specials included."""
+        return self._source.settle(source), self._target.settle(target)
+
 
 class _Side:
     def __init__(self, folder: Path, name: str):
-        self._ids = _Growing(folder / f"{name}_ids.npy", "i", np.int32)
-        self._offsets = _Growing(folder / f"{name}_offsets.npy", "q", np.int64)
-        self._offsets.extend([0])
+        self._path = folder / f"{name}_ids.npy"
+        self._ids = _Growing(folder / f"{name}_waiting.npy", np.dtype(np.int32))
+        self._offsets = _Growing(folder / f"{name}_offsets.npy", np.dtype(np.int64))
+        self._offsets.extend(np.zeros(1, np.int64))
         self._total = 0
 
-    def add(self, ids: list[int]) -> None:
-        self._total += len(ids)
-        self._ids.extend(ids)
-        self._offsets.extend((self._total,))
+    def extend(self, rows: Rows) -> None:
+        self._ids.extend(rows.ids)
+        self._offsets.extend(self._total + np.cumsum(rows.lengths))
+        self._total += len(rows.ids)
 
     def close(self) -> None:
         try:
@@ -91,33 +99,47 @@ class _Side:
         finally:
             self._offsets.close()
 
+    def settle(self, table: np.ndarray) -> np.ndarray:
+        size = int(table.max(initial=0)) + 1
+        counts = np.zeros(size, np.int64)
+        final = _Growing(self._path, np.dtype(np.uint16 if size <= 1 << 16 else np.int32))
+        try:
+            for chunk in self._ids.chunks():
+                ids = table[chunk]
+                counts += np.bincount(ids, minlength=size)
+                final.extend(ids)
+        finally:
+            final.close()
+        self._ids.path.unlink()
+        return counts
+
 
 class _Growing:
     """A one-dimensional .npy file whose length is known only at the end."""
 
-    def __init__(self, path: Path, code: str, dtype: type):
-        self._buffer, self._dtype, self._length = array(code), np.dtype(dtype), 0
+    def __init__(self, path: Path, dtype: np.dtype):
+        self.path, self._dtype, self._length = path, dtype, 0
         self._file = path.open("wb")
         self._header()
 
-    def extend(self, numbers: Sequence[int]) -> None:
-        self._buffer.extend(numbers)
-        if len(self._buffer) >= _CHUNK:
-            self._flush()
+    def extend(self, numbers: np.ndarray) -> None:
+        self._file.write(np.ascontiguousarray(numbers, self._dtype).data)
+        self._length += len(numbers)
 
     def close(self) -> None:
         with self._file:
-            self._flush()
             start = self._data
             self._file.seek(0)
             self._header()
             if self._data != start:  # numpy leaves room in the header for the length to grow
                 raise ValueError("the header of the .npy file outgrew its place")
 
-    def _flush(self) -> None:
-        self._file.write(self._buffer)
-        self._length += len(self._buffer)
-        del self._buffer[:]
+    def chunks(self) -> Iterator[np.ndarray]:
+        """The numbers of a closed file, some at a time: mapped whole, they would count as memory in use."""
+        with self.path.open("rb") as file:
+            file.seek(self._data)
+            while len(chunk := np.fromfile(file, self._dtype, _CHUNK)):
+                yield chunk
 
     def _header(self) -> None:
         shape = {"descr": self._dtype.str, "fortran_order": False, "shape": (self._length,)}
@@ -134,7 +156,4 @@ def _load(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
 def _gather(ids: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> Padded:
     starts = offsets[rows]
     lengths = offsets[rows + 1] - starts
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    places = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
-    return pad_flat(ids[places], lengths)
+    return pad_flat(ids[runs(starts, lengths)], lengths)

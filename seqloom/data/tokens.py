@@ -10,7 +10,7 @@ import re
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Protocol
 
@@ -63,6 +63,10 @@ class Counted:
         counts: Counter[str] = Counter()
         for text in texts:
             counts.update(self.split(text))
+        return self.rank(counts, max_vocab, min_count)
+
+    def rank(self, counts: Mapping[str, int], max_vocab: int | None, min_count: int) -> list[str]:
+        """The vocabulary from how often each token was seen."""
         # Ties go by the token itself, so that the order of the lines does not number the vocabulary.
         ranked = sorted((-count, token) for token, count in counts.items() if count >= min_count)
         room = None if max_vocab is None else max_vocab - len(SPECIALS)
@@ -125,6 +129,9 @@ class Bytes:
 
     def learn(self, texts: Iterable[str], max_vocab: int | None, min_count: int) -> list[str]:
         return [chr(byte) for byte in range(256)]
+
+    def rank(self, counts: Mapping[str, int], max_vocab: int | None, min_count: int) -> list[str]:
+        return self.learn((), max_vocab, min_count)
 
     def split(self, text: str) -> list[str]:
         return list(text.encode().decode("latin-1"))
@@ -252,7 +259,7 @@ _ALONE = (  # spacing marks (Mc) of Myanmar, Tai Tham and Ahom that UAX #29 lets
     "\U00011720\U00011721"
 )
 _EXTRA = "\u200c\u0e33\u0eb3\uff9e\uff9f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"  # extend, but are no marks
-_PICTURE = (  # about Extended_Pictographic, which `unicodedata` does not know; matters only beside a joiner
+PICTURE = (  # about Extended_Pictographic, which `unicodedata` does not know; matters only beside a joiner
     "\xa9\xae\u203c\u2049\u2122\u2139\u2194-\u2199\u21a9\u21aa\u231a-\u23ff\u24c2\u25aa-\u25fe\u2600-\u27bf\u2934\u2935"
     "\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f201-\U0001f3fa\U0001f400-\U0001faff"
 )
@@ -260,7 +267,12 @@ _PICTURE = (  # about Extended_Pictographic, which `unicodedata` does not know; 
 
 def graphemes(text: str) -> list[str]:
     """Extended grapheme clusters; joined they are `text` again. Marks, skin tones and joined emoji stay whole."""
-    return list(text) if _SIMPLE.fullmatch(text) else _clusters().findall(text)
+    return list(text) if simple(text) else _clusters().findall(text)
+
+
+def simple(text: str) -> bool:
+    """Every character is a cluster of its own."""
+    return "\r" not in text if text.isascii() else _SIMPLE.fullmatch(text) is not None
 
 
 @cache
@@ -275,7 +287,7 @@ def _clusters() -> re.Pattern[str]:
     lead, vowel, tail = "[\u1100-\u115f\ua960-\ua97c]", "[\u1160-\u11a7\ud7b0-\ud7c6]", "[\u11a8-\u11ff\ud7cb-\ud7fb]"
     hangul = f"{lead}*(?:{vowel}+|[{syllables}]{vowel}*|[\uac00-\ud7a3]){tail}*|{lead}+|{tail}+"
     flag = "[\U0001f1e6-\U0001f1ff]{2}"
-    picture = f"[{_PICTURE}](?:[{marks}]*\u200d[{_PICTURE}])*"
+    picture = f"[{PICTURE}](?:[{marks}]*\u200d[{PICTURE}])*"
     core = f"{hangul}|{flag}|{picture}|[^{control}]"
     return re.compile(f"\r\n|[{control}]|[{_PREPEND}]*(?:{core})[{marks}\u200d]*", re.DOTALL)
 

@@ -246,6 +246,7 @@ def _open(folder: Path, resume: bool) -> dict[str, Any] | None:
 def _start_folder(folder: Path, config: Mapping[str, Any], prepared: Prepared, ranks: Ranks) -> None:
     write_json(folder / "source.json", prepared.source.to_json())
     write_json(folder / "target.json", prepared.target.to_json())
+    write_json(folder / "data.json", prepared.facts)
     begun = {"processes": ranks.world, "launches": sorted({launch.name for launch in ranks.launches if launch.name})}
     write_json(folder / "env.json", environment() | begun)
     configs.save(folder, config)  # last: a folder with a config is a run

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from seqloom.data import registry
 from seqloom.data.codec import Codec
-from seqloom.data.read import Example, group, read
+from seqloom.data.columns import Reading
+from seqloom.data.read import Example
+from seqloom.data.skip import examples as read_examples
 from seqloom.data.tokens import BOS, EOS
 from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer, Bound, Texts
@@ -58,6 +60,12 @@ class Translator:
     def model(self) -> Any:
         return self.texts.model
 
+    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
+        """How files are read: as those of the training, but for what is given."""
+        data = self.config["data"]
+        bad = data.get("skip_bad", False) if skip_bad is None else skip_bad
+        return Reading(columns=columns or data.get("columns"), skip_bad=bad)
+
     def predict(self, sources: Sequence[str], search: Search | None = None) -> list[str]:
         """The best target of each source."""
         if isinstance(sources, str):
@@ -78,20 +86,23 @@ class Translator:
         metrics: Sequence[str] | None = None,
         together: bool = False,
         tokenize: str = "13a",
+        reading: Reading | None = None,
     ) -> Evaluation:
         """Scores on files of examples, or on the test split of a dataset by name.
 
-        `together`: lines with one source are one example with several references.
+        `together`: lines with one source are one example with several references. `reading`: which columns, and what
+        about broken lines; as the run was trained unless given.
         """
         names = [files] if isinstance(files, str | Path) else list(files)
         found = registry.resolve(names, "test", self.config["task"])
-        examples = [example for one in group(found) for example in read(one)]
+        examples, notes = read_examples(found, reading or self.reading())
         if not examples:
             raise SeqloomError(f"{', '.join(map(str, names))}: no examples")
         if together:
             examples = [Example(s, tuple(t), names[0], 0) for s, t in group_by_source(examples).items()]  # pyright: ignore
         predictions = self.predict([example.source for example in examples], search)
-        return self.judge(examples, predictions, metrics=metrics, tokenize=tokenize)
+        judged = self.judge(examples, predictions, metrics=metrics, tokenize=tokenize)
+        return replace(judged, notes=(*notes, *judged.notes))
 
     def judge(
         self,

@@ -34,7 +34,7 @@ def test_every_broken_line_is_named(put):
         "a.tsv:8: the source has 30 characters; more than 20",
     ]
     assert (report.errors, report.warnings) == (7, 0)
-    assert (report.statistics[0].lines, report.statistics[0].broken) == (3, 6)
+    assert (report.statistics[0].lines, report.statistics[0].broken) == (2, 7)
 
 
 def test_default_limit_of_length(put):
@@ -90,13 +90,20 @@ def test_to_json_lists_problems_and_reads_by_itself(put):
     assert value["errors"] == 1
     expected = "no TAB: expected source TAB target"
     assert value["problems"] == [
-        {"file": "a.tsv", "line": 2, "reason": expected, "kind": "error", "text": f"a.tsv:2: {expected}"}
+        {
+            "file": "a.tsv",
+            "line": 2,
+            "reason": expected,
+            "kind": "error",
+            "code": "columns",
+            "text": f"a.tsv:2: {expected}",
+        }
     ]
 
 
 def test_a_file_without_one_good_line(put):
     report = check([put("a.tsv", "a\nb\n"), put("b.tsv", "")])
-    assert (report.errors, report.warnings) == (2, 0)
+    assert (report.errors, report.warnings) == (3, 0)
     assert report.to_json()["groups"][1]["source"]["characters"]["longest"] == 0
 
 

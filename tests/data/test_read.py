@@ -70,7 +70,9 @@ def test_line_ends_are_newlines_only(put):
 
 
 def test_byte_order_mark_only_at_the_start(put):
-    assert pairs(put("a.tsv", "\ufeffa\tx\n\ufeffb\ty\n")) == [("a", ("x",)), ("\ufeffb", ("y",))]
+    assert pairs(put("a.tsv", "\ufeffa\tx\nb\ufeff\ty\n")) == [("a", ("x",)), ("b\ufeff", ("y",))]
+    with pytest.raises(SeqloomError, match=r"b\.tsv:2: byte order mark in the middle of the file"):
+        pairs(put("b.tsv", "\ufeffa\tx\n\ufeffb\ty\n"))
 
 
 def test_first_line_with_text_decides(put):

@@ -1,0 +1,184 @@
+"""Numbering a whole data set in one pass: tokens get preliminary numbers, and final ones when all have been counted."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+
+from seqloom.data.bulk import Pairs
+from seqloom.data.codec import Codec
+from seqloom.data.numbers import Numbered, Rows, Side, normal_all, source_hash
+from seqloom.data.skip import Skipped
+from seqloom.data.split import Origin, Split
+from seqloom.data.store import Writer
+from seqloom.data.tokens import SPECIALS
+from seqloom.data.workers import numbered
+
+if TYPE_CHECKING:
+    from seqloom.data.corpus import DataOptions
+
+LARGE = 1 << 25  # bytes of data from which it pays to start workers
+MOST = 4  # workers; one process feeds them all
+
+
+class Vocabulary:
+    """The tokens of one side as they are met, and how often they come in training examples."""
+
+    def __init__(self) -> None:
+        self._numbers: defaultdict[str, int] = defaultdict(count().__next__)
+        self._counts = np.zeros(0, np.int64)
+
+    def meet(self, side: Side) -> np.ndarray:
+        """The numbers of a block's tokens, counted from the specials on."""
+        tokens = side.tokens or []
+        table = np.fromiter(map(self._numbers.__getitem__, tokens), np.int32, len(tokens))
+        if len(self._numbers) > len(self._counts):
+            self._counts = np.concatenate([self._counts, np.zeros(2 * len(self._numbers), np.int64)])
+        return table + len(SPECIALS)
+
+    def count(self, rows: Rows, table: np.ndarray) -> None:
+        self._counts[table - len(SPECIALS)] += np.bincount(rows.ids, minlength=len(table))
+
+    def counts(self) -> dict[str, int]:
+        return dict(zip(self._numbers, self._counts.tolist(), strict=False))
+
+    def final(self, codec: Codec) -> np.ndarray:
+        """From preliminary ids to the codec's; specials stay."""
+        return np.array([*range(len(SPECIALS)), *map(codec.number, self._numbers)], np.int32)
+
+
+@dataclass
+class Filled:
+    """What was learned on the way."""
+
+    source: Codec
+    target: Codec
+    tables: tuple[np.ndarray, np.ndarray]  # final ids of both sides
+    counts: Counter[str]  # what the notes tell
+    hashes: dict[bool, np.ndarray]  # of all sources, held out or not
+
+
+def fill(
+    split: Split, options: DataOptions, writers: tuple[Writer, Writer], held: IO[str], skipped: Skipped | None
+) -> Filled:
+    """Write every row, training and held-out, with preliminary ids; held-out examples also as text.
+
+    A side whose tokens are trained (bpe) is read once more before.
+    """
+    trained = {side: _trained(split, options, side) for side in ("source", "target")}
+    settings = {
+        **{side: codec.to_json() if codec else options.kind(side) for side, codec in trained.items()},
+        "ways": options.ways,
+        "key": split.key,
+    }
+    state = _State(options.max_length, options.cut, writers)
+    longest = options.longest
+    for origin, pairs, found in numbered(split.blocks(skipped, longest), settings, workers(split)):
+        out = np.full(len(pairs), True) if origin.held else split.held(found.hashes)
+        state.add(pairs, found, out)
+        _keep(held, origin, pairs, np.flatnonzero(out).tolist())
+    sides = [
+        (codec, np.arange(codec.size)) if codec else _learned(state.vocabularies[side], options, side)
+        for side, codec in trained.items()
+    ]
+    (source, left), (target, right) = sides
+    return Filled(source, target, (left, right), state.counts, state.joined())
+
+
+def workers(split: Split) -> int:
+    """How many processes help. The numbers do not depend on it."""
+    size = sum(path.stat().st_size for group in (*split.train, *split.valid) for path in group.paths)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 0 if size < LARGE or cores < 2 else min(cores, MOST)
+
+
+def _trained(split: Split, options: DataOptions, side: str) -> Codec | None:
+    """The codec of a side that must see all texts before it can cut one."""
+    kind = options.kind(side)
+    return Codec.build(kind, _texts(split, options, side), **options.limits) if kind.startswith("bpe") else None
+
+
+def _texts(split: Split, options: DataOptions, side: str) -> Iterator[str]:
+    """The texts of the training examples."""
+    key = split.key.encode()
+    for origin, pairs in split.blocks(Skipped() if options.skip_bad else None, options.longest):
+        if origin.held:
+            return
+        texts = pairs.sources if side == "source" else pairs.targets
+        if split.share:
+            digests = b"".join([source_hash(text, key) for text in normal_all(pairs.sources, split.ways)])
+            keep = ~split.held(np.frombuffer(digests, ">u8").astype(np.uint64))
+            keep = keep if side == "source" or pairs.counts is None else np.repeat(keep, pairs.counts)
+            texts = [text for text, kept in zip(texts, keep.tolist(), strict=True) if kept]
+        yield from texts
+
+
+def _learned(vocabulary: Vocabulary, options: DataOptions, side: str) -> tuple[Codec, np.ndarray]:
+    codec = Codec.of_counts(options.kind(side), vocabulary.counts(), **options.limits)
+    return codec, vocabulary.final(codec)
+
+
+@dataclass
+class _State:
+    """What grows from block to block."""
+
+    max_length: int | None
+    cut: str
+    writers: tuple[Writer, Writer]
+    vocabularies: dict[str, Vocabulary] = field(
+        default_factory=lambda: {"source": Vocabulary(), "target": Vocabulary()}
+    )
+    counts: Counter[str] = field(default_factory=Counter)
+    hashes: dict[bool, list[np.ndarray]] = field(default_factory=lambda: {False: [], True: []})
+
+    def add(self, pairs: Pairs, found: Numbered, out: np.ndarray) -> None:
+        """`out`: which examples are held out."""
+        tables = [self.vocabularies[side].meet(getattr(found, side)) for side in ("source", "target")]
+        for held, mask in ((False, ~out), (True, out)):
+            if not mask.any():
+                continue
+            each = None if pairs.counts is None else np.asarray(pairs.counts)
+            left = found.source.rows.keep(mask)
+            right = found.target.rows.keep(mask if each is None else np.repeat(mask, each))
+            if not held:
+                self._count((found.source, left, tables[0], "source"), (found.target, right, tables[1], "target"))
+            if each is not None:  # a row for every target
+                left = left.take(np.repeat(np.arange(len(left.lengths)), each[mask]))
+                self.counts["further"] += int((each[mask] - 1).sum())
+            self.hashes[held].append(found.hashes[mask])
+            self._write(held, _number(left, found.source, tables[0]), _number(right, found.target, tables[1]))
+
+    def _count(self, *sides: tuple[Side, Rows, np.ndarray, str]) -> None:
+        for side, rows, table, name in sides:
+            if side.tokens is not None:
+                self.vocabularies[name].count(rows, table)
+
+    def _write(self, held: bool, left: Rows, right: Rows) -> None:
+        short, brief = (rows.cut(self.max_length, self.cut) for rows in (left, right))
+        self.counts["cut"] += int(((short.lengths < left.lengths) | (brief.lengths < right.lengths)).sum())
+        self.writers[held].extend(short, brief)
+
+    def joined(self) -> dict[bool, np.ndarray]:
+        none = np.zeros(0, np.uint64)
+        return {held: np.concatenate([none, *parts]) for held, parts in self.hashes.items()}
+
+
+def _number(rows: Rows, side: Side, table: np.ndarray) -> Rows:
+    return Rows(rows.ids + len(SPECIALS) if side.tokens is None else table[rows.ids], rows.lengths)
+
+
+def _keep(file: IO[str], origin: Origin, pairs: Pairs, chosen: list[int]) -> None:
+    """Held-out examples as text, a JSON list a line: file, line, source, targets."""
+    if not chosen:
+        return
+    ends = np.cumsum(pairs.counts).tolist() if pairs.counts is not None else None
+    for i in chosen:
+        targets = pairs.targets[i : i + 1] if ends is None else pairs.targets[ends[i - 1] if i else 0 : ends[i]]
+        file.write(json.dumps([origin.file, pairs.lines[i], pairs.sources[i], targets], ensure_ascii=False) + "\n")

@@ -1,0 +1,200 @@
+"""Columns of a line: which of them are the source and the targets, and how a line is cut into them."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from seqloom.data.lines import Line, LineError, decode
+from seqloom.errors import SeqloomError, known
+
+FARTHEST = 10_000  # lines a quoted field may span before its quote counts as forgotten
+# A first row of a .csv is taken as names only if it is one of these: anything else might be data.
+HEADERS = {
+    ("source", "target"),
+    ("src", "tgt"),
+    ("text", "label"),
+    ("input", "output"),
+    ("question", "answer"),
+    ("word", "pronunciation"),
+    ("prompt", "completion"),
+}
+SEPARATORS = {"tsv": "\t", "csv": ","}
+NAMES = {"tsv": "TAB", "csv": "comma"}
+
+Columns = tuple[int, ...]
+Record = tuple[int, "list[str] | LineError"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """Which part of the files is read.
+
+    `columns`: "text,label" by the names in the first line (of JSON lines: the keys), or "2,5" by number, from 1; the
+    first is the source, the others are targets. `skip_bad`: leave out broken lines. `limit`: only so many examples of
+    the training files.
+    """
+
+    columns: str | None = None
+    skip_bad: bool = False
+    limit: int | None = None
+
+    def __post_init__(self):
+        if self.limit is not None and (isinstance(self.limit, bool) or self.limit < 1):
+            raise SeqloomError(f"limit must be a whole number of 1 or more, not {self.limit!r}")
+        names = self.names
+        if names is None:
+            return
+        if not all(names):
+            raise SeqloomError(f"--columns {self.columns!r}: expected names or numbers with commas between: text,label")
+        if len(set(names)) < len(names):
+            raise SeqloomError(f"--columns {self.columns!r} names a column twice")
+        if self.numbers and min(self.numbers) < 0:
+            raise SeqloomError(f"--columns {self.columns!r}: columns are counted from 1")
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        return None if self.columns is None else tuple(name.strip() for name in self.columns.split(","))
+
+    @property
+    def numbers(self) -> Columns | None:
+        """Counted from 0; None if the columns have names."""
+        names = self.names
+        if names is None or not all(name.isascii() and name.isdigit() for name in names):
+            return None
+        return tuple(int(name[:6]) - 1 for name in names)
+
+
+def header(names: Sequence[str], fields: Sequence[str], where: str) -> Columns:
+    """Where the columns called `names` stand in the first line."""
+    fields = [field.strip() for field in fields]
+    try:
+        return tuple(fields.index(known(name, fields, "column")) for name in names)
+    except SeqloomError as error:
+        raise SeqloomError(f"{where}:1: {error}") from None
+
+
+def looks_like_header(fields: Sequence[str]) -> bool:
+    return tuple(field.strip().lower() for field in fields) in HEADERS
+
+
+def pick(fields: list[str], columns: Columns | None) -> tuple[str, tuple[str, ...]]:
+    """Source and targets. Further targets may be empty, and then are none."""
+    if columns is not None:
+        if max(columns) >= len(fields):
+            has = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
+            raise LineError(f"column {max(columns) + 1} is missing: the line has {has}", "columns")
+        fields = [fields[column] for column in columns]
+    source, *targets = fields
+    if len(targets) > 1:
+        targets[1:] = [target for target in targets[1:] if target and not target.isspace()]
+    return source, tuple(targets)
+
+
+def no_separator(text: str, form: str) -> LineError:
+    """What to say of a line of one column: perhaps something else stands where the separator should."""
+    name = NAMES[form]
+    expected = f"expected source {name} target"
+    other, hint = next(
+        (
+            (shown, hint)
+            for mark, shown, hint in (
+                ("\t", "a TAB", "did you mean a .tsv file?"),
+                (";", '";"', f"put a {name} there"),
+                (",", '","', "did you mean a .csv file?"),
+            )
+            if mark in text and mark != SEPARATORS[form]
+        ),
+        (None, ""),
+    )
+    if other is None and re.search(r"\S {2,}\S", text):
+        other, hint = "several blanks", f"put a {name} there"
+    if other is None:
+        return LineError(f"no {name}: {expected}", "columns")
+    return LineError(f"no {name} but {other}: {expected}; {hint}", "delimiter")
+
+
+def line_records(lines: Iterator[Line], separator: str | None) -> Iterator[Record]:
+    """A record a line, cut at the separator; whole without one."""
+    for line, raw in lines:
+        try:
+            if isinstance(raw, LineError):
+                raise raw
+            text = decode(raw)
+            yield line, [text] if separator is None else text.split(separator)
+        except LineError as broken:
+            yield line, broken
+
+
+def csv_records(lines: Iterator[Line]) -> Iterator[Record]:
+    """Records with the line where each starts (RFC 4180: quotes may hold commas, doubled quotes and line ends).
+
+    After a quote that is never closed reading goes on at the next line, so that one slip costs one line.
+    """
+    ahead: deque[Line] = deque()
+    while first := ahead.popleft() if ahead else next(lines, None):
+        line, raw = first
+        try:
+            if isinstance(raw, LineError):
+                raise raw
+            text = decode(raw)
+            yield line, text.split(",") if '"' not in text else _quoted(text, ahead, lines)
+        except LineError as broken:
+            yield line, broken
+
+
+def _quoted(text: str, ahead: deque[Line], lines: Iterator[Line]) -> list[str]:
+    """The fields of a record that begins with the line `text`; takes the further lines it spans from `ahead`."""
+    fields, parts, broken = split_csv(text), [text], LineError("the quote is never closed", "quote")
+    while fields is None:
+        if len(parts) > len(ahead):
+            following = next(lines, None) if len(parts) <= FARTHEST else None
+            if following is None:
+                raise broken
+            ahead.append(following)
+        raw = ahead[len(parts) - 1][1]
+        if isinstance(raw, LineError):
+            raise broken
+        try:
+            parts.append(decode(raw))
+            fields = split_csv("\n".join(parts)) if '"' in parts[-1] else None
+        except LineError:
+            raise broken from None
+    for _ in parts[1:]:
+        ahead.popleft()
+    return fields
+
+
+def split_csv(text: str) -> list[str] | None:
+    """The fields of one record; None if a quote is still open at its end."""
+    fields: list[str] = []
+    place = 0
+    while True:
+        if text.startswith('"', place):
+            close = _closing(text, place + 1)
+            if close < 0:
+                return None
+            fields.append(text[place + 1 : close].replace('""', '"'))
+            place = close + 1
+            if not text.startswith(",", place) and place < len(text):
+                raise LineError(f"text after the closing quote at character {place}; double quotes inside", "quote")
+        else:
+            end = text.find(",", place)
+            field = text[place:] if end < 0 else text[place:end]
+            if field.count('"') % 2:
+                at = place + field.index('"') + 1
+                raise LineError(f"unbalanced quote at character {at} of the line", "quote")
+            fields.append(field)
+            place += len(field)
+        if place >= len(text):
+            return fields
+        place += 1  # the comma; after the last one an empty field follows
+
+
+def _closing(text: str, place: int) -> int:
+    """Where the quote is that closes a field; a doubled one does not. -1: nowhere."""
+    while (place := text.find('"', place)) >= 0 and text.startswith('""', place):
+        place += 2
+    return place

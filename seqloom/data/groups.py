@@ -1,0 +1,111 @@
+"""Which of the user's files belong together, in which form they are, and in which columns the texts stand."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+from seqloom.data.columns import Columns, Reading, Record, csv_records, header, line_records, looks_like_header
+from seqloom.data.lines import BOM, STDIN, Line, LineError, form_of, open_bytes, place, read_lines
+from seqloom.errors import SeqloomError
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files that are read together: one, or two parallel ones."""
+
+    form: str  # "tsv", "csv", "jsonl" or "parallel"
+    files: tuple[str, ...]  # as the user calls them
+    paths: tuple[Path, ...]  # where they are; standard input has been copied to a file
+    columns: Columns | None = None  # counted from 0: source and targets; None: all, the first is the source
+    keys: tuple[str, ...] = ("source", "target")  # of JSON lines
+    header: bool = False  # the first line names the columns
+    notes: tuple[str, ...] = ()  # what was decided about the files, in sentences
+
+    def __str__(self) -> str:
+        return " + ".join(self.files)
+
+
+def group(files: Iterable[str | Path], reading: Reading | None = None, least: int = 2) -> list[Group]:
+    """Sort out file names and columns, of which at least `least` are needed.
+
+    .jsonl is JSON lines, .csv comma separated; .tsv or a first line with a TAB is TSV; others come in pairs.
+    """
+    reading = reading or Reading()
+    if reading.names is not None and len(reading.names) < least:
+        raise SeqloomError(f"--columns {reading.columns!r}: name at least two: the source, then its targets")
+    groups: list[Group] = []
+    waiting: tuple[str, Path] | None = None
+    for name in map(str, files):
+        path = place(name)
+        form = form_of(name, path)
+        name = "stdin" if name == STDIN else name
+        if form == "parallel" and waiting is None:
+            waiting = name, path
+        elif form == "parallel" and waiting is not None:
+            groups.append(_resolve(Group(form, (waiting[0], name), (waiting[1], path)), reading))
+            waiting = None
+        elif waiting is not None:
+            break
+        else:
+            groups.append(_resolve(Group(form, (name,), (path,)), reading))
+    if waiting is not None:
+        raise SeqloomError(
+            f"{waiting[0]}: no second file to pair it with. Expected: lines of source TAB target in one file, "
+            f"JSON lines (.jsonl), or two parallel files one after the other, as in train.en train.de"
+        )
+    return groups
+
+
+def first_only(reading: Reading | None) -> Reading:
+    """For prediction only the first column counts."""
+    return Reading(columns=None if reading is None or reading.names is None else reading.names[0])
+
+
+def with_columns(group: Group, reading: Reading, found: Iterator[Record]) -> tuple[Group, Iterator[Record]]:
+    """The group with its columns known, and its records without the line that names them."""
+    names, numbers, file = reading.names, reading.numbers, group.files[0]
+    if names is not None and group.form in ("parallel", "text"):
+        raise SeqloomError(f"{group}: --columns {reading.columns!r} goes with TSV, CSV and JSON lines, not plain text")
+    if group.form == "jsonl":
+        if numbers is not None:
+            raise SeqloomError(f"{file}: --columns {reading.columns!r}: JSON lines have names, not numbers")
+        return replace(group, keys=names or group.keys), found
+    if numbers is not None or (names is None and group.form != "csv"):
+        return replace(group, columns=numbers), found
+    first = next(found, None)
+    fields = first[1] if first is not None and isinstance(first[1], list) else []
+    if names is not None:
+        if first is not None and isinstance(first[1], LineError):
+            raise SeqloomError(f"{file}:1: {first[1]}")
+        return replace(group, columns=header(names, fields, file), header=True), found
+    if looks_like_header(fields):
+        note = f"{file}: the first line, {','.join(fields)}, names the columns and is no example"
+        return replace(group, header=True, notes=(note,)), found
+    return group, found if first is None else chain([first], found)
+
+
+def _resolve(group: Group, reading: Reading) -> Group:
+    """The group with its columns known, and what there is to say about its files."""
+    group, _ = with_columns(group, reading, records(group, read_lines(group.files[0], group.paths[0])))
+    marks = tuple(f"{name}: the byte order mark at its start was dropped" for name in _marked(group))
+    return replace(group, notes=marks + group.notes)
+
+
+def _marked(group: Group) -> Iterator[str]:
+    """Files that begin with a byte order mark."""
+    for file, path in zip(group.files, group.paths, strict=True):
+        with open_bytes(file, path) as stream, suppress(OSError, EOFError, zlib.error):
+            if stream.read(len(BOM)) == BOM:
+                yield file
+
+
+def records(group: Group, lines: Iterator[Line]) -> Iterator[Record]:
+    """Lines cut into fields. JSON, like plain text, is one field."""
+    if group.form == "csv":
+        return csv_records(lines)
+    return line_records(lines, "\t" if group.form == "tsv" else None)
