@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.data.order import Plan, plan, waste
+from seqloom.data.order import Plan, _cut, _stable, plan, waste
 from seqloom.errors import SeqloomError
 
 lengths = st.lists(st.tuples(st.integers(1, 30), st.integers(2, 30)), max_size=80)
@@ -95,3 +95,23 @@ def test_indexing():
 def test_a_size_is_needed(size):
     with pytest.raises(SeqloomError, match="batch_tokens"):
         plan(np.array([1]), np.array([2]), seed=0, epoch=0, **size)
+
+
+@given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 120), st.integers(1, 20))
+def test_cutting_in_runs_is_cutting_one_by_one(widths, tokens, rows):
+    ends, first = [], 0
+    while first < len(widths):
+        last = first + 1
+        while (
+            last < len(widths) and last - first < rows and (last - first + 1) * max(widths[first : last + 1]) <= tokens
+        ):
+            last += 1
+        first = last
+        ends.append(first)
+    assert _cut(np.array(widths, np.int64), tokens, rows).tolist() == ends
+
+
+@given(st.lists(st.integers(0, 5) | st.integers(0, 2**62), max_size=40))
+def test_the_quick_sort_is_stable(keys):
+    key = np.array(keys, np.int64)
+    assert _stable(key).tolist() == np.argsort(key, kind="stable").tolist()
