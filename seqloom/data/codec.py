@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from seqloom.data.tokens import SPECIALS, UNK, Splitter, make, normal
+from seqloom.data.tokens import SPECIALS, UNK, Splitter, make, normal, whole
 from seqloom.errors import SeqloomError
 
 
@@ -17,7 +17,7 @@ class Codec:
 
     def __init__(self, kind: str, splitter: Splitter, tokens: list[str], fold: bool = False):
         self.kind, self.fold, self.tokens = kind, fold, tokens
-        self._splitter = splitter
+        self.splitter = splitter
         self._ids = {token: number for number, token in enumerate(tokens, len(SPECIALS))}
 
     @classmethod
@@ -46,35 +46,35 @@ class Codec:
 
     def normal(self, text: str) -> str:
         """The text as this codec gives it back: what predictions are compared with must have been through it too."""
-        return normal(text, self.fold)
+        return whole(text) if self.kind == "tokenizer" else normal(text, self.fold)
 
     def encode(self, text: str) -> list[int]:
         """Ids without <bos> and <eos>."""
         number = self._ids.get
-        return [number(token, UNK) for token in self._splitter.split(normal(text, self.fold))]
+        return [number(token, UNK) for token in self.splitter.split(self.normal(text))]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`. Specials are left out, except that an unknown token shows as "<unk>"."""
         shift = len(SPECIALS)
         tokens = [SPECIALS[UNK] if i == UNK else self.tokens[i - shift] for i in ids if i >= UNK]
-        return self._splitter.join(tokens)
+        return self.splitter.join(tokens)
 
     def pieces(self, text: str) -> list[str]:
         """The tokens of `text` for the eye, one for each id of `encode`."""
-        return [self._splitter.show(token) for token in self._splitter.split(normal(text, self.fold))]
+        return [self.splitter.show(token) for token in self.splitter.split(self.normal(text))]
 
     def token(self, id: int) -> str:
         """One id for the eye."""
-        return SPECIALS[id] if 0 <= id < len(SPECIALS) else self._splitter.show(self.tokens[id - len(SPECIALS)])
+        return SPECIALS[id] if 0 <= id < len(SPECIALS) else self.splitter.show(self.tokens[id - len(SPECIALS)])
 
     def to_json(self) -> dict[str, Any]:
         """Everything `from_json` needs, as JSON can hold it."""
-        return {"kind": self.kind, "fold": self.fold, "tokens": self.tokens, **self._splitter.to_json()}
+        return {"kind": self.kind, "fold": self.fold, "tokens": self.tokens, **self.splitter.to_json()}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Codec:
         try:
             kind, fold, tokens = value["kind"], value["fold"], value["tokens"]
-            return cls(kind, make(kind, tokens, value.get("merges")), tokens, fold)
+            return cls(kind, make(kind, tokens, value.get("merges"), value.get("tokenizer")), tokens, fold)
         except (KeyError, TypeError, ValueError) as error:
             raise SeqloomError(f"the stored vocabulary is damaged: {type(error).__name__}: {error}") from error

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, Protocol
 
+from seqloom.data.wrapped import Wrapped
 from seqloom.errors import SeqloomError, known
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
@@ -24,12 +25,17 @@ def normal(text: str, fold: bool = False) -> str:
     """NFC, so that é is one thing however it was typed; with `fold` case is lost too."""
     if text.isascii():
         return text.casefold() if fold else text
+    text = unicodedata.normalize("NFC", whole(text))
+    return unicodedata.normalize("NFC", text.casefold()) if fold else text
+
+
+def whole(text: str) -> str:
+    """Without half a surrogate pair, from somebody's JSON: no encoder below could take it."""
     try:
         text.encode()
-    except UnicodeEncodeError:  # half a surrogate pair, from somebody's JSON: no encoder below could take it
+    except UnicodeEncodeError:
         text = re.sub("[\ud800-\udfff]", "\ufffd", text)
-    text = unicodedata.normalize("NFC", text)
-    return unicodedata.normalize("NFC", text.casefold()) if fold else text
+    return text
 
 
 class Splitter(Protocol):
@@ -160,17 +166,23 @@ class Bpe:
         return {"merges": json.loads(self.model.to_str())["model"]["merges"]}
 
 
-TOKENS: dict[str, type] = {"chars": Chars, "words": Words, "bytes": Bytes, "bpe": Bpe}
+TOKENS: dict[str, type] = {"chars": Chars, "words": Words, "bytes": Bytes, "bpe": Bpe, "tokenizer": Wrapped}
 
 
-def make(kind: str, tokens: list[str] | None = None, merges: list[Any] | None = None) -> Splitter:
-    """The splitter called `kind`: chars, words, bytes or bpe:N. A trained one is given its `tokens` and `merges`."""
+def make(
+    kind: str,
+    tokens: list[str] | None = None,
+    merges: list[Any] | None = None,
+    tokenizer: dict[str, Any] | None = None,
+) -> Splitter:
+    """The splitter called `kind`: chars, words, bytes or bpe:N. A trained one is given its `tokens` and `merges`, an
+    imported one its `tokenizer`."""
     name, colon, size = str(kind).partition(":")
     known(name, TOKENS, "kind of tokens")
     if name != "bpe":
         if colon:
             raise SeqloomError(f"tokens {kind!r}: {name} takes no size; only bpe does, as in bpe:4000")
-        return TOKENS[name]()
+        return Wrapped(tokenizer) if name == "tokenizer" else TOKENS[name]()
     if not (size.isascii() and size.isdigit()):
         raise SeqloomError(f"tokens {kind!r}: bpe needs the size of its vocabulary, as in bpe:4000")
     if not Bpe.least <= int(size[:10]) <= 1_000_000:

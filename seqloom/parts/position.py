@@ -88,9 +88,7 @@ class Rotary(Position):
 POSITIONS = {"none": NoPosition, "sinusoidal": Sinusoidal, "learned": Learned, "rotary": Rotary}
 
 
-def sinusoids(
-    end: int, dim: int, start: int = 0, device: torch.device | None = None, halves: bool = False
-) -> Tensor:
+def sinusoids(end: int, dim: int, start: int = 0, device: torch.device | None = None, halves: bool = False) -> Tensor:
     """[end − start, dim], sine in the even columns and cosine in the odd ones; or in the first half and the second."""
     at = torch.arange(start, end, dtype=torch.float64, device=device)
     angle = at[:, None] * _frequencies(dim, torch.float64, device)
