@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from seqloom.cli import data, demo, evaluate, info, predict, train
+from seqloom.cli import data, demo, evaluate, exchange, info, predict, train
 from seqloom.errors import SeqloomError
 
 app = typer.Typer(
@@ -21,6 +21,8 @@ app.command(name="train")(train.train)
 app.command(name="evaluate")(evaluate.evaluate)
 app.command(name="predict")(predict.predict)
 app.command(name="info")(info.info)
+app.command(name="import")(exchange.import_)
+app.command(name="export")(exchange.export)
 app.add_typer(data.app, name="data")
 
 

@@ -144,7 +144,7 @@ class Bpe:
         trainer = trainers.BpeTrainer(
             vocab_size=self.size - len(SPECIALS),
             min_frequency=max(2, min_count),
-            initial_alphabet=sorted(_alphabet()),
+            initial_alphabet=sorted(alphabet()),
             show_progress=False,
         )
         self.model.train_from_iterator(texts, trainer)
@@ -155,10 +155,10 @@ class Bpe:
         return self.model.encode(text, add_special_tokens=False).tokens
 
     def join(self, tokens: list[str]) -> str:
-        return b"".join(_raw(token, _alphabet().__getitem__) for token in tokens).decode("utf-8", "replace")
+        return b"".join(_raw(token, alphabet().__getitem__) for token in tokens).decode("utf-8", "replace")
 
     def show(self, token: str) -> str:
-        return _readable(_raw(token, _alphabet().__getitem__))
+        return _readable(_raw(token, alphabet().__getitem__))
 
     def to_json(self) -> dict[str, Any]:
         import json
@@ -205,7 +205,7 @@ def _readable(raw: bytes) -> str:
 
 
 @cache
-def _alphabet() -> dict[str, int]:
+def alphabet() -> dict[str, int]:
     """The printable character by which byte-level BPE writes each byte (Radford et al. 2019, encoder.py)."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in plain]
@@ -240,6 +240,10 @@ def graphemes(text: str) -> list[str]:
 
 @cache
 def _clusters() -> re.Pattern[str]:
+    return re.compile(cluster_pattern(), re.DOTALL)
+
+
+def cluster_pattern() -> str:
     """UAX #29, table 1c, as a regular expression; the classes come from the interpreter's Unicode tables."""
     spans = (range(0x20000), range(0xE0000, 0xE0200))  # beyond these there are no marks and no controls
     kinds = [(chr(code), unicodedata.category(chr(code))) for span in spans for code in span]
@@ -252,7 +256,7 @@ def _clusters() -> re.Pattern[str]:
     flag = "[\U0001f1e6-\U0001f1ff]{2}"
     picture = f"[{_PICTURE}](?:[{marks}]*\u200d[{_PICTURE}])*"
     core = f"{hangul}|{flag}|{picture}|[^{control}]"
-    return re.compile(f"\r\n|[{control}]|[{_PREPEND}]*(?:{core})[{marks}\u200d]*", re.DOTALL)
+    return f"\r\n|[{control}]|[{_PREPEND}]*(?:{core})[{marks}\u200d]*"
 
 
 def _ranges(chars: Iterable[str]) -> str:

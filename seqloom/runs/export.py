@@ -1,0 +1,190 @@
+"""`seqloom export`: a run as a Hugging Face folder, or its codecs as tokenizer.json.
+
+Which architecture holds a model exactly follows from its norms. Marian and Pegasus have sinusoids with all sines before
+all cosines, BART and mBART a trained table, which holds any positions up to its length. Ids stay ours. Where source and
+target have each their own vocabulary, Marian has a matrix for each; the others have one for both: the target's rows,
+then the source's, of which none is ever written.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from seqloom.data.codec import Codec
+from seqloom.data.portable import special_names, tokenizer_json
+from seqloom.data.tokens import BOS, EOS, PAD, UNK
+from seqloom.errors import SeqloomError
+from seqloom.files import write_atomic, write_json
+from seqloom.models.exchange import FAMILIES, OFFSET, SIDES, Family, Tensors, halved, names, scatter
+from seqloom.parts.position import sinusoids
+from seqloom.runs.foreign import EMBEDDINGS, HEAD, NEVER, SHARED
+from seqloom.runs.translator import Translator, load
+from seqloom.training.checkpoint import weights
+
+LONGEST = 1024  # places in a table of sinusoids, which by itself has no end
+ALIKE = ("dim", "norm", "activation", "scale", "enter_norm", "position")  # they have one setting for both sides
+
+
+def export_tokenizers(run: str | Path, output: str | Path) -> Path:
+    """Write source/tokenizer.json, which ends texts with <eos>, and target/tokenizer.json, with <bos> before them."""
+    folder, texts = _new(output), load(run, "cpu").texts
+    found = {side: tokenizer_json(codec, side) for side, codec in (("source", texts.source), ("target", texts.target))}
+    for side, value in found.items():
+        (folder / side).mkdir(parents=True)
+        write_json(folder / side / "tokenizer.json", value)
+    return folder
+
+
+def export_hf(run: str | Path, output: str | Path) -> str:
+    """Write a run's Transformer as a Hugging Face folder; gives the model_type that holds it."""
+    folder, model = _new(output), load(run, "cpu")
+    model_type = fitting(model.config["model"], str(run))
+    family, texts = FAMILIES[model_type], model.texts
+    apart = not model.config["model"]["share"]
+    union = apart and model_type != "marian"
+    tensors = _tensors(model, family, union)
+    shift = texts.target.size if union else 0
+    tokenizers = {
+        folder: (texts.source, tokenizer_json(texts.source, "source", shift)),
+        folder / "target": (texts.target, tokenizer_json(texts.target, "labels")),
+    }
+    for place, (codec, value) in tokenizers.items():
+        place.mkdir(parents=True)
+        write_json(place / "tokenizer.json", value)
+        write_json(place / "tokenizer_config.json", _tokenizer_config(codec))
+    longest = (
+        max(tensor.size(0) for name, tensor in tensors.items() if "embed_positions" in name)
+        if family.learned
+        else LONGEST
+    )
+    write_json(folder / "generation_config.json", _generation(model))
+    write_atomic(folder / "model.safetensors", safetensors.torch.save(tensors, {"format": "pt"}))
+    sizes = {"vocab_size": texts.source.size + shift, "max_position_embeddings": longest - OFFSET * family.learned}
+    if model_type == "marian":
+        sizes |= {"decoder_vocab_size": texts.target.size, "share_encoder_decoder_embeddings": not apart}
+    write_json(folder / "config.json", _config(model.config["model"], model_type) | sizes)
+    return model_type
+
+
+def fitting(model: dict[str, Any], run: str) -> str:
+    """The model_type that can hold a model of this config exactly; what none can hold is named."""
+
+    def refuse(setting: str, why: str) -> None:
+        raise SeqloomError(f"{run}: no model of Hugging Face's holds {setting}: {why}")
+
+    stacks = {side: model[side] for side in SIDES}
+    for side, stack in stacks.items():
+        if stack["kind"] != "transformer":
+            refuse(f"{side}.kind={stack['kind']}", "only Transformers can be exported")
+        if (score := stack["score"]["kind"]) != "scaled":
+            refuse(f"{side}.score={score}", "theirs is scaled")
+        if (position := stack["position"]["kind"]) not in ("sinusoidal", "learned"):
+            refuse(f"{side}.position={position}", "theirs are sinusoidal or learned")
+    encoder, decoder = stacks.values()
+    for name in ALIKE:
+        if encoder[name] != decoder[name]:
+            refuse(f"encoder.{name} other than decoder.{name}", f"{encoder[name]} and {decoder[name]}")
+    if model["embedding"] != encoder["dim"]:
+        refuse(f"embedding={model['embedding']}", f"theirs is as wide as encoder.dim, {encoder['dim']}")
+    switches = encoder["norm"], encoder["enter_norm"]
+    found = next(name for name, family in FAMILIES.items() if (family.norm, family.enter_norm) == switches)
+    if found == "marian" and encoder["position"]["kind"] == "learned":
+        refuse("position=learned with norm=after and enter_norm=false", "Marian's are sinusoids; BART norms embeddings")
+    return found
+
+
+def _tensors(model: Translator, family: Family, union: bool) -> Tensors:
+    """The weights under their names."""
+    ours, config = weights(model.model), model.config["model"]
+    ours.setdefault("target.weight", ours["source.weight"])
+    ours.setdefault("output.weight", ours["target.weight"])
+    found: Tensors = {}
+    position = config["encoder"]["position"]
+    if position["kind"] == "sinusoidal" and position["layout"] == "interleaved" and not family.learned:
+        ours = halved(ours)
+    for side in SIDES:
+        table = ours.get(f"{side}.enter.position.weight")
+        if family.learned or table is not None:
+            found[f"model.{side}.embed_positions.weight"] = _table(table, family, position, config["encoder"]["dim"])
+    found |= scatter(ours, names(family, (config["encoder"]["layers"], config["decoder"]["layers"])))
+    source, target, output, bias = (
+        ours[f"{name}"] for name in ("source.weight", "target.weight", "output.weight", "output.bias")
+    )
+    if union:
+        bias = torch.cat([bias, bias.new_full((source.size(0),), NEVER)])
+        output = torch.cat([output, torch.zeros_like(source) if not config["tie"] else source])
+        source = target = torch.cat([target, source])
+    found["final_logits_bias"] = bias[None]
+    if not config["tie"]:
+        found[HEAD] = output
+    if config["tie"] and (union or config["share"]):
+        found[SHARED] = source
+    else:
+        found |= dict(zip(EMBEDDINGS, (source, target), strict=True))
+        if union or config["share"]:
+            found[SHARED] = source
+    return {name: tensor.detach().clone().contiguous() for name, tensor in found.items()}
+
+
+def _table(table: Tensor | None, family: Family, position: dict[str, Any], dim: int) -> Tensor:
+    if table is None:
+        table = sinusoids(LONGEST, dim, halves=position["layout"] == "halves")
+    return torch.cat([table.new_zeros(OFFSET, dim), table]) if family.learned else table
+
+
+def _config(model: dict[str, Any], model_type: str) -> dict[str, Any]:
+    encoder, decoder = (model[side] for side in SIDES)
+    found: dict[str, Any] = {"model_type": model_type, "architectures": [FAMILIES[model_type].architecture]}
+    for side, stack in zip(SIDES, (encoder, decoder), strict=True):
+        found[f"{side}_layers"] = stack["layers"]
+        found[f"{side}_attention_heads"] = stack["heads"]
+        found[f"{side}_ffn_dim"] = stack["hidden"]
+    return found | {
+        "d_model": encoder["dim"],
+        "activation_function": encoder["activation"],
+        "scale_embedding": encoder["scale"],
+        "dropout": encoder["dropout"],
+        "activation_dropout": encoder["dropout"],
+        "attention_dropout": 0.0,
+        "tie_word_embeddings": model["tie"],
+        "is_encoder_decoder": True,
+        "dtype": "float32",
+        "pad_token_id": PAD,
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+        "decoder_start_token_id": BOS,
+        "forced_eos_token_id": None,
+    }
+
+
+def _generation(model: Translator) -> dict[str, Any]:
+    """What makes `generate` search as we do: a length for all targets, and what is never written."""
+    bound = model.texts.bound
+    return {
+        "pad_token_id": PAD,
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+        "decoder_start_token_id": BOS,
+        "max_length": 1 + bound(1_000_000),  # theirs counts the start token
+        "suppress_tokens": sorted({PAD, BOS, UNK, *bound.never}),
+        "renormalize_logits": True,
+        "forced_bos_token_id": bound.first,
+        "forced_eos_token_id": EOS if bound.close else None,
+    }
+
+
+def _tokenizer_config(codec: Codec) -> dict[str, Any]:
+    named = dict(zip(("pad_token", "bos_token", "eos_token", "unk_token"), special_names(codec), strict=True))
+    return {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **named}
+
+
+def _new(output: str | Path) -> Path:
+    folder = Path(output)
+    if folder.exists():
+        raise SeqloomError(f"{folder}: is there already; name another --output")
+    return folder
