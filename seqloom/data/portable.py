@@ -15,20 +15,22 @@ from typing import Any
 
 from seqloom.data.codec import Codec
 from seqloom.data.tokens import BOS, EOS, PAD, SPECIALS, UNK, alphabet, cluster_pattern
-from seqloom.errors import SeqloomError, known
+from seqloom.data.wrapped import Wrapped, renumbered
+from seqloom.errors import known
 
 ENDS = {"source": "{text} {eos}", "target": "{bos} {text} {eos}", "labels": "{text} {eos}"}
 
 
 def tokenizer_json(codec: Codec, side: str = "source", shift: int = 0) -> dict[str, Any]:
     """The tokenizer: `side` "source" ends a text with <eos>, "target" puts <bos> before it too, "labels" is a target
-    without. `shift` is added to every id."""
+    without. `shift` is added to every id. An imported tokenizer keeps its own template, ended by our <eos>."""
     from tokenizers import AddedToken, Tokenizer, models, normalizers, processors
 
     kind = codec.kind.partition(":")[0]
-    if kind == "tokenizer":
-        raise SeqloomError("an imported tokenizer is a tokenizer.json already; export it with --to hf")
     names = special_names(codec)
+    if isinstance(codec.splitter, Wrapped):
+        assert codec.splitter.tokenizer is not None
+        return renumbered(codec.splitter.tokenizer, names, shift, (codec.splitter.end, EOS + shift))
     spelt = [_letter(token) for token in codec.tokens] if kind == "bytes" else codec.tokens
     vocabulary = {token: number for number, token in enumerate([*names, *spelt], shift)}
     model: Any = models.WordLevel(vocabulary, unk_token=names[UNK])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from seqloom.errors import SeqloomError
@@ -43,3 +44,41 @@ class Wrapped:
 
     def to_json(self) -> dict[str, Any]:
         return {"tokenizer": self.tokenizer}
+
+
+def renumbered(stored: dict[str, Any], names: list[str], shift: int, end: tuple[int | None, int]) -> dict[str, Any]:
+    """A tokenizer.json with `names` as the tokens `shift`, `shift` + 1, … and its own after them, in their order.
+
+    `end` is (old, new): the id that its template puts after a text, and the one that is put there now.
+    """
+    made, own = copy.deepcopy(stored), shift + len(names)
+    model, added = made["model"], made["added_tokens"]
+    extra = {token["content"]: token["id"] for token in added}
+    if isinstance(model["vocab"], dict):
+        old = model["vocab"] | extra
+        model["vocab"] = dict(zip(names, range(shift, own), strict=True)) | {t: n + own for t, n in old.items()}
+    else:  # Unigram: a list in the order of the ids, with a score each; 0 is the score of what no text competes for
+        listed = {token for token, _ in model["vocab"]}
+        late = sorted((number, token) for token, number in extra.items() if token not in listed)
+        first = [f"<unused {number}>" for number in range(shift)] + names
+        model["vocab"] = [*([token, 0.0] for token in first), *model["vocab"], *([token, 0.0] for _, token in late)]
+        model["unk_id"] = None if model["unk_id"] is None else model["unk_id"] + own
+    for token in added:
+        token["id"] += own
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    made["added_tokens"] = [{"id": shift + n, "content": name, **plain} for n, name in enumerate(names)] + added
+    _renumber(made.get("post_processor"), lambda number: end[1] if number == end[0] else number + own)
+    return made
+
+
+def _renumber(processor: dict[str, Any] | None, number: Callable[[int], int]) -> None:
+    """In place, whatever the kind of post-processor."""
+    if processor is None:
+        return
+    for inner in processor.get("processors", ()):
+        _renumber(inner, number)
+    for name in ("sep", "cls"):
+        if name in processor:
+            processor[name] = [processor[name][0], number(processor[name][1])]
+    for token in processor.get("special_tokens", {}).values():
+        token["ids"] = [number(one) for one in token["ids"]]

@@ -18,12 +18,15 @@ from torch import Tensor
 from seqloom.data.codec import Codec
 from seqloom.data.portable import special_names, tokenizer_json
 from seqloom.data.tokens import BOS, EOS, PAD, UNK
+from seqloom.decoding.texts import Bound
 from seqloom.errors import SeqloomError
 from seqloom.files import write_atomic, write_json
 from seqloom.models.exchange import FAMILIES, OFFSET, SIDES, Family, Tensors, halved, names, scatter
+from seqloom.models.seq2seq import MODELS
+from seqloom.parts.choose import complete
 from seqloom.parts.position import sinusoids
 from seqloom.runs.foreign import EMBEDDINGS, HEAD, NEVER, SHARED
-from seqloom.runs.translator import Translator, load
+from seqloom.runs.translator import load
 from seqloom.training.checkpoint import weights
 
 LONGEST = 1024  # places in a table of sinusoids, which by itself has no end
@@ -42,12 +45,11 @@ def export_tokenizers(run: str | Path, output: str | Path) -> Path:
 
 def export_hf(run: str | Path, output: str | Path) -> str:
     """Write a run's Transformer as a Hugging Face folder; gives the model_type that holds it."""
-    folder, model = _new(output), load(run, "cpu")
-    model_type = fitting(model.config["model"], str(run))
-    family, texts = FAMILIES[model_type], model.texts
-    apart = not model.config["model"]["share"]
-    union = apart and model_type != "marian"
-    tensors = _tensors(model, family, union)
+    folder, made = _new(output), load(run, "cpu")
+    model, texts = complete(MODELS, made.config["model"]), made.texts  # an older run's config has fewer keywords
+    model_type = fitting(model, str(run))
+    union = not model["share"] and model_type != "marian"
+    tensors = _tensors(weights(texts.model), model, FAMILIES[model_type], union)
     shift = texts.target.size if union else 0
     tokenizers = {
         folder: (texts.source, tokenizer_json(texts.source, "source", shift)),
@@ -57,17 +59,12 @@ def export_hf(run: str | Path, output: str | Path) -> str:
         place.mkdir(parents=True)
         write_json(place / "tokenizer.json", value)
         write_json(place / "tokenizer_config.json", _tokenizer_config(codec))
-    longest = (
-        max(tensor.size(0) for name, tensor in tensors.items() if "embed_positions" in name)
-        if family.learned
-        else LONGEST
-    )
-    write_json(folder / "generation_config.json", _generation(model))
+    write_json(folder / "generation_config.json", _generation(texts.bound))
     write_atomic(folder / "model.safetensors", safetensors.torch.save(tensors, {"format": "pt"}))
-    sizes = {"vocab_size": texts.source.size + shift, "max_position_embeddings": longest - OFFSET * family.learned}
+    sizes = {"vocab_size": texts.source.size + shift}
     if model_type == "marian":
-        sizes |= {"decoder_vocab_size": texts.target.size, "share_encoder_decoder_embeddings": not apart}
-    write_json(folder / "config.json", _config(model.config["model"], model_type) | sizes)
+        sizes |= {"decoder_vocab_size": texts.target.size, "share_encoder_decoder_embeddings": model["share"]}
+    write_json(folder / "config.json", _config(model, model_type) | sizes)
     return model_type
 
 
@@ -98,43 +95,45 @@ def fitting(model: dict[str, Any], run: str) -> str:
     return found
 
 
-def _tensors(model: Translator, family: Family, union: bool) -> Tensors:
+def _tensors(ours: Tensors, config: dict[str, Any], family: Family, union: bool) -> Tensors:
     """The weights under their names."""
-    ours, config = weights(model.model), model.config["model"]
     ours.setdefault("target.weight", ours["source.weight"])
     ours.setdefault("output.weight", ours["target.weight"])
+    position, dim = config["encoder"]["position"], config["encoder"]["dim"]
+    if position.get("layout") == "interleaved" and not family.learned:
+        ours, position = halved(ours), {**position, "layout": "halves"}
     found: Tensors = {}
-    position = config["encoder"]["position"]
-    if position["kind"] == "sinusoidal" and position["layout"] == "interleaved" and not family.learned:
-        ours = halved(ours)
-    for side in SIDES:
-        table = ours.get(f"{side}.enter.position.weight")
-        if family.learned or table is not None:
-            found[f"model.{side}.embed_positions.weight"] = _table(table, family, position, config["encoder"]["dim"])
+    if family.norm == "before" or family.learned:  # Marian makes its own table
+        for side in SIDES:
+            table = ours.get(f"{side}.enter.position.weight", _sines(position, dim))
+            found[f"model.{side}.embed_positions.weight"] = torch.cat(
+                [table.new_zeros(OFFSET * family.learned, dim), table]
+            )
     found |= scatter(ours, names(family, (config["encoder"]["layers"], config["decoder"]["layers"])))
-    source, target, output, bias = (
-        ours[f"{name}"] for name in ("source.weight", "target.weight", "output.weight", "output.bias")
-    )
+    found |= _embeddings(ours, config["tie"], config["share"], union)
+    return {name: tensor.detach().clone() for name, tensor in found.items()}
+
+
+def _embeddings(ours: Tensors, tie: bool, share: bool, union: bool) -> Tensors:
+    """Embeddings and output; with `union` the source's rows stand after the target's."""
+    source, target, output = (ours[f"{name}.weight"] for name in ("source", "target", "output"))
+    bias = ours["output.bias"]
     if union:
-        bias = torch.cat([bias, bias.new_full((source.size(0),), NEVER)])
-        output = torch.cat([output, torch.zeros_like(source) if not config["tie"] else source])
+        bias = torch.cat([bias, bias.new_full((len(source),), NEVER)])
+        output = torch.cat([output, torch.zeros_like(source)])
         source = target = torch.cat([target, source])
-    found["final_logits_bias"] = bias[None]
-    if not config["tie"]:
+    found = {"final_logits_bias": bias[None]}
+    if not tie:
         found[HEAD] = output
-    if config["tie"] and (union or config["share"]):
+    if share or union:
         found[SHARED] = source
-    else:
+    if not tie or not (share or union):
         found |= dict(zip(EMBEDDINGS, (source, target), strict=True))
-        if union or config["share"]:
-            found[SHARED] = source
-    return {name: tensor.detach().clone().contiguous() for name, tensor in found.items()}
+    return found
 
 
-def _table(table: Tensor | None, family: Family, position: dict[str, Any], dim: int) -> Tensor:
-    if table is None:
-        table = sinusoids(LONGEST, dim, halves=position["layout"] == "halves")
-    return torch.cat([table.new_zeros(OFFSET, dim), table]) if family.learned else table
+def _sines(position: dict[str, Any], dim: int) -> Tensor:
+    return sinusoids(LONGEST, dim, halves=position.get("layout") == "halves")
 
 
 def _config(model: dict[str, Any], model_type: str) -> dict[str, Any]:
@@ -151,6 +150,7 @@ def _config(model: dict[str, Any], model_type: str) -> dict[str, Any]:
         "dropout": encoder["dropout"],
         "activation_dropout": encoder["dropout"],
         "attention_dropout": 0.0,
+        "max_position_embeddings": encoder["position"].get("longest", LONGEST),
         "tie_word_embeddings": model["tie"],
         "is_encoder_decoder": True,
         "dtype": "float32",
@@ -162,9 +162,8 @@ def _config(model: dict[str, Any], model_type: str) -> dict[str, Any]:
     }
 
 
-def _generation(model: Translator) -> dict[str, Any]:
+def _generation(bound: Bound) -> dict[str, Any]:
     """What makes `generate` search as we do: a length for all targets, and what is never written."""
-    bound = model.texts.bound
     return {
         "pad_token_id": PAD,
         "bos_token_id": BOS,
