@@ -157,7 +157,18 @@ def test_every_command_has_help():
 
     from seqloom.cli.main import app
 
-    for words in ([], ["train"], ["evaluate"], ["predict"], ["info"], ["demo"], ["data"], ["data", "check"]):
+    for words in (
+        [],
+        ["train"],
+        ["evaluate"],
+        ["predict"],
+        ["info"],
+        ["import"],
+        ["export"],
+        ["demo"],
+        ["data"],
+        ["data", "check"],
+    ):
         result = CliRunner().invoke(app, [*words, "--help"])
         assert result.exit_code == 0
         assert "Usage" in result.output

@@ -30,7 +30,7 @@ class NoPosition(Position):
 class Sinusoidal(Position):
     """PE(t, 2i) = sin(t / 10000^(2i/d)), PE(t, 2i+1) = cos(…) (Vaswani et al. 2017, section 3.5). Any length.
 
-    `layout="halves"` puts all sines before all cosines, as tensor2tensor and Marian do.
+    `layout="halves"` puts all sines before all cosines, as Marian does (Junczys-Dowmunt et al. 2018).
     """
 
     table: Tensor

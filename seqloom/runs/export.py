@@ -25,7 +25,7 @@ from seqloom.models.exchange import FAMILIES, OFFSET, SIDES, Family, Tensors, ha
 from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import complete
 from seqloom.parts.position import sinusoids
-from seqloom.runs.foreign import EMBEDDINGS, HEAD, NEVER, SHARED
+from seqloom.runs.foreign import BOUND, EMBEDDINGS, HEAD, NEVER, SHARED
 from seqloom.runs.translator import load
 from seqloom.training.checkpoint import weights
 
@@ -61,7 +61,9 @@ def export_hf(run: str | Path, output: str | Path) -> str:
         write_json(place / "tokenizer_config.json", _tokenizer_config(codec))
     write_json(folder / "generation_config.json", _generation(texts.bound))
     write_atomic(folder / "model.safetensors", safetensors.torch.save(tensors, {"format": "pt"}))
-    sizes = {"vocab_size": texts.source.size + shift}
+    sizes: dict[str, Any] = {"vocab_size": texts.source.size + shift}
+    if texts.bound.limit is None:  # for whoever imports it again: theirs cannot say how a source bounds its target
+        sizes[BOUND] = {"ratio": texts.bound.ratio, "longest": texts.bound.longest}
     if model_type == "marian":
         sizes |= {"decoder_vocab_size": texts.target.size, "share_encoder_decoder_embeddings": model["share"]}
     write_json(folder / "config.json", _config(model, model_type) | sizes)

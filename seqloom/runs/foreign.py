@@ -32,6 +32,7 @@ NEVER = -1000.0
 SHIFT = len(SPECIALS)
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
 EMBEDDINGS = tuple(f"model.{side}.embed_tokens.weight" for side in SIDES)
+BOUND = "seqloom_bound"  # what an exported run adds to config.json
 SHARED, HEAD = "model.shared.weight", "lm_head.weight"
 
 
@@ -44,10 +45,12 @@ class Theirs:
     generation: dict[str, Any]  # what steers `generate`; old folders keep it in config.json
     family: Family
 
-    def need(self, name: str) -> Any:
-        if self.config.get(name) is None:
-            raise SeqloomError(f"{self.folder / 'config.json'}: has no {name}")
-        return self.config[name]
+    def need(self, name: str) -> int:
+        """A size that every config has."""
+        value = self.config.get(name)
+        if not isinstance(value, int) or value < 1:
+            raise SeqloomError(f"{self.folder / 'config.json'}: {name} must be a number above 0, here {value}")
+        return value
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -61,17 +64,19 @@ class Theirs:
         eos = self.generation.get("eos_token_id")
         if isinstance(eos, list) and len(eos) == 1:
             eos = eos[0]
-        if not isinstance(eos, int):
-            raise SeqloomError(f"{self.folder / 'config.json'}: eos_token_id must be one id, here {eos}")
-        return eos
+        return self._id("eos_token_id", eos)
 
     @property
     def start(self) -> int:
         start = self.generation.get("decoder_start_token_id")
         start = self.generation.get("bos_token_id") if start is None else start
-        if not isinstance(start, int):
-            raise SeqloomError(f"{self.folder / 'config.json'}: has no decoder_start_token_id")
-        return start
+        return self._id("decoder_start_token_id", start)
+
+    def _id(self, name: str, value: Any) -> int:
+        size = self.sizes[1]
+        if not isinstance(value, int) or not 0 <= value < size:
+            raise SeqloomError(f"{self.folder / 'config.json'}: {name} must be one id below {size}, here {value}")
+        return value
 
 
 def read_folder(folder: Path) -> Theirs:

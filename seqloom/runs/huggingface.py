@@ -9,14 +9,16 @@ from typing import Any
 from seqloom.data.codec import Codec
 from seqloom.data.corpus import DataOptions
 from seqloom.data.tokens import EOS, make
+from seqloom.decoding.texts import Bound
 from seqloom.errors import SeqloomError
 from seqloom.files import write_json
 from seqloom.models.presets import suited
 from seqloom.models.seq2seq import MODELS
+from seqloom.options import checked
 from seqloom.parts.choose import build
 from seqloom.runs import config as configs
 from seqloom.runs.environment import environment
-from seqloom.runs.foreign import SHIFT, Theirs, convert, read_folder, read_json
+from seqloom.runs.foreign import BOUND, SHIFT, Theirs, convert, read_folder, read_json
 from seqloom.training.checkpoint import load_weights, save_weights, weights
 from seqloom.training.settings import Training
 from seqloom.version import FORMAT, __version__
@@ -82,10 +84,10 @@ def _decoding(theirs: Theirs) -> tuple[dict[str, Any], list[str]]:
     longest = asked.get("max_length") or theirs.need("max_position_embeddings")
     forced, banned = asked.get("forced_bos_token_id"), asked.get("bad_words_ids") or []
     never = {words[0] for words in banned if len(words) == 1} | set(asked.get("suppress_tokens") or [])
+    limit = min(longest - 1, theirs.need("max_position_embeddings"))  # theirs counts the start token
+    ours = theirs.config.get(BOUND)
     decoding = {
-        "ratio": 1.0,
-        "longest": longest - 1,
-        "limit": min(longest - 1, theirs.need("max_position_embeddings")),  # theirs counts the start token
+        **(checked(Bound, ours, BOUND) if isinstance(ours, dict) else {"ratio": 1.0, "longest": limit, "limit": limit}),
         "first": None if forced is None else _number(forced, eos),
         "close": asked.get("forced_eos_token_id") is not None,
         "never": sorted(_number(number, eos) for number in never),
