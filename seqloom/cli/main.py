@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from seqloom.cli import data, demo, evaluate, info, predict, recipes, report, train
+from seqloom.cli import data, demo, evaluate, exchange, info, predict, recipes, report, train
 from seqloom.errors import SeqloomError
 
 app = typer.Typer(
@@ -26,6 +26,8 @@ app.command(name="predict")(predict.predict)
 app.command(name="info")(info.info)
 app.command(name="report")(report.report)
 app.command(name="recipes")(recipes.recipes)
+app.command(name="import")(exchange.import_)
+app.command(name="export")(exchange.export)
 app.add_typer(data.app, name="data")
 
 UsageError: Any = typer.BadParameter.__mro__[1]  # click's, which newer typers carry inside under another name

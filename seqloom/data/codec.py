@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from seqloom.data.tokens import SPECIALS, UNK, Splitter, make, normal
+from seqloom.data.tokens import SPECIALS, UNK, Splitter, make, normal, whole
 from seqloom.errors import SeqloomError
 
 
@@ -62,7 +62,7 @@ class Codec:
 
     def normal(self, text: str) -> str:
         """The text as this codec gives it back: what predictions are compared with must have been through it too."""
-        return normal(text, self.fold, self.half_width)
+        return whole(text) if self.kind == "tokenizer" else normal(text, self.fold, self.half_width)
 
     def encode(self, text: str) -> list[int]:
         """Ids without <bos> and <eos>."""
@@ -96,7 +96,7 @@ class Codec:
     def from_json(cls, value: dict[str, Any]) -> Codec:
         try:
             kind, fold, tokens = value["kind"], value["fold"], value["tokens"]
-            splitter = make(kind, tokens, value.get("merges"))
+            splitter = make(kind, tokens, value.get("merges"), value.get("tokenizer"))
             return cls(kind, splitter, tokens, fold, value.get("half_width", False))  # not in the first files
         except (KeyError, TypeError, ValueError) as error:
             raise SeqloomError(f"the stored vocabulary is damaged: {type(error).__name__}: {error}") from error

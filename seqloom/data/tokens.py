@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Protocol
 
+from seqloom.data.wrapped import Wrapped
 from seqloom.errors import SeqloomError, known
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
@@ -21,7 +22,7 @@ PAD, BOS, EOS, UNK = range(4)
 
 
 # Full-width forms, as Unicode marks them <wide>: those of ASCII, U+FF01 to U+FF5E, a few signs, and the blank U+3000.
-_WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
+WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
     code: int(unicodedata.decomposition(chr(code)).removeprefix("<wide> "), 16)
     for code in (0x3000, 0xFF5F, 0xFF60, *range(0xFFE0, 0xFFE7))
 }
@@ -36,13 +37,18 @@ def normal(text: str, fold: bool = False, half_width: bool = False) -> str:
     if text.isascii():
         return text.casefold() if fold else text
     if half_width:
-        text = text.translate(_WIDE)
+        text = text.translate(WIDE)
+    text = unicodedata.normalize("NFC", whole(text))
+    return unicodedata.normalize("NFC", text.casefold()) if fold else text
+
+
+def whole(text: str) -> str:
+    """Without half a surrogate pair, from somebody's JSON: no encoder below could take it."""
     try:
         text.encode()
-    except UnicodeEncodeError:  # half a surrogate pair, from somebody's JSON: no encoder below could take it
+    except UnicodeEncodeError:
         text = re.sub("[\ud800-\udfff]", "\ufffd", text)
-    text = unicodedata.normalize("NFC", text)
-    return unicodedata.normalize("NFC", text.casefold()) if fold else text
+    return text
 
 
 class Splitter(Protocol):
@@ -172,7 +178,7 @@ class Bpe:
         trainer = trainers.BpeTrainer(
             vocab_size=self.size - len(SPECIALS),
             min_frequency=max(2, min_count),
-            initial_alphabet=sorted(_alphabet()),
+            initial_alphabet=sorted(alphabet()),
             show_progress=False,
         )
         self.model.train_from_iterator(texts, trainer)
@@ -183,10 +189,10 @@ class Bpe:
         return self.model.encode(text, add_special_tokens=False).tokens
 
     def join(self, tokens: list[str]) -> str:
-        return b"".join(_raw(token, _alphabet().__getitem__) for token in tokens).decode("utf-8", "replace")
+        return b"".join(_raw(token, alphabet().__getitem__) for token in tokens).decode("utf-8", "replace")
 
     def show(self, token: str) -> str:
-        return _readable(_raw(token, _alphabet().__getitem__))
+        return _readable(_raw(token, alphabet().__getitem__))
 
     def to_json(self) -> dict[str, Any]:
         import json
@@ -194,17 +200,30 @@ class Bpe:
         return {"merges": json.loads(self.model.to_str())["model"]["merges"]}
 
 
-TOKENS: dict[str, type] = {"chars": Chars, "words": Words, "jieba": Jieba, "bytes": Bytes, "bpe": Bpe}
+TOKENS: dict[str, type] = {
+    "chars": Chars,
+    "words": Words,
+    "jieba": Jieba,
+    "bytes": Bytes,
+    "bpe": Bpe,
+    "tokenizer": Wrapped,
+}
 
 
-def make(kind: str, tokens: list[str] | None = None, merges: list[Any] | None = None) -> Splitter:
-    """The splitter called `kind`, as `bytes` or `bpe:4000`. A trained one is given its `tokens` and `merges`."""
+def make(
+    kind: str,
+    tokens: list[str] | None = None,
+    merges: list[Any] | None = None,
+    tokenizer: dict[str, Any] | None = None,
+) -> Splitter:
+    """The splitter called `kind`, as `bytes` or `bpe:4000`. A trained one is given its `tokens` and `merges`, an
+    imported one its `tokenizer`."""
     name, colon, size = str(kind).partition(":")
     known(name, TOKENS, "kind of tokens")
     if name != "bpe":
         if colon:
             raise SeqloomError(f"tokens {kind!r}: {name} takes no size; only bpe does, as in bpe:4000")
-        return TOKENS[name]()
+        return Wrapped(tokenizer) if name == "tokenizer" else TOKENS[name]()
     if not (size.isascii() and size.isdigit()):
         raise SeqloomError(f"tokens {kind!r}: bpe needs the size of its vocabulary, as in bpe:4000")
     if not Bpe.least <= int(size[:10]) <= 1_000_000:
@@ -237,7 +256,7 @@ def _readable(raw: bytes) -> str:
 
 
 @cache
-def _alphabet() -> dict[str, int]:
+def alphabet() -> dict[str, int]:
     """The printable character by which byte-level BPE writes each byte (Radford et al. 2019, encoder.py)."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in plain]
@@ -277,6 +296,10 @@ def simple(text: str) -> bool:
 
 @cache
 def _clusters() -> re.Pattern[str]:
+    return re.compile(cluster_pattern(), re.DOTALL)
+
+
+def cluster_pattern() -> str:
     """UAX #29, table 1c, as a regular expression; the classes come from the interpreter's Unicode tables."""
     spans = (range(0x20000), range(0xE0000, 0xE0200))  # beyond these there are no marks and no controls
     kinds = [(chr(code), unicodedata.category(chr(code))) for span in spans for code in span]
@@ -289,7 +312,7 @@ def _clusters() -> re.Pattern[str]:
     flag = "[\U0001f1e6-\U0001f1ff]{2}"
     picture = f"[{PICTURE}](?:[{marks}]*\u200d[{PICTURE}])*"
     core = f"{hangul}|{flag}|{picture}|[^{control}]"
-    return re.compile(f"\r\n|[{control}]|[{_PREPEND}]*(?:{core})[{marks}\u200d]*", re.DOTALL)
+    return f"\r\n|[{control}]|[{_PREPEND}]*(?:{core})[{marks}\u200d]*"
 
 
 def _ranges(chars: Iterable[str]) -> str:

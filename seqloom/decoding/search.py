@@ -27,7 +27,14 @@ class Hypothesis:
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """How to decode. `beam=1` is greedy; `sample` draws from the model's distribution instead."""
+    """How to decode. `beam=1` is greedy; `sample` draws from the model's distribution instead.
+
+    `first` is the token that every target begins with; `close` makes <eos> the last token that the limit allows: both
+    cost nothing and count as a token. `never` are tokens that are not written, as <pad>, <bos> and <unk> are not; what
+    they would have had is shared among the others. With these three, what is found equals `generate` of Hugging Face
+    with `forced_bos_token_id`, `forced_eos_token_id` and `suppress_tokens` (and `renormalize_logits`), with
+    `early_stopping=False`, the length penalty `alpha` and as many new tokens as the limit.
+    """
 
     beam: int = 1
     n_best: int = 1
@@ -37,6 +44,9 @@ class Search:
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 7
+    first: int | None = None
+    close: bool = False
+    never: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.beam < 1 or self.n_best < 1:
@@ -49,6 +59,9 @@ class Search:
             raise SeqloomError("temperature and top-k are at least 0, and top-p lies above 0 and at most 1")
 
 
+PLAIN = Search()
+
+
 @torch.inference_mode()
 def decode(
     stepper: Stepper, source: Padded, limits: list[int], search: Search, generator: torch.Generator | None = None
@@ -56,10 +69,10 @@ def decode(
     """The best hypotheses of every sentence, best first; samples in the order drawn."""
     if search.sample:
         generator = generator or torch.Generator(source.tokens.device).manual_seed(search.seed)
-        return walk(stepper, source, limits, sampler(search, generator), search.n_best)
+        return walk(stepper, source, limits, sampler(search, generator), search.n_best, search)
     if search.beam == 1:
-        return walk(stepper, source, limits, lambda logits: logits.argmax(-1))
-    found = beam(stepper, source, limits, search.beam, search.alpha)
+        return walk(stepper, source, limits, lambda logits: logits.argmax(-1), 1, search)
+    found = beam(stepper, source, limits, search.beam, search.alpha, search)
     if not all(found):
         raise SeqloomError("the model's scores are not finite: its training has gone wrong")
     return [hypotheses[: search.n_best] for hypotheses in found]
@@ -91,7 +104,12 @@ def shaped(logits: Tensor, temperature: float = 1.0, top_k: int = 0, top_p: floa
 
 
 def walk(
-    stepper: Stepper, source: Padded, limits: list[int], choose: Callable[[Tensor], Tensor], width: int = 1
+    stepper: Stepper,
+    source: Padded,
+    limits: list[int],
+    choose: Callable[[Tensor], Tensor],
+    width: int = 1,
+    rules: Search = PLAIN,
 ) -> list[list[Hypothesis]]:
     """One token at a time by `choose` ([R, V] logits -> [R]); `width` independent walks a sentence."""
     device, room = source.tokens.device, max(limits)
@@ -101,7 +119,7 @@ def walk(
     finished: list[Walks] = []
     for t in range(room):
         logits, state = stepper.step(tokens[:, None], state)
-        logits = _speakable(logits[:, -1])
+        logits = _speakable(logits[:, -1], t, walks.limit, rules)
         tokens = walks.add(t, choose(logits), logits)
         if not _look(device, t):
             continue
@@ -166,7 +184,9 @@ class Walks:
         return [(number, _hypothesis(row, score, score)) for number, row, score in rows]
 
 
-def beam(stepper: Stepper, source: Padded, limits: list[int], width: int, alpha: float) -> list[list[Hypothesis]]:
+def beam(
+    stepper: Stepper, source: Padded, limits: list[int], width: int, alpha: float, rules: Search = PLAIN
+) -> list[list[Hypothesis]]:
     """Beam search (Graves 2012; Sutskever et al. 2014, section 3.2), ranked by log p / length^alpha.
 
     A sentence is done when `width` hypotheses have ended and no live one scores better than the worst of them now.
@@ -182,7 +202,8 @@ def beam(stepper: Stepper, source: Padded, limits: list[int], width: int, alpha:
     tokens = torch.full((count * width, 1), BOS, device=device)
     for t in range(room):
         logits, state = stepper.step(tokens, state)
-        steps = _speakable(logits[:, -1]).log_softmax(-1).view(len(where), width, -1)
+        spoken = _speakable(logits[:, -1], t, limit[where].repeat_interleave(width) if rules.close else limit, rules)
+        steps = spoken.log_softmax(-1).view(len(where), width, -1)
         score, flat = (live[:, :, None] + steps).flatten(1).topk(2 * width)
         parent, token = flat // steps.size(-1), flat % steps.size(-1)
         paths = history.gather(1, parent[:, :, None].expand(-1, -1, room))
@@ -242,12 +263,22 @@ def _hypothesis(row: list[int], score: float, log_probability: float) -> Hypothe
     return Hypothesis(tuple(row[:end]), score, log_probability)
 
 
-def _speakable(logits: Tensor) -> Tensor:
-    """<pad>, <bos> and <unk> are never written; the stepper's own logits stay as they are."""
+def _speakable(logits: Tensor, t: int, limit: Tensor, rules: Search) -> Tensor:
+    """Step t's logits [R, V] without what may not be written there; the stepper's own stay as they are."""
     logits = logits.float().clone()
-    for token in (PAD, BOS, UNK):
+    for token in (PAD, BOS, UNK, *rules.never):
         logits[:, token] = float("-inf")
+    if t == 0 and rules.first is not None:
+        logits = _only(rules.first, logits)
+    if rules.close:
+        logits = torch.where((limit <= t + 1)[:, None], _only(EOS, logits), logits)
     return logits
+
+
+def _only(token: int, logits: Tensor) -> Tensor:
+    certain = torch.full_like(logits, float("-inf"))
+    certain[:, token] = 0.0
+    return certain
 
 
 def _look(device: torch.device, t: int) -> bool:

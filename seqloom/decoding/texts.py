@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import torch
@@ -33,12 +33,21 @@ class Answer:
 
 @dataclass(frozen=True)
 class Bound:
-    """How long a target may get, learned from the training data: a share of the source, and a length for all."""
+    """How long a target may get, learned from the training data: a share of the source, and a length for all.
+
+    An imported model has its own say: a `limit` for every source, and what Search calls `first`, `close` and `never`.
+    """
 
     ratio: float
     longest: int
+    limit: int | None = None
+    first: int | None = None
+    close: bool = False
+    never: Sequence[int] = ()
 
     def __call__(self, source_length: int) -> int:
+        if self.limit is not None:
+            return self.limit
         return max(1, min(math.ceil(self.ratio * source_length) + 10, math.ceil(1.25 * self.longest) + 10))
 
 
@@ -59,6 +68,7 @@ class Texts:
         if rows < 1:
             raise SeqloomError(f"a batch has at least 1 row, here {rows}")
         self.model.eval()
+        search = self._ruled(search)
         generator = torch.Generator(self.device).manual_seed(search.seed) if search.sample else None
         texts = iter(texts)
         while chunk := list(islice(texts, ahead * rows)):
@@ -82,6 +92,12 @@ class Texts:
     def encode(self, text: str) -> list[int]:
         """As the training data was: cut if it is too long, ended by <eos>."""
         return [*cut(self.source.encode(text), self.max_length, self.cut), EOS]
+
+    def _ruled(self, search: Search) -> Search:
+        """The search with what the model itself asks for, where the search leaves it open."""
+        first = self.bound.first if search.first is None else search.first
+        close, never = search.close or self.bound.close, (*search.never, *self.bound.never)
+        return replace(search, first=first, close=close, never=never)
 
     def _answer(self, found: Hypothesis, limit: int) -> Answer:
         steps = min(len(found.tokens) + 1, limit)  # an answer that was cut off at the limit has no <eos>

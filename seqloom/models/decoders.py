@@ -126,7 +126,10 @@ class ReadSoFar(NamedTuple):
 
 
 class TransformerDecoder(nn.Module):
-    """Blocks of masked self-attention, cross-attention and feed-forward (Vaswani et al. 2017, section 3.1)."""
+    """Blocks of masked self-attention, cross-attention and feed-forward (Vaswani et al. 2017, section 3.1).
+
+    `scale` and `enter_norm`: see Enter.
+    """
 
     def __init__(
         self,
@@ -142,9 +145,11 @@ class TransformerDecoder(nn.Module):
         norm: str = "before",
         activation: str = "relu",
         dropout: float = 0.1,
+        scale: bool = True,
+        enter_norm: bool = False,
     ) -> None:
         super().__init__()
-        self.enter = Enter(input_dim, dim, position, dim // heads, dropout)
+        self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale, enter_norm)
         self.blocks = nn.ModuleList(
             Block(dim, heads, hidden, memory_dim, score, activation, norm, dropout) for _ in range(layers)
         )

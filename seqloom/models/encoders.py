@@ -47,7 +47,8 @@ class RecurrentEncoder(nn.Module):
 class TransformerEncoder(nn.Module):
     """Blocks of self-attention in which every place sees every other (Vaswani et al. 2017, section 3.1).
 
-    `norm="before"` ends with one more norm. The summary is the mean over real places.
+    `norm="before"` ends with one more norm. `scale` and `enter_norm`: see Enter. The summary is the mean over real
+    places.
     """
 
     def __init__(
@@ -62,9 +63,11 @@ class TransformerEncoder(nn.Module):
         norm: str = "before",
         activation: str = "relu",
         dropout: float = 0.1,
+        scale: bool = True,
+        enter_norm: bool = False,
     ) -> None:
         super().__init__()
-        self.enter = Enter(input_dim, dim, position, dim // heads, dropout)
+        self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale, enter_norm)
         self.blocks = nn.ModuleList(
             Block(dim, heads, hidden, 0, score, activation, norm, dropout) for _ in range(layers)
         )
@@ -82,17 +85,29 @@ class TransformerEncoder(nn.Module):
 
 
 class Enter(nn.Module):
-    """Embeddings on their way into a Transformer: scaled by √dim (Vaswani et al. 2017, section 3.4), with positions."""
+    """Embeddings on their way into a Transformer, with positions. `scale`: times √dim (Vaswani et al. 2017, section
+    3.4). `norm`: with a LayerNorm (as in BART: Lewis et al. 2020)."""
 
-    def __init__(self, input_dim: int, dim: int, position: Choice, head_dim: int, dropout: float) -> None:
+    def __init__(
+        self,
+        input_dim: int,
+        dim: int,
+        position: Choice,
+        head_dim: int,
+        dropout: float,
+        scale: bool = True,
+        norm: bool = False,
+    ) -> None:
         super().__init__()
         self.project = nn.Linear(input_dim, dim, bias=False) if input_dim != dim else nn.Identity()
         self.position = build(POSITIONS, position, dim=dim, head_dim=head_dim)
-        self.scale = dim**0.5
+        self.norm = nn.LayerNorm(dim) if norm else nn.Identity()
+        self.scale = dim**0.5 if scale else 1.0
         self.dropout = dropout
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
-        return dropout(self.position(self.project(x) * self.scale, offset), self.dropout, self.training)
+        x = self.norm(self.position(self.project(x) * self.scale, offset))
+        return dropout(x, self.dropout, self.training)
 
 
 ENCODERS = {

@@ -33,7 +33,7 @@ class Stepper(Protocol):
 
 class Seq2Seq(nn.Module):
     """Encoder-decoder (Sutskever et al. 2014; Cho et al. 2014). `tie` shares the output's matrix with the target's
-    embedding (Press & Wolf 2017)."""
+    embedding, `share` the source's embedding with the target's (Press & Wolf 2017); a shared matrix is stored once."""
 
     def __init__(
         self,
@@ -44,10 +44,13 @@ class Seq2Seq(nn.Module):
         embedding: int = 256,
         dropout: float = 0.1,
         tie: bool = False,
+        share: bool = False,
     ) -> None:
         super().__init__()
+        if share and source_size != target_size:
+            raise SeqloomError(f"share needs one vocabulary for both sides, here {source_size} and {target_size} ids")
         self.source = _embedding(source_size, embedding)
-        self.target = _embedding(target_size, embedding)
+        self.target = self.source if share else _embedding(target_size, embedding)
         self.encoder = build(ENCODERS, encoder, input_dim=embedding)
         self.decoder = build(
             DECODERS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from seqloom.errors import SeqloomError
+from seqloom.errors import SeqloomError, known
 
 
 class Position(nn.Module):
@@ -28,21 +28,25 @@ class NoPosition(Position):
 
 
 class Sinusoidal(Position):
-    """PE(t, 2i) = sin(t / 10000^(2i/d)), PE(t, 2i+1) = cos(…) (Vaswani et al. 2017, section 3.5). Any length."""
+    """PE(t, 2i) = sin(t / 10000^(2i/d)), PE(t, 2i+1) = cos(…) (Vaswani et al. 2017, section 3.5). Any length.
+
+    `layout="halves"` puts all sines before all cosines, as Marian does (Junczys-Dowmunt et al. 2018).
+    """
 
     table: Tensor
 
-    def __init__(self, dim: int, head_dim: int) -> None:
+    def __init__(self, dim: int, head_dim: int, layout: str = "interleaved") -> None:
         super().__init__(dim, head_dim)
         self.dim = dim
-        self.register_buffer("table", sinusoids(512, dim), persistent=False)
+        self.halves = known(layout, ("interleaved", "halves"), "layout") == "halves"
+        self.register_buffer("table", sinusoids(512, dim, halves=self.halves), persistent=False)
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
         end = offset + x.size(1)
         if end <= self.table.size(0):
             return x + self.table[offset:end].to(x.dtype)
         # Longer than the table: computed for this call alone, since a module remembers nothing between calls.
-        return x + sinusoids(end, self.dim, offset, x.device).to(x.dtype)
+        return x + sinusoids(end, self.dim, offset, x.device, self.halves).to(x.dtype)
 
 
 class Learned(Position):
@@ -84,10 +88,12 @@ class Rotary(Position):
 POSITIONS = {"none": NoPosition, "sinusoidal": Sinusoidal, "learned": Learned, "rotary": Rotary}
 
 
-def sinusoids(end: int, dim: int, start: int = 0, device: torch.device | None = None) -> Tensor:
-    """[end − start, dim], sine in the even columns and cosine in the odd ones."""
+def sinusoids(end: int, dim: int, start: int = 0, device: torch.device | None = None, halves: bool = False) -> Tensor:
+    """[end − start, dim], sine in the even columns and cosine in the odd ones; or in the first half and the second."""
     at = torch.arange(start, end, dtype=torch.float64, device=device)
     angle = at[:, None] * _frequencies(dim, torch.float64, device)
+    if halves:
+        return torch.cat([angle.sin(), angle.cos()[:, : dim // 2]], 1).float()
     table = torch.empty(end - start, dim, dtype=torch.float64, device=device)
     table[:, 0::2], table[:, 1::2] = angle.sin(), angle.cos()[:, : dim // 2]
     return table.float()

@@ -133,6 +133,7 @@ def parse_value(text: str) -> Any:
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Keys of a resumed run that differ from the saved config and may not: `section.key: old -> new`."""
     found = []
+    old = {**old, "model": complete(MODELS, old["model"])}  # keywords that are newer than the run have their defaults
     for section in SECTIONS:
         before, after = flat(DEFAULTS.get(section, {}) | old[section]), flat(new[section])
         for key in sorted(before.keys() | after.keys()):

@@ -25,6 +25,15 @@ def test_sinusoidal_formula(dim):
             assert found[t, i].item() == pytest.approx(math.cos(angle) if i % 2 else math.sin(angle), abs=1e-4)
 
 
+@pytest.mark.parametrize("dim", [8, 7])
+def test_sinusoidal_in_halves(dim):
+    """The same numbers in another order: what stood in even columns comes first."""
+    inter, halves = Sinusoidal(dim, 2)(zeros(600, dim))[0], Sinusoidal(dim, 2, layout="halves")(zeros(600, dim))[0]
+    close(halves, torch.cat([inter[:, 0::2], inter[:, 1::2]], 1))
+    with pytest.raises(SeqloomError, match="did you mean 'halves'"):
+        Sinusoidal(dim, 2, layout="halfs")
+
+
 def test_sinusoidal_adds_to_what_it_is_given():
     position, x = Sinusoidal(DIM, 2), drawn(2, 5, DIM)
     close(position(x), x + position(zeros(5)))

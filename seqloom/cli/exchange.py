@@ -1,0 +1,44 @@
+"""seqloom import, seqloom export"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from seqloom.errors import known
+
+
+def import_(
+    kind: Annotated[str, typer.Argument(help="hf: a folder of Hugging Face's Marian, Pegasus, BART or mBART.")],
+    path: Annotated[str, typer.Argument(help="The local folder, with config.json and model.safetensors.")],
+    output: Annotated[str, typer.Option("--output", "-o", help="Folder for the run.")],
+    ids: Annotated[
+        bool, typer.Option("--ids", help="Without its tokenizer: texts are its ids, with blanks between.")
+    ] = False,
+) -> None:
+    """Turn somebody else's checkpoint into a run: predict, evaluate and look inside as with your own."""
+    known(kind, ("hf",), "kind of checkpoint")
+    from seqloom.runs.huggingface import import_hf
+
+    done = import_hf(path, output, ids=ids)
+    typer.echo(f"{done.folder}: {done.model_type}, {done.parameters:,} parameters")
+    for note in done.notes:
+        typer.echo(f"  note: {note}")
+
+
+def export(
+    run: Annotated[str, typer.Argument(help="A run folder.")],
+    to: Annotated[
+        str, typer.Option("--to", help="hf: a folder for transformers; tokenizers: its tokenizer.json files.")
+    ],
+    output: Annotated[str, typer.Option("--output", "-o", help="A new folder.")],
+) -> None:
+    """Write a run in a form that other libraries read, with the same outputs."""
+    known(to, ("hf", "tokenizers"), "form")
+    from seqloom.runs.export import export_hf, export_tokenizers
+
+    if to == "hf":
+        typer.echo(f"{output}: {export_hf(run, output)}, for transformers; the target's tokenizer is in target/")
+    else:
+        typer.echo(f"{export_tokenizers(run, output)}: source/tokenizer.json and target/tokenizer.json")

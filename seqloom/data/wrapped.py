@@ -1,0 +1,84 @@
+"""Tokens as somebody else's tokenizer cuts them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from seqloom.errors import SeqloomError
+
+
+class Wrapped:
+    """Somebody else's tokenizer as its `tokenizer.json` says it (Moi & Patry 2023, Hugging Face tokenizers).
+
+    It came with an imported model and cannot be trained. What it puts before a text, as BART's <s>, stays; the end it
+    puts after it goes, since <eos> is added by whoever calls. It normalises text by itself.
+    """
+
+    def __init__(self, tokenizer: dict[str, Any] | None) -> None:
+        from tokenizers import Tokenizer
+
+        self.tokenizer = tokenizer
+        if tokenizer is not None:
+            self.model = Tokenizer.from_str(json.dumps(tokenizer))
+            self.model.no_padding()
+            self.model.no_truncation()
+            self.names = {number: token for token, number in self.model.get_vocab().items()}
+            self.end = next(reversed(self.model.encode("").ids), None)
+
+    def learn(self, texts: Iterable[str], max_vocab: int | None, min_count: int) -> list[str]:
+        raise SeqloomError("tokens 'tokenizer' come with an imported model; choose chars, words, bytes or bpe:N")
+
+    def split(self, text: str) -> list[str]:
+        numbers = self.model.encode(text).ids
+        return [self.names[number] for number in (numbers[:-1] if numbers[-1:] == [self.end] else numbers)]
+
+    def join(self, tokens: list[str]) -> str:
+        numbers = (self.model.token_to_id(token) for token in tokens)
+        return self.model.decode([number for number in numbers if number is not None])
+
+    def show(self, token: str) -> str:
+        return token
+
+    def to_json(self) -> dict[str, Any]:
+        return {"tokenizer": self.tokenizer}
+
+
+def renumbered(stored: dict[str, Any], names: list[str], shift: int, end: tuple[int | None, int]) -> dict[str, Any]:
+    """A tokenizer.json with `names` as the tokens `shift`, `shift` + 1, … and its own after them, in their order.
+
+    `end` is (old, new): the id that its template puts after a text, and the one that is put there now.
+    """
+    made, own = copy.deepcopy(stored), shift + len(names)
+    model, added = made["model"], made["added_tokens"]
+    extra = {token["content"]: token["id"] for token in added}
+    if isinstance(model["vocab"], dict):
+        old = model["vocab"] | extra
+        model["vocab"] = dict(zip(names, range(shift, own), strict=True)) | {t: n + own for t, n in old.items()}
+    else:  # Unigram: a list in the order of the ids, with a score each; 0 is the score of what no text competes for
+        listed = {token for token, _ in model["vocab"]}
+        late = sorted((number, token) for token, number in extra.items() if token not in listed)
+        first = [f"<unused {number}>" for number in range(shift)] + names
+        model["vocab"] = [*([token, 0.0] for token in first), *model["vocab"], *([token, 0.0] for _, token in late)]
+        model["unk_id"] = None if model["unk_id"] is None else model["unk_id"] + own
+    for token in added:
+        token["id"] += own
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    made["added_tokens"] = [{"id": shift + n, "content": name, **plain} for n, name in enumerate(names)] + added
+    _renumber(made.get("post_processor"), lambda number: end[1] if number == end[0] else number + own)
+    return made
+
+
+def _renumber(processor: dict[str, Any] | None, number: Callable[[int], int]) -> None:
+    """In place, whatever the kind of post-processor."""
+    if processor is None:
+        return
+    for inner in processor.get("processors", ()):
+        _renumber(inner, number)
+    for name in ("sep", "cls"):
+        if name in processor:
+            processor[name] = [processor[name][0], number(processor[name][1])]
+    for token in processor.get("special_tokens", {}).values():
+        token["ids"] = [number(one) for one in token["ids"]]
