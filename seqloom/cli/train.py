@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,10 @@ from seqloom.cli.data import COLUMNS
 from seqloom.errors import SeqloomError
 from seqloom.models.presets import ABOUT, SIZES
 from seqloom.training.settings import OPTIMISERS, PRECISIONS, SCHEDULES
+
+if TYPE_CHECKING:
+    from seqloom.runs.job import Job
+    from seqloom.runs.progress import Progress
 
 MODELS = "; ".join(f"{name}: {about}" for name, about in ABOUT.items())
 
@@ -27,21 +31,32 @@ KINDS = _offer("chars", "words", "bytes", "bpe:", "jieba")
 
 
 def train(
-    task: Annotated[str, typer.Argument(help="translate: pairs of source and target, of any kind and length.")],
+    task: Annotated[
+        str | None, typer.Argument(help="translate: pairs of source and target, of any kind and length.")
+    ] = None,
     files: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             help="TSV, CSV or JSONL of pairs, or two parallel texts; .gz of each; - for standard input; or a dataset "
             "by name (seqloom data list)."
         ),
-    ],
-    output: Annotated[str, typer.Option("--output", "-o", help="Folder for the run.")],
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="Folder for the run (a recipe's default: runs/NAME).")
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="Instead of task and files: a training with a known result (seqloom recipes), or a file."),
+    ] = None,
     valid: Annotated[
         list[str] | None,
         typer.Option(
             help="Validation file, or a share of the training data such as 5% (default; a dataset brings its own). "
             "Parallel files: --valid dev.en --valid dev.de."
         ),
+    ] = None,
+    folds: Annotated[
+        int | None, typer.Option(help="Cross-validation: train so many times, each time with another part held out.")
     ] = None,
     columns: Annotated[str | None, typer.Option(help=COLUMNS)] = None,
     skip_bad: Annotated[
@@ -53,6 +68,10 @@ def train(
         typer.Option(
             help=f"A preset or a YAML file. {MODELS} (default: lstm-attention).", autocompletion=_offer(*ABOUT)
         ),
+    ] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", help="Start from the weights and vocabularies of this run: fine-tuning."),
     ] = None,
     size: Annotated[
         str | None, typer.Option(help=f"{', '.join(SIZES)} (default: small).", autocompletion=_offer(*SIZES))
@@ -98,6 +117,10 @@ def train(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Any keyword by name: decoder.score=additive, training.clip=0.5.")
     ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Read the data, take two steps, say what the training would cost, and leave."),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
     verbose: Annotated[
         bool,
@@ -113,39 +136,81 @@ def train(
     """
     given = locals()
     from seqloom.runs.config import parse_value
+    from seqloom.runs.job import Job
     from seqloom.runs.progress import progress
-    from seqloom.runs.train import train as train_run
-    from seqloom.training.distributed import Launch
     from seqloom.training.settings import seconds
 
     chosen = [name for name in ("quiet", "verbose", "log_json") if given[name]]
     if len(chosen) > 1:
         raise SeqloomError("--quiet, --verbose and --log-json exclude one another: choose one")
-    shown = progress(*chosen)
     data = {name: given[name] for name in ("source_tokens", "target_tokens", "fold", "half_width", "max_vocab")}
     data |= {"min_count": min_count, "max_length": max_length, "cut": cut}
     data |= {"columns": columns, "skip_bad": skip_bad, "limit": limit}
     names = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
     training = {name: given[name] for name in (*names, "schedule", "average", "seed", "precision", "shard")}
     training["time"] = None if time is None else seconds(time)
-    run = train_run(
-        task,
-        files,
-        output=output,
+    job = Job(
+        task=task or "",
+        files=files or [],
+        output=output or "",
         valid=None if valid is None else valid[0] if len(valid) == 1 else valid,
         model=model,
         size=size,
         data=data,
         training=training,
         settings=dict(_pair(text, parse_value) for text in set_ or []),
+        start=from_,
         device=device,
         resume=resume,
-        progress=shown,
     )
-    if run.signal is not None:
-        if Launch.of().rank == 0:
-            shown.note(f"saved; go on with: seqloom train {task} … --output {output} --resume")
-        raise typer.Exit(128 + signal.Signals(run.signal).value)
+    _carry_out(job, {"recipe": recipe, "folds": folds, "dry_run": dry_run}, lambda: progress(*chosen))
+
+
+def _carry_out(job: Job, ways: dict[str, Any], show: Callable[[], Progress]) -> None:
+    """Plainly, by a recipe, by folds, or only two steps of it."""
+    from dataclasses import replace
+
+    from seqloom.runs import folds, follow, recipes, train
+    from seqloom.training.distributed import Launch
+
+    recipe = None if ways["recipe"] is None else recipes.load(ways["recipe"])
+    if recipe is not None:
+        job = replace(follow.job_of(recipe, job), output=job.output or f"runs/{recipe.name}")
+    _complete(job, ways)
+    first = Launch.of().rank == 0
+    if ways["dry_run"]:
+        cost = train.rehearse(replace(job, output=job.output or "(dry run)"), show())
+        typer.echo("\n".join(cost.lines() if first else ()), nl=first)
+        return
+    told: list[str] = []
+    if ways["folds"] is not None:
+        found = folds.cross_validate(job, ways["folds"], show)
+        told = found.lines()
+        number = found.signal
+    elif recipe is not None:
+        followed = follow.follow(recipe, job, show())
+        told, number = followed.lines(recipe), followed.run.signal
+    else:
+        number = train.carry_out(job, show()).signal
+    for line in told if first else ():
+        typer.echo(line)
+    if number is not None:
+        if first:
+            again = f"--recipe {ways['recipe']}" if recipe else f"{job.task} …"
+            show().note(f"saved; go on with: seqloom train {again} --output {job.output} --resume")
+        raise typer.Exit(128 + signal.Signals(number).value)
+
+
+def _complete(job: Job, ways: dict[str, Any]) -> None:
+    """What a training cannot do without."""
+    if not job.task or not job.files:
+        raise SeqloomError(
+            "name a task and files, as in: seqloom train translate words.tsv --output runs/words; or a --recipe"
+        )
+    if not job.output and not ways["dry_run"]:
+        raise SeqloomError("name a folder for the run: --output runs/words")
+    if ways["recipe"] is not None and ways["folds"] is not None:
+        raise SeqloomError("--recipe and --folds exclude one another: a recipe has its own split")
 
 
 def _pair(text: str, parse: Any) -> tuple[str, Any]:

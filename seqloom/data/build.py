@@ -20,6 +20,7 @@ from seqloom.data.split import Origin, Split
 from seqloom.data.store import Writer
 from seqloom.data.tokens import SPECIALS
 from seqloom.data.workers import numbered
+from seqloom.errors import SeqloomError
 
 if TYPE_CHECKING:
     from seqloom.data.corpus import DataOptions
@@ -66,13 +67,19 @@ class Filled:
 
 
 def fill(
-    split: Split, options: DataOptions, writers: tuple[Writer, Writer], held: IO[str], skipped: Skipped | None
+    split: Split,
+    options: DataOptions,
+    writers: tuple[Writer, Writer],
+    held: IO[str],
+    skipped: Skipped | None,
+    codecs: tuple[Codec, Codec] | None,
 ) -> Filled:
     """Write every row, training and held-out, with preliminary ids; held-out examples also as text.
 
-    A side whose tokens are trained (bpe) is read once more before.
+    A side whose tokens are trained (bpe) is read once more before. `codecs`: those of another run, used as they are.
     """
-    trained = {side: _trained(split, options, side) for side in ("source", "target")}
+    given = dict(zip(("source", "target"), codecs or (None, None), strict=True))
+    trained = {side: codec or _trained(split, options, side) for side, codec in given.items()}
     settings = {
         **{side: codec.to_json() if codec else options.kind(side) for side, codec in trained.items()},
         "ways": options.ways,
@@ -84,11 +91,9 @@ def fill(
         out = np.full(len(pairs), True) if origin.held else split.held(found.hashes)
         state.add(pairs, found, out)
         _keep(held, origin, pairs, np.flatnonzero(out).tolist())
-    sides = [
-        (codec, np.arange(codec.size)) if codec else _learned(state.vocabularies[side], options, side)
-        for side, codec in trained.items()
-    ]
-    (source, left), (target, right) = sides
+    (source, left), (target, right) = (
+        _final(codec, state.vocabularies[side], options, side) for side, codec in trained.items()
+    )
     return Filled(source, target, (left, right), state.counts, state.joined())
 
 
@@ -102,6 +107,10 @@ def workers(split: Split) -> int:
 def _trained(split: Split, options: DataOptions, side: str) -> Codec | None:
     """The codec of a side that must see all texts before it can cut one."""
     kind = options.kind(side)
+    if kind == "tokenizer":
+        raise SeqloomError(
+            "tokens 'tokenizer' come with an imported model: train from it with --from, or choose others"
+        )
     return Codec.build(kind, _texts(split, options, side), **options.limits) if kind.startswith("bpe") else None
 
 
@@ -120,8 +129,11 @@ def _texts(split: Split, options: DataOptions, side: str) -> Iterator[str]:
         yield from texts
 
 
-def _learned(vocabulary: Vocabulary, options: DataOptions, side: str) -> tuple[Codec, np.ndarray]:
-    codec = Codec.of_counts(options.kind(side), vocabulary.counts(), **options.limits)
+def _final(codec: Codec | None, vocabulary: Vocabulary, options: DataOptions, side: str) -> tuple[Codec, np.ndarray]:
+    """The codec of a side, and its ids for the preliminary ones."""
+    if codec is not None and codec.kind.startswith("bpe"):  # numbered at once
+        return codec, np.arange(codec.size)
+    codec = codec or Codec.of_counts(options.kind(side), vocabulary.counts(), **options.limits)
     return codec, vocabulary.final(codec)
 
 

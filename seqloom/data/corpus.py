@@ -19,7 +19,7 @@ from seqloom.data.facts import facts_of, overlap, vocabulary
 from seqloom.data.read import MAX_LENGTH, Example, Group
 from seqloom.data.skip import Skipped
 from seqloom.data.skip import note as skip_note
-from seqloom.data.split import Split
+from seqloom.data.split import Fold, Split
 from seqloom.data.store import Corpus, Writer
 from seqloom.data.tokens import SPECIALS, make
 from seqloom.errors import SeqloomError, known
@@ -107,25 +107,27 @@ class Prepared:
 
 def prepare(
     train: list[str],
-    valid: list[str] | float,
+    valid: list[str] | float | Fold,
     options: DataOptions | None = None,
     *,
     seed: int,
     cache: Path | None = None,
+    codecs: tuple[Codec, Codec] | None = None,
 ) -> Prepared:
     """Read, number and cache the data.
 
-    `train`: files (see `read.group`). `valid`: files, or the share of the training data to hold out (0: none). The
-    vocabularies come from the training examples alone. `cache`: a folder; else $SEQLOOM_CACHE or ~/.cache/seqloom.
+    `train`: files (see `read.group`). `valid`: files, the share of the training data to hold out (0: none), or a fold.
+    The vocabularies come from the training examples alone, unless `codecs` of another run are given. `cache`: a folder;
+    else $SEQLOOM_CACHE or ~/.cache/seqloom.
     """
     options = options or DataOptions()
     split = Split.of(train, valid, seed=seed, reading=options, **options.ways)
     if not split.train:
         raise SeqloomError("no training files were given")
-    fingerprint = _fingerprint(split, options)
+    fingerprint = _fingerprint(split, options, codecs)
     folder = (cache or default_cache()) / f"{fingerprint}-{LAYOUT}"
     if not _intact(folder):
-        _build(folder, split, options)
+        _build(folder, split, options, codecs)
     return _open(folder, split, fingerprint)
 
 
@@ -134,13 +136,17 @@ def _at_least(name: str, value: int | None, least: int) -> None:
         raise SeqloomError(f"{name} must be a whole number of {least} or more, not {value!r}")
 
 
-def _fingerprint(split: Split, options: DataOptions) -> str:
+def _fingerprint(split: Split, options: DataOptions, codecs: tuple[Codec, Codec] | None) -> str:
     """SHA-256 over all that decides the numbers: contents, not names or dates of files."""
     key: dict[str, Any] = {"layout": MEANING, "unicode": unicodedata.unidata_version, "options": asdict(options)}
     key["train"] = [_content(group) for group in split.train]
     key["valid"] = [_content(group) for group in split.valid]
     if split.share:
         key["share"], key["seed"] = split.share, split.seed
+    if split.start:
+        key["start"] = split.start
+    if codecs:
+        key["codecs"] = [codec.to_json() for codec in codecs]
     if "bpe" in options.source_tokens + options.target_tokens:
         key["tokenizers"] = importlib.metadata.version("tokenizers")
     if "jieba" in (options.source_tokens, options.target_tokens):
@@ -170,13 +176,13 @@ def _intact(folder: Path) -> bool:
         return False
 
 
-def _build(folder: Path, split: Split, options: DataOptions) -> None:
+def _build(folder: Path, split: Split, options: DataOptions, codecs: tuple[Codec, Codec] | None) -> None:
     if folder.exists():  # damaged; a whole one that somebody else finishes meanwhile is left alone
         shutil.rmtree(folder, ignore_errors=True)
     skipped = Skipped() if options.skip_bad else None
     with new_folder(folder, keep_existing=True) as fresh:
         with Writer(fresh, "train") as train, Writer(fresh, "valid") as valid, (fresh / HELD).open("w") as held:
-            filled = fill(split, options, (train, valid), held, skipped)
+            filled = fill(split, options, (train, valid), held, skipped, codecs)
         if not train.rows:
             raise SeqloomError(_nothing(split, valid.rows))
         facts = _settle(fresh, filled, {"train": train, "valid": valid})

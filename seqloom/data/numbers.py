@@ -18,6 +18,7 @@ import numpy as np
 
 from seqloom.data.codec import Codec
 from seqloom.data.tokens import Bpe, Bytes, Chars, Splitter, make, normal, simple
+from seqloom.data.wrapped import Wrapped
 
 
 class Rows(NamedTuple):
@@ -99,6 +100,9 @@ class Numberer:
         left, right = normal_all(sources, self.ways), normal_all(targets, self.ways)
         digests = b"".join([source_hash(text, self.key) for text in left])
         hashes = np.frombuffer(digests, ">u8").astype(np.uint64)
+        # An imported tokenizer makes its texts normal by itself.
+        left = sources if isinstance(self.source, Wrapped) else left
+        right = targets if isinstance(self.target, Wrapped) else right
         return Numbered(hashes, number_texts(self.source, left), number_texts(self.target, right))
 
 

@@ -24,18 +24,27 @@ class Origin(NamedTuple):
     held: bool  # from a validation file
 
 
+class Fold(NamedTuple):
+    """One part of a cross-validation: number 1 to `count`."""
+
+    number: int
+    count: int
+
+
 @dataclass(frozen=True)
 class Split:
     """Training files and validation files, or a share of the training files held out.
 
     The share goes by a hash of the source and the seed: whatever the order of the lines, the same source never stands
-    on both sides, and adding data moves no example from one side to the other.
+    on both sides, and adding data moves no example from one side to the other. It begins at `start`: the folds of a
+    cross-validation are shares that stand side by side.
     """
 
     train: list[Group]
     valid: list[Group]
     share: float = 0.0
     seed: int = 0
+    start: float = 0.0
     ways: dict[str, bool] = field(default_factory=dict)  # fold and half_width, as texts are made normal
     reading: Reading = field(default_factory=Reading)
 
@@ -43,7 +52,7 @@ class Split:
     def of(
         cls,
         train: Iterable[str],
-        valid: Iterable[str] | float,
+        valid: Iterable[str] | float | Fold,
         *,
         seed: int,
         reading: Reading | None = None,
@@ -51,13 +60,16 @@ class Split:
     ) -> Split:
         """`ways`: fold and half_width, as texts are made normal."""
         reading = reading or Reading()
+        if isinstance(valid, Fold):
+            share, start = 1 / valid.count, (valid.number - 1) / valid.count
+            return cls(group(train, reading), [], share, seed, start, ways, reading)
         if isinstance(valid, str):
             valid = [valid]
         if not isinstance(valid, (int, float)):
             return cls(group(train, reading), group(valid, reading), ways=ways, reading=reading)
         if not 0 <= valid < 1:
             raise SeqloomError(f"the share of the data held out for validation goes from 0 to below 1, not {valid}")
-        return cls(group(train, reading), [], float(valid), seed, ways, reading)
+        return cls(group(train, reading), [], float(valid), seed, 0.0, ways, reading)
 
     @property
     def files(self) -> list[str]:
@@ -87,7 +99,10 @@ class Split:
 
     def held(self, hashes: np.ndarray) -> np.ndarray:
         """Which of some examples of the training files are held out, by the hashes of their sources."""
-        return hashes < np.uint64(int(self.share * 2**64))
+        if not self.share:
+            return np.zeros(len(hashes), bool)
+        first, behind = (min(int(end * 2**64), 2**64) for end in (self.start, self.start + self.share))
+        return (hashes >= np.uint64(first)) & (hashes <= np.uint64(behind - 1))
 
     def _number(self, source: str, key: bytes) -> int:
         """One source's hash as a number; `numbers` makes many at once."""

@@ -35,7 +35,7 @@ class Recipe:
     data: dict = field(default_factory=dict)  # keywords of DataOptions
     training: dict = field(default_factory=dict)  # keywords of Training
     settings: dict = field(default_factory=dict)  # as `--set` takes them
-    evaluate: dict = field(default_factory=dict)  # beam, alpha, metrics, together, tokenize
+    evaluate: dict = field(default_factory=dict)  # beam, alpha, metrics, tokenize
     published: str = ""  # the figures of the paper
     reached: dict = field(default_factory=dict)  # score by metric; hardware, time, date, results
 
@@ -44,7 +44,7 @@ class Recipe:
         return {name: float(value) for name, value in self.reached.items() if isinstance(value, int | float)}
 
 
-EVALUATE = ("beam", "alpha", "metrics", "together", "tokenize")
+EVALUATE = ("beam", "alpha", "metrics", "tokenize")
 
 
 def names() -> list[str]:

@@ -2,42 +2,37 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from seqloom.data import registry
-from seqloom.data.corpus import Prepared, prepare
-from seqloom.data.lines import STDIN
+from seqloom.data.corpus import Prepared
 from seqloom.decoding.texts import Bound, Texts
-from seqloom.errors import SeqloomError, known
+from seqloom.errors import SeqloomError
 from seqloom.files import locked, tidy, write_json
 from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import build
 from seqloom.runs import config as configs
 from seqloom.runs.environment import choose_device, environment
+from seqloom.runs.job import Files, Job, Settled, prepared, settle
 from seqloom.runs.journal import Journal
 from seqloom.runs.progress import Progress, Silent
 from seqloom.runs.progress import progress as make_progress
 from seqloom.runs.report import finish
-from seqloom.runs.session import CHECKPOINTS, JOURNAL, Session
+from seqloom.runs.session import CHECKPOINTS, JOURNAL, MODEL, Session
 from seqloom.runs.translator import Translator, load
+from seqloom.runs.trial import Trial, trial
 from seqloom.training import checkpoint
 from seqloom.training.distributed import Launch, Ranks, connected
 from seqloom.training.loop import Loop
 from seqloom.training.objective import TeacherForcing
 from seqloom.training.parallel import wrapped
 from seqloom.training.settings import Training
-
-TASKS = ("translate",)
-Files = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True)
@@ -69,6 +64,7 @@ def train(
     data: Mapping[str, Any] | None = None,
     training: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
+    start: str | Path | None = None,
     device: str = "auto",
     resume: bool = False,
     cache: Path | None = None,
@@ -80,77 +76,75 @@ def train(
     `files`: files, or a dataset by name, which brings its own validation split and tokens unless others are given.
     `valid`: files, or a share of the training data such as "5%" (the default). `model`: a preset or a YAML file;
     `size`: tiny, small or base. `data` and `training`: keywords of DataOptions and Training. `settings`: anything by
-    its dotted name, as `--set` takes it: {"decoder.score": "additive"}. `progress` shows what
-    happens (see `runs/progress.py`): by default a bar in a terminal, lines elsewhere, nothing if `quiet`.
+    its dotted name, as `--set` takes it: {"decoder.score": "additive"}. `start`: a run whose weights and vocabularies
+    this one begins with. `progress` shows what happens (see `runs/progress.py`): by default a bar in a terminal, lines
+    elsewhere, nothing if `quiet`.
     """
-    known(task, TASKS, "task")
-    launch = Launch.of()
-    with connected(launch, choose_device(device, launch.local if launch.world > 1 else None)) as ranks:
-        folder, names = Path(output), file_names(files)
-        given = (model, size, data or {}, training or {}, settings or {})
-        config, saved, own_valid = ranks.lead(lambda: _settled(folder, resume, ranks, names, given))
-        usual = own_valid or "5%" if saved is None else saved["inputs"]["valid"]
-        held: Files | float = usual if valid is None else valid
-        prepared = _prepared(ranks, (task, names, held), config, cache)
-        config |= {"decoding": bound_of(prepared), "inputs": {"train": names, "valid": _plain(held)}}
-        progress = (progress or make_progress("quiet" if quiet else "usual")) if ranks.first else Silent()
+    job = Job(
+        task=task,
+        files=files,
+        output=output,
+        valid=valid,
+        model=model,
+        size=size,
+        data=data or {},
+        training=training or {},
+        settings=settings or {},
+        start=start,
+        device=device,
+        resume=resume,
+        cache=cache,
+    )
+    return carry_out(job, progress or make_progress("quiet" if quiet else "usual"))
+
+
+def carry_out(job: Job, progress: Progress) -> Run:
+    """Train as the job says. Under torchrun every process does this; the first one speaks and writes."""
+    with _joined(job) as ranks:
+        settled = _told(job, ranks)
+        progress = progress if ranks.first else Silent()
         try:
-            with ranks.together():
-                session = make_session(folder, config, prepared, ranks, progress)
-                if held == own_valid:
-                    progress.note(f"validates on {held}")
-                _greet(session, prepared, progress)
-            with _ready(session, config, saved):
+            session = _session(job, settled, ranks, progress)
+            with _ready(session, settled.config, settled.saved):
                 session.run()
         finally:
             progress.close()
         if session.signal is None and ranks.first:
-            finish(folder, session.examples, ranks.device, progress)
-        return Run(folder, config, session.loop.step, session.best, session.signal)
+            finish(job.folder, session.examples, ranks.device, progress)
+        return Run(job.folder, settled.config, session.loop.step, session.best, session.signal)
 
 
-def _settled(
-    folder: Path, resume: bool, ranks: Ranks, names: list[str], given: tuple[Any, ...]
-) -> tuple[dict[str, Any], dict[str, Any] | None, str | None]:
-    """The config of this run, that of the run in the folder if it goes on, and the validation split that a dataset
-    brings."""
-    saved = _open(folder, resume or _begun_by(folder, ranks))
-    model, size, data, *more = given
-    own, own_valid = registry.suited(names, data) if saved is None else (data, None)
-    config = configs.compose(model, size, own, *more, saved=saved)
-    if saved is not None and (changed := configs.differences(saved, config)):
-        raise SeqloomError(f"{folder}: cannot resume with other settings: {'; '.join(changed)}")
-    return config, saved, own_valid
+def rehearse(job: Job, progress: Progress) -> Trial:
+    """What the job would cost, from two steps; nothing is written but the cache of the data."""
+    with _joined(job) as ranks:
+        settled = _told(job, ranks)
+        progress = progress if ranks.first else Silent()
+        return trial(_session(job, settled, ranks, progress).loop)
 
 
-def _begun_by(folder: Path, ranks: Ranks) -> bool:
-    """torchrun starts this training again, and what is in the folder comes from an earlier attempt of its own."""
-    if not any(launch.attempt for launch in ranks.launches) or not (folder / "env.json").is_file():
-        return False
-    begun = json.loads((folder / "env.json").read_text(encoding="utf-8")).get("launches", [])
-    return any(launch.name in begun for launch in ranks.launches)
+def _joined(job: Job) -> AbstractContextManager[Ranks]:
+    launch = Launch.of()
+    return connected(launch, choose_device(job.device, launch.local if launch.world > 1 else None))
 
 
-def _prepared(
-    ranks: Ranks, inputs: tuple[str, list[str], Files | float], config: Mapping[str, Any], cache: Path | None
-) -> Prepared:
-    """The data, once a cache; every machine must have been given the same."""
+def _told(job: Job, ranks: Ranks) -> Settled:
+    return Settled(**ranks.lead(lambda: asdict(settle(job, ranks))))
 
-    task, names, held = inputs
 
-    def work() -> Prepared:
-        if ranks.several and STDIN in names:
-            raise SeqloomError("several processes cannot share standard input; write the data to a file first")
-        options = configs.data_options(config["data"])
-        train, valid = registry.resolve(names, "train", task), _share_or_found(held, task)
-        return prepare(train, valid, options, seed=config["training"]["seed"], cache=cache)
-
-    prepared = ranks.in_turn(work)
-    found = set(ranks.gather(prepared.train.fingerprint))
+def _session(job: Job, settled: Settled, ranks: Ranks, progress: Progress) -> Session:
+    """Data and model, ready to train; what is about to happen is said."""
+    data = prepared(job, settled, ranks)
+    settled.config["decoding"] = bound_of(data, settled.config["decoding"])
     with ranks.together():
-        if len(found) > 1:
-            raise SeqloomError("the training data differ between the machines; give every one the same files")
-    return prepared
+        session = make_session(job.folder, settled.config, data, ranks, progress)
+        if job.start is not None and settled.saved is None:
+            file = Path(job.start) / MODEL
+            checkpoint.load_weights(session.texts.model, checkpoint.read_tensors(file), file)
+            progress.note(f"starts from the weights and vocabularies of {job.start}")
+        if settled.brought:
+            progress.note(f"validates on {settled.valid}")
+        _greet(session, data, progress)
+    return session
 
 
 @contextmanager
@@ -233,16 +227,6 @@ def _greet(session: Session, prepared: Prepared, progress: Progress) -> None:
     progress.note(f"{count:,} parameters on {where}; {len(session.loop.plan):,} batches an epoch")
 
 
-def _open(folder: Path, resume: bool) -> dict[str, Any] | None:
-    """The config of the run that the folder holds, if that is to go on."""
-    if folder.is_file():
-        raise SeqloomError(f"{folder}: is a file; --output names a folder")
-    holds = (folder / configs.FILE).exists()
-    if holds and not resume:
-        raise SeqloomError(f"{folder}: already holds a run; add --resume to go on with it, or name another --output")
-    return configs.load(folder) if holds else None
-
-
 def _start_folder(folder: Path, config: Mapping[str, Any], prepared: Prepared, ranks: Ranks) -> None:
     write_json(folder / "source.json", prepared.source.to_json())
     write_json(folder / "target.json", prepared.target.to_json())
@@ -252,39 +236,11 @@ def _start_folder(folder: Path, config: Mapping[str, Any], prepared: Prepared, r
     configs.save(folder, config)  # last: a folder with a config is a run
 
 
-def bound_of(prepared: Prepared) -> dict[str, Any]:
-    """How long targets get, from the training data: the largest ratio to the source, and the longest."""
-    source, target = prepared.train.source_lengths, prepared.train.target_lengths
-    return {"ratio": float(np.ceil(10 * (target / source).max()) / 10), "longest": int(target.max())}
+def bound_of(data: Prepared, before: Mapping[str, Any]) -> dict[str, Any]:
+    """How long targets get, from the training data: the largest ratio to the source, and the longest.
 
-
-def file_names(files: Files) -> list[str]:
-    return [str(files)] if isinstance(files, str | Path) else [str(file) for file in files]
-
-
-def share_or_files(valid: Files | float | str) -> list[str] | float:
-    """`0.05`, `"5%"` or file names."""
-    if isinstance(valid, int | float):
-        share = float(valid)
-    elif isinstance(valid, str) and valid.endswith("%"):
-        try:
-            share = float(valid[:-1]) / 100
-        except ValueError:
-            raise SeqloomError(f"cannot read the share {valid!r}; write it as 5%") from None
-    elif isinstance(valid, str) and re.fullmatch(r"0?\.\d+|0", valid):
-        share = float(valid)
-    else:
-        return file_names(valid)
-    if not 0 <= share < 1:
-        raise SeqloomError(f"a validation share lies between 0% and 100%, here {share:.0%}")
-    return share
-
-
-def _share_or_found(valid: Files | float | str, task: str) -> list[str] | float:
-    """As `share_or_files`, with files for the names of datasets."""
-    held = share_or_files(valid)
-    return registry.resolve(held, "valid", task) if isinstance(held, list) else held
-
-
-def _plain(valid: Any) -> Any:
-    return valid if valid is None or isinstance(valid, str | int | float) else file_names(valid)
+    `before`: of the run that goes on or that this one starts from; its other rules stay, and no bound gets smaller.
+    """
+    source, target = data.train.source_lengths, data.train.target_lengths
+    found = {"ratio": float(np.ceil(10 * (target / source).max()) / 10), "longest": int(target.max())}
+    return {**before, **{name: max(value, before.get(name, value)) for name, value in found.items()}}

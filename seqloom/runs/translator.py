@@ -154,7 +154,7 @@ def load(run: str | Path, device: str = "auto") -> Translator:
     folder = Path(run)
     config = configs.load(folder)
     place = choose_device(device)
-    source, target = (_codec(folder / name) for name in ("source.json", "target.json"))
+    source, target = codecs_of(folder)
     model = build(MODELS, config["model"], source_size=source.size, target_size=target.size)
     if not (folder / "model.safetensors").exists():
         raise SeqloomError(f"{folder}: has no model yet: its training stopped before the first validation; --resume it")
@@ -163,6 +163,11 @@ def load(run: str | Path, device: str = "auto") -> Translator:
     model = model.to(place).eval()
     texts = Texts(model, source, target, bound, place, max_length=data["max_length"], cut=data["cut"])
     return Translator(folder, config, texts)
+
+
+def codecs_of(folder: Path) -> tuple[Codec, Codec]:
+    """The vocabularies of a run."""
+    return _codec(folder / "source.json"), _codec(folder / "target.json")
 
 
 def _finite(value: float) -> float | None:

@@ -1,0 +1,76 @@
+"""Cross-validation: the same training on every fold but one, each time validated on the one left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from statistics import fmean, stdev
+from typing import Any
+
+from seqloom.errors import SeqloomError
+from seqloom.files import write_json
+from seqloom.runs.job import Job
+from seqloom.runs.progress import Progress
+from seqloom.runs.report import REPORT, together
+from seqloom.runs.train import Run, carry_out
+from seqloom.training.distributed import Launch
+
+FILE = "folds.json"
+
+
+@dataclass(frozen=True)
+class Folds:
+    """The runs, and the mean and standard deviation of each score over them (Stone 1974)."""
+
+    runs: list[Run]
+    scores: dict[str, tuple[float, float]]
+
+    @property
+    def signal(self) -> int | None:
+        return self.runs[-1].signal
+
+    def lines(self) -> list[str]:
+        """For the eye."""
+        every = [f"{name:<12} {mean:8.2f} ± {spread:.2f}" for name, (mean, spread) in self.scores.items()]
+        return (
+            [f"{len(self.runs)} folds, mean and standard deviation", *(f"  {line}" for line in every)] if every else []
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "folds": [{"folder": run.folder.name, **(run.best or {})} for run in self.runs],
+            "scores": {name: {"mean": mean, "deviation": spread} for name, (mean, spread) in self.scores.items()},
+        }
+
+
+def cross_validate(job: Job, count: int, show: Callable[[], Progress]) -> Folds:
+    """Train `count` times into fold-1, fold-2 … of the job's folder; `show` makes a new progress display for each.
+
+    A source goes to a fold by its hash, so the same data give the same folds. An interrupted cross-validation is
+    resumed like a training: folds that are done are not trained again.
+    """
+    if count < 2:
+        raise SeqloomError(f"--folds takes 2 or more, here {count}")
+    if job.valid is not None:
+        raise SeqloomError("--folds and --valid exclude one another: every fold is held out once")
+    runs: list[Run] = []
+    for number in range(1, count + 1):
+        progress = show()
+        progress.note(f"fold {number} of {count}")
+        one = replace(job, output=job.folder / f"fold-{number}", valid=f"fold {number}/{count}")
+        runs.append(carry_out(one, progress))
+        if runs[-1].signal is not None:
+            return Folds(runs, {})
+    found = Folds(runs, _spread([run.best["scores"] for run in runs if run.best]))
+    if Launch.of().rank == 0:
+        write_json(job.folder / FILE, found.to_json())
+        together([run.folder for run in runs], job.folder / REPORT)
+    return found
+
+
+def _spread(scores: list[dict[str, float]]) -> dict[str, tuple[float, float]]:
+    """Mean and standard deviation of every score that all folds have."""
+    if len(scores) < 2:
+        return {}
+    names = [name for name in scores[0] if all(name in one for one in scores)]
+    return {name: (fmean(one[name] for one in scores), stdev(one[name] for one in scores)) for name in names}

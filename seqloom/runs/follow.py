@@ -1,0 +1,94 @@
+"""Following a recipe: train as it says, score on its test data, and set the score beside the one on record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
+
+from seqloom.data import registry
+from seqloom.data.skip import examples as read_examples
+from seqloom.decoding.search import Search
+from seqloom.files import write_atomic, write_json
+from seqloom.runs import recipes
+from seqloom.runs.job import Job, file_names
+from seqloom.runs.progress import Progress
+from seqloom.runs.recipes import Recipe
+from seqloom.runs.record import record
+from seqloom.runs.report import evaluation, write
+from seqloom.runs.train import Run, carry_out
+from seqloom.training.distributed import Launch
+
+EVERY = 10**9  # a test set is scored whole
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A run, and its scores on the recipe's test data; None if it was interrupted or the recipe has none."""
+
+    run: Run
+    scores: Mapping[str, Any] | None
+
+    def lines(self, recipe: Recipe) -> list[str]:
+        """Scores beside those on record, for the eye."""
+        if self.scores is None:
+            return []
+        wanted = recipe.evaluate.get("metrics") or list(self.scores["metrics"])
+        told = [f"{self.scores['count']:,} test examples"]
+        for name in wanted:
+            low, high = self.scores["intervals"].get(name, (None, None))
+            spread = "" if low is None else f"  95 %: {low:.2f} … {high:.2f}"
+            on_record = f"  on record {recipe.scores()[name]:g}" if name in recipe.scores() else ""
+            told.append(f"  {name:<12} {self.scores['metrics'][name]:8.2f}{spread}{on_record}")
+        return told
+
+
+def job_of(recipe: Recipe, job: Job) -> Job:
+    """The recipe's job; what the user asks for besides wins."""
+    return replace(
+        job,
+        task=recipe.task,
+        files=job.files or recipe.train,
+        valid=recipe.valid if job.valid is None else job.valid,
+        model=job.model or recipe.model,
+        size=job.size or (recipe.size if job.model is None else None),
+        data={**recipe.data, **_given(job.data)},
+        training={**recipe.training, **_given(job.training)},
+        settings={**recipe.settings, **job.settings},
+    )
+
+
+def follow(recipe: Recipe, job: Job, progress: Progress) -> Followed:
+    """`job`: as `job_of` made it. The recipe itself is left in the run's folder."""
+    run = carry_out(job, progress)
+    if run.signal is not None or Launch.of().rank:
+        return Followed(run, None)
+    kept = yaml.safe_dump(recipes.written(recipe), sort_keys=False, allow_unicode=True, width=100)
+    write_atomic(run.folder / recipes.FILE, kept)
+    scores = _scores(recipe, run, job.device)
+    if scores is not None:
+        write_json(run.folder / evaluation("test"), scores)
+        write(run.folder)
+    return Followed(run, scores)
+
+
+def _scores(recipe: Recipe, run: Run, device: str) -> dict[str, Any] | None:
+    names = file_names(recipe.test) if recipe.test is not None else _own_test(recipe)
+    if not names:
+        return None
+    model = run.load(device)
+    examples, _ = read_examples(registry.resolve(names, "test", recipe.task), model.reading())
+    search = Search(**{name: recipe.evaluate[name] for name in ("beam", "alpha") if name in recipe.evaluate})
+    return record(model, examples, search, most=EVERY, tokenize=recipe.evaluate.get("tokenize", "13a"))
+
+
+def _own_test(recipe: Recipe) -> list[str]:
+    """The test split of the dataset that the recipe trains on."""
+    dataset = registry.DATASETS.get(file_names(recipe.train)[0])
+    return [f"{dataset.name}:test"] if dataset and "test" in dataset.sizes else []
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

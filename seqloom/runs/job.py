@@ -1,0 +1,178 @@
+"""A job: all that a training was asked for, settled into a complete config."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seqloom.data import registry
+from seqloom.data.codec import Codec
+from seqloom.data.columns import Reading
+from seqloom.data.corpus import Prepared, prepare
+from seqloom.data.lines import STDIN
+from seqloom.data.split import Fold
+from seqloom.errors import SeqloomError, known
+from seqloom.options import hints_of
+from seqloom.runs import config as configs
+from seqloom.runs.translator import codecs_of
+from seqloom.training.distributed import Ranks
+
+TASKS = ("translate",)
+Files = str | Path | Sequence[str | Path]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """The keywords of `seqloom.train`, which says what each means."""
+
+    task: str
+    files: Files
+    output: str | Path
+    valid: Files | float | None = None
+    model: str | None = None
+    size: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    start: str | Path | None = None
+    device: str = "auto"
+    resume: bool = False
+    cache: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.output)
+
+    @property
+    def names(self) -> list[str]:
+        return file_names(self.files)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A job that can begin; JSON, so that the first of several processes can tell it to the others."""
+
+    config: dict[str, Any]
+    saved: dict[str, Any] | None  # the config of the run that goes on
+    valid: Any  # files, a share or a fold, as the user writes them
+    brought: bool  # by a dataset, not by the user
+
+
+def settle(job: Job, ranks: Ranks) -> Settled:
+    """The config of a job: of the run in its folder if that goes on, else made new."""
+    known(job.task, TASKS, "task")
+    saved = _open(job.folder, job.resume or _begun_by(job.folder, ranks))
+    data, brought = registry.suited(job.names, job.data) if saved is None else (job.data, None)
+    before = saved if saved is not None or job.start is None else _start(job)
+    data = job.data if before is not None else data
+    config = configs.compose(job.model, job.size, data, job.training, job.settings, before)
+    if saved is not None and (changed := configs.differences(saved, config)):
+        raise SeqloomError(f"{job.folder}: cannot resume with other settings: {'; '.join(changed)}")
+    usual = brought or "5%" if saved is None else saved["inputs"]["valid"]
+    valid = usual if job.valid is None else _plain(job.valid)
+    start = str(job.start) if saved is None and job.start else (saved or {}).get("inputs", {}).get("from")
+    config["decoding"] = (before or {}).get("decoding", {})
+    config["inputs"] = {"train": job.names, "valid": valid} | ({"from": start} if start else {})
+    return Settled(config, saved, valid, job.valid is None and brought is not None)
+
+
+def _start(job: Job) -> dict[str, Any]:
+    """What a job takes over from the run it starts from: all that belongs to its weights, which cannot be chosen again.
+    How it was trained, and what was read of its files, is not taken over."""
+    assert job.start is not None
+    base = configs.load(Path(job.start))
+    if job.model is not None or job.size is not None:
+        raise SeqloomError(f"--from {job.start} brings its model: leave --model and --size out")
+    for name in ("source_tokens", "target_tokens", "fold", "half_width", "max_vocab", "min_count"):
+        asked = job.data.get(name)
+        if asked is not None and asked != base["data"].get(name):
+            raise SeqloomError(f"--from {job.start} brings its vocabularies: {name} stays {base['data'].get(name)}")
+    data = {name: value for name, value in base["data"].items() if name not in hints_of(Reading)}
+    return base | {"data": data, "training": {}}
+
+
+def prepared(job: Job, settled: Settled, ranks: Ranks) -> Prepared:
+    """The data, once a cache; every machine must have been given the same."""
+    config = settled.config
+
+    def work() -> Prepared:
+        if ranks.several and STDIN in job.names:
+            raise SeqloomError("several processes cannot share standard input; write the data to a file first")
+        return prepare(
+            registry.resolve(job.names, "train", job.task),
+            _found(settled.valid, job.task),
+            configs.data_options(config["data"]),
+            seed=config["training"]["seed"],
+            cache=job.cache,
+            codecs=_codecs(job, settled),
+        )
+
+    made = ranks.in_turn(work)
+    found = set(ranks.gather(made.train.fingerprint))
+    with ranks.together():
+        if len(found) > 1:
+            raise SeqloomError("the training data differ between the machines; give every one the same files")
+    return made
+
+
+def _codecs(job: Job, settled: Settled) -> tuple[Codec, Codec] | None:
+    """Of the run that this one starts from; a run that goes on has them in its own folder."""
+    if "from" not in settled.config["inputs"]:
+        return None
+    return codecs_of(job.folder if settled.saved is not None else Path(str(job.start)))
+
+
+def _begun_by(folder: Path, ranks: Ranks) -> bool:
+    """torchrun starts this training again, and what is in the folder comes from an earlier attempt of its own."""
+    if not any(launch.attempt for launch in ranks.launches) or not (folder / "env.json").is_file():
+        return False
+    begun = json.loads((folder / "env.json").read_text(encoding="utf-8")).get("launches", [])
+    return any(launch.name in begun for launch in ranks.launches)
+
+
+def _open(folder: Path, resume: bool) -> dict[str, Any] | None:
+    """The config of the run that the folder holds, if that is to go on."""
+    if folder.is_file():
+        raise SeqloomError(f"{folder}: is a file; --output names a folder")
+    holds = (folder / configs.FILE).exists()
+    if holds and not resume:
+        raise SeqloomError(f"{folder}: already holds a run; add --resume to go on with it, or name another --output")
+    return configs.load(folder) if holds else None
+
+
+def file_names(files: Files) -> list[str]:
+    return [str(files)] if isinstance(files, str | Path) else [str(file) for file in files]
+
+
+def share_or_files(valid: Files | float) -> list[str] | float | Fold:
+    """`0.05`, `"5%"`, `"fold 2/5"` or file names."""
+    if isinstance(valid, str) and (found := re.fullmatch(r"fold (\d+)/(\d+)", valid)):
+        return Fold(int(found[1]), int(found[2]))
+    if isinstance(valid, int | float):
+        share = float(valid)
+    elif isinstance(valid, str) and valid.endswith("%"):
+        try:
+            share = float(valid[:-1]) / 100
+        except ValueError:
+            raise SeqloomError(f"cannot read the share {valid!r}; write it as 5%") from None
+    elif isinstance(valid, str) and re.fullmatch(r"0?\.\d+|0", valid):
+        share = float(valid)
+    else:
+        return file_names(valid)
+    if not 0 <= share < 1:
+        raise SeqloomError(f"a validation share lies between 0% and 100%, here {share:.0%}")
+    return share
+
+
+def _found(valid: Files | float, task: str) -> list[str] | float | Fold:
+    """As `share_or_files`, with files for the names of datasets."""
+    held = share_or_files(valid)
+    return registry.resolve(held, "valid", task) if isinstance(held, list) else held
+
+
+def _plain(valid: Files | float) -> Any:
+    return valid if isinstance(valid, str | int | float) else file_names(valid)
