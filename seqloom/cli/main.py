@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import typer
 
 from seqloom.cli import data, demo, evaluate, exchange, info, predict, recipes, report, train
+from seqloom.cli.usage import UsageError
 from seqloom.errors import SeqloomError
 
 app = typer.Typer(
@@ -30,7 +31,6 @@ app.command(name="import")(exchange.import_)
 app.command(name="export")(exchange.export)
 app.add_typer(data.app, name="data")
 
-UsageError: Any = typer.BadParameter.__mro__[1]  # click's, which newer typers carry inside under another name
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 
 

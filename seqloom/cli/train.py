@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqloom.cli.data import COLUMNS
+from seqloom.cli.usage import UsageError
 from seqloom.errors import SeqloomError
 from seqloom.models.presets import ABOUT, SIZES
 from seqloom.training.settings import OPTIMISERS, PRECISIONS, SCHEDULES
@@ -204,13 +205,11 @@ def _carry_out(job: Job, ways: dict[str, Any], show: Callable[[], Progress]) -> 
 def _complete(job: Job, ways: dict[str, Any]) -> None:
     """What a training cannot do without."""
     if not job.task or not job.files:
-        raise SeqloomError(
-            "name a task and files, as in: seqloom train translate words.tsv --output runs/words; or a --recipe"
-        )
+        raise UsageError("name a task and files, as in: seqloom train translate words.tsv -o runs/words; or a --recipe")
     if not job.output and not ways["dry_run"]:
-        raise SeqloomError("name a folder for the run: --output runs/words")
+        raise UsageError("missing option '--output' / '-o': a folder for the run")
     if ways["recipe"] is not None and ways["folds"] is not None:
-        raise SeqloomError("--recipe and --folds exclude one another: a recipe has its own split")
+        raise UsageError("--recipe and --folds exclude one another: a recipe has its own split")
 
 
 def _pair(text: str, parse: Any) -> tuple[str, Any]:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from seqloom.data.graphemes import PICTURE
 from seqloom.data.lines import Line, LineError
 from seqloom.data.read import Problem
-from seqloom.data.tokens import PICTURE
 
 _NAMES = {
     "\u200b": "zero width space",

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqloom.data.codec import Codec
-from seqloom.data.tokens import Bpe, Bytes, Chars, Splitter, make, normal, simple
+from seqloom.data.graphemes import simple
+from seqloom.data.tokens import Bpe, Bytes, Chars, Splitter, make, normal
 from seqloom.data.wrapped import Wrapped
 
 

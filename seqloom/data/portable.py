@@ -14,7 +14,8 @@ import unicodedata
 from typing import Any
 
 from seqloom.data.codec import Codec
-from seqloom.data.tokens import BOS, EOS, PAD, SPECIALS, UNK, WIDE, alphabet, cluster_pattern
+from seqloom.data.graphemes import cluster_pattern
+from seqloom.data.tokens import BOS, EOS, PAD, SPECIALS, UNK, WIDE, alphabet
 from seqloom.data.wrapped import Wrapped, renumbered
 from seqloom.errors import SeqloomError, known
 

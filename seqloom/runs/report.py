@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,13 @@ import safetensors
 import torch
 import yaml
 
+from seqloom.data.columns import Reading
+from seqloom.data.corpus import DataOptions
 from seqloom.data.read import Example
 from seqloom.errors import SeqloomError
 from seqloom.files import write_atomic, write_json
-from seqloom.options import flat
+from seqloom.models.presets import suited
+from seqloom.options import flat, hints_of
 from seqloom.reporting.card import card, is_ours
 from seqloom.reporting.compare import compare
 from seqloom.reporting.facts import HELD_OUT, Facts
@@ -28,12 +32,13 @@ from seqloom.runs.progress import Progress
 from seqloom.runs.record import SCHEMA, record
 from seqloom.runs.session import JOURNAL, MODEL
 from seqloom.runs.translator import load
+from seqloom.training.settings import Training
 
 __all__ = ["facts", "finish", "record", "together", "write"]
 
 REPORT, CARD = "report.html", "README.md"
 # What the command line calls by a name of its own; anything else goes by --set.
-DATA = ("source_tokens", "target_tokens", "max_vocab", "min_count", "max_length", "cut")
+DATA = ("columns", "limit", "source_tokens", "target_tokens", "max_vocab", "min_count", "max_length", "cut")
 TRAINING = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
 TRAINING += ("schedule", "average", "seed", "precision")
 ENDS = ("epochs", "max_steps", "time", "patience", "batch_tokens")  # where one is set, another is not filled in
@@ -126,6 +131,8 @@ def command(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
     for one in valid if isinstance(valid, list) else [] if valid is None else [valid]:
         words += ["--valid", f"{100 * one:g}%" if isinstance(one, int | float) else str(one)]
     end = ["--output", f"{folder}-again"]
+    if "from" in inputs:
+        return (*words, "--from", inputs["from"], *_options(_tuned(config)), *end)
     try:
         ends = {name: config["training"][name] for name in ENDS if config["training"][name] is not None}
         base = configs.compose(preset["model"], preset["size"], {}, ends, {})
@@ -138,6 +145,17 @@ def command(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
     from_config = configs.compose(None, None, {}, {}, {})["data"]
     other = {f"data.{name}": v for name, v in config["data"].items() if from_config.get(name) != v}
     return (*words, "--model", str(folder / configs.FILE), *_options(other), *end)
+
+
+def _tuned(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What was set for a run that took its model and vocabularies from another."""
+    training = config["training"]
+    ends = {name: training[name] for name in ENDS if training[name] is not None}
+    usual = asdict(Training.of({**suited(config["model"]), **ends}))
+    told = {f"training.{name}": value for name, value in training.items() if name in ends or value != usual[name]}
+    plain = asdict(DataOptions())
+    read = {name: config["data"].get(name) for name in (*hints_of(Reading), "max_length", "cut")}
+    return told | {f"data.{name}": value for name, value in read.items() if value != plain[name]}
 
 
 def _changed(base: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:

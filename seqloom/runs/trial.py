@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -39,13 +39,13 @@ class Trial:
 
 def trial(loop: Loop) -> Trial:
     """Take two steps: on the widest batch, which shows whether it fits, and on a middling one, which is timed."""
-    costs = _costs(loop)
+    settings, costs = loop.settings, _costs(loop)
+    loop.settings = replace(settings, max_steps=None, epochs=None, time=None)  # two steps are allowed in any case
     order = np.argsort(costs, kind="stable")
     widest, middle = int(order[-1]), int(order[len(order) // 2])
     first, _ = _step(loop, widest)
     _, seconds = _step(loop, middle)
-    epoch = seconds * float(costs.sum()) / float(costs[middle])
-    settings = loop.settings
+    epoch = seconds * float(costs.sum()) / float(costs[middle : middle + settings.accumulate].sum())
     ends = [
         settings.max_steps and settings.max_steps * epoch / max(len(costs) / settings.accumulate, 1),
         settings.epochs and settings.epochs * epoch,

@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from tests.cli.test_commands import one_line, seqloom  # noqa: F401
+from tests.cli.conftest import one_line
 from tests.conftest import words, write_pairs
 
 SETTINGS = [f"--set={side}.{name}" for side in ("encoder", "decoder") for name in ("dim=16", "heads=2", "layers=1")]
 
 
 @pytest.fixture
-def transformer(seqloom, tmp_path):  # noqa: F811
+def transformer(seqloom, tmp_path):
     data = write_pairs(tmp_path / "words.tsv", words(80))
     wanted = ["--model", "transformer", "--size", "tiny", "--target-tokens", "words", "--set=embedding=16", *SETTINGS]
     status, _, err = seqloom("train", "translate", data, "--output", tmp_path / "run", "--max-steps", 3, *wanted)
@@ -21,7 +21,7 @@ def transformer(seqloom, tmp_path):  # noqa: F811
     return tmp_path / "run"
 
 
-def test_there_and_back(seqloom, transformer, tmp_path):  # noqa: F811
+def test_there_and_back(seqloom, transformer, tmp_path):
     status, out, _ = seqloom("export", transformer, "--to", "hf", "--output", tmp_path / "hf")
     assert status == 0
     assert "pegasus" in out
@@ -42,7 +42,7 @@ def test_there_and_back(seqloom, transformer, tmp_path):  # noqa: F811
     assert json.loads((tmp_path / "tokens" / "source" / "tokenizer.json").read_text())["model"]["type"] == "WordLevel"
 
 
-def test_wrong_exports(seqloom, run, transformer, tmp_path):  # noqa: F811
+def test_wrong_exports(seqloom, run, transformer, tmp_path):
     out = tmp_path / "out"
     one_line(seqloom("export", run, "--to", "hf", "--output", out), "encoder.kind=recurrent", "Transformers")
     one_line(seqloom("export", transformer, "--to", "hfs", "--output", out), "did you mean 'hf'")
@@ -53,7 +53,7 @@ def test_wrong_exports(seqloom, run, transformer, tmp_path):  # noqa: F811
     one_line(seqloom("export", transformer, "--to", "tokenizers", "--output", out), "is there already")
 
 
-def test_wrong_imports(seqloom, tmp_path):  # noqa: F811
+def test_wrong_imports(seqloom, tmp_path):
     out, folder = tmp_path / "out", tmp_path / "hf"
     one_line(seqloom("import", "hf", folder, "--output", out), "no such folder", "local")
     one_line(seqloom("import", "onnx", folder, "--output", out), "unknown kind of checkpoint", "hf")

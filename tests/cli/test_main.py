@@ -28,8 +28,11 @@ def shell(*arguments: object, **environment: str) -> subprocess.CompletedProcess
         (["trian"], "no such command 'trian'; did you mean 'train'? Try seqloom --help"),
         (["data", "chek"], "no such command 'chek'; did you mean 'check'? Try seqloom data --help"),
         (["train", "translate", "x", "--ouput", "y"], "--ouput; did you mean '--output'? Try seqloom train --help"),
-        (["train", "translate", "x"], "missing option '--output' / '-o'; try seqloom train --help"),
-        (["train"], "missing argument 'task'; try seqloom train --help"),
+        (
+            ["train", "translate", "x"],
+            "missing option '--output' / '-o': a folder for the run; try seqloom",
+        ),
+        (["train"], "name a task and files, as in: seqloom train translate words.tsv -o runs/words; or a --recipe"),
         (["train", "translate", "x", "-o"], "'-o' requires an argument; try seqloom train --help"),
         (["train", "translate", "x", "-o", "y", "--epochs", "two"], "'--epochs'"),
         (["demo", "--steps", "0"], "'--steps'"),

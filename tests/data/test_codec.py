@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.data.codec import Codec
-from seqloom.data.tokens import BOS, EOS, PAD, SPECIALS, TOKENS, UNK, _clusters, graphemes
+from seqloom.data.graphemes import _clusters, graphemes
+from seqloom.data.tokens import BOS, EOS, PAD, SPECIALS, TOKENS, UNK
 from seqloom.errors import SeqloomError
 
 KINDS = ("chars", "words", "bytes", "bpe:300")

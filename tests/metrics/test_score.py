@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from seqloom.data.tokens import graphemes
+from seqloom.data.graphemes import graphemes
 from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import interval
 from seqloom.metrics.score import METRICS, higher_is_better, score

@@ -15,8 +15,10 @@ import seqloom
 from seqloom.cli.main import run as main
 from seqloom.data.read import Example
 from seqloom.runs import config as configs
+from seqloom.runs.job import Job, settle
 from seqloom.runs.record import by_length, chosen, confusion, record
 from seqloom.runs.report import command, facts, together, write
+from seqloom.training.distributed import ALONE
 from tests.conftest import pronounce, words
 from tests.reporting.pages import Page, safe
 from tests.reporting.runs import DATA
@@ -199,22 +201,36 @@ def test_the_command_repeats_the_config(model, settings, tmp_path):
     config = configs.compose(model, "tiny", TEXT, {"max_steps": 5}, settings)
     config["inputs"] = {"train": ["my words.tsv"], "valid": ["dev.tsv"]}
     configs.save(tmp_path, config)
-    given = {}
-
-    def see(task, files, **keywords):
-        given.update(keywords, task=task, files=files)
-        raise seqloom.SeqloomError("seen")
-
-    words = shlex.split(shlex.join(command(tmp_path, config)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seqloom.runs.train.train", see)
-        patch.setattr(sys, "argv", words)
-        with pytest.raises(SystemExit):
-            main()
-    again = configs.compose(*(given[name] for name in ("model", "size", "data", "training", "settings")))
+    job = job_of(command(tmp_path, config))
+    again = configs.compose(job.model, job.size, job.data, job.training, job.settings)
     for section in configs.SECTIONS:
         assert again[section] == config[section]
-    assert (given["files"], given["valid"]) == (["my words.tsv"], "dev.tsv")
+    assert (job.files, job.valid) == (["my words.tsv"], "dev.tsv")
+
+
+def job_of(words):
+    """The job that the command line makes of these words."""
+    seen = []
+
+    def see(job, progress):
+        seen.append(job)
+        raise seqloom.SeqloomError("seen")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seqloom.runs.train.carry_out", see)
+        patch.setattr(sys, "argv", shlex.split(shlex.join(words)))
+        with pytest.raises(SystemExit):
+            main()
+    return seen[0]
+
+
+def test_the_command_repeats_a_fine_tuning(run, pairs, tmp_path):
+    job = Job(
+        task="translate", files=pairs, output=tmp_path / "tuned", start=run, training={"max_steps": 3, "rate": 1e-4}
+    )
+    before = settle(job, ALONE).config
+    after = settle(job_of(command(tmp_path / "tuned", before)), ALONE).config
+    assert after == before
 
 
 @pytest.mark.parametrize(("valid", "words"), [(0.0, ["0%"]), (0.05, ["5%"]), ("5%", ["5%"]), (["a", "b"], ["a", "b"])])
