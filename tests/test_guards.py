@@ -213,7 +213,7 @@ def test_the_readmes_commands_run(readme, tmp_path, monkeypatch, capsys):
     for command in commands:
         arguments = command.partition("#")[0].split()
         if "train" in arguments and "--resume" not in arguments:
-            arguments += ["--size", "tiny", "--max-steps", "2"]
+            arguments += ["--max-steps", "2", *([] if "--from" in arguments else ["--size", "tiny"])]
         monkeypatch.setattr(sys, "argv", arguments)
         status = None
         try:
