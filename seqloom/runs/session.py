@@ -134,8 +134,9 @@ class Session:
         self.worse = 0 if better else self.worse + 1
         self.loop.plateau.see(better)
         line = {"step": self.loop.step, "epoch": self.loop.epoch, "valid": scores, "best": better}
-        self.journal.add(line | {"seconds": round(time.monotonic() - started, 3)})
-        self.clock = time.monotonic()  # the next rate counts training alone
+        taken = time.monotonic() - started
+        self.journal.add(line | {"seconds": round(taken, 3)})
+        self.clock += taken  # the next rate counts training alone
 
     def _keep(self) -> None:
         """The model as it is now is the one to use."""

@@ -159,3 +159,36 @@ def test_a_recipe_without_test_data_scores_nothing(pairs, tmp_path):
     followed = follow(mine, job_of(mine, Job(task="", files=[], output=tmp_path / "run", device="cpu")), Silent())
     assert followed.scores is None
     assert followed.lines(mine) == []
+
+
+def test_the_rate_counts_training_alone(pairs, tmp_path, monkeypatch):
+    """A validation between two lines of the log takes its time from neither."""
+    from seqloom.runs import session
+    from seqloom.training.loop import Loop
+
+    class Clock:
+        now = 0.0
+
+        @classmethod
+        def monotonic(cls) -> float:
+            return cls.now
+
+    update, scores = Loop._update, session.Session._scores
+
+    def slow_update(self):
+        Clock.now += 1
+        return update(self)
+
+    def slow_scores(self):
+        Clock.now += 1000
+        return scores(self)
+
+    monkeypatch.setattr(session, "time", Clock)
+    monkeypatch.setattr(Loop, "_update", slow_update)
+    monkeypatch.setattr(session.Session, "_scores", slow_scores)
+    training = {"max_steps": 20, "batch_rows": 32, "log_every": 5, "valid_every": 7}
+    made = carry_out(job(pairs, tmp_path / "run", training=training), Silent())
+    lines = [line for line in made.history() if "rate" in line]
+    assert len(lines) == 4
+    for line in lines:
+        assert line["tokens_per_second"] == pytest.approx(line["tokens"] / 5, abs=0.1)
