@@ -41,7 +41,8 @@ def evaluate(
     chosen = None if metrics is None else [name.strip() for name in metrics.split(",")]
     search = Search(beam=beam, alpha=alpha)
     model = load(run, device)
-    reading = model.reading(columns=columns, skip_bad=skip_bad)
+    asked = columns is not None or skip_bad is not None
+    reading = model.reading(columns=columns, skip_bad=skip_bad) if asked else None
     result = model.evaluate(files, search, metrics=chosen, together=together, tokenize=tokenize, reading=reading)
     for note in result.notes:
         typer.echo(f"note: {note}", err=True)

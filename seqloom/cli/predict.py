@@ -82,8 +82,10 @@ def predict(
     model = load(run, device)
     stream = stream or (file == "-" and output is None and sys.stdin.isatty())
     rows, ahead = (1, 1) if stream else (batch, 16)
-    [file] = registry.resolve([file], "test", model.config["task"])
-    asked, shown = tee(read_sources(file, Reading(columns=columns)))
+    [found] = registry.resolve([file], "test", model.config["task"])
+    table = found == file and file.removesuffix(".gz").endswith((".tsv", ".csv", ".jsonl"))
+    reading = model.reading(columns) if table else Reading(columns=columns)  # plain lines have no columns
+    asked, shown = tee(read_sources(found, reading))
     count = doubted = 0
     with _writer(output, stream) as write:
         for number, (source, answers) in enumerate(zip(shown, model.answers(asked, search, rows, ahead), strict=True)):

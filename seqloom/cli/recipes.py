@@ -36,6 +36,5 @@ def recipes(
         scores = ", ".join(f"{metric} {value:g}" for metric, value in one.scores().items())
         where = ", ".join(str(one.reached[key]) for key in ("time", "hardware") if key in one.reached)
         typer.echo(f"{one.name}: {one.about}")
-        typer.echo(
-            f"  {one.model} on {one.train}; {f'reached {scores} ({where})' if scores else 'no score on record yet'}"
-        )
+        data = one.train if isinstance(one.train, str) else ", ".join(one.train)
+        typer.echo(f"  {one.model} on {data}; {f'reached {scores} ({where})' if scores else 'no score on record yet'}")

@@ -198,6 +198,7 @@ def _carry_out(job: Job, ways: dict[str, Any], show: Callable[[], Progress]) -> 
     if number is not None:
         if first:
             again = f"--recipe {ways['recipe']}" if recipe else f"{job.task} …"
+            again += f" --folds {ways['folds']}" if ways["folds"] else ""
             show().note(f"saved; go on with: seqloom train {again} --output {job.output} --resume")
         raise typer.Exit(128 + signal.Signals(number).value)
 

@@ -181,7 +181,11 @@ def _build(folder: Path, split: Split, options: DataOptions, codecs: tuple[Codec
         shutil.rmtree(folder, ignore_errors=True)
     skipped = Skipped() if options.skip_bad else None
     with new_folder(folder, keep_existing=True) as fresh:
-        with Writer(fresh, "train") as train, Writer(fresh, "valid") as valid, (fresh / HELD).open("w") as held:
+        with (
+            Writer(fresh, "train") as train,
+            Writer(fresh, "valid") as valid,
+            (fresh / HELD).open("w", encoding="utf-8") as held,
+        ):
             filled = fill(split, options, (train, valid), held, skipped, codecs)
         if not train.rows:
             raise SeqloomError(_nothing(split, valid.rows))

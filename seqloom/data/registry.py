@@ -12,6 +12,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def version(dataset: Dataset) -> str:
     if dataset.package:
         from seqloom.data.embedded import package_file
 
-        key.append(sha256(package_file(dataset.package)))
+        key += [sha256(package_file(dataset.package)), metadata.version(dataset.package)]
     return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
 
 
@@ -189,7 +190,7 @@ def suited(names: Sequence[str | Path], data: Mapping[str, Any]) -> tuple[dict[s
 def _named(name: str) -> tuple[Dataset | None, str]:
     """The dataset and the split that an argument names; no dataset if it is a file or looks like one."""
     plain, _, split = name.partition(":")
-    if name == STDIN or Path(name).exists():
+    if name == STDIN or (Path(name).exists() and not (plain in DATASETS and Path(name).is_dir())):
         return None, ""
     if plain in DATASETS:
         return DATASETS[plain], split

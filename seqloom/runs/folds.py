@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import isfinite, nan
 from statistics import fmean, stdev
 from typing import Any
 
 from seqloom.errors import SeqloomError
 from seqloom.files import write_json
 from seqloom.runs.job import Job
-from seqloom.runs.progress import Progress
+from seqloom.runs.progress import Progress, Silent
 from seqloom.runs.report import REPORT, together
 from seqloom.runs.train import Run, carry_out
 from seqloom.training.distributed import Launch
@@ -38,7 +39,7 @@ class Folds:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "folds": [{"folder": run.folder.name, **(run.best or {})} for run in self.runs],
+            "folds": [_one(run) for run in self.runs],
             "scores": {name: {"mean": mean, "deviation": spread} for name, (mean, spread) in self.scores.items()},
         }
 
@@ -55,7 +56,7 @@ def cross_validate(job: Job, count: int, show: Callable[[], Progress]) -> Folds:
         raise SeqloomError("--folds and --valid exclude one another: every fold is held out once")
     runs: list[Run] = []
     for number in range(1, count + 1):
-        progress = show()
+        progress = show() if Launch.of().rank == 0 else Silent()
         progress.note(f"fold {number} of {count}")
         one = replace(job, output=job.folder / f"fold-{number}", valid=f"fold {number}/{count}")
         runs.append(carry_out(one, progress))
@@ -68,9 +69,16 @@ def cross_validate(job: Job, count: int, show: Callable[[], Progress]) -> Folds:
     return found
 
 
+def _one(run: Run) -> dict[str, Any]:
+    """JSON has no word for what is not a number."""
+    best = run.best or {"step": None, "scores": {}}
+    scores = {name: value if isfinite(value) else None for name, value in best["scores"].items()}
+    return {"folder": run.folder.name, "step": best["step"], "scores": scores}
+
+
 def _spread(scores: list[dict[str, float]]) -> dict[str, tuple[float, float]]:
-    """Mean and standard deviation of every score that all folds have."""
+    """Mean and standard deviation of every score that is a number in all folds."""
     if len(scores) < 2:
         return {}
-    names = [name for name in scores[0] if all(name in one for one in scores)]
+    names = [name for name in scores[0] if all(isfinite(one.get(name, nan)) for one in scores)]
     return {name: (fmean(one[name] for one in scores), stdev(one[name] for one in scores)) for name in names}

@@ -41,7 +41,8 @@ class Followed:
             low, high = self.scores["intervals"].get(name, (None, None))
             spread = "" if low is None else f"  95 %: {low:.2f} … {high:.2f}"
             on_record = f"  on record {recipe.scores()[name]:g}" if name in recipe.scores() else ""
-            told.append(f"  {name:<12} {self.scores['metrics'][name]:8.2f}{spread}{on_record}")
+            value = self.scores["metrics"][name]
+            told.append(f"  {name:<12} {'none' if value is None else f'{value:.2f}':>8}{spread}{on_record}")
         return told
 
 
@@ -52,12 +53,18 @@ def job_of(recipe: Recipe, job: Job) -> Job:
         task=recipe.task,
         files=job.files or recipe.train,
         valid=recipe.valid if job.valid is None else job.valid,
-        model=job.model or recipe.model,
-        size=job.size or (recipe.size if job.model is None else None),
+        model=job.model or (recipe.model if job.start is None else None),
+        size=job.size or (recipe.size if job.model is None and job.start is None else None),
         data={**recipe.data, **_given(job.data)},
-        training={**recipe.training, **_given(job.training)},
-        settings={**recipe.settings, **job.settings},
+        training={**_without(recipe.training, _given(job.training)), **_given(job.training)},
+        settings={**(recipe.settings if job.start is None else {}), **job.settings},
     )
+
+
+def _without(training: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A batch is measured in rows or in tokens: whichever the user chooses replaces the other."""
+    sizes = ("batch_rows", "batch_tokens")
+    return {name: value for name, value in training.items() if name not in sizes or not given.keys() & set(sizes)}
 
 
 def follow(recipe: Recipe, job: Job, progress: Progress) -> Followed:

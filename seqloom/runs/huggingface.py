@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from seqloom.parts.choose import build
 from seqloom.runs import config as configs
 from seqloom.runs.environment import environment
 from seqloom.runs.foreign import BOUND, SHIFT, Theirs, convert, read_folder, read_json
+from seqloom.runs.job import IMPORTED
 from seqloom.training.checkpoint import load_weights, save_weights, weights
 from seqloom.training.settings import Training
 from seqloom.version import FORMAT, __version__
@@ -56,12 +58,12 @@ def import_hf(path: str | Path, output: str | Path, *, ids: bool = False) -> Imp
     made = build(MODELS, model, source_size=codecs[0].size, target_size=codecs[1].size)
     load_weights(made, tensors, theirs.folder)
     decoding, notes = _decoding(theirs)
-    data = DataOptions(source_tokens=codecs[0].kind, target_tokens=codecs[1].kind)
+    data = DataOptions(source_tokens=codecs[0].kind, target_tokens=codecs[1].kind, max_length=_room(model))
     config = {
         "format": FORMAT,
         "seqloom": __version__,
         "task": "translate",
-        "preset": {"model": theirs.config["model_type"], "size": "imported"},
+        "preset": {"model": theirs.config["model_type"], "size": IMPORTED},
         "data": asdict(data),
         "model": model,
         "training": asdict(Training.of(suited(model))),
@@ -76,6 +78,12 @@ def import_hf(path: str | Path, output: str | Path, *, ids: bool = False) -> Imp
     configs.save(folder, config)  # last: a folder with a config is a run
     count = sum(parameter.numel() for parameter in made.parameters())
     return Imported(folder, theirs.config["model_type"], count, notes)
+
+
+def _room(model: Mapping[str, Any]) -> int | None:
+    """How many tokens a text may have: a table of positions ends somewhere, and <eos> needs the last."""
+    places = [model[part]["position"].get("longest") for part in ("encoder", "decoder")]
+    return min((place - 1 for place in places if place is not None), default=None)
 
 
 def _decoding(theirs: Theirs) -> tuple[dict[str, Any], list[str]]:

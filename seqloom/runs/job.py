@@ -18,10 +18,12 @@ from seqloom.data.split import Fold
 from seqloom.errors import SeqloomError, known
 from seqloom.options import hints_of
 from seqloom.runs import config as configs
+from seqloom.runs.session import CHECKPOINTS
 from seqloom.runs.translator import codecs_of
 from seqloom.training.distributed import Ranks
 
 TASKS = ("translate",)
+IMPORTED = "imported"  # the size of a model that was not trained here
 Files = str | Path | Sequence[str | Path]
 
 
@@ -60,39 +62,56 @@ class Settled:
     saved: dict[str, Any] | None  # the config of the run that goes on
     valid: Any  # files, a share or a fold, as the user writes them
     brought: bool  # by a dataset, not by the user
+    start: str | None  # the run whose weights are still to be taken over
+    codecs: list[dict[str, Any]] | None  # vocabularies that came with them
 
 
 def settle(job: Job, ranks: Ranks) -> Settled:
     """The config of a job: of the run in its folder if that goes on, else made new."""
     known(job.task, TASKS, "task")
     saved = _open(job.folder, job.resume or _begun_by(job.folder, ranks))
-    data, brought = registry.suited(job.names, job.data) if saved is None else (job.data, None)
-    before = saved if saved is not None or job.start is None else _start(job)
-    data = job.data if before is not None else data
+    before, (data, brought) = saved, (job.data, None)
+    if saved is None and job.start is None:
+        data, brought = registry.suited(job.names, job.data)
+    elif saved is None:
+        before, (_, brought) = _base(job), registry.suited(job.names, {})
     config = configs.compose(job.model, job.size, data, job.training, job.settings, before)
     if saved is not None and (changed := configs.differences(saved, config)):
         raise SeqloomError(f"{job.folder}: cannot resume with other settings: {'; '.join(changed)}")
+    if saved is None and before is not None:
+        _same_vocabularies(job, before["data"], config["data"])
     usual = brought or "5%" if saved is None else saved["inputs"]["valid"]
     valid = usual if job.valid is None else _plain(job.valid)
     start = str(job.start) if saved is None and job.start else (saved or {}).get("inputs", {}).get("from")
     config["decoding"] = (before or {}).get("decoding", {})
     config["inputs"] = {"train": job.names, "valid": valid} | ({"from": start} if start else {})
-    return Settled(config, saved, valid, job.valid is None and brought is not None)
+    home = None if start is None else job.folder if saved is not None else Path(start)
+    return Settled(
+        config=config,
+        saved=saved,
+        valid=valid,
+        brought=job.valid is None and brought is not None,
+        start=start if not any((job.folder / CHECKPOINTS).glob("step-*")) else None,
+        codecs=None if home is None else [codec.to_json() for codec in codecs_of(home)],
+    )
 
 
-def _start(job: Job) -> dict[str, Any]:
+def _base(job: Job) -> dict[str, Any]:
     """What a job takes over from the run it starts from: all that belongs to its weights, which cannot be chosen again.
     How it was trained, and what was read of its files, is not taken over."""
     assert job.start is not None
     base = configs.load(Path(job.start))
     if job.model is not None or job.size is not None:
         raise SeqloomError(f"--from {job.start} brings its model: leave --model and --size out")
-    for name in ("source_tokens", "target_tokens", "fold", "half_width", "max_vocab", "min_count"):
-        asked = job.data.get(name)
-        if asked is not None and asked != base["data"].get(name):
-            raise SeqloomError(f"--from {job.start} brings its vocabularies: {name} stays {base['data'].get(name)}")
     data = {name: value for name, value in base["data"].items() if name not in hints_of(Reading)}
     return base | {"data": data, "training": {}}
+
+
+def _same_vocabularies(job: Job, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Another way to cut or to normalise texts would not be that of the vocabularies."""
+    for name in ("source_tokens", "target_tokens", "fold", "half_width", "max_vocab", "min_count"):
+        if name in before and before[name] != after[name]:
+            raise SeqloomError(f"--from {job.start} brings its vocabularies: {name} stays {before[name]}")
 
 
 def prepared(job: Job, settled: Settled, ranks: Ranks) -> Prepared:
@@ -108,7 +127,7 @@ def prepared(job: Job, settled: Settled, ranks: Ranks) -> Prepared:
             configs.data_options(config["data"]),
             seed=config["training"]["seed"],
             cache=job.cache,
-            codecs=_codecs(job, settled),
+            codecs=_codecs(settled),
         )
 
     made = ranks.in_turn(work)
@@ -119,11 +138,11 @@ def prepared(job: Job, settled: Settled, ranks: Ranks) -> Prepared:
     return made
 
 
-def _codecs(job: Job, settled: Settled) -> tuple[Codec, Codec] | None:
-    """Of the run that this one starts from; a run that goes on has them in its own folder."""
-    if "from" not in settled.config["inputs"]:
+def _codecs(settled: Settled) -> tuple[Codec, Codec] | None:
+    if settled.codecs is None:
         return None
-    return codecs_of(job.folder if settled.saved is not None else Path(str(job.start)))
+    source, target = map(Codec.from_json, settled.codecs)
+    return source, target
 
 
 def _begun_by(folder: Path, ranks: Ranks) -> bool:
@@ -141,7 +160,10 @@ def _open(folder: Path, resume: bool) -> dict[str, Any] | None:
     holds = (folder / configs.FILE).exists()
     if holds and not resume:
         raise SeqloomError(f"{folder}: already holds a run; add --resume to go on with it, or name another --output")
-    return configs.load(folder) if holds else None
+    saved = configs.load(folder) if holds else None
+    if saved is not None and saved["preset"]["size"] == IMPORTED:
+        raise SeqloomError(f"{folder}: was imported, not trained here: train from it with --from {folder}")
+    return saved
 
 
 def file_names(files: Files) -> list[str]:
@@ -151,7 +173,7 @@ def file_names(files: Files) -> list[str]:
 def share_or_files(valid: Files | float) -> list[str] | float | Fold:
     """`0.05`, `"5%"`, `"fold 2/5"` or file names."""
     if isinstance(valid, str) and (found := re.fullmatch(r"fold (\d+)/(\d+)", valid)):
-        return Fold(int(found[1]), int(found[2]))
+        return _fold(int(found[1]), int(found[2]))
     if isinstance(valid, int | float):
         share = float(valid)
     elif isinstance(valid, str) and valid.endswith("%"):
@@ -166,6 +188,12 @@ def share_or_files(valid: Files | float) -> list[str] | float | Fold:
     if not 0 <= share < 1:
         raise SeqloomError(f"a validation share lies between 0% and 100%, here {share:.0%}")
     return share
+
+
+def _fold(number: int, count: int) -> Fold:
+    if not 1 <= number <= count or count < 2:
+        raise SeqloomError(f"fold {number}/{count}: there are folds 1 to {max(count, 2)} of at least 2")
+    return Fold(number, count)
 
 
 def _found(valid: Files | float, task: str) -> list[str] | float | Fold:

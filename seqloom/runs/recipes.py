@@ -44,7 +44,17 @@ class Recipe:
         return {name: float(value) for name, value in self.reached.items() if isinstance(value, int | float)}
 
 
-EVALUATE = ("beam", "alpha", "metrics", "tokenize")
+METRICS = ("per", "cer", "wer", "exact_match", "bleu", "chrf", "perplexity")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """How the test data is scored."""
+
+    beam: int = 1
+    alpha: float = 1.0
+    metrics: list | None = None  # those to show; None: all
+    tokenize: str = "13a"  # BLEU's
 
 
 def names() -> list[str]:
@@ -54,18 +64,16 @@ def names() -> list[str]:
 
 def load(name: str) -> Recipe:
     """A recipe by its name, or the file of one's own."""
-    path = (
-        Path(name)
-        if name.endswith((".yaml", ".yml"))
-        else Path(str(_shelf() / f"{known(name, names(), 'recipe')}.yaml"))
-    )
+    own = name.endswith((".yaml", ".yml"))
+    path = Path(name) if own else Path(str(_shelf() / f"{known(name, names(), 'recipe')}.yaml"))
     values = read_yaml(path)
     needed = ("about", "paper", "task", "train", "model")
     if missing := [key for key in needed if key not in values]:
         raise SeqloomError(f"{path}: a recipe needs {', '.join(needed)}; {missing[0]} is missing")
     values = checked(Recipe, values, f"recipe {path.name}")
-    for key in values.get("evaluate", {}):
-        known(key, EVALUATE, f"setting of evaluate in {path.name}")
+    checked(Evaluate, values.get("evaluate", {}), f"evaluate in {path.name}")
+    for name in values.get("evaluate", {}).get("metrics", []):
+        known(name, METRICS, f"metric of evaluate in {path.name}")
     return Recipe(**{"name": path.name.rpartition(".")[0], **values, **_placed(values, path.parent)})
 
 

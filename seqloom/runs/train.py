@@ -137,14 +137,22 @@ def _session(job: Job, settled: Settled, ranks: Ranks, progress: Progress) -> Se
     settled.config["decoding"] = bound_of(data, settled.config["decoding"])
     with ranks.together():
         session = make_session(job.folder, settled.config, data, ranks, progress)
-        if job.start is not None and settled.saved is None:
-            file = Path(job.start) / MODEL
-            checkpoint.load_weights(session.texts.model, checkpoint.read_tensors(file), file)
-            progress.note(f"starts from the weights and vocabularies of {job.start}")
         if settled.brought:
             progress.note(f"validates on {settled.valid}")
         _greet(session, data, progress)
+    if settled.start is not None:
+        _take_over(session, Path(settled.start))
     return session
+
+
+def _take_over(session: Session, run: Path) -> None:
+    """The weights of another run, read by the first of us."""
+    ranks, weights = session.ranks, {}
+    with ranks.together():
+        if ranks.first:
+            weights = checkpoint.read_tensors(run / MODEL)
+    checkpoint.load_weights(session.texts.model, ranks.share(weights), run / MODEL)
+    session.progress.note(f"starts from the weights and vocabularies of {run}")
 
 
 @contextmanager

@@ -95,7 +95,8 @@ class Translator:
         """
         names = [files] if isinstance(files, str | Path) else list(files)
         found = registry.resolve(names, "test", self.config["task"])
-        examples, notes = read_examples(found, reading or self.reading())
+        own = self.reading() if found == list(map(str, names)) else Reading()  # a dataset has its own columns
+        examples, notes = read_examples(found, reading or own)
         if not examples:
             raise SeqloomError(f"{', '.join(map(str, names))}: no examples")
         if together:

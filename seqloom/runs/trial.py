@@ -21,13 +21,14 @@ class Trial:
     memory: int  # bytes at the highest point: of the GPU, else of the whole process
     step: float  # seconds of a middling step
     epoch: float  # seconds
-    total: float | None  # seconds until steps, epochs or time are used up; None: patience alone decides
+    total: float  # seconds until steps, epochs or time are used up
+    patience: bool  # may end it sooner
     loss: float  # of the first step, a token
     device: str
 
     def lines(self) -> list[str]:
         """For the eye."""
-        total = "until patience ends it" if self.total is None else f"about {clock(self.total)} in all"
+        total = f"{'at most' if self.patience else 'about'} {clock(self.total)} in all"
         return [
             f"{self.parameters:,} parameters on {self.device}",
             f"{self.batches:,} batches an epoch, {self.step * 1000:,.0f} ms a step",
@@ -57,7 +58,8 @@ def trial(loop: Loop) -> Trial:
         memory=_memory(loop.device),
         step=seconds,
         epoch=epoch,
-        total=min((float(end) for end in ends if end), default=None),
+        total=min(float(end) for end in ends if end),
+        patience=settings.patience is not None,
         loss=first,
         device=str(loop.device),
     )

@@ -224,7 +224,7 @@ def test_a_damaged_run_is_named(seqloom, run, pairs, tmp_path):
         ("model.safetensors", lambda blob: blob[: len(blob) // 2], "damaged"),
         ("source.json", lambda blob: b"{", "vocabulary"),
         ("config.yaml", lambda blob: b"a: [", "not YAML"),
-        ("config.yaml", lambda blob: blob.replace(b"format: 1", b"format: 99"), "newer Seqloom"),
+        ("config.yaml", lambda blob: blob.replace(b"format: 2", b"format: 99"), "newer Seqloom"),
         ("model.safetensors", lambda blob: None, "no model yet"),
     ):
         copy = tmp_path / f"{name}-{told.split()[0]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +15,16 @@ import seqloom
 from seqloom.data.split import Fold, Split
 from seqloom.errors import SeqloomError
 from seqloom.runs import config as configs
-from seqloom.runs.folds import cross_validate
+from seqloom.runs.folds import Folds, _spread, cross_validate
 from seqloom.runs.follow import follow, job_of
 from seqloom.runs.job import Job, share_or_files
 from seqloom.runs.progress import Silent
 from seqloom.runs.recipes import Recipe
-from seqloom.runs.train import carry_out, rehearse
+from seqloom.runs.train import Run, carry_out, rehearse
 from seqloom.training.checkpoint import read_tensors
 from tests.conftest import words, write_pairs
 
+FOLDS = [(0, 1.0), (1, float("inf"))]
 TEXT = {"source_tokens": "chars", "target_tokens": "words"}
 
 
@@ -61,11 +63,23 @@ def test_fine_tuning_is_resumed_without_the_run_it_came_from(run, pairs, tmp_pat
     assert all(torch.equal(whole[name], halves[name]) for name in whole)
 
 
+def test_fine_tuning_that_was_killed_before_its_first_checkpoint_starts_from_the_weights_again(run, pairs, tmp_path):
+    steady = {"save_every": 3, "max_steps": 3}
+    whole = carry_out(tuned(run, pairs, tmp_path / "whole", training=steady), Silent())
+    killed = shutil.copytree(whole.folder, tmp_path / "killed")
+    shutil.rmtree(killed / "checkpoints")
+    carry_out(tuned(run, pairs, killed, training=steady, resume=True), Silent())
+    last = Path("checkpoints") / "step-000000003" / "weights.safetensors"
+    one, other = (read_tensors(folder / last) for folder in (whole.folder, killed))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
         ({"model": "lstm"}, "brings its model: leave --model and --size out"),
         ({"data": {"target_tokens": "chars"}}, "brings its vocabularies: target_tokens stays words"),
+        ({"settings": {"data.fold": True}}, "brings its vocabularies: fold stays False"),
         ({"settings": {"decoder.dim": 64}}, "does not fit the model of config.yaml"),
     ],
 )
@@ -106,6 +120,16 @@ def test_wrong_folds(pairs, tmp_path):
     with pytest.raises(SeqloomError, match="exclude one another"):
         cross_validate(job(pairs, tmp_path, valid="5%"), 3, Silent)
     assert share_or_files("fold 2/5") == Fold(2, 5)
+    for wrong in ("fold 1/0", "fold 5/3", "fold 0/3", "fold 1/1"):
+        with pytest.raises(SeqloomError, match="there are folds 1 to"):
+            share_or_files(wrong)
+
+
+def test_a_fold_without_a_number_has_no_mean():
+    runs = [Run(Path(f"fold-{n}"), {}, 1, {"step": 1, "scores": {"per": 5.0 + n, "loss": loss}}) for n, loss in FOLDS]
+    found = Folds(runs, _spread([run.best["scores"] for run in runs if run.best]))
+    assert found.scores.keys() == {"per"}
+    assert json.loads(json.dumps(found.to_json(), allow_nan=False))["folds"][1]["scores"]["loss"] is None
 
 
 def test_a_dry_run_writes_nothing_and_tells_the_cost(pairs, tmp_path):
@@ -152,6 +176,13 @@ def test_what_the_user_asks_for_wins_over_the_recipe(pairs):
     asked = job_of(mine, Job(task="", files=[], output="x", training={"max_steps": 9, "rate": None}, model="lstm"))
     assert (asked.model, asked.size, asked.training) == ("lstm", None, {"max_steps": 9})
     assert asked.settings == {"decoder.score": "dot"}
+
+
+def test_a_batch_in_tokens_replaces_one_in_rows_and_a_run_replaces_the_model(pairs):
+    mine = recipe(pairs, training={"batch_rows": 64, "epochs": 2}, settings={"dropout": 0.5})
+    asked = job_of(mine, Job(task="", files=[], output="x", training={"batch_tokens": 500}, start="runs/other"))
+    assert asked.training == {"batch_tokens": 500, "epochs": 2}
+    assert (asked.model, asked.size, asked.settings) == (None, None, {})
 
 
 def test_a_recipe_without_test_data_scores_nothing(pairs, tmp_path):

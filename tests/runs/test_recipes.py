@@ -51,6 +51,8 @@ def test_written_is_what_was_read(tmp_path):
     [
         ({"modell": "gru"}, "unknown setting of recipe mine.yaml 'modell'; did you mean 'model'"),
         ({"evaluate": {"beams": 5}}, "unknown setting of evaluate in mine.yaml 'beams'; did you mean 'beam'"),
+        ({"evaluate": {"metrics": "per"}}, "evaluate in mine.yaml.metrics takes"),
+        ({"evaluate": {"metrics": ["pre"]}}, "unknown metric of evaluate in mine.yaml 'pre'; did you mean 'per'"),
         ({"training": 5}, "training takes"),
     ],
 )
