@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from seqloom.reporting import evaluated
-from seqloom.reporting.facts import HELD_OUT, Facts, Record, metric
+from seqloom.reporting.facts import HELD_OUT, IMPORTED, Facts, Record, base_name, metric
 from seqloom.reporting.html import clean
 from seqloom.reporting.numbers import digits, duration, finite, whole
 from seqloom.reporting.run import verdict
@@ -66,7 +66,7 @@ def _result(facts: Facts, name: str, record: Record, task: str) -> dict[str, Any
     return {
         "task": {"type": task, "name": str(facts.config.get("task", "translate"))},
         "dataset": {
-            "name": _line(_files(facts, "train")),
+            "name": _line(_files(facts, "train")) or "unknown",
             "type": "custom",
             "split": {"valid": "validation"}.get(name, name),
         },
@@ -90,9 +90,13 @@ def _languages(facts: Facts) -> list[str]:
 
 def _about(facts: Facts) -> Iterator[str]:
     size = f" with {whole(facts.parameters)} parameters" if facts.parameters else ""
-    yield f"A {tick(facts.model)} model{size} that turns a source text into a target text,"
+    yield f"A {tick(base_name(facts.model))} model{size} that turns a source text into a target text,"
     time = f" in {duration(facts.seconds)}" if facts.seconds else ""
-    yield f"trained on {tick(_files(facts, 'train'))} by Seqloom{time}. {verdict(facts)}"
+    trained = f"trained on {tick(_files(facts, 'train'))} by Seqloom{time}."
+    yield f"imported from {tick(facts.imported)} by Seqloom." if facts.imported else trained
+    if facts.start:
+        yield f"It started from the weights and vocabularies of the run {tick(facts.start)}."
+    yield verdict(facts)
     yield "`report.html` beside this file shows its curves, errors and examples."
 
 
@@ -139,7 +143,7 @@ def _score_table(name: str, record: Record) -> str:
 
 def _data(facts: Facts) -> str:
     options = facts.config.get("data") or {}
-    lines = [f"- training: {tick(_files(facts, 'train'))}{_pairs(facts, 'train')}"]
+    lines = [f"- training: {tick(_files(facts, 'train')) or 'not known'}{_pairs(facts, 'train')}"]
     if facts.files("valid"):
         lines.append(f"- validation: {tick(_files(facts, 'valid'))}{_pairs(facts, 'valid')}")
     for side in ("source", "target"):
@@ -157,10 +161,12 @@ def _pairs(facts: Facts, which: str) -> str:
 
 
 def _limits(facts: Facts) -> str:
-    longest = (facts.config.get("decoding") or {}).get("longest")
+    longest = finite((facts.config.get("decoding") or {}).get("longest"))
+    brought = (facts.config.get("preset") or {}).get("size") == IMPORTED  # and its bound with it, no length of data
     lines = ["- It knows only what its training data shows: other kinds of text get answers too, and poor ones."]
-    if longest:
-        lines.append(f"- The longest target it was trained on has {whole(longest)} tokens; longer ones are guesswork.")
+    if longest and not brought:
+        tokens = whole(longest - 2)  # without <bos> and <eos>
+        lines.append(f"- The longest target it was trained on has {tokens} tokens; longer ones are guesswork.")
     if not facts.records:
         lines.append("- Its quality was not measured on held-out data.")
     elif "test" not in facts.records:
@@ -183,8 +189,8 @@ def _repeat(facts: Facts) -> str:
 
 def _files(facts: Facts, which: str) -> str:
     """Names without folders: a card is published, and nobody else has those folders."""
-    given = (facts.config.get("inputs") or {}).get(which)
-    return ", ".join(PurePath(str(one)).name for one in given) if isinstance(given, list) else facts.files(which)
+    given = facts.given(which)
+    return ", ".join(one if re.fullmatch(r"fold \d+/\d+", one) else base_name(one) for one in given)
 
 
 def _line(text: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -29,11 +30,25 @@ METRICS = {
     "perplexity": Metric("perplexity", "", True, "among so many equally likely tokens the model chooses"),
     "loss": Metric("loss", "", True, "nats a target token"),
 }
+IMPORTED = "imported"  # the size of a preset that another library brought
 HELD_OUT = {"test": "Test data", "valid": "Validation data"}
 
 
 def metric(name: str) -> Metric:
     return METRICS.get(name, Metric(name, "", False, ""))
+
+
+def imported(config: Mapping[str, Any]) -> str | None:
+    """The folder that a run was imported from; None if anything was trained here, be it from an imported run."""
+    inputs = config.get("inputs") or {}
+    if (config.get("preset") or {}).get("size") != IMPORTED or inputs.get("from"):
+        return None
+    return str((inputs.get("train") or ["elsewhere"])[0])
+
+
+def base_name(path: str) -> str:
+    """Without its folders, which nobody else has."""
+    return PurePath(path).name or path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +89,8 @@ class Facts:
     @property
     def averaged(self) -> int | None:
         """How many checkpoints the kept model is the mean of; None if it is a single one."""
-        return next(
-            (line["average"] for line in reversed(self.history) if "average" in line and line.get("best")), None
-        )
+        kept = next((line for line in reversed(self.history) if line.get("best")), {})
+        return kept.get("average")
 
     @property
     def seconds(self) -> float | None:
@@ -94,7 +108,19 @@ class Facts:
     def model(self) -> str:
         named = self.config.get("preset") or {}
         size = "" if str(named.get("model", "")).endswith((".yaml", ".yml")) else named.get("size", "")
-        return f"{named.get('model', 'model')} {size}".strip()
+        return f"{named.get('model', 'model')} {'' if size == IMPORTED else size}".strip()
+
+    @property
+    def imported(self) -> str | None:
+        """The name of the folder it was imported from, if it was not trained here."""
+        found = imported(self.config)
+        return None if found is None else base_name(found)
+
+    @property
+    def start(self) -> str | None:
+        """The name of the run whose weights and vocabularies it began with."""
+        found = (self.config.get("inputs") or {}).get("from")
+        return base_name(str(found)) if found else None
 
     @property
     def headline(self) -> str:
@@ -122,10 +148,13 @@ class Facts:
         found = self.record
         return str(found[1].get("device", "")) if found else ""
 
+    def given(self, which: str) -> list[str]:
+        """What was trained on or held out, as the user named it; what an imported model learned from is not known."""
+        found = None if self.imported else (self.config.get("inputs") or {}).get(which)
+        return [str(one) for one in found] if isinstance(found, list) else [] if found is None else [str(found)]
+
     def files(self, which: str) -> str:
-        """What was trained on or held out, as the user named it."""
-        given = (self.config.get("inputs") or {}).get(which)
-        return ", ".join(map(str, given)) if isinstance(given, list) else "" if given is None else str(given)
+        return ", ".join(self.given(which))
 
     @property
     def pairs(self) -> int | None:

@@ -18,7 +18,7 @@ from seqloom.reporting.page import code, figures, folded, page, section, table, 
 def report(facts: Facts) -> str:
     """The page: what it is, how good, how it learned, where it errs, on what data, and how to repeat it."""
     parts = [
-        element("p", "Training report", class_="over"),
+        element("p", "Imported model" if facts.imported else "Training report", class_="over"),
         element("h1", user(facts.name)),
         summary(facts),
         headline(facts),
@@ -37,17 +37,26 @@ def report(facts: Facts) -> str:
 def summary(facts: Facts) -> Markup:
     """One paragraph: task, model, parameters, data, best score, time, device."""
     size = f" with {whole(facts.parameters)} parameters" if facts.parameters else ""
+    begin = f"A {facts.model} model{size} for the task {facts.config.get('task', 'translate')}, "
+    start = ["It started from the run ", user(facts.start), ". "] if facts.start else []
+    return element("p", begin, *_origin(facts), ". ", *start, verdict(facts), class_="lead")
+
+
+def _origin(facts: Facts) -> list[Any]:
+    if facts.imported:
+        return ["imported from ", user(facts.imported)]
     pairs = f" {whole(facts.pairs)} pairs of" if facts.pairs else ""
     steps = f" for {whole(facts.last_step)} updates" if facts.last_step else ""
     time = f" ({duration(facts.seconds)} of training)" if facts.seconds else ""
-    begin = f"A {facts.model} model{size} for the task {facts.config.get('task', 'translate')}, trained on{pairs} "
-    return element("p", begin, user(facts.files("train")), f"{steps}{time}. {verdict(facts)}", class_="lead")
+    return [f"trained on{pairs} ", user(facts.files("train")), f"{steps}{time}"]
 
 
 def verdict(facts: Facts) -> str:
     """The score to be judged by, in a sentence."""
     if facts.record is None:
         held = facts.best
+        if facts.imported:
+            return "It was not evaluated here."
         if held is None:
             return "Nothing was held out, so there is no score: nobody knows how good it is."
         return f"On validation its {_named(facts.headline, held['valid'].get(facts.headline))}."
@@ -108,7 +117,9 @@ def _skipped_batches(facts: Facts) -> Markup:
 def _scores(facts: Facts) -> list[Markup]:
     if not facts.records:
         text = "Nothing was held out, so there is no score. Train with --valid to get one."
-        if facts.validations:
+        if facts.imported:
+            text = "It was not evaluated here: seqloom evaluate scores it on data of yours."
+        elif facts.validations:
             text = "This run has no evaluation record; the curves show what was measured in training."
         return [section("Scores", element("p", text))]
     return [
@@ -146,7 +157,7 @@ def data(facts: Facts) -> Markup:
     for which, title in (("train", "training"), ("valid", "validation")):
         if facts.files(which):
             rows.append([title, user(facts.files(which)), *_counts(facts.data.get(which) or {})])
-    sides = [side(name, facts.data.get("train") or {}, facts.vocabulary.get(name)) for name in ("source", "target")]
+    sides = [side(name, facts) for name in ("source", "target")]
     notes = [element("li", user(note)) for note in facts.data.get("notes") or []]
     return join(
         table(["", "files or share", "pairs", "distinct sources"], rows, numeric=(2, 3)) if rows else "",
@@ -164,13 +175,15 @@ def _counts(part: Mapping[str, Any]) -> list[str]:
     return [whole(part.get("pairs")), whole(part.get("distinct_sources"))]
 
 
-def side(name: str, train: Mapping[str, Any], vocabulary: int | None) -> tuple[str, list[str], Markup]:
+def side(name: str, facts: Facts) -> tuple[str, list[str], Markup]:
     """A row of the table of tokens, and the commonest tokens, folded."""
-    found = train.get(name) or {}
-    cells = [whole(found.get("tokens")), digits(found.get("mean"), 1)]
-    cells += [whole(found.get(key)) for key in ("median", "p95", "longest")]
-    cells.append(whole(found.get("vocabulary", vocabulary)))
-    commonest = found.get("commonest") or []
+    found = (facts.data.get("train") or {}).get(name) or {}
+    vocabulary = (facts.data.get("vocabulary") or {}).get(name) or {}
+    lengths = found.get("lengths") or {}
+    cells = [whole(found.get("tokens")), digits(lengths.get("mean"), 1)]
+    cells += [whole(lengths.get(key)) for key in ("median", "p95", "longest")]
+    cells.append(whole(vocabulary.get("size", facts.vocabulary.get(name))))
+    commonest = vocabulary.get("commonest") or []
     listed = [element("span", user(token), f" {whole(count)}", class_="key") for token, count in commonest]
     return name, cells, folded(f"Commonest {name} tokens", element("p", *listed)) if listed else Markup("")
 
@@ -183,10 +196,9 @@ def settings(facts: Facts) -> Markup:
 def repeat(facts: Facts) -> Markup:
     rows = [[name, user(value)] for name, value in versions(facts.environment)]
     command = code(shlex.join(facts.command)) if facts.command else ""
-    told = element(
-        "p", "With the same data, seed, versions and kind of machine it comes out the same; on a GPU, nearly."
-    )
-    return join(command, told if command else "", folded("Versions and hardware", table([], rows)) if rows else "")
+    same = "With the same data, seed, versions and kind of machine it comes out the same; on a GPU, nearly."
+    told = element("p", same) if command and not facts.imported else ""
+    return join(command, told, folded("Versions and hardware", table([], rows)) if rows else "")
 
 
 def versions(environment: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -47,18 +46,13 @@ class Judged:
     def wanted(self) -> int:
         return sum(wanted is not None for wanted, _ in self.pairs)
 
-    @property
-    def confidence(self) -> float:
-        """The geometric mean of the probabilities of its tokens, <eos> counted."""
-        return math.exp(self.answer.log_probability / (len(self.answer.tokens) + 1))
-
     def to_json(self) -> dict[str, Any]:
         return {
             "source": self.source,
             "references": self.references,
             "prediction": self.answer.text,
             "log_probability": finite(round(self.answer.log_probability, 4)),
-            "confidence": finite(round(self.confidence, 4)),
+            "confidence": finite(round(self.answer.confidence, 4)),
             "edits": self.edits,
             "pairs": self.pairs,
         }
@@ -144,10 +138,10 @@ def chosen(judged: Sequence[Judged], count: int = SHOWN) -> dict[str, list[dict[
 
     `random` goes by a hash of the source: two models asked the same show the same.
     """
-    right = sorted((one for one in judged if not one.edits), key=lambda one: (-one.length, -one.confidence))
+    right = sorted((one for one in judged if not one.edits), key=lambda one: (-one.length, -one.answer.confidence))
     wrong = sorted(
         (one for one in judged if one.edits),
-        key=lambda one: (-one.edits / max(one.wanted, 1), -one.confidence),
+        key=lambda one: (-one.edits / max(one.wanted, 1), -one.answer.confidence),
     )
     drawn = sorted(judged, key=lambda one: hashlib.blake2b(one.source.encode(), key=b"random").digest())
     best = [*right, *reversed(wrong)][:count]

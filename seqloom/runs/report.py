@@ -23,7 +23,7 @@ from seqloom.models.presets import suited
 from seqloom.options import flat, hints_of
 from seqloom.reporting.card import card, is_ours
 from seqloom.reporting.compare import compare
-from seqloom.reporting.facts import HELD_OUT, Facts
+from seqloom.reporting.facts import HELD_OUT, Facts, imported
 from seqloom.reporting.page import GENERATOR
 from seqloom.reporting.run import report
 from seqloom.runs import config as configs
@@ -50,6 +50,7 @@ def finish(folder: Path, examples: Sequence[Example], device: torch.device, prog
     Whatever goes wrong here, the run is done and whole: it is told in one line, also to those who asked for quiet.
     """
     try:
+        (folder / evaluation("test")).unlink(missing_ok=True)  # of the model before it was trained further
         if examples:
             write_json(folder / evaluation("valid"), record(load(folder, str(device)), examples))
         page = write(folder)
@@ -119,18 +120,21 @@ def evaluation(name: str) -> str:
 
 
 def command(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The words of the command that trains the same model again, as far as the config tells.
+    """The words of the command that trains or imports the same model again, as far as the config tells.
 
     A preset and what differs from it, if that gives back the config; else the config itself as the model.
     """
     if not config.keys() >= {"task", "preset", *configs.SECTIONS}:
         return ()
     preset, inputs = config["preset"], config.get("inputs") or {}
+    end = ["--output", f"{folder}-again"]
+    if path := imported(config):
+        ids = [] if config["data"].get("source_tokens") == "tokenizer" else ["--ids"]
+        return ("seqloom", "import", "hf", path, *ids, *end)
     words = ["seqloom", "train", config["task"], *map(str, inputs.get("train") or ["FILE"])]
     valid = inputs.get("valid")
     for one in valid if isinstance(valid, list) else [] if valid is None else [valid]:
         words += ["--valid", f"{100 * one:g}%" if isinstance(one, int | float) else str(one)]
-    end = ["--output", f"{folder}-again"]
     if "from" in inputs:
         return (*words, "--from", inputs["from"], *_options(_tuned(config)), *end)
     try:

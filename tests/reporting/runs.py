@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from seqloom.data.corpus import SIDES, DataOptions, prepare
 from seqloom.reporting.facts import Facts
+from tests.conftest import words, write_pairs
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -36,22 +40,19 @@ HISTORY = [
     {"step": 30, "epoch": 1, "valid": {"loss": 2.1, "perplexity": float("inf"), "per": 41.0}, "best": False},
     {"average": 3, "valid": {"per": 42.0}, "best": False},
 ]
-SIDE = {"tokens": 900, "mean": 5.5, "median": 5, "p95": 9, "longest": 14, "vocabulary": 27}
-DATA: dict[str, Any] = {
-    "train": {
-        "pairs": 1234,
-        "distinct_sources": 1200,
-        "source": {**SIDE, "commonest": [["e", 321], ["<b>", 7]]},
-        "target": SIDE,
-    },
-    "valid": None,
-    "skipped": {
-        "count": 3,
-        "reasons": {"no TAB": 2, "bad UTF-8": 1},
-        "first": ["words.tsv:7: expected <source>TAB<target>", "words.tsv:9: x"],
-    },
-    "notes": ["held out 60 of 1,294 pairs (4.6%) by source for validation"],
-}
+
+
+def data_of() -> dict[str, Any]:
+    """What a training leaves as data.json: made by those who write it, so that the report cannot expect another."""
+    with TemporaryDirectory() as folder:
+        file = write_pairs(Path(folder) / "words.tsv", words(1300))
+        with file.open("ab") as more:
+            more.write(b"no target\nno target either\n\xff\tB\n")
+        options = DataOptions(source_tokens="chars", target_tokens="words", skip_bad=True)
+        return prepare([str(file)], 0.05, options, seed=7, cache=Path(folder) / "cache").facts
+
+
+DATA = data_of()
 
 
 def example(source: str, wanted: list[str], written: list[str]) -> dict[str, Any]:
@@ -121,6 +122,18 @@ def whole(name: str = "words", **changes: Any) -> Facts:
     return Facts(**{**known, **changes})
 
 
+def imported(**inputs: Any) -> Facts:
+    """As `seqloom import hf` leaves it."""
+    config = {
+        **CONFIG,
+        "preset": {"model": "marian", "size": "imported"},
+        "decoding": {"ratio": 1.0, "longest": 511, "limit": 511},
+        "inputs": {"train": ["/home/me/opus-mt"], "valid": None, **inputs},
+    }
+    words = ("seqloom", "import", "hf", "/home/me/opus-mt", "--output", "runs/opus-again")
+    return whole("opus", config=config, history=[], data={}, records={}, command=words)
+
+
 def bare() -> Facts:
     """A run of an older Seqloom, stopped before its first line."""
     return Facts(name="old", config={"format": 1, "task": "translate"})
@@ -136,8 +149,10 @@ def hostile() -> Facts:
         "data": {"source_tokens": bad, "target_tokens": bad},
         "model": {bad: bad},
     }
+    vocabulary = {side: {**DATA["vocabulary"][side], "commonest": [[token, 1] for token in HOSTILE]} for side in SIDES}
     data = {
-        "train": {"pairs": 5, "source": {"commonest": [[token, 1] for token in HOSTILE]}},
+        **DATA,
+        "vocabulary": vocabulary,
         "skipped": {"count": 1, "reasons": {bad: 1}, "first": HOSTILE},
         "notes": HOSTILE,
     }

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from seqloom.reporting.card import card, fenced, is_ours, plain, tick
-from tests.reporting.runs import CONFIG, bare, hostile, record, whole
+from tests.reporting.runs import CONFIG, bare, hostile, imported, record, whole
 
 
 def front(text: str) -> dict:
@@ -45,6 +45,53 @@ def test_languages_are_told_only_by_the_names_of_parallel_files():
     assert of("train.en", "train.de")["pipeline_tag"] == "translation"
     for names in (("a.txt", "b.txt"), ("a.en", "b.de"), ("train.en",), ("x.en", "x.en"), ("x.tsv", "x.de")):
         assert "language" not in of(*names)
+
+
+@pytest.mark.parametrize(
+    ("valid", "shown"),
+    [
+        ("/home/me/dev.tsv", "dev.tsv"),
+        (["/home/me/dev.en", "/home/me/dev.de"], "dev.en, dev.de"),
+        ("5%", "5%"),
+        (0.05, "0.05"),
+        ("fold 1/3", "fold 1/3"),
+        ("pinyin:valid", "pinyin:valid"),
+    ],
+)
+def test_what_was_held_out_is_named_without_folders(valid, shown):
+    text = card(whole(config={**CONFIG, "inputs": {"train": ["words.tsv"], "valid": valid}}))
+    assert f"- validation: `{shown}`, 72 pairs" in text
+    assert "/home/me" not in text
+
+
+def test_a_model_of_a_file_is_named_without_folders():
+    text = card(whole(config={**CONFIG, "preset": {"model": "/home/me/mine.yaml", "size": "small"}}))
+    assert "A `mine.yaml` model with" in text
+    assert "/home/me" not in text
+
+
+def test_an_imported_run_was_not_trained_here():
+    text = card(imported())
+    assert "A `marian` model with 248,875 parameters" in text
+    assert "imported from `opus-mt` by Seqloom. It was not evaluated here." in text
+    assert "seqloom import hf opus-mt" in text
+    for false in ("trained on", "/home/me", "longest target", "training: `opus"):
+        assert false not in text, false
+
+
+def test_a_run_that_started_from_another_says_so():
+    inputs = {"train": ["words.tsv"], "valid": "5%", "from": "/home/me/runs/first"}
+    text = card(whole(config={**CONFIG, "inputs": inputs}))
+    assert "trained on `words.tsv` by Seqloom in 1 min 15 s. It started from the weights" in text
+    assert "of the run `first`. On 200" in text
+    assert "/home/me" not in text
+    text = card(imported(train=["words.tsv"], **{"from": "runs/opus"}))
+    assert "trained on `words.tsv` by Seqloom. It started from the weights" in text
+    assert "longest target" not in text  # the bound is still the one that came with the model
+
+
+def test_the_longest_target_has_no_specials():
+    assert "The longest target it was trained on has 18 tokens" in card(whole())  # 20 with <bos> and <eos>
 
 
 @pytest.mark.parametrize("facts", [bare(), whole(records={}), whole(data={}), whole(records={"test": record(["A"])})])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seqloom.reporting.compare import compare
 from tests.reporting.pages import Page, safe
-from tests.reporting.runs import CONFIG, bare, hostile, record, whole
+from tests.reporting.runs import CONFIG, bare, hostile, imported, record, whole
 
 
 def other(**changes):
@@ -39,6 +39,12 @@ def test_different_data_is_said_and_nothing_is_ranked():
     assert "trained on different data" in page.text
     assert "lowest" not in page.text
     assert "%</strong>" not in page.source
+
+
+def test_what_an_imported_run_was_trained_on_is_not_known():
+    text = Page(compare([whole(), imported()])).text
+    assert "training data words.tsv –" in text
+    assert "trained on different data" not in text
 
 
 def test_runs_are_compared_on_what_all_have():

@@ -7,7 +7,7 @@ import pytest
 from seqloom.reporting.page import POLICY
 from seqloom.reporting.run import report
 from tests.reporting.pages import Page, safe
-from tests.reporting.runs import HISTORY, HOSTILE, bare, hostile, record, whole
+from tests.reporting.runs import CONFIG, HISTORY, HOSTILE, bare, hostile, imported, record, whole
 
 
 def test_a_whole_report():
@@ -19,20 +19,64 @@ def test_a_whole_report():
     assert ("meta", "charset", "utf-8") in page.attributes
     for part in (
         "A gru-attention tiny model with 248,875 parameters",
-        "trained on 1,234 pairs of words.tsv for 30 updates (1 min 15 s of training)",
+        "trained on 1,228 pairs of words.tsv for 30 updates (1 min 15 s of training)",
         "On 200 held-out validation sources its token error rate is 12.50 % (95 % interval 11.50 … 13.50).",
         "per|refs:closest",
         "3 lines of the data were broken and left out.",
-        "words.tsv:7: expected <source>TAB<target>",
+        "words.tsv:1301: no TAB: expected source TAB target",
         "1 update was skipped, for the loss or gradient was not finite: step 12.",
         "200 distinct sources of 700, chosen by a hash, greedy; 400 a second on cpu.",
         "seqloom train translate /home/me/words.tsv",
         "other references: another",
-        "held out 60 of 1,294 pairs",
+        "held out 72 of 1,300 pairs",
     ):
         assert part in page.text, part
     assert page.text.index("were broken") < page.text.index("signature")  # where nobody can miss it
     assert len(page.pictures()) == 8  # five curves, lengths, attention, confusion
+
+
+def test_lengths_and_commonest_tokens_are_those_of_the_data():
+    text = Page(report(whole())).text
+    for part in (
+        "training words.tsv 1,228 1,228 validation 5% 72 72",
+        "tokens of training kind tokens mean median 95 % ≤ longest vocabulary",
+        "source chars 6,698 5.5 5 8 8 14 target words 6,113 5.0 5 8 8 15",
+        "Commonest source tokens d 749 e 723",
+        "Commonest target tokens D 694 EH 657",
+    ):
+        assert part in text, part
+
+
+def test_an_imported_run_was_not_trained_here():
+    text = Page(report(imported())).text
+    assert "A marian model with 248,875 parameters for the task translate, imported from opus-mt . It was not" in text
+    assert "seqloom import hf /home/me/opus-mt" in text
+    for false in (
+        "Training report",
+        "trained on",
+        "held out",
+        "training /home/me",
+        "the same data, seed",
+        "It started from",
+    ):
+        assert false not in text, false
+
+
+def test_a_run_that_started_from_another_says_so():
+    inputs = {"train": ["words.tsv"], "valid": "5%", "from": "/home/me/runs/first"}
+    text = Page(report(whole(config={**CONFIG, "inputs": inputs}))).text
+    assert "of training). It started from the run first . On 200 held-out" in text
+    text = Page(report(imported(train=["words.tsv"], **{"from": "runs/opus"}))).text  # it keeps the other's preset
+    assert "A marian model with 248,875 parameters for the task translate, trained on words.tsv . It" in text
+    assert "started from the run opus . Nothing was held out" in text
+
+
+@pytest.mark.parametrize(("later", "kept"), [([], 3), ([{"step": 40, "valid": {"per": 9.0}, "best": True}], None)])
+def test_an_average_is_told_only_where_it_was_kept(later, kept):
+    history = [*HISTORY[:-1], {"average": 3, "valid": {"per": 39.0}, "best": True}, *later]
+    facts = whole(history=history)
+    assert facts.averaged == kept
+    assert ("the mean of the last 3 checkpoints" in Page(report(facts)).text) == (kept == 3)
 
 
 def test_unlike_tokens_are_marked_and_only_they():

@@ -14,9 +14,10 @@ import yaml
 import seqloom
 from seqloom.cli.main import run as main
 from seqloom.data.read import Example
+from seqloom.decoding.texts import Answer
 from seqloom.runs import config as configs
 from seqloom.runs.job import Job, settle
-from seqloom.runs.record import by_length, chosen, confusion, record
+from seqloom.runs.record import Judged, by_length, chosen, confusion, record
 from seqloom.runs.report import command, facts, together, write
 from seqloom.training.distributed import ALONE
 from tests.conftest import pronounce, words
@@ -97,6 +98,12 @@ def test_pieces_of_a_record_bear_emptiness():
     assert confusion([])["pairs"] == []
 
 
+def test_confidence_is_the_answers_own():
+    """One that was cut off at its limit has no <eos> to count: only its search knows."""
+    one, two = (Judged("a", ["B"], Answer("C", (5,), 0.0, -1.0, sure), 1, [("B", "C")]) for sure in (0.25, 0.5))
+    assert [shown["confidence"] for shown in chosen([one, two])["worst"]] == [0.5, 0.25]
+
+
 def test_training_leaves_a_report_and_a_card(run):
     page = Page((run / "report.html").read_text(encoding="utf-8"))
     safe(page)
@@ -109,6 +116,11 @@ def test_training_leaves_a_report_and_a_card(run):
     assert {one["type"]: one["value"] for one in result}["per"] == pytest.approx(held["metrics"]["per"], abs=1e-3)
     last = [line for line in facts(run).history if line.get("best")][-1]["valid"]
     assert held["metrics"]["per"] == pytest.approx(last["per"])  # of the model that was kept
+    known = json.loads((run / "data.json").read_text(encoding="utf-8"))
+    assert "median" in page.text
+    for side in ("source", "target"):
+        token, count = known["vocabulary"][side]["commonest"][0]
+        assert f"Commonest {side} tokens {token} {count}" in page.text
 
 
 def test_the_folder_alone_is_enough_and_old_ones_too(run, tmp_path):
@@ -125,7 +137,7 @@ def test_data_json_is_shown(run, tmp_path):
     (copy / "data.json").write_text(json.dumps(DATA))
     text = Page(write(copy).read_text(encoding="utf-8")).text
     assert "3 lines of the data were broken and left out." in text
-    assert "trained on 1,234 pairs" in text
+    assert "trained on 1,228 pairs" in text
 
 
 def test_a_test_record_stands_first(run, tmp_path, found):
@@ -134,6 +146,15 @@ def test_a_test_record_stands_first(run, tmp_path, found):
     text = Page(write(copy).read_text(encoding="utf-8")).text
     assert "On 100 test sources" in text
     assert text.index("Test data:") < text.index("Validation data:")
+
+
+def test_a_test_of_the_model_before_does_not_outlive_it(pairs, tmp_path, found):
+    train(pairs, tmp_path / "run", quiet=True)
+    (tmp_path / "run" / "evaluation-test.json").write_text(json.dumps(found))
+    more = {"max_steps": 6}
+    seqloom.train("translate", pairs, output=tmp_path / "run", training=more, resume=True, quiet=True)
+    assert not (tmp_path / "run" / "evaluation-test.json").exists()
+    assert "test sources" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_readme_of_ones_own_stays(run, tmp_path):
@@ -231,6 +252,21 @@ def test_the_command_repeats_a_fine_tuning(run, pairs, tmp_path):
     before = settle(job, ALONE).config
     after = settle(job_of(command(tmp_path / "tuned", before)), ALONE).config
     assert after == before
+
+
+@pytest.mark.parametrize(("tokens", "more"), [("tokenizer", []), ("words", ["--ids"])])
+def test_the_command_repeats_an_import(tokens, more, tmp_path):
+    composed = configs.compose(None, None, {}, {}, {})
+    config = {
+        **composed,
+        "preset": {"model": "marian", "size": "imported"},
+        "data": {**composed["data"], "source_tokens": tokens, "target_tokens": tokens},
+        "inputs": {"train": ["models/opus-mt"], "valid": None},
+    }
+    words = ["seqloom", "import", "hf", "models/opus-mt", *more, "--output", f"{tmp_path / 'run'}-again"]
+    assert list(command(tmp_path / "run", config)) == words
+    config["inputs"]["from"] = "runs/opus"  # trained further, and no mere import
+    assert command(tmp_path / "run", config)[:2] == ("seqloom", "train")
 
 
 @pytest.mark.parametrize(("valid", "words"), [(0.0, ["0%"]), (0.05, ["5%"]), ("5%", ["5%"]), (["a", "b"], ["a", "b"])])
