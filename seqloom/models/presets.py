@@ -55,6 +55,7 @@ TRANSFORMER_SIZES: dict[str, dict[str, Any]] = {
 }
 
 SIZES = tuple(RECURRENT_SIZES)
+IMPORTED = "imported"  # said in place of a size of models that another library made
 
 # What suits a family; anything the user sets wins.
 TRAINING: dict[str, dict[str, Any]] = {

@@ -10,8 +10,9 @@ from typing import Any
 
 import yaml
 
+from seqloom.models.presets import IMPORTED
 from seqloom.reporting import evaluated
-from seqloom.reporting.facts import HELD_OUT, IMPORTED, Facts, Record, base_name, metric
+from seqloom.reporting.facts import HELD_OUT, Facts, Record, base_name, metric
 from seqloom.reporting.html import clean
 from seqloom.reporting.numbers import digits, duration, finite, whole
 from seqloom.reporting.run import verdict

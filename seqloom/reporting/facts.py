@@ -8,6 +8,7 @@ from pathlib import PurePath
 from statistics import median
 from typing import Any, NamedTuple
 
+from seqloom.models.presets import IMPORTED
 from seqloom.reporting.numbers import finite
 
 Record = Mapping[str, Any]  # what seqloom.runs.record.record gives
@@ -30,7 +31,6 @@ METRICS = {
     "perplexity": Metric("perplexity", "", True, "among so many equally likely tokens the model chooses"),
     "loss": Metric("loss", "", True, "nats a target token"),
 }
-IMPORTED = "imported"  # the size of a preset that another library brought
 HELD_OUT = {"test": "Test data", "valid": "Validation data"}
 
 

@@ -16,6 +16,7 @@ from seqloom.data.corpus import Prepared, prepare
 from seqloom.data.lines import STDIN
 from seqloom.data.split import Fold
 from seqloom.errors import SeqloomError, known
+from seqloom.models.presets import IMPORTED
 from seqloom.options import hints_of
 from seqloom.runs import config as configs
 from seqloom.runs.session import CHECKPOINTS
@@ -23,7 +24,6 @@ from seqloom.runs.translator import codecs_of
 from seqloom.training.distributed import Ranks
 
 TASKS = ("translate",)
-IMPORTED = "imported"  # the size of a model that was not trained here
 Files = str | Path | Sequence[str | Path]
 
 
@@ -161,7 +161,7 @@ def _open(folder: Path, resume: bool) -> dict[str, Any] | None:
     if holds and not resume:
         raise SeqloomError(f"{folder}: already holds a run; add --resume to go on with it, or name another --output")
     saved = configs.load(folder) if holds else None
-    if saved is not None and saved["preset"]["size"] == IMPORTED:
+    if saved is not None and saved["preset"]["size"] == IMPORTED and "from" not in saved["inputs"]:
         raise SeqloomError(f"{folder}: was imported, not trained here: train from it with --from {folder}")
     return saved
 

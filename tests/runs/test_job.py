@@ -74,6 +74,23 @@ def test_fine_tuning_that_was_killed_before_its_first_checkpoint_starts_from_the
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+def test_an_imported_model_is_trained_from_and_then_resumed_but_not_resumed_itself(pairs, tmp_path):
+    from seqloom.runs.export import export_hf
+    from seqloom.runs.huggingface import import_hf
+
+    carry_out(job(pairs, tmp_path / "own", model="transformer"), Silent())
+    export_hf(tmp_path / "own", tmp_path / "theirs")
+    import_hf(tmp_path / "theirs", tmp_path / "imported")
+    training = {"max_steps": 2, "batch_rows": 32}
+    made = carry_out(tuned(tmp_path / "imported", pairs, tmp_path / "tuned", training=training), Silent())
+    assert made.step == 2
+    again = Job(task="translate", files=pairs, output=made.folder, training={"max_steps": 4}, resume=True, device="cpu")
+    assert carry_out(again, Silent()).step == 4
+    assert seqloom.load(made.folder).predict(["abba"])
+    with pytest.raises(SeqloomError, match="was imported, not trained here: train from it with --from"):
+        carry_out(job(pairs, tmp_path / "imported", resume=True), Silent())
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -16,6 +17,7 @@ from safetensors.torch import load_file
 import seqloom
 from seqloom.models.presets import PRESETS
 from seqloom.training.checkpoint import averaged, folders
+from seqloom.version import FORMAT
 from tests.conftest import pronounce, words, write_pairs
 
 TEXT = {"source_tokens": "chars", "target_tokens": "words"}
@@ -104,10 +106,26 @@ def test_loading_gives_the_same_answers(pairs, tmp_path):
         assert torch.equal(a, b)
 
 
+def test_a_run_of_the_first_format_is_still_read(run, tmp_path):
+    """Settings that came later are not in its config; they are what was always done."""
+    old = shutil.copytree(run, tmp_path / "old")
+    config = yaml.safe_load((old / "config.yaml").read_text())
+    del config["model"]["share"]
+    for name in ("half_width", "columns", "skip_bad", "limit"):
+        del config["data"][name]
+    (old / "config.yaml").write_text(yaml.safe_dump({**config, "format": 1}))
+    for name in ("source.json", "target.json"):
+        codec = json.loads((old / name).read_text())
+        del codec["half_width"]
+        (old / name).write_text(json.dumps(codec))
+    some = words(20, seed=3)
+    assert seqloom.load(old).predict(some) == seqloom.load(run).predict(some)
+
+
 def test_the_config_hides_nothing_and_repeats_the_run(pairs, tmp_path):
     run = train(pairs, tmp_path / "one")
     config = yaml.safe_load((tmp_path / "one" / "config.yaml").read_text())
-    assert config["format"] == 1
+    assert config["format"] == FORMAT
     assert config["model"]["decoder"]["score"] == {"kind": "additive", "hidden": 0}
     assert config["model"]["encoder"]["cell"] == {"kind": "gru", "reset": "after"}
     model = tmp_path / "model.yaml"
