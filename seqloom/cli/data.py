@@ -145,8 +145,9 @@ def check(
 
 def _show(facts: dict[str, Any]) -> None:
     """The statistics of one group of files, in three lines."""
+    lines = facts["lines"] + facts["broken"]
     typer.echo(
-        f"{', '.join(facts['files'])}: {facts['pairs']:,} pairs in {facts['lines']:,} lines ({facts['form']}), "
+        f"{', '.join(facts['files'])}: {facts['pairs']:,} pairs in {lines:,} lines ({facts['form']}), "
         f"{facts['distinct_sources']:,} distinct sources, {facts['several_targets']:,} of them with several targets, "
         f"{facts['same']:,} pairs with target = source"
     )

@@ -56,7 +56,7 @@ def run() -> None:
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help, as far as it is not printed yet
             sys.exit(error.format_message() or error.exit_code)
         _leave(_usage(error), error.exit_code)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         _leave("stopped", 130)
     except SeqloomError as error:
         _leave(str(error), 1)

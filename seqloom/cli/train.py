@@ -136,6 +136,12 @@ def train(
     Example: seqloom train translate words.tsv --source-tokens chars --target-tokens words --output runs/words
     """
     given = locals()
+    if recipe is None and not (task and files):
+        raise UsageError("name a task and files, as in: seqloom train translate words.tsv -o runs/words; or a --recipe")
+    if recipe is None and not output and not dry_run:
+        raise UsageError("missing option '--output' / '-o': a folder for the run")
+    if recipe is not None and folds is not None:
+        raise UsageError("--recipe and --folds exclude one another: a recipe has its own split")
     from seqloom.runs.config import parse_value
     from seqloom.runs.job import Job
     from seqloom.runs.progress import progress
@@ -177,7 +183,6 @@ def _carry_out(job: Job, ways: dict[str, Any], show: Callable[[], Progress]) -> 
     recipe = None if ways["recipe"] is None else recipes.load(ways["recipe"])
     if recipe is not None:
         job = replace(follow.job_of(recipe, job), output=job.output or f"runs/{recipe.name}")
-    _complete(job, ways)
     first = Launch.of().rank == 0
     if ways["dry_run"]:
         cost = train.rehearse(replace(job, output=job.output or "(dry run)"), show())
@@ -201,16 +206,6 @@ def _carry_out(job: Job, ways: dict[str, Any], show: Callable[[], Progress]) -> 
             again += f" --folds {ways['folds']}" if ways["folds"] else ""
             show().note(f"saved; go on with: seqloom train {again} --output {job.output} --resume")
         raise typer.Exit(128 + signal.Signals(number).value)
-
-
-def _complete(job: Job, ways: dict[str, Any]) -> None:
-    """What a training cannot do without."""
-    if not job.task or not job.files:
-        raise UsageError("name a task and files, as in: seqloom train translate words.tsv -o runs/words; or a --recipe")
-    if not job.output and not ways["dry_run"]:
-        raise UsageError("missing option '--output' / '-o': a folder for the run")
-    if ways["recipe"] is not None and ways["folds"] is not None:
-        raise UsageError("--recipe and --folds exclude one another: a recipe has its own split")
 
 
 def _pair(text: str, parse: Any) -> tuple[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import os
 import shutil
 import unicodedata
 from collections.abc import Iterator
@@ -125,10 +126,23 @@ def prepare(
     if not split.train:
         raise SeqloomError("no training files were given")
     fingerprint = _fingerprint(split, options, codecs)
-    folder = (cache or default_cache()) / f"{fingerprint}-{LAYOUT}"
+    cache = cache or default_cache()
+    folder = cache / f"{fingerprint}-{LAYOUT}"
     if not _intact(folder):
+        _make(cache)
         _build(folder, split, options, codecs)
     return _open(folder, split, fingerprint)
+
+
+def _make(cache: Path) -> None:
+    """Says that it is the cache that cannot be written, before any work is done for it."""
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        writable, why = os.access(cache, os.W_OK), "no permission"
+    except OSError as error:
+        writable, why = False, str(error.strerror or error)
+    if not writable:
+        raise SeqloomError(f"{cache}: the cache of data cannot be written: {why}; set $SEQLOOM_CACHE elsewhere")
 
 
 def _at_least(name: str, value: int | None, least: int) -> None:

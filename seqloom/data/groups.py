@@ -86,6 +86,9 @@ def with_columns(group: Group, reading: Reading, found: Iterator[Record]) -> tup
     if looks_like_header(fields):
         note = f"{file}: the first line, {','.join(fields)}, names the columns and is no example"
         return replace(group, header=True, notes=(note,)), found
+    if len(fields) > 2:
+        note = f"{file}: {len(fields)} columns, and the first line is data: the first column is the source, the others"
+        group = replace(group, notes=(f"{note} are targets; --columns chooses by number or by name",))
     return group, found if first is None else chain([first], found)
 
 

@@ -219,7 +219,7 @@ def make(
     """The splitter called `kind`, as `bytes` or `bpe:4000`. A trained one is given its `tokens` and `merges`, an
     imported one its `tokenizer`."""
     name, colon, size = str(kind).partition(":")
-    known(name, TOKENS, "kind of tokens")
+    known(name, TOKENS if name == "tokenizer" else [one for one in TOKENS if one != "tokenizer"], "kind of tokens")
     if name != "bpe":
         if colon:
             raise SeqloomError(f"tokens {kind!r}: {name} takes no size; only bpe does, as in bpe:4000")

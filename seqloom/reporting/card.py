@@ -14,7 +14,7 @@ from seqloom.models.presets import IMPORTED
 from seqloom.reporting import evaluated
 from seqloom.reporting.facts import HELD_OUT, Facts, Record, base_name, metric
 from seqloom.reporting.html import clean
-from seqloom.reporting.numbers import digits, duration, finite, whole
+from seqloom.reporting.numbers import article, digits, duration, finite, whole
 from seqloom.reporting.run import verdict
 
 OURS = "<!-- Written by seqloom, which writes it anew; delete this line to keep what you change. -->"
@@ -91,7 +91,8 @@ def _languages(facts: Facts) -> list[str]:
 
 def _about(facts: Facts) -> Iterator[str]:
     size = f" with {whole(facts.parameters)} parameters" if facts.parameters else ""
-    yield f"A {tick(base_name(facts.model))} model{size} that turns a source text into a target text,"
+    name = f"{article(facts.model)} {tick(base_name(facts.model))} model"
+    yield f"{name}{size} that turns a source text into a target text,"
     time = f" in {duration(facts.seconds)}" if facts.seconds else ""
     trained = f"trained on {tick(_files(facts, 'train'))} by Seqloom{time}."
     yield f"imported from {tick(facts.imported)} by Seqloom." if facts.imported else trained

@@ -198,7 +198,13 @@ def _bar(row: Bar, top: float, across: Axis) -> Markup:
         parts.append(element("path", d=path, class_="whisker"))
         end = max(end, x2)
     parts.append(
-        element("text", f"{value:#.3g}" if value < 1000 else whole(value), x=end + 7, y=middle + 4, class_="value")
+        element(
+            "text",
+            f"{value:#.3g}".rstrip(".") if value < 1000 else whole(value),
+            x=end + 7,
+            y=middle + 4,
+            class_="value",
+        )
     )
     parts.append(element("text", row.note, x=WIDTH - 2, y=middle + 4, text_anchor="end", class_="label"))
     return join(*parts)

@@ -51,6 +51,11 @@ def duration(seconds: Any) -> str:
     return f"{minutes // 60:,} h {minutes % 60:02d} min"
 
 
+def article(name: str) -> str:
+    """A gru, an lstm: by how the name of a model is spoken."""
+    return "An" if name.startswith(("lstm", "rnn", "a", "e", "i", "o", "mb")) else "A"
+
+
 def setting(value: Any) -> str:
     """The value of a setting as YAML would write it."""
     words = {None: "none", True: "true", False: "false"}

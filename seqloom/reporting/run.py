@@ -11,7 +11,7 @@ import yaml
 from seqloom.reporting import curves, evaluated
 from seqloom.reporting.facts import Facts, metric
 from seqloom.reporting.html import Markup, element, join, user
-from seqloom.reporting.numbers import digits, duration, finite, short, whole
+from seqloom.reporting.numbers import article, digits, duration, finite, short, whole
 from seqloom.reporting.page import code, figures, folded, page, section, table, warning
 
 
@@ -37,7 +37,7 @@ def report(facts: Facts) -> str:
 def summary(facts: Facts) -> Markup:
     """One paragraph: task, model, parameters, data, best score, time, device."""
     size = f" with {whole(facts.parameters)} parameters" if facts.parameters else ""
-    begin = f"A {facts.model} model{size} for the task {facts.config.get('task', 'translate')}, "
+    begin = f"{article(facts.model)} {facts.model} model{size} for the task {facts.config.get('task', 'translate')}, "
     start = ["It started from the run ", user(facts.start), ". "] if facts.start else []
     return element("p", begin, *_origin(facts), ". ", *start, verdict(facts), class_="lead")
 

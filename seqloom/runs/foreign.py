@@ -83,6 +83,8 @@ def read_folder(folder: Path) -> Theirs:
     """Their two configs; refuses what is no folder of a model that we can hold."""
     if not folder.is_dir():
         raise SeqloomError(f"{folder}: no such folder; name a local one, as a download or save_pretrained leaves it")
+    if not (folder / "config.json").is_file():
+        raise SeqloomError(f"{folder}: no Hugging Face folder: it has no config.json")
     config = read_json(folder / "config.json")
     family = FAMILIES[known(config.get("model_type", ""), FAMILIES, "model_type")]
     extra = folder / "generation_config.json"

@@ -68,7 +68,7 @@ def trial(loop: Loop) -> Trial:
 def clock(seconds: float) -> str:
     """`45 s`, `3.5 min` or `2.1 h`."""
     if seconds < 90:
-        return f"{seconds:.0f} s"
+        return f"{seconds:.0f} s" if seconds >= 1 else "1 s"
     return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
