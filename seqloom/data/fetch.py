@@ -74,9 +74,7 @@ def _digest(raw: bytes) -> str:
 def _verified(raw: bytes, file: File, place: Path | str) -> bytes:
     expected, found = checksums()[file.path], _digest(raw)
     if found != expected:
-        raise SeqloomError(
-            f"{place}: not the right content; replace or remove it. SHA-256 should be {expected} and is {found}"
-        )
+        raise SeqloomError(f"{place}: not the right content: SHA-256 should be {expected} and is {found}")
     return raw
 
 
@@ -86,7 +84,7 @@ def _read(place: Path, file: File) -> bytes:
         raw = place.read_bytes()
         return raw if place.name == Path(file.path).name else gzip.decompress(raw)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise SeqloomError(f"{place}: the .gz file is damaged; replace or remove it ({error})") from error
+        raise SeqloomError(f"{place}: the .gz file is cut off or damaged ({error}); replace it") from error
     except OSError as error:
         raise SeqloomError(f"{place}: cannot be read: {error.strerror or error}") from error
 

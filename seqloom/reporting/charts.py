@@ -197,15 +197,8 @@ def _bar(row: Bar, top: float, across: Axis) -> Markup:
         path = f"M{x1:g} {middle:g}H{x2:g}M{x1:g} {middle - 3:g}v6M{x2:g} {middle - 3:g}v6"
         parts.append(element("path", d=path, class_="whisker"))
         end = max(end, x2)
-    parts.append(
-        element(
-            "text",
-            f"{value:#.3g}".rstrip(".") if value < 1000 else whole(value),
-            x=end + 7,
-            y=middle + 4,
-            class_="value",
-        )
-    )
+    told = f"{value:#.3g}".rstrip(".") if value < 1000 else whole(value)
+    parts.append(element("text", told, x=end + 7, y=middle + 4, class_="value"))
     parts.append(element("text", row.note, x=WIDTH - 2, y=middle + 4, text_anchor="end", class_="label"))
     return join(*parts)
 

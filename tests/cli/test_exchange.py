@@ -58,7 +58,7 @@ def test_wrong_imports(seqloom, tmp_path):
     one_line(seqloom("import", "hf", folder, "--output", out), "no such folder", "local")
     one_line(seqloom("import", "onnx", folder, "--output", out), "unknown kind of checkpoint", "hf")
     folder.mkdir()
-    one_line(seqloom("import", "hf", folder, "--output", out), "config.json: no such file")
+    one_line(seqloom("import", "hf", folder, "--output", out), "no Hugging Face folder: it has no config.json")
     (folder / "config.json").write_text("[1]")
     one_line(seqloom("import", "hf", folder, "--output", out), "config.json: expected keys and values")
     config = {"model_type": "marian", "vocab_size": 9, "d_model": 4, "eos_token_id": 0, "decoder_start_token_id": 8}

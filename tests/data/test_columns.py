@@ -151,3 +151,12 @@ def test_sources_for_prediction(put, monkeypatch):
 def test_limits_are_checked():
     with pytest.raises(SeqloomError, match="limit must be a whole number of 1 or more, not 0"):
         Reading(limit=0)
+
+
+def test_more_than_two_columns_of_a_csv_are_spoken_of(put):
+    """A header that nobody named would be trained on in silence."""
+    (one,) = group([put("own.csv", TABLE)])
+    assert "4 columns, and the first line is data" in one.notes[0]
+    assert "--columns" in one.notes[0]
+    assert group([put("two.csv", "a,b\n")])[0].notes == ()
+    assert group(["own.csv"], Reading(columns="text,label"))[0].notes == ()

@@ -207,7 +207,7 @@ def test_a_broken_line_leaves_no_cache(put, cache):
 
 def test_cache_that_cannot_be_written(put, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(SeqloomError, match="could not be written") as caught:
+    with pytest.raises(SeqloomError, match=r"the cache of data cannot be written: .*; set \$SEQLOOM_CACHE") as caught:
         prepare([put("a.tsv", "a\tx\n")], 0.0, seed=1, cache=tmp_path / "file")
     assert "\n" not in str(caught.value)
 
