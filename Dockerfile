@@ -1,8 +1,8 @@
 # Seqloom in a container, for the CPU unless the package index says otherwise.
 #
 #   docker build -t seqloom .
-#   docker run --rm -v "$PWD/runs:/work/runs" seqloom demo
-#   docker run --rm -v "$PWD/data:/work/data:ro" -v "$PWD/runs:/work/runs" --user "$(id -u):$(id -g)" \
+#   docker run --rm -v "$PWD/runs:/seqloom/runs" seqloom demo
+#   docker run --rm -v "$PWD/data:/seqloom/data:ro" -v "$PWD/runs:/seqloom/runs" --user "$(id -u):$(id -g)" \
 #       seqloom train translate data/words.tsv --output runs/words
 #
 # Build arguments:
@@ -27,11 +27,11 @@ COPY --from=build /wheels /tmp/wheels
 RUN pip install --no-cache-dir -c /tmp/constraints.txt "$(ls /tmp/wheels/*.whl)[${EXTRAS}]"
 # Writable for anybody: with --user the container's user is whoever owns the mounted folders.
 RUN useradd --create-home --uid "${UID}" seqloom \
-    && mkdir -p /work/data /work/runs /work/cache \
-    && chmod 1777 /work /work/data /work/runs /work/cache
-ENV SEQLOOM_CACHE=/work/cache PYTHONUNBUFFERED=1
-WORKDIR /work
-VOLUME ["/work/data", "/work/runs", "/work/cache"]
+    && mkdir -p /seqloom/data /seqloom/runs /seqloom/cache \
+    && chmod 1777 /seqloom /seqloom/data /seqloom/runs /seqloom/cache
+ENV SEQLOOM_CACHE=/seqloom/cache PYTHONUNBUFFERED=1
+WORKDIR /seqloom
+VOLUME ["/seqloom/data", "/seqloom/runs", "/seqloom/cache"]
 USER ${UID}
 ENTRYPOINT ["seqloom"]
 CMD ["--help"]

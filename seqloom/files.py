@@ -55,6 +55,19 @@ def write_json(path: Path, value: Any) -> None:
     write_atomic(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """Keys and values of a JSON file."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise SeqloomError(f"{path}: no such file") from error
+    except (OSError, ValueError) as error:
+        raise SeqloomError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(value, dict):
+        raise SeqloomError(f"{path}: expected keys and values")
+    return value
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """Keys and values of a YAML file; what is wrong with it is said with its line."""
     import yaml

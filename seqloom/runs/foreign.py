@@ -10,7 +10,6 @@ of its sum. What their generation config forbids is `decoding.never` of the run'
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from seqloom.data.tokens import SPECIALS
 from seqloom.errors import SeqloomError, known
+from seqloom.files import read_json
 from seqloom.models.exchange import FAMILIES, OFFSET, SIDES, Family, Taken, Tensors, gather, names
 from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import build, complete
@@ -196,15 +196,3 @@ def _rows(matrix: Tensor, start: int, end: int) -> Tensor:
     nothing = torch.zeros_like(matrix[0])
     begin = matrix[start] if start < len(matrix) else nothing  # a source's table need not know the target's start
     return torch.cat([torch.stack([nothing, begin, matrix[end], nothing]), matrix])
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise SeqloomError(f"{path}: no such file") from error
-    except (OSError, ValueError) as error:
-        raise SeqloomError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(value, dict):
-        raise SeqloomError(f"{path}: expected keys and values")
-    return value

@@ -12,14 +12,14 @@ from seqloom.data.corpus import DataOptions
 from seqloom.data.tokens import EOS, make
 from seqloom.decoding.texts import Bound
 from seqloom.errors import SeqloomError
-from seqloom.files import write_json
+from seqloom.files import read_json, write_json
 from seqloom.models.presets import IMPORTED, suited
 from seqloom.models.seq2seq import MODELS
 from seqloom.options import checked
 from seqloom.parts.choose import build
 from seqloom.runs import config as configs
 from seqloom.runs.environment import environment
-from seqloom.runs.foreign import BOUND, SHIFT, Theirs, convert, read_folder, read_json
+from seqloom.runs.foreign import BOUND, SHIFT, Theirs, convert, read_folder
 from seqloom.training.checkpoint import load_weights, save_weights, weights
 from seqloom.training.settings import Training
 from seqloom.version import FORMAT, __version__

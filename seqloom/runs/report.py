@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ from seqloom.data.columns import Reading
 from seqloom.data.corpus import DataOptions
 from seqloom.data.read import Example
 from seqloom.errors import SeqloomError
-from seqloom.files import write_atomic, write_json
+from seqloom.files import read_json, write_atomic, write_json
 from seqloom.models.presets import suited
 from seqloom.options import flat, hints_of
 from seqloom.reporting.card import card, is_ours
@@ -185,15 +184,7 @@ def _options(changed: Mapping[str, Any]) -> list[str]:
 
 
 def _json(path: Path) -> dict[str, Any] | None:
-    if not path.exists():
-        return None
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SeqloomError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise SeqloomError(f"{path}: expected one JSON object")
-    return found
+    return read_json(path) if path.exists() else None
 
 
 def _history(path: Path) -> list[dict[str, Any]]:
