@@ -31,6 +31,7 @@ SHELVES = [
     {"training"},
     {"looking"},
     {"reporting"},
+    {"tasks"},
     {"runs"},
     {"serving"},
     {"cli"},

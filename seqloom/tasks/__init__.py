@@ -1,0 +1,1 @@
+"""Tasks by shape: what each reads, builds, trains and says."""

@@ -1,0 +1,85 @@
+"""What a task is: all that `runs` knows of translate, classify, tag and generate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from seqloom.data.split import Fold
+from seqloom.data.supply import Ready
+from seqloom.tasks.evaluation import Evaluation
+from seqloom.training.distributed import Ranks
+from seqloom.training.settings import Training
+
+# The scores of the held-out data, by the objective as it is now (perhaps wrapped for several processes).
+Judge = Callable[[nn.Module, Training, Ranks], dict[str, float]]
+
+
+class Runner(Protocol):
+    """A trained model, loaded from its run folder. Remembers nothing between calls."""
+
+    folder: Path
+    config: dict[str, Any]
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    def evaluate(self, files: Any, **how: Any) -> Evaluation:
+        """Scores on files of examples, or on the test split of a dataset by name."""
+        ...
+
+    def record(self, examples: Sequence[Any]) -> dict[str, Any]:
+        """What an evaluation found on examples in memory, as values for a report; fit for `json.dump`."""
+        ...
+
+
+class Task(Protocol):
+    """One task shape. A module of `tasks` has one, by the name TASK."""
+
+    name: str
+    models: Mapping[str, Any]  # the table that `build` and `complete` choose from
+    kind: str  # the entry of it that presets mean
+    vocabularies: tuple[str, ...]  # names of the files beside the weights
+    options: type  # the dataclass of the config's `data` section, a `Reading`
+    training: Mapping[str, Any]  # settings that suit the task, above all `select`
+
+    def prepare(
+        self,
+        train: list[str],
+        valid: list[str] | float | Fold,
+        options: Any,
+        *,
+        seed: int,
+        cache: Path | None = None,
+        kept: Mapping[str, Any] | None = None,
+    ) -> Ready:
+        """Read and number the data. `kept`: vocabularies (as JSON) of another run, to be used as they are."""
+        ...
+
+    def sizes(self, vocabularies: Mapping[str, Any]) -> dict[str, Any]:
+        """The keywords without a default of the model's constructor."""
+        ...
+
+    def decoding(self, ready: Ready, before: Mapping[str, Any]) -> dict[str, Any]:
+        """The config's `decoding` section: what predictions need to know that only the data says. `before`: that of
+        the run that goes on or that this one starts from."""
+        ...
+
+    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
+        """What is trained: called with a batch of the supply, gives a `Loss`."""
+        ...
+
+    def judge(self, model: nn.Module, ready: Ready, config: Mapping[str, Any], device: torch.device) -> Judge: ...
+
+    def runner(
+        self,
+        folder: Path,
+        config: dict[str, Any],
+        model: nn.Module,
+        vocabularies: Mapping[str, Any],
+        device: torch.device,
+    ) -> Runner: ...
