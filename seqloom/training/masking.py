@@ -32,9 +32,7 @@ class Cloze:
     draws: Tensor | None = None  # [B, S]: the lowest of a row are chosen; None: drawn anew every time
 
     @classmethod
-    def of(
-        cls, source: Padded, counts: np.ndarray, rows: tuple[int, ...] = (), draws: Tensor | None = None
-    ) -> Cloze:
+    def of(cls, source: Padded, counts: np.ndarray, rows: tuple[int, ...] = (), draws: Tensor | None = None) -> Cloze:
         """`index` is made on the host: on a GPU, finding it would wait for the device."""
         taken = np.arange(int(counts.max(initial=0))) < counts[:, None]
         index = torch.from_numpy(np.flatnonzero(taken))

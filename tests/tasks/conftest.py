@@ -13,7 +13,12 @@ ANIMALS, FOODS = ("cat", "dog", "cow", "hen", "pig"), ("bread", "rice", "corn", 
 def sentences(count: int, seed: int = 1) -> list[str]:
     """Two kinds of sentences, in which animals stand in like places, and foods in others."""
     draw = random.Random(seed)
-    forms = ("the {a} runs over the hill", "a {a} sleeps under the tree", "we eat {f} with salt", "they cook {f} at noon")
+    forms = (
+        "the {a} runs over the hill",
+        "a {a} sleeps under the tree",
+        "we eat {f} with salt",
+        "they cook {f} at noon",
+    )
     return [draw.choice(forms).format(a=draw.choice(ANIMALS), f=draw.choice(FOODS)) for _ in range(count)]
 
 

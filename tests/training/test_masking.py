@@ -124,7 +124,9 @@ def test_an_empty_piece_counts_for_nothing_and_gives_every_parameter_a_gradient(
 
 
 def loop(steps: int) -> Loop:
-    training = Training.of({"max_steps": steps, "batch_rows": 16, "warmup": 1, "schedule": "constant", "select": "loss"})
+    training = Training.of(
+        {"max_steps": steps, "batch_rows": 16, "warmup": 1, "schedule": "constant", "select": "loss"}
+    )
     return Loop(MaskedPrediction(model(dropout=0.1)), Clozes(texts(), 0.15), training, CPU)
 
 
