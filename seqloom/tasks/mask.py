@@ -20,7 +20,7 @@ from seqloom.errors import SeqloomError
 from seqloom.metrics.information import perplexity
 from seqloom.models.masked import MODELS
 from seqloom.tasks.filling import Filler
-from seqloom.tasks.task import Judge, Runner
+from seqloom.tasks.task import Judge
 from seqloom.training.distributed import Ranks
 from seqloom.training.masking import Clozes, MaskedPrediction, guessed
 from seqloom.training.settings import Training
@@ -121,7 +121,7 @@ class Mask:
         model: nn.Module,
         vocabularies: Mapping[str, Any],
         device: torch.device,
-    ) -> Runner:
+    ) -> Filler:
         return Filler(folder, config, model, Codec.from_json(vocabularies["source"]), device)
 
 

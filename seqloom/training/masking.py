@@ -74,8 +74,10 @@ class Cloze:
 
 
 class MaskedPrediction(nn.Module):
-    """−Σ log p(x_i | the text without it) over the chosen tokens. 80 % of them are hidden, 10 % replaced by others, 10 %
-    left as they are (Devlin et al. 2019, section 3.1); all random numbers are torch's own, so that a run can be resumed.
+    """−Σ log p(x_i | the text without it) over the chosen tokens (Devlin et al. 2019, section 3.1).
+
+    80 % of them are hidden, 10 % replaced by others, 10 % left as they are. All random numbers come from torch's own
+    generator, whose state is kept: a resumed run draws the same.
 
     Where the batch brings its draws, as held-out texts do, every chosen token is hidden.
     """
@@ -109,7 +111,7 @@ def disturbed(labels: Tensor, size: int) -> Tensor:
 
 
 class Clozes:
-    """Texts with a share of their tokens to be guessed, at least one in each. With a `seed` the same ones every time."""
+    """Texts with a share of their tokens to be guessed, at least one in each; with a `seed` always the same ones."""
 
     def __init__(self, pieces: Pieces, share: float, seed: int | None = None) -> None:
         self.texts, self.fingerprint, self.folder = pieces, pieces.fingerprint, pieces.folder

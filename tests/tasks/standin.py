@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from torch import nn
 
@@ -47,7 +47,7 @@ class StandinOptions(TextOptions):
 
 class StandinTask:
     name = "classify"
-    models: dict[str, Any] = {"standin": Standin, "bag": Bag, "table": Table}
+    models: ClassVar[dict[str, Any]] = {"standin": Standin, "bag": Bag, "table": Table}
     kind = "standin"
     vocabularies = ("source", "labels")
     options = StandinOptions
