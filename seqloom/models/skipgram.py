@@ -14,7 +14,7 @@ class SkipGram(nn.Module):
     def __init__(self, source_size: int, embedding: int = 100) -> None:
         super().__init__()
         self.source = nn.Embedding(source_size, embedding)
-        nn.init.uniform_(self.source.weight, -0.5 / embedding, 0.5 / embedding)  # short: what was drawn is soon forgotten
+        nn.init.normal_(self.source.weight, std=embedding**-0.5)
         self.context = nn.Embedding(source_size, embedding)
         nn.init.zeros_(self.context.weight)
 

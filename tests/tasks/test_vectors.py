@@ -37,7 +37,7 @@ def ready(plain):
 
 @pytest.fixture(scope="module")
 def likeness(ready, tmp_path_factory):
-    settings = Training.of({"epochs": 30, "batch_tokens": 512, "rate": 2e-2, "select": "loss", "weight_decay": 0.0})
+    settings = Training.of({"epochs": 60, "batch_tokens": 512, "rate": 3e-2, "clip": 0.0, "weight_decay": 0.0})
     config = {"task": "vectors", "data": asdict(VectorOptions(often=0.05))}
     torch.manual_seed(1)
     model = build(TASK.models, {"kind": "skipgram", "embedding": 16}, **TASK.sizes(ready.vocabularies()))
