@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from seqloom.errors import known
-from seqloom.models.presets import merge
+from seqloom.options import merge
 
 PRESETS: dict[str, dict[str, Any]] = {
     # Places are told apart by rotation: no table of them ends where longer texts of another task begin.
@@ -34,13 +33,10 @@ TRANSFORMER: dict[str, dict[str, Any]] = {
 
 SIZES: dict[str, dict[str, dict[str, Any]]] = {"transformer": TRANSFORMER, "gru": RECURRENT, "lstm": RECURRENT}
 
-DEFAULT = "transformer"
-
 
 def preset(model: str, size: str) -> dict[str, Any]:
     """The partial model config of a preset at a size."""
-    sizes = SIZES[known(model, PRESETS, "model")]
-    return merge(PRESETS[model], sizes[known(size, sizes, "size")])
+    return merge(PRESETS[model], SIZES[model][size])
 
 
 def suited(model: dict[str, Any]) -> dict[str, Any]:
@@ -48,4 +44,4 @@ def suited(model: dict[str, Any]) -> dict[str, Any]:
     encoder = model.get("encoder", {})
     kind = encoder if isinstance(encoder, str) else encoder.get("kind")
     rate = 1e-3 if kind == "transformer" else 2e-3
-    return {"rate": rate, "schedule": "cosine", "warmup": 500, "batch_tokens": 8192}
+    return {"rate": rate, "schedule": "cosine", "warmup": 500}

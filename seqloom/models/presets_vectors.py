@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from seqloom.errors import known
-from seqloom.models.presets import merge
+from seqloom.options import merge
 
 PRESETS: dict[str, dict[str, Any]] = {"skipgram": {}}
 
@@ -15,15 +14,12 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
     "skipgram": {"tiny": {"embedding": 32}, "small": {"embedding": 100}, "base": {"embedding": 300}}
 }
 
-DEFAULT = "skipgram"
-
 
 def preset(model: str, size: str) -> dict[str, Any]:
     """The partial model config of a preset at a size."""
-    sizes = SIZES[known(model, PRESETS, "model")]
-    return merge(PRESETS[model], sizes[known(size, sizes, "size")])
+    return merge(PRESETS[model], SIZES[model][size])
 
 
 def suited(model: dict[str, Any]) -> dict[str, Any]:
     """Training settings that suit it: vectors want large steps, and no decay of words that are seldom seen."""
-    return {"rate": 5e-3, "schedule": "cosine", "warmup": 100, "weight_decay": 0.0, "clip": 0.0, "batch_tokens": 8192}
+    return {"rate": 5e-3, "schedule": "cosine", "warmup": 100, "weight_decay": 0.0, "clip": 0.0}

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 # What each does, in a line for the command line.
 TASKS = {
     "translate": "pairs of source and target, of any kind and length",
+    "mask": "plain text, a text a line, to pretrain an encoder by guessing hidden tokens",
+    "vectors": "plain text, a text a line, for a vector of every word",
 }
 
 

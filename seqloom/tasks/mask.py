@@ -95,15 +95,13 @@ class Mask:
         return MaskedPrediction(model)  # pyright: ignore[reportArgumentType]
 
     def judge(self, model: nn.Module, ready: Ready, config: Mapping[str, Any], device: torch.device) -> Judge:
-        valid = ready.valid
-        assert valid is not None
-
         @torch.inference_mode()
         def scores(objective: nn.Module, settings: Training, ranks: Ranks) -> dict[str, float]:
+            assert ready.valid is not None
             training = model.training
             model.eval()
             sums = torch.zeros(3, dtype=torch.float64, device=device)
-            for batch in all_batches(valid, settings, ranks):
+            for batch in all_batches(ready.valid, settings, ranks):
                 _, labels, logits = guessed(model, batch.to(device))
                 nats = F.cross_entropy(logits.float(), labels, reduction="sum")
                 hits = (logits.argmax(-1) == labels).sum()

@@ -108,12 +108,10 @@ class Vectors:
         return NegativeSampling(model)  # pyright: ignore[reportArgumentType]
 
     def judge(self, model: nn.Module, ready: Ready, config: Mapping[str, Any], device: torch.device) -> Judge:
-        valid = ready.valid
-        assert valid is not None
-
         def scores(objective: nn.Module, settings: Training, ranks: Ranks) -> dict[str, float]:
             """The mean loss of a pair; the same pairs and drawn words in every validation."""
-            return {"loss": likelihood(objective, all_batches(valid, settings, ranks), device, ranks)["loss"]}
+            assert ready.valid is not None
+            return {"loss": likelihood(objective, all_batches(ready.valid, settings, ranks), device, ranks)["loss"]}
 
         return scores
 
