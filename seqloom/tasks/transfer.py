@@ -5,7 +5,7 @@ Every model's source side is called alike: `source`, the embedding of the ids of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from seqloom.tasks.task import Task
 from seqloom.training.parallel import placed
 
 SIDE = ("source", "encoder")  # the parts that are handed over
-PARTS = ("embedding", "encoder")  # the keywords of a model's constructor that shape them
+ALONE = {"characters": "none"}  # keywords of models that would give the encoder more than the embedding
 WAYS = ("fold", "half_width", "max_vocab", "min_count")  # data settings that belong to a vocabulary, beside its tokens
 
 
@@ -42,18 +42,28 @@ def handed(
     words = f"{run}: a {config['task']} run"
     if "source" not in vocabularies or "embedding" not in model:
         raise SeqloomError(f"{words} has no embedding of text to hand over; train from one that reads text")
-    mine = hints_of(task.options)
-    tokens = next((name for name in ("tokens", "source_tokens") if name in mine), None)
-    if "embedding" not in settings(make) or "source" not in task.vocabularies or tokens is None:
+    if "embedding" not in settings(make) or "source" not in task.vocabularies:
         raise SeqloomError(f"{words} reads text, and {task.name} with this model does not: --from does not go with it")
-    data = {tokens: config["data"].get("tokens", config["data"].get("source_tokens"))}
+    mine, tokens = hints_of(task.options), config["data"].get("tokens", config["data"].get("source_tokens", "words"))
+    own = next((name for name in ("tokens", "source_tokens") if name in mine), None)
+    if own is None and tokens != "words":
+        raise SeqloomError(f"{words} reads {tokens}, and {task.name} reads words: train from a run with tokens: words")
+    data = {own: tokens} if own else {}
     data |= {name: config["data"][name] for name in WAYS if name in config["data"] and name in mine}
-    parts = {name: model[name] for name in PARTS if name in model and name in settings(make)}
-    if "encoder" in parts:
-        table = nested_tables(make)["encoder"]
-        if parts["encoder"]["kind"] not in table:
-            known(parts["encoder"]["kind"], table, f"encoder of {task.name}, brought by --from {run}:")
+    parts = {name: model[name] for name in ("embedding",) if name in settings(make)}
+    if "encoder" in model and "encoder" in settings(make):
+        parts |= {"encoder": _encoder(model["encoder"], make, f"encoder of {task.name}, brought by --from {run}:")}
+        parts |= {name: value for name, value in ALONE.items() if name in settings(make)}
     return Handed(data, {"source": vocabularies["source"]}, parts)
+
+
+def _encoder(config: Mapping[str, Any], make: Callable[..., Any], what: str) -> dict[str, Any]:
+    """The same encoder as the table of another model knows it. The stack of a language model has fewer keywords, and
+    reads in one direction."""
+    table = nested_tables(make)["encoder"]
+    choices = settings(table[known(config["kind"], table, what)])
+    one_way = {"directions": 1} if "directions" in choices else {}
+    return one_way | {name: value for name, value in config.items() if name == "kind" or name in choices}
 
 
 def take_over(model: nn.Module, weights: Mapping[str, Tensor], run: Path | str) -> tuple[list[str], list[str]]:

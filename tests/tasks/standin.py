@@ -27,6 +27,18 @@ class Standin(nn.Module):
         self.head = nn.Linear(self.encoder.dim, label_count)
 
 
+class Spelling(Standin):
+    def __init__(
+        self,
+        source_size: int,
+        label_count: int,
+        encoder: Annotated[Choice, ENCODERS] = "lstm",
+        embedding: int = 32,
+        characters: str = "lstm",
+    ) -> None:
+        super().__init__(source_size, label_count, encoder, embedding)
+
+
 class Bag(nn.Module):
     def __init__(self, source_size: int, label_count: int, embedding: int = 32) -> None:
         super().__init__()
@@ -47,7 +59,7 @@ class StandinOptions(TextOptions):
 
 class StandinTask:
     name = "classify"
-    models: ClassVar[dict[str, Any]] = {"standin": Standin, "bag": Bag, "table": Table}
+    models: ClassVar[dict[str, Any]] = {"standin": Standin, "spelling": Spelling, "bag": Bag, "table": Table}
     kind = "standin"
     vocabularies = ("source", "labels")
     options = StandinOptions

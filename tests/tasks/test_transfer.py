@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from seqloom.data.codec import Codec
+from seqloom.data.columns import Reading
 from seqloom.errors import SeqloomError
 from seqloom.files import read_json, read_yaml
 from seqloom.models.masked import MODELS, Masked
@@ -84,6 +85,35 @@ def test_a_translator_hands_over_its_source_side(run):
     names, new = take_over(model, tensors, run)
     assert new == ["head.bias", "head.weight"]
     assert all(torch.equal(model.get_parameter(name), tensors[name]) for name in names)
+
+
+def test_a_stack_that_reads_from_left_to_right_becomes_an_encoder_of_one_direction(base):
+    """Keywords that only a language model has stay behind."""
+    config, vocabularies, _ = base
+    stack = {"kind": "recurrent", "cell": {"kind": "gru"}, "dim": 6, "layers": 1, "dropout": 0.0, "weight_drop": 0.5}
+    config = {**config, "task": "generate", "model": {"embedding": 10, "encoder": stack}}
+    taken = handed("runs/base", config, vocabularies, StandinTask())
+    assert taken.model["encoder"]["directions"] == 1
+    assert "weight_drop" not in taken.model["encoder"]
+    complete(StandinTask.models, {"kind": "standin", **taken.model})
+
+
+def test_a_task_that_reads_words_takes_over_words_alone(base):
+    config, vocabularies, _ = base
+
+    class Tagger(StandinTask):
+        name = "tag"
+        options = Reading
+
+    assert handed("runs/base", config, vocabularies, Tagger()).data == {}
+    config = {**config, "data": {**config["data"], "tokens": "chars"}}
+    with pytest.raises(SeqloomError, match="a mask run reads chars, and tag reads words"):
+        handed("runs/base", config, vocabularies, Tagger())
+
+
+def test_what_would_widen_the_encoders_input_is_left_out(base):
+    config, vocabularies, _ = base
+    assert handed("runs/base", config, vocabularies, StandinTask(), "spelling").model["characters"] == "none"
 
 
 def test_what_does_not_fit_is_said_in_one_line(base):
