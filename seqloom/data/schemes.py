@@ -67,7 +67,8 @@ def scheme_of(rows: Iterable[Sequence[str]]) -> str | None:
 
 
 def legal(before: str | None, after: str | None, scheme: str) -> bool:
-    """Whether one tag may follow another; None: before the first word, or after the last. Tags of no span always may."""
+    """Whether one tag may follow another; None: before the first word, or after the last. Tags of no
+    span always may."""
     left, right = (NONE if tag is None else mark(tag) for tag in (before, after))
     if left is None or right is None or scheme == "iob1":
         return True
@@ -90,8 +91,8 @@ def breaks(tags: Sequence[str], scheme: str) -> Iterator[tuple[int, str]]:
 
 
 def spans(tags: Iterable[str]) -> Iterator[Span]:
-    """The spans that tags mark, in any scheme and however broken: as conlleval reads them (Tjong Kim Sang and De Meulder
-    2003), and seqeval by default (Nakayama 2018). A span also begins at an I or E that has nothing to go on from."""
+    """The spans that tags mark, in any scheme and however broken: as conlleval reads them (Tjong Kim Sang and De
+    Meulder 2003), and seqeval by default (Nakayama 2018). A span also begins at an I or E with nothing to go on from."""
     before, first, place = NONE, 0, 0
     for place, tag in enumerate(tags):
         here = mark(tag) or NONE

@@ -43,7 +43,7 @@ def sentence_accuracy(tagged: Tagged) -> Measured:
 
 
 def precision(tagged: Tagged) -> Measured:
-    """Share of the written spans that are right, first word, last word and type (Tjong Kim Sang and De Meulder 2003)."""
+    """Share of the written spans that are right: first word, last word, type (Tjong Kim Sang and De Meulder 2003)."""
     return Measured(_spans(tagged), lambda sums: 100 * _ratio(sums[0], sums[1]), _signature("precision", "spans"))
 
 

@@ -1,7 +1,7 @@
 """What turns the scores of tags at each place into tags: a softmax at every place, or a chain over all of them.
 
-Both have `forward` (log-likelihood of given tags), `best` (the likeliest tags) and `marginals`. Shapes: scores [B, S, K]
-of K tags; lengths [B] of rows padded after, None where all are full.
+Both have `forward` (log-likelihood of given tags), `best` (the likeliest tags) and `marginals`. Shapes: scores [B, S,
+K] of K tags; lengths [B] of rows padded after, None where all are full.
 """
 
 from __future__ import annotations
