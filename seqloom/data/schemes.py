@@ -92,7 +92,7 @@ def breaks(tags: Sequence[str], scheme: str) -> Iterator[tuple[int, str]]:
 
 def spans(tags: Iterable[str]) -> Iterator[Span]:
     """The spans that tags mark, in any scheme and however broken: as conlleval reads them (Tjong Kim Sang and De
-    Meulder 2003), and seqeval by default (Nakayama 2018). A span also begins at an I or E with nothing to go on from."""
+    Meulder 2003), and seqeval by default (Nakayama 2018). An I or E with nothing to go on from begins a span."""
     before, first, place = NONE, 0, 0
     for place, tag in enumerate(tags):
         here = mark(tag) or NONE
