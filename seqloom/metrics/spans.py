@@ -96,6 +96,12 @@ def score_tags(
     )
 
 
+def score_sums(tagged: Tagged) -> np.ndarray:
+    """[5]: right tags, words, right, written and wanted spans: what adds up over batches and processes."""
+    found = np.zeros((0, 3)) if tagged.scheme is None else _spans(tagged)
+    return np.concatenate([_right(tagged).sum(0), found.sum(0)])
+
+
 @dataclass(frozen=True)
 class Kind:
     """The scores of one tag, or of one type of spans, in percent."""
