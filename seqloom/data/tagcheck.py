@@ -110,7 +110,9 @@ class Report:
     def _disorder(self, sentences: list[Sentence], statistics: Statistics) -> Iterator[Problem]:
         """Only when all tags are known, so is their scheme."""
         statistics.scheme = scheme = scheme_of(sentence.tags for sentence in sentences)
-        for sentence in sentences if scheme else ():
+        if scheme is None:
+            return
+        for sentence in sentences:
             for place, reason in breaks(sentence.tags, scheme):
                 told = f"{reason}, which {scheme.upper()} does not allow"
                 yield Problem(sentence.file, sentence.lines[place], told, "warning", "scheme")

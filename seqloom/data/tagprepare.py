@@ -207,5 +207,5 @@ def _notes(facts: dict[str, Any], options: TagOptions, share: float) -> Iterator
     if unseen := facts["unseen_tags"]:
         yield f"tags that only the validation data has: {', '.join(unseen[:5])}{' …' if len(unseen) > 5 else ''}"
     if held and (unknown := held["source"]["unknown_tokens"]):
-        share = f"{held['source']['tokens']:,} words for validation ({held['source']['unknown']:.1%})"
-        yield f"{unknown:,} of {share} are unknown"
+        words, part = held["source"]["tokens"], held["source"]["unknown"]
+        yield f"{unknown:,} of {words:,} words for validation ({part:.1%}) are unknown"

@@ -193,10 +193,9 @@ def _both_ways(weights: Tensor, ends: Tensor, moves: Tensor, lengths: Tensor | N
         found = reached[-1] * both[:, t].transpose(0, 1)
         sums.append(found.sum(-1, keepdim=True))
         came.append(found / sums[-1])
-    over_time = [torch.stack(part, 2) for part in (reached, came, sums)]  # [2, B, S, K or 1]
-    ahead = _Pass(*(part[0] for part in over_time[:2]), over_time[2][0, :, :, 0])
-    back = _Pass(*(flip(part[1], lengths) for part in over_time[:2]), over_time[2][1, :, :, 0])
-    return ahead, back
+    before, after, total = (torch.stack(part, 2) for part in (reached, came, sums))  # [2, B, S, K or 1]
+    back = _Pass(flip(before[1], lengths), flip(after[1], lengths), total[1, :, :, 0])
+    return _Pass(before[0], after[0], total[0, :, :, 0]), back
 
 
 def viterbi(scores: Tensor, lengths: Tensor | None, chain: Chain) -> Tensor:

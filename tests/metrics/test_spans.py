@@ -53,11 +53,20 @@ def test_strict_scores_equal_seqeval(scheme, theirs):
 
 
 def test_spans_by_hand():
-    assert list(spans("B-PER I-PER O B-LOC B-LOC".split())) == [Span("PER", 0, 1), Span("LOC", 3, 3), Span("LOC", 4, 4)]
-    assert list(spans("I-PER I-LOC E-LOC S-LOC".split())) == [Span("PER", 0, 0), Span("LOC", 1, 2), Span("LOC", 3, 3)]
-    assert list(strict_spans("I-PER I-PER B-PER".split(), "bio")) == [Span("PER", 2, 2)]
-    assert list(strict_spans("B-PER I-PER O U-X L-X".split(), "bilou")) == [Span("X", 3, 3)]
-    assert not list(spans([])) and not list(strict_spans([], "bio"))
+    assert list(spans(["B-PER", "I-PER", "O", "B-LOC", "B-LOC"])) == [
+        Span("PER", 0, 1),
+        Span("LOC", 3, 3),
+        Span("LOC", 4, 4),
+    ]
+    assert list(spans(["I-PER", "I-LOC", "E-LOC", "S-LOC"])) == [
+        Span("PER", 0, 0),
+        Span("LOC", 1, 2),
+        Span("LOC", 3, 3),
+    ]
+    assert list(strict_spans(["I-PER", "I-PER", "B-PER"], "bio")) == [Span("PER", 2, 2)]
+    assert list(strict_spans(["B-PER", "I-PER", "O", "U-X", "L-X"], "bilou")) == [Span("X", 3, 3)]
+    assert not list(spans([]))
+    assert not list(strict_spans([], "bio"))
 
 
 def test_scores_by_hand():
@@ -81,7 +90,7 @@ def test_scores_by_hand():
 
 
 def test_wrong_questions():
-    with pytest.raises(SeqloomError, match="marks? none"):
+    with pytest.raises(SeqloomError, match="these tags mark none"):
         score_tags(Tagged([["N"]], [["N"]]), [OF_SPANS[0]])
     with pytest.raises(SeqloomError, match="did you mean 'accuracy'"):
         score_tags(Tagged([["N"]], [["N"]]), ["acuracy"])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 import torch
 from torch import Tensor
 
-from seqloom.parts.crf import CRF, OUTPUTS, Allowed, Softmax, log_partition, log_partition_plain, viterbi
+from seqloom.parts.crf import CRF, OUTPUTS, Allowed, Chain, Softmax, log_partition, log_partition_plain, viterbi
 from tests.laws import close, drawn
 
 TAGS, STEPS = 3, 5
@@ -32,7 +32,7 @@ def worth(crf: CRF, scores: Tensor, tags: tuple[int, ...]) -> Tensor:
     total = crf.start[tags[0]] + crf.end[tags[-1]]
     for t, tag in enumerate(tags):
         total = total + scores[t, tag]
-    for before, after in zip(tags[:-1], tags[1:], strict=True):
+    for before, after in pairwise(tags):
         total = total + crf.move[before, after]
     return total
 
@@ -97,7 +97,7 @@ def test_gradcheck():
     inputs = (scores.requires_grad_(), *(p.detach().clone().requires_grad_() for p in (crf.start, crf.move, crf.end)))
     for held in (lengths, None):
         assert torch.autograd.gradcheck(
-            lambda s, *c: log_partition(s, held, crf.chain(s)._replace(start=c[0], move=c[1], end=c[2])), inputs
+            lambda s, start, move, end, held=held: log_partition(s, held, Chain(start, move, end)), inputs
         )
 
 
@@ -141,7 +141,7 @@ def test_what_is_not_allowed_never_comes(kind):
         found = output.best(scores, torch.tensor(LENGTHS), allowed)
         for row, length in enumerate(LENGTHS):
             paths, totals = every(crf, scores[row], length)
-            legal = [p[0] != 2 and (0, 2) not in zip(p[:-1], p[1:], strict=True) for p in paths]
+            legal = [p[0] != 2 and (0, 2) not in pairwise(p) for p in paths]
             assert (
                 tuple(found[row, :length].tolist())
                 == paths[int(totals.masked_fill(~torch.tensor(legal), -9e9).argmax())]
