@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
-from seqloom.errors import known
-from seqloom.models.presets import merge
+from seqloom.options import merge
 
 PRESETS: dict[str, dict[str, Any]] = {
     "majority": {"kind": "majority"},
@@ -52,7 +50,14 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
     "transformer": {
         name: {
             "embedding": dim // 2,
-            "encoder": {"dim": dim, "layers": layers, "heads": 4, "hidden": 4 * dim, "dropout": 0.2},
+            "encoder": {
+                "dim": dim,
+                "layers": layers,
+                "heads": 4,
+                "hidden": 4 * dim,
+                "dropout": 0.2,
+                "enter_norm": True,
+            },
             "characters": {"embedding": 32, "dim": dim // 2},
             "dropout": 0.3,
         }
@@ -74,8 +79,7 @@ TRAINING: dict[str, dict[str, Any]] = {
 
 def preset(model: str, size: str) -> dict[str, Any]:
     """The partial model config of a preset at a size."""
-    config = copy.deepcopy(PRESETS[known(model, PRESETS, "model")])
-    return merge(config, SIZES[family(config)][known(size, _RECURRENT, "size")])
+    return merge(PRESETS[model], SIZES[family(PRESETS[model])][size])
 
 
 def suited(model: dict[str, Any]) -> dict[str, Any]:
