@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ from seqloom.data.tokens import BOS, EOS, SPECIALS, UNK, make
 from seqloom.errors import SeqloomError
 from seqloom.files import damage, default_cache, new_folder, write_json
 
+REMEMBERED = 200_000  # lines of which a run keeps the hashes
+
 
 @dataclass(frozen=True, eq=False)
 class Running:
@@ -38,7 +42,7 @@ class Running:
     facts: dict[str, Any] = field(repr=False)
 
     def vocabularies(self) -> dict[str, Any]:
-        return {"source": self.codec.to_json(), "labels": {"labels": self.labels}}
+        return {"source": self.codec.to_json(), "lines": {"labels": self.labels, "seen": seen(self.train)}}
 
     def held(self) -> list[Stream]:
         return [] if self.valid is None else [self.valid]
@@ -146,6 +150,21 @@ class _Numbers:
         return np.concatenate([tokens, [places.get(label, BOS) for label in reversed(self.labels)]]).astype(np.int32)
 
 
+def seen(stream: Stream) -> str:
+    """Hashes of all lines, 8 bytes each as base64: what a model writes may be asked whether it is new. Of running text,
+    or of very many lines, nothing."""
+    if stream.offsets is None or len(stream) > REMEMBERED:
+        return ""
+    rows = np.split(stream.ids, stream.offsets[1:-1])
+    return base64.b64encode(b"".join(sorted({line_hash(row[1:]) for row in rows}))).decode()
+
+
+def line_hash(ids: np.ndarray | Sequence[int]) -> bytes:
+    """Of a line's tokens without its beginning and its <eos>."""
+    row = np.asarray(ids, np.int64)
+    return blake2b(row[row != EOS].tobytes(), digest_size=8).digest()
+
+
 def _build(folder: Path, source: Source, kept: Mapping[str, Any] | None) -> None:
     options, skipped = source.options, Skipped() if source.options.skip_bad else None
     codec = Codec.from_json(kept["source"]) if kept else _trained(source)
@@ -166,7 +185,7 @@ def _build(folder: Path, source: Source, kept: Mapping[str, Any] | None) -> None
         held = "; all of it was held out for validation" if seen["valid"] else ""
         raise SeqloomError(f"{', '.join(source.train)}: holds no text{held}")
     codec = codec or Codec.of_counts(options.tokens, numbers.vocabulary.counts(), **options.limits)
-    labels = list(kept.get("labels", {}).get("labels", [])) if kept else sorted(met)
+    labels = list(kept["lines"]["labels"]) if kept and "lines" in kept else sorted(met)
     table, facts = numbers.final(codec, labels), dict[str, Any]()
     for held, name in ((False, "train"), (True, "valid")):
         counts = sides[held].settle(table)

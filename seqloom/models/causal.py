@@ -138,20 +138,18 @@ class TransformerStack(nn.Module):
     def forward(self, x: Tensor, state: View | None = None) -> tuple[Tensor, View | None]:
         if state is None or state.room is None:
             return self._read(x, state), state
-        outputs = []
+        outputs, room = [], state.room
         while x.size(1):
-            if state.used == state.room:
-                state = self._again(state)
-            now, x = x.split([n := min(state.room - state.used, x.size(1)), x.size(1) - n], 1)
+            if state.used == room:
+                state = self._again(state, room)
+            now, x = x.split([n := min(room - state.used, x.size(1)), x.size(1) - n], 1)
             state.keep(now)
             outputs.append(self._read(now, state))
         return torch.cat(outputs, 1) if len(outputs) > 1 else outputs[0], state
 
-    def _again(self, full: View) -> View:
-        assert full.room is not None
+    def _again(self, full: View, room: int) -> View:
         assert full.seen is not None
-        half = full.seen[:, full.room - full.room // 2 :]
-        fresh = self.begin(full.room)
+        half, fresh = full.seen[:, room - room // 2 :], self.begin(room)
         fresh.keep(half)
         self._read(half, fresh)
         return fresh

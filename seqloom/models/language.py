@@ -24,6 +24,8 @@ class Language(nn.Module):
     `tie` shares the output's matrix with the embedding. For the AWD-LSTM (Merity et al. 2018): `lock` makes dropout
     the same at all steps, `drop_words` is the share of the vocabulary whose vectors are zero in a batch (section 4.3),
     `small` and `slow` are the weights of the penalties on activations and on their changes (AR and TAR, section 4.5).
+    `reset`: the share of rows whose state is not carried on to the next batch of a stream. Without it a state of zeros,
+    from which every prompt is read, is hardly ever trained from (Melis et al. 2018).
     """
 
     def __init__(
@@ -39,10 +41,12 @@ class Language(nn.Module):
         drop_words: float = 0.0,
         small: float = 0.0,
         slow: float = 0.0,
+        reset: float = 0.02,
     ) -> None:
         super().__init__()
-        if not 0 <= drop_words < 1:
-            raise SeqloomError(f"drop_words lies in 0 … 1, here {drop_words}")
+        for name, share in (("drop_words", drop_words), ("reset", reset)):
+            if not 0 <= share < 1:
+                raise SeqloomError(f"{name} lies in 0 … 1, here {share}")
         self.size = source_size
         self.source = _embedding(source_size, embedding)
         self.labels = _embedding(labels, embedding) if labels else None
@@ -50,7 +54,8 @@ class Language(nn.Module):
         self.output = build(OUTPUTS, output, dim=self.encoder.dim, size=source_size)
         if tie:
             self.output.tie(self.source)
-        self.dropout, self.lock, self.drop_words, self.small, self.slow = dropout, lock, drop_words, small, slow
+        self.dropout, self.lock, self.drop_words = dropout, lock, drop_words
+        self.small, self.slow, self.reset = small, slow, reset
 
     @property
     def carries(self) -> bool:
@@ -66,6 +71,8 @@ class Language(nn.Module):
         smoothing: float = 0.0,
     ) -> Guess:
         """[R, T] tokens and the labels that follow them; with `index`, only those flat places count."""
+        if self.training and state is not None and self.reset:
+            state = _scaled(state, torch.empty(tokens.size(0), 1, device=tokens.device).bernoulli_(1 - self.reset))
         raw, state = self.encoder(self.read(tokens), state)
         states = self._drop(raw)
         flat, wanted = states.flatten(0, 1), labels.flatten()
@@ -119,6 +126,10 @@ class Language(nn.Module):
         if raw.size(1) > 1:
             penalty = penalty + self.slow * (raw[:, 1:] - raw[:, :-1]).float().pow(2).mean()
         return penalty
+
+
+def _scaled(state: State, factor: Tensor) -> State:
+    return state * factor if isinstance(state, Tensor) else tuple(_scaled(part, factor) for part in state)
 
 
 def _embedding(size: int, dim: int) -> nn.Embedding:

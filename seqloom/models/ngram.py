@@ -107,18 +107,12 @@ class Ngram(nn.Module):
         contexts, end = self._contexts(tokens, state.rows)
         p = self.single.expand(tokens.numel(), -1)
         for level, context in enumerate(contexts):
-            context = context.flatten()
-            known = context >= 0
-            p = (
-                torch.where(known, self.rest[level][context.clamp(min=0)], 1.0)[:, None] * p
-                if len(self.keys[level])
-                else p
-            )
-            keys = self.keys[level]
+            context, keys = context.flatten(), self.keys[level]
             low, high = (torch.searchsorted(keys, (context + more) * self.ids) for more in (0, 1))
-            many = torch.where(known, high - low, 0)
+            many = torch.where(context >= 0, high - low, 0)
             rows = torch.repeat_interleave(torch.arange(len(many), device=p.device), many)
             at = torch.arange(len(rows), device=p.device) - (many.cumsum(0) - many)[rows] + low[rows]
+            p = self._left(level, context)[:, None] * p
             p = p.index_put((rows, keys[at] % self.ids), self.values[level][at], accumulate=True)
         return p.log().view(*tokens.shape, -1), Decoding(None, end)
 
@@ -134,11 +128,7 @@ class Ngram(nn.Module):
         contexts, end = self._contexts(tokens, state)
         p = self.single[labels]
         for level, context in enumerate(contexts):
-            if not len(self.keys[level]):
-                continue
-            found = self._find(level, context, labels)
-            own = torch.where(found >= 0, self.values[level][found.clamp(min=0)], 0.0)
-            p = torch.where(context >= 0, self.rest[level][context.clamp(min=0)], 1.0) * p + own
+            p = self._left(level, context) * p + _at(self.values[level], self._find(level, context, labels), 0.0)
         nats = -p.log().flatten()
         return Guess(nats if index is None else nats.index_select(0, index), end)
 
@@ -155,6 +145,10 @@ class Ngram(nn.Module):
             found.append(self._find(level, shorter, tokens))
         return found, torch.stack([context[:, -1] for context in found], 1)
 
+    def _left(self, level: int, context: Tensor) -> Tensor:
+        """The share that contexts leave to the lower order; all of it where they were never seen."""
+        return _at(self.rest[level], context, 1.0)
+
     def _find(self, level: int, context: Tensor, token: Tensor) -> Tensor:
         """The number of the n-gram, −1 if it was never seen."""
         keys, key = self.keys[level], context * self.ids + token
@@ -162,6 +156,13 @@ class Ngram(nn.Module):
             return torch.full_like(key, -1)
         at = torch.searchsorted(keys, key).clamp(max=len(keys) - 1)
         return torch.where((keys[at] == key) & (context >= 0), at, -1)
+
+
+def _at(table: Tensor, index: Tensor, missing: float) -> Tensor:
+    """table[index], and `missing` where the index is −1."""
+    if not len(table):
+        return table.new_full(index.shape, missing)
+    return torch.where(index >= 0, table[index.clamp(min=0)], missing)
 
 
 def _discounts(counts: np.ndarray, modified: bool) -> np.ndarray:

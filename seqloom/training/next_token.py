@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,47 +55,23 @@ class Surprise(NamedTuple):
 
     nats: np.ndarray  # [N] float64
     ids: np.ndarray  # [N]: the tokens
-    place: np.ndarray  # [N]: how many tokens stood before it, in the block or line, or since the start
+    place: np.ndarray  # [N]: which token of its line or block, counted from 0; of a stream, of its batch
 
 
 @torch.inference_mode()
-def surprise(model: Any, stream: Stream, length: int, device: torch.device, streams: int = 1) -> Surprise:
-    """Every token once. A model that carries its state reads running text in `streams` parts from beginning to end;
-    others read it in blocks of `length`, each by itself."""
-    training = model.training
-    model.eval()
-    carry = model.carries and stream.offsets is None
-    found = []
-    for rows in stream.whole(*_sizes(model, length, carry, streams), carry):
-        batch = stream.batch(rows)
-        state = found[-1][0] if carry and found else None
-        found.append(_one(model, batch, state, device))
-        if not carry or len(found) == 1:
-            continue
-        found[-2] = (None, *found[-2][1:])
-    model.train(training)
-    nats, ids, place = (np.concatenate([one[i] for one in found]) for i in (1, 2, 3))
-    return Surprise(nats, ids, place)
+def surprise(model: Any, stream: Stream, length: int, device: torch.device) -> Surprise:
+    """Every token once. A model that carries its state reads running text from beginning to end; others read it in
+    blocks of `length`, each by itself."""
+    found = [(nats.double().cpu().numpy(), *_real(batch)) for batch, nats in _guesses(model, stream, length, device, 1)]
+    return Surprise(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 
-def _one(
-    model: Any, batch: Stretches, state: State, device: torch.device
-) -> tuple[State, np.ndarray, np.ndarray, np.ndarray]:
-    there = batch.to(device)
-    guess = model(there.tokens[:, :-1], there.tokens[:, 1:], there.index, state)
-    labels = batch.tokens[:, 1:].flatten().numpy()
-    place = np.broadcast_to(np.arange(batch.tokens.size(1) - 1), batch.tokens[:, 1:].shape).ravel()
-    if batch.index is not None:
-        labels, place = labels[batch.index.numpy()], place[batch.index.numpy()]
-    return guess.state, guess.nats.double().cpu().numpy(), labels, place
-
-
-def _sizes(model: Any, length: int, carry: bool, streams: int) -> tuple[int, int]:
-    """Steps and rows of a batch."""
-    cells = max(1, CELLS // model.size)
-    if carry:
-        return max(1, min(CHUNK, cells // streams)), streams
-    return length, max(1, min(64, cells // length))
+def _real(batch: Stretches) -> tuple[np.ndarray, np.ndarray]:
+    """The labels of a batch, and their places."""
+    labels = batch.tokens[:, 1:].cpu().numpy()
+    place = np.broadcast_to(np.arange(labels.shape[1]), labels.shape).ravel()
+    chosen = slice(None) if batch.index is None else batch.index.cpu().numpy()
+    return labels.ravel()[chosen], place[chosen]
 
 
 @torch.inference_mode()
@@ -104,20 +81,35 @@ def likelihood(
     """Mean nats a token (`loss`) and `perplexity` of the held-out text, for choosing the best model: a state is carried
     along in a few streams. Each rank brings its rows of every batch; the sums are over all."""
     model: Any = getattr(objective, "module", objective).model
-    training = objective.training
-    objective.eval()
-    carry = model.carries and stream.offsets is None
-    total, count, state = torch.zeros((), dtype=torch.float64, device=device), 0, None
-    for rows in stream.whole(*_sizes(model, length, carry, max(STREAMS, ranks.world)), carry):
-        batch: Stretches = portion(stream, rows, ranks).to(device)
-        guess = model(batch.tokens[:, :-1], batch.tokens[:, 1:], batch.index, state)
-        state = guess.state if carry else None
-        total, count = total + guess.nats.double().sum(), count + batch.count
-    objective.train(training)
+    total, count = torch.zeros((), dtype=torch.float64, device=device), 0
+    for batch, nats in _guesses(model, stream, length, device, max(STREAMS, ranks.world), ranks):
+        total, count = total + nats.double().sum(), count + batch.count
     nats = float(total)
     if ranks.several:
         nats, count = ranks.add(torch.tensor([nats, count], dtype=torch.float64, device=device)).tolist()
     return {"loss": nats / max(count, 1), "perplexity": perplexity(nats, count)}
+
+
+def _guesses(
+    model: Any, stream: Stream, length: int, device: torch.device, streams: int, ranks: Ranks = ALONE
+) -> Iterator[tuple[Stretches, Tensor]]:
+    """The batches of a whole text with the nats of their labels."""
+    carry, training, state = model.carries and stream.offsets is None, model.training, None
+    model.eval()
+    for rows in stream.whole(*_sizes(model, length, carry, streams), carry):
+        batch: Stretches = portion(stream, rows, ranks).to(device)
+        guess = model(batch.tokens[:, :-1], batch.tokens[:, 1:], batch.index, state)
+        state = guess.state if carry else None
+        yield batch, guess.nats
+    model.train(training)
+
+
+def _sizes(model: Any, length: int, carry: bool, streams: int) -> tuple[int, int]:
+    """Steps and rows of a batch."""
+    cells = max(1, CELLS // model.size)
+    if carry:
+        return max(1, min(CHUNK, cells // streams)), streams
+    return length, max(1, min(64, cells // length))
 
 
 def measures(found: Surprise, codec: Codec) -> dict[str, float]:
