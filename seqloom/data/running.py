@@ -210,10 +210,10 @@ def _trained(source: Source) -> Codec | None:
 def _facts(folder: Path, name: str, counts: np.ndarray, options: StreamOptions) -> dict[str, Any]:
     total, unknown = int(counts[EOS:].sum()), int(counts[UNK])
     facts: dict[str, Any] = {"tokens": total, "unknown_tokens": unknown, "unknown": round(unknown / total, 6)}
-    if options.lines:
-        lengths = np.diff(_load(folder, name)[1])
-        facts |= {"lines": len(lengths), "lengths": spread(np.bincount(lengths))}
-    return facts
+    if not options.lines:
+        return {"source": facts}
+    lengths = np.diff(_load(folder, name)[1])
+    return {"lines": len(lengths), "source": facts | {"lengths": spread(np.bincount(lengths))}}
 
 
 def _notes(source: Source, facts: dict[str, Any], counts: Counter[str]) -> Iterator[str]:
@@ -222,14 +222,14 @@ def _notes(source: Source, facts: dict[str, Any], counts: Counter[str]) -> Itera
         yield f"only the first {options.limit:,} lines of the training files are read"
     if held and not isinstance(source.valid, list):
         unit = "lines" if options.lines else "tokens"
-        part, whole = held[unit], held[unit] + train[unit]
+        part, rest = (one["lines"] if options.lines else one["source"]["tokens"] for one in (held, train))
         where = "the last of the text" if source.between[1] == 1.0 else "a stretch of the text"
         where = "by a hash of the text" if options.lines else where
-        yield f"held out {part:,} of {whole:,} {unit} ({part / whole:.1%}) for validation, {where}"
+        yield f"held out {part:,} of {part + rest:,} {unit} ({part / (part + rest):.1%}) for validation, {where}"
     if counts["cut"]:
         yield f"{counts['cut']:,} lines cut to {options.length:,} tokens, without their <eos>; see data.length"
-    if held and held["unknown_tokens"]:
-        yield f"{held['unknown_tokens']:,} of {held['tokens']:,} tokens for validation are unknown"
+    if held and (unknown := held["source"]["unknown_tokens"]):
+        yield f"{unknown:,} of {held['source']['tokens']:,} tokens for validation are unknown"
 
 
 def _open(folder: Path, name: str, options: StreamOptions, fingerprint: str) -> Stream:

@@ -13,7 +13,7 @@ from torch import nn
 from seqloom.data.codec import Codec
 from seqloom.data.running import Running, prepare
 from seqloom.data.split import Fold
-from seqloom.data.stream import Stream, StreamOptions
+from seqloom.data.stream import StreamOptions
 from seqloom.data.supply import Ready
 from seqloom.decoding.continuation import Course
 from seqloom.models.language import LANGUAGE
@@ -30,7 +30,7 @@ class Generate:
     kind = "language"
     vocabularies = ("source", "lines")
     options = StreamOptions
-    training: Mapping[str, Any] = {"select": "loss", "batch_rows": 32}
+    training: Mapping[str, Any] = {"select": "loss"}
 
     def prepare(
         self,
@@ -61,7 +61,6 @@ class Generate:
 
     def judge(self, model: nn.Module, ready: Ready, config: Mapping[str, Any], device: torch.device) -> Judge:
         stream: Any = ready.valid
-        assert isinstance(stream, Stream)
 
         def scores(objective: nn.Module, settings: Training, ranks: Ranks) -> dict[str, float]:
             return likelihood(objective, stream, stream.options.length, device, ranks)

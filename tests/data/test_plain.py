@@ -54,7 +54,7 @@ def test_a_column_of_a_table(tmp_path):
 
 def test_check_names_lines_and_counts(tmp_path):
     file = tmp_path / "text.txt"
-    file.write_bytes("one two\n".encode() + b"\xff\n" + "a\u200bb\n".encode() + b"x" * 60 + b"\nend\r\n")
+    file.write_bytes(b"one two\n\xff\n" + "a\u200bb\n".encode() + b"x" * 60 + b"\nend\r\n")
     report = check([str(file)], max_length=50)
     found = [(problem.line, problem.kind, problem.code) for problem in report]
     assert found == [

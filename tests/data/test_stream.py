@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -46,7 +48,7 @@ def test_the_same_seed_and_epoch_give_the_same_plan(way):
 def test_streams_go_on_where_they_ended():
     one = stream(batches="stream", length=7)
     batches = [one.batch(rows) for rows in planned(one)]
-    for before, after in zip(batches, batches[1:], strict=False):
+    for before, after in pairwise(batches):
         assert torch.equal(before.tokens[:, -1], after.tokens[:, 0])
         assert before.goes_on
     found = [label for batch in batches for label in labels(batch)]
