@@ -11,6 +11,7 @@ from typing import Any
 from seqloom.errors import known
 from seqloom.models import (
     presets_classify,
+    presets_generate,
     presets_tag,
     presets_translate,
 )
@@ -22,12 +23,14 @@ TASKS: dict[str, ModuleType] = {
     "translate": presets_translate,
     "classify": presets_classify,
     "tag": presets_tag,
+    "generate": presets_generate,
 }
 # The model of a task if none is named.
 DEFAULT = {
     "translate": "lstm-attention",
     "classify": "lstm",
     "tag": "lstm-crf",
+    "generate": "lstm",
 }
 SIZES = ("tiny", "small", "base")
 IMPORTED = "imported"  # said in place of a size of models that another library made
