@@ -12,8 +12,10 @@ from seqloom.errors import known
 from seqloom.models import (
     presets_classify,
     presets_generate,
+    presets_mask,
     presets_tag,
     presets_translate,
+    presets_vectors,
 )
 from seqloom.options import merge
 
@@ -24,6 +26,8 @@ TASKS: dict[str, ModuleType] = {
     "classify": presets_classify,
     "tag": presets_tag,
     "generate": presets_generate,
+    "mask": presets_mask,
+    "vectors": presets_vectors,
 }
 # The model of a task if none is named.
 DEFAULT = {
@@ -31,6 +35,8 @@ DEFAULT = {
     "classify": "lstm",
     "tag": "lstm-crf",
     "generate": "lstm",
+    "mask": "transformer",
+    "vectors": "skipgram",
 }
 SIZES = ("tiny", "small", "base")
 IMPORTED = "imported"  # said in place of a size of models that another library made

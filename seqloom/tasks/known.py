@@ -16,6 +16,8 @@ TASKS = {
     "classify": "a label, several labels or a number for a text",
     "tag": "a tag for each word of a sentence: parts of speech, names",
     "generate": "plain text, or lines, of which the next token is guessed",
+    "mask": "plain text, a text a line, to pretrain an encoder by guessing hidden tokens",
+    "vectors": "plain text, a text a line, for a vector of every word",
 }
 
 
