@@ -61,6 +61,10 @@ class Batch:
     def to(self, device: torch.device | str) -> Batch:
         return Batch(self.source.to(device), self.target.to(device), _send(self.index, device), self.rows)
 
+    def emptied(self) -> Batch:
+        """A row without a label: its loss is an empty sum, and every parameter still gets a gradient, of zeros."""
+        return Batch(self.source.part(0, 1), self.target.part(0, 1), self.index[:0], ())
+
     def pieces(self, n: int) -> list[Batch]:
         """The rows cut into at most `n` nearly equal parts, each trimmed to its own longest: micro-batches."""
         if n < 1:

@@ -14,6 +14,7 @@ import numpy as np
 
 from seqloom.data.batch import Batch, Padded, pad_flat
 from seqloom.data.numbers import Rows, runs
+from seqloom.data.order import Plan, plan
 from seqloom.data.tokens import BOS, EOS
 
 _CHUNK = 1 << 18  # numbers that are given their final value at a time
@@ -24,7 +25,7 @@ class Corpus:
 
     def __init__(self, folder: Path, name: str, fingerprint: str):
         self.fingerprint = fingerprint  # of the data and of how it was numbered, not of where it lies
-        self.folder = folder
+        self.folder: Path | None = folder
         self._source = _load(folder, f"{name}_source")
         self._target = _load(folder, f"{name}_target")
 
@@ -40,6 +41,22 @@ class Corpus:
     def target_lengths(self) -> np.ndarray:
         """[rows] int32, <bos> and <eos> included."""
         return np.diff(self._target[1]).astype(np.int32)
+
+    def plan(self, *, seed: int, epoch: int, batch_tokens: int | None, batch_rows: int | None) -> Plan:
+        """Batches of examples of like length: see `order.plan`."""
+        lengths = (self.source_lengths, self.target_lengths)
+        return plan(*lengths, seed=seed, epoch=epoch, batch_tokens=batch_tokens, batch_rows=batch_rows)
+
+    def count(self, rows: np.ndarray) -> int:
+        """Target tokens to be guessed, <eos> among them."""
+        return int(self.target_lengths[rows].sum()) - len(rows)
+
+    def costs(self, plan: Plan) -> np.ndarray:
+        """[batches]: padded tokens of both sides."""
+        starts = np.concatenate([[0], plan.ends[:-1]])
+        lengths = (self.source_lengths, self.target_lengths)
+        source, target = (np.maximum.reduceat(side[plan.order], starts) for side in lengths)
+        return (source.astype(np.int64) + target) * (plan.ends - starts)
 
     def batch(self, rows: np.ndarray) -> Batch:
         """The examples `rows`, in this order, on the host."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -19,6 +20,28 @@ def pick(state: State, rows: Tensor) -> State:
         return state
     picked = [pick(part, rows) for part in state]
     return type(state)(*picked) if hasattr(state, "_fields") else tuple(picked)
+
+
+def flatten(state: State) -> tuple[list[Tensor], Any]:
+    """The tensors of nested tuples, and a layout that JSON can hold: a number for each, lists for tuples."""
+    tensors: list[Tensor] = []
+
+    def place(part: State) -> Any:
+        if part is None:
+            return None
+        if isinstance(part, Tensor):
+            tensors.append(part)
+            return len(tensors) - 1
+        return [place(inner) for inner in part]
+
+    return tensors, place(state)
+
+
+def rebuild(layout: Any, tensors: Mapping[int, Tensor]) -> State:
+    """The nested tuples that `flatten` took apart."""
+    if layout is None:
+        return None
+    return tensors[layout] if isinstance(layout, int) else tuple(rebuild(inner, tensors) for inner in layout)
 
 
 class Cache:

@@ -40,7 +40,7 @@ class Trial:
 
 def trial(loop: Loop) -> Trial:
     """Take two steps: on the widest batch, which shows whether it fits, and on a middling one, which is timed."""
-    settings, costs = loop.settings, _costs(loop)
+    settings, costs = loop.settings, loop.supply.costs(loop.plan)
     loop.settings = replace(settings, max_steps=None, epochs=None, time=None)  # two steps are allowed in any case
     order = np.argsort(costs, kind="stable")
     widest, middle = int(order[-1]), int(order[len(order) // 2])
@@ -70,17 +70,6 @@ def clock(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s" if seconds >= 1 else "1 s"
     return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def _costs(loop: Loop) -> np.ndarray:
-    """[batches], about proportional to the time of each: padded tokens of both sides."""
-    corpus, ends = loop.corpus, loop.plan.ends
-    starts = np.concatenate([[0], ends[:-1]])
-    widths = [
-        np.maximum.reduceat(lengths[loop.plan.order], starts)
-        for lengths in (corpus.source_lengths, corpus.target_lengths)
-    ]
-    return (widths[0].astype(np.int64) + widths[1]) * (ends - starts)
 
 
 def _step(loop: Loop, batch: int) -> tuple[float, float]:

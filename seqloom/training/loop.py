@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqloom.data.batch import Batch
-from seqloom.data.order import Plan, plan
-from seqloom.data.store import Corpus
+from seqloom.data.order import Plan
+from seqloom.data.supply import Piece, Supply
 from seqloom.errors import SeqloomError
+from seqloom.parts.state import State, flatten, rebuild
 from seqloom.training.distributed import ALONE, Ranks
 from seqloom.training.objective import Loss
 from seqloom.training.optimise import Late, Plateau, apply, optimiser, optimiser_state, rate_at, restore_optimiser
-from seqloom.training.parallel import emptied, pieces, portion, seeded
+from seqloom.training.parallel import pieces, portion, seeded
 from seqloom.training.settings import Training
 
 PATIENCE_WITH_NAN = 5
@@ -50,9 +50,9 @@ class Loop:
     """
 
     def __init__(
-        self, objective: nn.Module, corpus: Corpus, settings: Training, device: torch.device, ranks: Ranks = ALONE
+        self, objective: nn.Module, supply: Supply, settings: Training, device: torch.device, ranks: Ranks = ALONE
     ) -> None:
-        self.objective, self.corpus, self.settings, self.device = objective, corpus, settings, device
+        self.objective, self.supply, self.settings, self.device = objective, supply, settings, device
         self.ranks = ranks
         self.optimiser = optimiser(objective, settings)
         self.step = 0
@@ -60,6 +60,7 @@ class Loop:
         self.position = 0  # batches of this epoch already used
         self.pieces = 1  # micro-batches a batch: doubled when memory runs out
         self.bad_in_a_row = 0
+        self.carried: State = None  # where the next batch goes on, where batches continue one another
         self.plateau = Plateau()
         self.spent = 0.0  # seconds of training, over all resumes
         self.elapsed = 0.0  # the same as all ranks agree on it: the first rank's, a step late
@@ -76,7 +77,7 @@ class Loop:
         while not self.finished():
             started = time.monotonic()
             if self.position >= len(self.plan):
-                self.epoch, self.position = self.epoch + 1, 0
+                self.epoch, self.position, self.carried = self.epoch + 1, 0, None
                 self.plan = self._plan()
             update = self._update()
             self.spent += time.monotonic() - started
@@ -110,8 +111,10 @@ class Loop:
         return min(1.0, max((done / total for done, total in shares if total), default=0.0))
 
     def _plan(self) -> Plan:
-        s, lengths = self.settings, (self.corpus.source_lengths, self.corpus.target_lengths)
-        return plan(*lengths, seed=s.seed, epoch=self.epoch, batch_tokens=s.batch_tokens, batch_rows=s.batch_rows)
+        s = self.settings
+        return self.supply.plan(
+            seed=s.seed, epoch=self.epoch, batch_tokens=s.batch_tokens, batch_rows=s.batch_rows
+        )
 
     def _update(self) -> Update:
         end = min(self.position + self.settings.accumulate, len(self.plan))
@@ -119,7 +122,7 @@ class Loop:
         rate = rate_at(self.step + 1, self.settings, self.progress(), self.plateau.factor)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        loss = self._accumulate([portion(self.corpus, chosen, self.ranks) for chosen in rows])
+        loss = self._accumulate([portion(self.supply, chosen, self.ranks) for chosen in rows])
         skipped = self.settle()  # of the update before, while this one's gradients are still on their way
         loss, agreed = self._joined(loss, rows)
         # DDP and FSDP average over ranks what is a sum.
@@ -151,7 +154,7 @@ class Loop:
         clock = self.spent if self.ranks.first else 0.0
         mine = torch.tensor([self.asked is not None, clock], dtype=torch.float64).to(self.device, non_blocking=True)
         ours = self.ranks.add(torch.cat([loss.total.double()[None], mine]))
-        count = sum(int(self.corpus.target_lengths[chosen].sum()) - len(chosen) for chosen in rows)
+        count = sum(self.supply.count(chosen) for chosen in rows)
         return Loss(ours[0].to(loss.total.dtype), count), Late(ours[1:])
 
     def _warm_up(self) -> None:
@@ -160,13 +163,14 @@ class Loop:
         DDP orders its buckets by the first backward pass: done here, a resumed run adds in the same order as one that
         went through. FSDP makes its buffers in the first pass, and those made under inference could not be trained.
         """
-        self._backward([emptied(self.corpus.batch(np.zeros(1, dtype=np.int64)))])
+        self._backward([self.supply.batch(self.plan[0][:1]).emptied()])
         self.optimiser.zero_grad(set_to_none=True)
+        self.carried = None
 
-    def _accumulate(self, batches: list[Batch]) -> Loss:
+    def _accumulate(self, batches: list[Piece]) -> Loss:
         """Gradients of the summed loss of all batches. Out of memory: the same batches again in smaller pieces."""
         while True:
-            random = rng_state(self.device)
+            random, carried = rng_state(self.device), self.carried
             try:
                 return self._backward([piece for batch in batches for piece in self._pieces(batch)])
             except RuntimeError as error:
@@ -181,14 +185,15 @@ class Loop:
                     raise
             self.optimiser.zero_grad(set_to_none=True)
             set_rng_state(random, self.device)
+            self.carried = carried
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
             self.pieces *= 2
 
-    def _pieces(self, batch: Batch) -> list[Batch]:
+    def _pieces(self, batch: Piece) -> list[Piece]:
         return pieces(batch, self.pieces) if self.ranks.several else batch.pieces(self.pieces)
 
-    def _backward(self, pieces: list[Batch]) -> Loss:
+    def _backward(self, pieces: list[Piece]) -> Loss:
         total, count = torch.zeros((), device=self.device), 0
         half = self.settings.precision == "bf16"
         # Gradients are exchanged once, with the last piece. Not so where they are sharded: to keep them until then,
@@ -197,8 +202,10 @@ class Loop:
         for number, piece in enumerate(pieces, 1):
             with nullcontext() if number == len(pieces) else alone():
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=half):
-                    loss = self.objective(piece.to(self.device))
+                    batch = piece.to(self.device)
+                    loss = self.objective(batch) if self.carried is None else self.objective(batch, self.carried)
                 loss.total.backward()
+            self.carried = loss.carried
             total, count = total + loss.total.detach(), count + loss.count
         return Loss(total, count)
 
@@ -228,10 +235,13 @@ class Loop:
             "order": torch.from_numpy(np.ascontiguousarray(self.plan.order)),
             "ends": torch.from_numpy(np.ascontiguousarray(self.plan.ends)),
             **self._random(),
+            **self._carried(),
             **optimiser_state(self.optimiser, self.objective, self.ranks.first),
         }
         plateau = {"factor": self.plateau.factor, "worse": self.plateau.worse}
         more = {"elapsed": self.spent, "plateau": plateau, "processes": self.ranks.world}
+        if self.carried is not None:
+            more["carried"] = flatten(self.carried)[1]
         return tensors, {name: getattr(self, name) for name in COUNTERS} | more
 
     def _random(self) -> dict[str, Tensor]:
@@ -243,6 +253,14 @@ class Loop:
             for rank, state in enumerate(self.ranks.gather_tensors(value))
         }
 
+    def _carried(self) -> dict[str, Tensor]:
+        """`carried.<rank>.<number>`"""
+        return {
+            f"carried.{rank}.{number}": state
+            for number, value in enumerate(flatten(self.carried)[0])
+            for rank, state in enumerate(self.ranks.gather_tensors(value.cpu()))
+        }
+
     def restore(self, tensors: Mapping[str, Tensor], values: dict[str, Any]) -> None:
         """The random states come last: nothing after them may draw a number."""
         self.plan = Plan(tensors["order"].cpu().numpy(), tensors["ends"].cpu().numpy())
@@ -251,9 +269,15 @@ class Loop:
             setattr(self, name, values[name])
         self.spent = self.elapsed = values["elapsed"]
         restore_optimiser(self.optimiser, self.objective, tensors)
+        kept: dict[int, dict[int, Tensor]] = {}
+        for name in (name for name in tensors if name.startswith("carried.")):
+            rank, number = map(int, name.split(".")[1:])
+            kept.setdefault(rank, {})[number] = tensors[name].to(self.device)
         random = {name.removeprefix("random."): tensors[name].cpu() for name in tensors if name.startswith("random.")}
         mine = f"{self.ranks.rank}." if self.ranks.rank else ""
         if values.get("processes", 1) == self.ranks.world:
+            # Other processes would have other rows: there the next batch begins afresh.
+            self.carried = rebuild(values.get("carried"), kept.get(self.ranks.rank, {}))
             set_rng_state({name: random[mine + name] for name in DEVICES if mine + name in random}, self.device)
         else:
             seeded(self.settings.seed, self.ranks.rank, self.step)

@@ -9,11 +9,13 @@ from torch.nn import functional as F
 
 from seqloom.data.batch import Batch
 from seqloom.models.seq2seq import Seq2Seq
+from seqloom.parts.state import State
 
 
 class Loss(NamedTuple):
     total: Tensor  # summed over real target tokens
     count: int  # how many: known on the host, since lengths travel there too
+    carried: State = None  # where the next batch goes on, detached; only where batches continue one another
 
 
 class TeacherForcing(nn.Module):

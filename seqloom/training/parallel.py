@@ -15,27 +15,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqloom.data.batch import Batch
-from seqloom.data.store import Corpus
+from seqloom.data.supply import Piece, Supply
 from seqloom.training.distributed import Ranks
 
 
-def portion(corpus: Corpus, rows: np.ndarray, ranks: Ranks) -> Batch:
+def portion(supply: Supply, rows: np.ndarray, ranks: Ranks) -> Any:
     """This rank's rows of a batch: every so-manyth, since rows stand sorted by length and no rank should get the long
     ones. With fewer rows than ranks, some get a batch that counts for nothing: they must take part all the same."""
     mine = rows[ranks.rank :: ranks.world]
-    return corpus.batch(mine) if len(mine) else emptied(corpus.batch(rows[:1]))
+    return supply.batch(mine) if len(mine) else supply.batch(rows[:1]).emptied()
 
 
-def emptied(batch: Batch) -> Batch:
-    """A row without a label: its loss is an empty sum, and every parameter still gets a gradient, of zeros."""
-    return Batch(batch.source.part(0, 1), batch.target.part(0, 1), batch.index[:0], ())
-
-
-def pieces(batch: Batch, count: int) -> list[Batch]:
+def pieces(batch: Piece, count: int) -> list[Any]:
     """Exactly `count` pieces, so that every rank goes forward and back as often as the others."""
     cut = batch.pieces(count)
-    return cut + [emptied(cut[0])] * (count - len(cut))
+    return cut + [cut[0].emptied()] * (count - len(cut))
 
 
 def wrapped(objective: nn.Module, ranks: Ranks, shard: bool) -> nn.Module:

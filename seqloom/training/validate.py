@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
+from typing import Any
 
 import torch
 from torch import nn
 
 from seqloom.data.batch import Batch, pad
-from seqloom.data.order import plan
 from seqloom.data.read import Example
-from seqloom.data.store import Corpus
+from seqloom.data.supply import Piece, Supply
 from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Texts
 from seqloom.metrics.information import perplexity
@@ -24,7 +24,7 @@ from seqloom.training.settings import Training
 
 @torch.inference_mode()
 def likelihood(
-    objective: nn.Module, batches: Iterable[Batch], device: torch.device, ranks: Ranks = ALONE
+    objective: nn.Module, batches: Iterable[Piece], device: torch.device, ranks: Ranks = ALONE
 ) -> dict[str, float]:
     """Mean negative log-likelihood of a target token in nats (`loss`), and its exponential (`perplexity`).
 
@@ -43,12 +43,11 @@ def likelihood(
     return {"loss": nats / max(count, 1), "perplexity": perplexity(nats, count) if count else float("nan")}
 
 
-def all_batches(corpus: Corpus, settings: Training, ranks: Ranks = ALONE) -> Iterator[Batch]:
+def all_batches(supply: Supply, settings: Training, ranks: Ranks = ALONE) -> Iterator[Any]:
     """Every example once, in batches as large as those of the training, which are known to fit into memory; of each the
     rank's portion."""
-    sizes = {"batch_rows": settings.batch_rows, "batch_tokens": settings.batch_tokens}
-    order = plan(corpus.source_lengths, corpus.target_lengths, seed=0, epoch=0, **sizes)
-    return (portion(corpus, chosen, ranks) for chosen in order)
+    order = supply.plan(seed=0, epoch=0, batch_rows=settings.batch_rows, batch_tokens=settings.batch_tokens)
+    return (portion(supply, chosen, ranks) for chosen in order)
 
 
 def paired_batches(pairs: Sequence[tuple[list[int], list[int]]], rows: int = 128) -> Iterator[Batch]:

@@ -16,7 +16,7 @@ from seqloom.parts.choose import build
 from seqloom.runs.environment import choose_device
 from seqloom.training.distributed import ALONE, Launch
 from seqloom.training.objective import TeacherForcing
-from seqloom.training.parallel import _units, emptied, pieces, portion, seeded
+from seqloom.training.parallel import _units, pieces, portion, seeded
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_shares_add_up_to_the_batch_and_an_empty_one_to_nothing(data, model):
     for name, parameter in objective.named_parameters():
         assert torch.allclose(parameter.grad, expected[name], atol=1e-4), name
     objective.zero_grad()
-    nothing = objective(emptied(data.train.batch(chosen)))
+    nothing = objective(data.train.batch(chosen).emptied())
     nothing.total.backward()
     assert (float(nothing.total.detach()), nothing.count) == (0.0, 0)
     for name, parameter in objective.named_parameters():  # DDP waits for a gradient of every one of them
@@ -89,7 +89,7 @@ def test_every_rank_has_as_many_pieces(data):
         cut = pieces(data.train.batch(np.arange(rows)), 4)
         assert len(cut) == 4
         assert sum(len(piece.rows) for piece in cut) == rows
-    assert [piece.index.numel() for piece in pieces(emptied(data.train.batch(np.arange(3))), 2)] == [0, 0]
+    assert [piece.index.numel() for piece in pieces(data.train.batch(np.arange(3)).emptied(), 2)] == [0, 0]
 
 
 def test_ranks_draw_other_numbers_and_each_the_same_again():
