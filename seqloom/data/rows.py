@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from torch import Tensor
 from seqloom.data.batch import Padded, pad_flat
 from seqloom.data.codec import Codec
 from seqloom.data.kinds import NONE, Column
+from seqloom.data.labelled import Labelled, counted
 from seqloom.data.numbers import Rows, runs
 from seqloom.data.order import Plan, plan
 from seqloom.data.read import Problem
@@ -25,38 +25,19 @@ from seqloom.errors import SeqloomError
 
 
 @dataclass(frozen=True, eq=False)
-class RowBatch:
-    """What one training step reads."""
+class Fields:
+    """What a model reads of some rows."""
 
-    values: Tensor  # [B, V] float32
+    values: Tensor  # [B, V] float32: numbers, yes/no and categories side by side
     texts: tuple[Padded, ...]  # one for each column of text: x1 … xn <eos>
-    labels: Tensor  # [B] int64 classes, or float32 scaled numbers; [0] where the row counts for nothing
-    rows: tuple[int, ...]  # which examples of the supply
 
-    def to(self, device: torch.device | str) -> RowBatch:
-        ahead = torch.device(device).type != "cpu"  # never asynchronous towards the host
-        values, labels = (tensor.to(device, non_blocking=ahead) for tensor in (self.values, self.labels))
-        return RowBatch(values, tuple(text.to(device) for text in self.texts), labels, self.rows)
+    def to(self, device: torch.device | str) -> Fields:
+        there = torch.device(device).type != "cpu"  # never asynchronous towards the host
+        return Fields(self.values.to(device, non_blocking=there), tuple(text.to(device) for text in self.texts))
 
-    def pieces(self, n: int) -> list[RowBatch]:
-        """The rows cut into at most `n` nearly equal parts."""
-        if n < 1:
-            raise ValueError(f"a batch can be cut into 1 or more pieces, not {n}")
-        total = len(self.rows)
-        n = min(n, total)
-        if n <= 1:
-            return [self]
-        return [self._part(a, b) for a, b in pairwise(total * piece // n for piece in range(n + 1))]
-
-    def emptied(self) -> RowBatch:
-        """Its first row without a label: the loss is an empty sum, and every parameter still gets a gradient."""
-        first = self._part(0, 1)
-        return RowBatch(first.values, first.texts, first.labels[:0], ())
-
-    def _part(self, a: int, b: int) -> RowBatch:
-        return RowBatch(
-            self.values[a:b], tuple(text.part(a, b) for text in self.texts), self.labels[a:b], self.rows[a:b]
-        )
+    def part(self, first: int, last: int) -> Fields:
+        """Rows `first` to `last` (not included)."""
+        return Fields(self.values[first:last], tuple(text.part(first, last) for text in self.texts))
 
 
 @dataclass(frozen=True)
@@ -100,13 +81,15 @@ class Schema:
         return None
 
     def number(self, rows: Sequence[Row], fingerprint: str = "") -> RowSupply:
-        """Rows, none of them wrong, as numbers. A class that no training row has is UNSEEN."""
+        """Rows, none of them wrong, as numbers."""
         fields = list(zip(*(row.fields for row in rows), strict=True)) or [()] * len(self.columns)
         places = [c.places(f) for c, f in zip(self.columns, fields, strict=True) if c.kind != "text"]
         texts = tuple(self._encode(fields[place]) for place in self.texts)
-        labels = self.target.places([row.target for row in rows])
+        target = self.target.places([row.target for row in rows])
+        # A class that no training row has, and none at all where none is asked for, have no likelihood.
+        target = np.nan_to_num(target, nan=NONE).clip(NONE).astype(np.int64) if self.classes else target.astype(np.float32)
         matrix = np.stack(places, 1) if places else np.zeros((len(rows), 0))
-        return RowSupply(self, matrix.astype(np.float32), texts, labels, fingerprint)
+        return RowSupply(self, matrix.astype(np.float32), texts, target, fingerprint)
 
     def _encode(self, texts: Sequence[str]) -> Rows:
         rows = [self.codec.encode(text) for text in texts]
@@ -141,12 +124,12 @@ class RowSupply:
     schema: Schema
     places: np.ndarray  # [rows, columns that are no text] float32
     texts: tuple[Rows, ...]  # one for each column of text
-    labels: np.ndarray  # [rows] float64
+    target: np.ndarray  # [rows] int64 classes, −1 for one that no training row has; or float32 scaled numbers
     fingerprint: str
     folder: Path | None = None
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.target)
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -162,16 +145,15 @@ class RowSupply:
         sizes = {"batch_tokens": batch_tokens, "batch_rows": batch_rows}
         return plan(self.lengths, np.zeros(len(self), np.int64), seed=seed, epoch=epoch, **sizes)
 
-    def batch(self, rows: np.ndarray) -> RowBatch:
+    def batch(self, rows: np.ndarray) -> Labelled:
         rows = np.asarray(rows, dtype=np.int64)
         texts = []
         for text, starts in zip(self.texts, self._starts, strict=True):
             lengths = text.lengths[rows]
             texts.append(pad_flat(text.ids[runs(starts[rows], lengths)], lengths))
-        labels = torch.from_numpy(self.labels[rows].astype(np.float32))
-        if self.schema.classes:
-            labels = labels.nan_to_num(NONE).long()
-        return RowBatch(torch.from_numpy(self.values(rows)), tuple(texts), labels, tuple(rows.tolist()))
+        target = self.target[rows]
+        source = Fields(torch.from_numpy(self.values(rows)), tuple(texts))
+        return Labelled(source, torch.from_numpy(target), None, counted(target), tuple(rows.tolist()))
 
     def values(self, rows: np.ndarray) -> np.ndarray:
         """[rows, V] float32"""
@@ -179,8 +161,15 @@ class RowSupply:
         parts = [column.dense(self.places[rows, place]) for place, column in enumerate(plain)]
         return np.concatenate([np.zeros((len(rows), 0), np.float32), *parts], axis=1)
 
+    def prior(self) -> np.ndarray:
+        """The logits of who knows how common the classes are, and nothing else; of a number the scaled mean."""
+        if not self.schema.classes:
+            return self.target.mean(keepdims=True)
+        counts = np.bincount(self.target[self.target >= 0], minlength=len(self.schema.classes))
+        return np.log(np.maximum(counts, 0.5) / len(self))
+
     def count(self, rows: np.ndarray) -> int:
-        return len(rows)
+        return counted(self.target[rows])
 
     def costs(self, plan: Plan) -> np.ndarray:
         return np.array([len(rows) * int(self.lengths[rows].max(initial=0)) for rows in plan], np.float64)
@@ -192,8 +181,8 @@ class RowSupply:
             texts = list(self.texts)
             place = schema.texts.index(column)
             texts[place] = texts[place].take(order)
-            return RowSupply(schema, self.places, tuple(texts), self.labels, self.fingerprint)
+            return RowSupply(schema, self.places, tuple(texts), self.target, self.fingerprint)
         places = self.places.copy()
         place = column - sum(text < column for text in schema.texts)
         places[:, place] = places[order, place]
-        return RowSupply(schema, places, self.texts, self.labels, self.fingerprint)
+        return RowSupply(schema, places, self.texts, self.target, self.fingerprint)

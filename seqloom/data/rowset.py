@@ -43,7 +43,6 @@ class Rowset:
         return self.schema.to_json()
 
     def held(self) -> list[Row]:
-        """Rows of a class that no training row has are among them, though not in `valid`: no answer can be right."""
         return self._held
 
 
@@ -146,10 +145,8 @@ def _learned(rows: Sequence[Row], draft: Schema, options: TableOptions) -> Schem
 
 def _ready(rows: list[Row], held: list[Row], schema: Schema, skipped: Skipped, fingerprint: str) -> Rowset:
     train = schema.number(rows, f"{fingerprint}-train")
-    every = schema.number(held)
-    told = every.labels != UNSEEN if schema.classes else np.full(len(held), True)
-    valid = schema.number([row for row, known in zip(held, told.tolist(), strict=True) if known], f"{fingerprint}-valid")
-    notes = [*_notes(train, every, schema), *skip_note(skipped.to_json())]
+    valid = schema.number(held, f"{fingerprint}-valid")
+    notes = [*_notes(train, valid, schema), *skip_note(skipped.to_json())]
     facts = {
         "train": {"rows": len(train)},
         "valid": {"rows": len(held)} if held else None,
@@ -184,7 +181,7 @@ def _notes(train: RowSupply, held: RowSupply, schema: Schema) -> Iterator[str]:
         whole = len(train) + len(held)
         yield f"held out {len(held):,} of {whole:,} rows ({len(held) / whole:.1%}) for validation"
     yield from unseen(held)
-    if classes and (strange := int((held.labels == UNSEEN).sum())):
+    if classes and (strange := int((held.target < 0).sum())):
         yield f"{strange:,} rows for validation have a class that no training row has: no answer to them can be right"
 
 
