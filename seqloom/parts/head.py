@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from torch import Tensor, nn
 
 from seqloom.errors import known
@@ -21,7 +23,7 @@ class Head(nn.Module):
         super().__init__()
         widths = [dim, *([hidden] if isinstance(hidden, int) else hidden), size]
         widths = [width for width in widths if width]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:], strict=False))
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
         self.activation = ACTIVATIONS[known(activation, ACTIVATIONS, "activation")]()
         self.dropout = dropout
         for layer in self.layers:

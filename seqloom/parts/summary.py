@@ -30,8 +30,8 @@ class Summary(nn.Module):
 
 
 class Last(Summary):
-    """The state at the last real place (Elman 1990). Of two directions the one that walks back has read one token there:
-    `both` takes each where it has read all."""
+    """The state at the last real place (Elman 1990). Of two directions the one that walks back has read one token
+    there: `both` takes each where it has read all."""
 
     def forward(self, states: Tensor, lengths: Tensor | None) -> Tensor:
         return last(states, lengths)
@@ -44,7 +44,9 @@ class Both(Summary):
     def __init__(self, input_dim: int, dim: int, ways: int) -> None:
         super().__init__(input_dim, dim, ways)
         if ways == 1:
-            raise SeqloomError("summary 'both' reads two directions, the encoder has one; choose 'last', or directions=2")
+            raise SeqloomError(
+                "summary 'both' reads two directions, the encoder has one; choose 'last', or directions=2"
+            )
 
     def forward(self, states: Tensor, lengths: Tensor | None) -> Tensor:
         return _ends(states, lengths)

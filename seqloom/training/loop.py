@@ -112,9 +112,7 @@ class Loop:
 
     def _plan(self) -> Plan:
         s = self.settings
-        return self.supply.plan(
-            seed=s.seed, epoch=self.epoch, batch_tokens=s.batch_tokens, batch_rows=s.batch_rows
-        )
+        return self.supply.plan(seed=s.seed, epoch=self.epoch, batch_tokens=s.batch_tokens, batch_rows=s.batch_rows)
 
     def _update(self) -> Update:
         end = min(self.position + self.settings.accumulate, len(self.plan))
