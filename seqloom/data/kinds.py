@@ -147,14 +147,13 @@ def guess(fields: Iterable[str]) -> str | None:
 
 
 def guess_target(fields: Iterable[str]) -> str | None:
-    """The kind of the target: a number, or classes. At most 20 different whole numbers are classes."""
-    distinct = Counter(map(plain, fields))
-    kind = guess(distinct.elements())
-    if kind != "number":
+    """The kind of the target: a number, or classes, which at most 20 different texts or whole numbers are."""
+    counts = Counter(map(plain, fields))
+    kind = guess(counts.elements())
+    if kind in ("yes", "category") or len(counts) > CLASSES:
         return kind
-    found = [number(field) for field in distinct]
-    whole = all(value is not None and value.is_integer() for value in found)
-    return "category" if whole and len(found) <= CLASSES else "number"
+    found = [number(field) for field in counts]
+    return "number" if any(value is not None and not value.is_integer() for value in found) else "category"
 
 
 def plain(field: str) -> str:

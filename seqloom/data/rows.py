@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,9 @@ class Schema:
         texts = tuple(self._encode(fields[place]) for place in self.texts)
         target = self.target.places([row.target for row in rows])
         # A class that no training row has, and none at all where none is asked for, have no likelihood.
-        target = np.nan_to_num(target, nan=NONE).clip(NONE).astype(np.int64) if self.classes else target.astype(np.float32)
+        target = (
+            np.nan_to_num(target, nan=NONE).clip(NONE).astype(np.int64) if self.classes else target.astype(np.float32)
+        )
         matrix = np.stack(places, 1) if places else np.zeros((len(rows), 0))
         return RowSupply(self, matrix.astype(np.float32), texts, target, fingerprint)
 
@@ -126,6 +128,7 @@ class RowSupply:
     texts: tuple[Rows, ...]  # one for each column of text
     target: np.ndarray  # [rows] int64 classes, −1 for one that no training row has; or float32 scaled numbers
     fingerprint: str
+    weights: np.ndarray | None = None  # of each class
     folder: Path | None = None
 
     def __len__(self) -> int:
@@ -153,7 +156,8 @@ class RowSupply:
             texts.append(pad_flat(text.ids[runs(starts[rows], lengths)], lengths))
         target = self.target[rows]
         source = Fields(torch.from_numpy(self.values(rows)), tuple(texts))
-        return Labelled(source, torch.from_numpy(target), None, counted(target), tuple(rows.tolist()))
+        weight = None if self.weights is None else torch.from_numpy(self.weights[target])
+        return Labelled(source, torch.from_numpy(target), weight, counted(target), tuple(rows.tolist()))
 
     def values(self, rows: np.ndarray) -> np.ndarray:
         """[rows, V] float32"""
@@ -181,8 +185,8 @@ class RowSupply:
             texts = list(self.texts)
             place = schema.texts.index(column)
             texts[place] = texts[place].take(order)
-            return RowSupply(schema, self.places, tuple(texts), self.target, self.fingerprint)
+            return replace(self, texts=tuple(texts))
         places = self.places.copy()
         place = column - sum(text < column for text in schema.texts)
         places[:, place] = places[order, place]
-        return RowSupply(schema, places, self.texts, self.target, self.fingerprint)
+        return replace(self, places=places)

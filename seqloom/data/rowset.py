@@ -7,13 +7,14 @@ import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from seqloom.data.codec import Codec
 from seqloom.data.kinds import UNSEEN, Column, guess, guess_target, learn, missing, plain
+from seqloom.data.labelled import Target, label_weights
 from seqloom.data.lines import place
 from seqloom.data.numbers import source_hash
 from seqloom.data.rows import RowSupply, Schema
@@ -77,7 +78,15 @@ def prepare(
     draft = schema or _draft(kinds, plan, options)
     rows, held = (_right(part, draft, skipped) for part in (rows, held))
     schema = schema or _learned(rows, draft, options)
-    return _ready(rows, held, schema, skipped or Skipped(), _fingerprint(train, valid, options, seed, kept))
+    fingerprint = _fingerprint(train, valid, options, seed, kept)
+    ready = _ready(rows, held, schema, skipped or Skipped(), fingerprint)
+    return replace(ready, train=replace(ready.train, weights=_weights(options.weights, ready.train)))
+
+
+def _weights(way: str, train: RowSupply) -> np.ndarray | None:
+    classes = train.schema.classes
+    counts = np.bincount(train.target[train.target >= 0], minlength=len(classes)) if classes else np.zeros(0)
+    return label_weights(way, Target("label" if classes else "number", classes), counts)
 
 
 def _parted(rows: list[Row], split: Split) -> tuple[list[Row], list[Row]]:
@@ -132,12 +141,12 @@ def _right(rows: list[Row], schema: Schema, skipped: Skipped | None) -> list[Row
 
 def _learned(rows: Sequence[Row], draft: Schema, options: TableOptions) -> Schema:
     fields = list(zip(*(row.fields for row in rows), strict=True))
-    columns = [
-        learn(c.name, c.kind, f, options.flag_missing) for c, f in zip(draft.columns, fields, strict=True)
-    ]
+    columns = [learn(c.name, c.kind, f, options.flag_missing) for c, f in zip(draft.columns, fields, strict=True)]
     target = learn(draft.target.name, draft.target.kind, [row.target for row in rows])
     if target.kind == "category" and len(target.values) < 2:
-        raise SeqloomError(f"the target {target.name!r} is {target.values[0]!r} in every training row: nothing to learn")
+        raise SeqloomError(
+            f"the target {target.name!r} is {rows[0].target!r} in every training row: there is nothing to learn"
+        )
     texts = [text for at in draft.texts for text in fields[at]]
     codec = Codec.build(options.tokens, texts, **options.limits)
     return Schema(tuple(columns), target, codec, draft.numbered, options.max_length, options.cut)

@@ -24,6 +24,7 @@ class TableOptions(Reading):
     unless given. `target`: the column to be told from the others, by name or by number among them; the last unless
     given. `without`: columns that are left out. `kinds`: number, yes, category or text by the name of the column,
     where the guess is wrong. `flag_missing`: a number or yes/no with gaps gets one value more, 1 where it is missing.
+    `weights`: of the classes in the loss: none, balanced, or as in spam=3,ham=1.
     `tokens`, `fold`, `half_width`, `max_vocab`, `min_count`, `max_length` and `cut` are for columns of text, as
     `DataOptions` has them.
     """
@@ -32,6 +33,7 @@ class TableOptions(Reading):
     without: str | None = None
     kinds: dict[str, str] = field(default_factory=dict)
     flag_missing: bool = False
+    weights: str = "none"
     tokens: str = "words"
     fold: bool = False
     half_width: bool = False
