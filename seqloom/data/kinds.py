@@ -1,4 +1,4 @@
-"""The columns of a table: of which kind each is, what the training rows taught about it, and how a field becomes numbers.
+"""The columns of a table: of which kind each is, what the training rows taught, and how a field becomes numbers.
 
 number    one value, scaled to mean 0 and deviation 1 over the training rows
 yes       one value, 1 or 0
@@ -29,7 +29,8 @@ WORDS = YES | NO
 # Said for a missing number or yes/no. Elsewhere they are values: NA is Namibia.
 MISSING = {"", "na", "n/a", "nan", "null", "none", "?", "-"}
 MOSTLY = 0.95  # the share of numbers that makes a column one of numbers, and the other fields mistakes
-CATEGORIES = 1_000  # more different values than that are no categories
+CATEGORIES, FEW = 1_000, 50  # more different values than that are no categories; the latter where they are long:
+LONGEST = 3  # of more words than that on average
 CLASSES = 20  # more different whole numbers than that are no classes
 LARGEST = 1e30  # beyond, squares and float32 overflow
 FARTHEST = 1e6  # deviations from the mean
@@ -130,8 +131,9 @@ def learn(name: str, kind: str, fields: Sequence[str], flags: bool = False) -> C
 def guess(fields: Iterable[str]) -> str | None:
     """The kind of a column; None: every field is empty.
 
-    yes: nothing but words for yes and no. number: at least 95 in 100 are numbers; the others are mistakes. category: at
-    most 1,000 different values, each of which comes twice or more on average. text: all else.
+    yes: nothing but words for yes and no. number: at least 95 in 100 are numbers; the others are mistakes. category:
+    values come twice or more on average, and there are at most 50 different ones, or 1,000 of at most three words on
+    average. text: all else.
     """
     counts = Counter(map(plain, fields))
     del counts[""]
@@ -143,7 +145,9 @@ def guess(fields: Iterable[str]) -> str | None:
     numbers = sum(n for field, n in filled.items() if number(field) is not None)
     if filled and numbers >= MOSTLY * filled.total():
         return "number"
-    return "category" if len(counts) <= CATEGORIES and counts.total() >= 2 * len(counts) else "text"
+    short = sum(len(field.split()) for field in counts) <= LONGEST * len(counts)
+    few = len(counts) <= (CATEGORIES if short else FEW)
+    return "category" if few and counts.total() >= 2 * len(counts) else "text"
 
 
 def guess_target(fields: Iterable[str]) -> str | None:

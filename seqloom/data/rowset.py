@@ -74,10 +74,9 @@ def prepare(
     if not rows:
         aside = f"all {len(held):,} rows were held out; give a smaller share or more data" if held else "holds no rows"
         raise SeqloomError(f"{', '.join(train)}: {aside}")
-    kinds = {} if schema else _kinds(rows, plan, options)
-    draft = schema or _draft(kinds, plan, options)
-    rows, held = (_right(part, draft, skipped) for part in (rows, held))
-    schema = schema or _learned(rows, draft, options)
+    guessed = schema or draft(rows, plan, options)
+    rows, held = (_right(part, guessed, skipped) for part in (rows, held))
+    schema = schema or _learned(rows, guessed, options)
     fingerprint = _fingerprint(train, valid, options, seed, kept)
     ready = _ready(rows, held, schema, skipped or Skipped(), fingerprint)
     return replace(ready, train=replace(ready.train, weights=_weights(options.weights, ready.train)))
@@ -116,8 +115,9 @@ def _kinds(rows: Sequence[Row], layout: Layout, options: TableOptions) -> dict[s
     return kinds
 
 
-def _draft(kinds: Mapping[str, str], layout: Layout, options: TableOptions) -> Schema:
+def draft(rows: Sequence[Row], layout: Layout, options: TableOptions) -> Schema:
     """Kinds alone: enough to tell which rows are wrong."""
+    kinds = _kinds(rows, layout, options)
     columns = tuple(Column(name, kinds.get(name, "category")) for name in layout.columns)
     codec = Codec.of_counts("words", {})
     target = Column(layout.target, kinds[layout.target])
@@ -156,11 +156,12 @@ def _ready(rows: list[Row], held: list[Row], schema: Schema, skipped: Skipped, f
     train = schema.number(rows, f"{fingerprint}-train")
     valid = schema.number(held, f"{fingerprint}-valid")
     notes = [*_notes(train, valid, schema), *skip_note(skipped.to_json())]
+    told = columns_told(rows, schema)
     facts = {
         "train": {"rows": len(train)},
         "valid": {"rows": len(held)} if held else None,
-        "columns": [_told(column, [row.fields[at] for row in rows]) for at, column in enumerate(schema.columns)],
-        "target": _told(schema.target, [row.target for row in rows]),
+        "columns": told[:-1],
+        "target": told[-1],
         "values": len(schema.labels),
         "skipped": skipped.to_json(),
         "notes": notes,
@@ -168,15 +169,20 @@ def _ready(rows: list[Row], held: list[Row], schema: Schema, skipped: Skipped, f
     return Rowset(schema, train, valid if len(valid) else None, notes, facts, held)
 
 
+def columns_told(rows: Sequence[Row], schema: Schema) -> list[dict[str, Any]]:
+    """What each column is like, for data.json and the report; the target comes last."""
+    fields = zip(*((*row.fields, row.target) for row in rows), strict=True)
+    return [_told(learn(c.name, c.kind, f), f) for c, f in zip((*schema.columns, schema.target), fields, strict=True)]
+
+
 def _told(column: Column, fields: Sequence[str]) -> dict[str, Any]:
-    """What a column is like, for data.json and the report."""
     gone = missing if column.kind in ("number", "yes") else lambda text: not text.strip()
     told: dict[str, Any] = {"name": column.name, "kind": column.kind, "missing": sum(map(gone, fields))}
     if column.kind in ("number", "yes"):
         told |= {"mean": column.mean, "deviation": column.deviation}
     if column.kind == "category":
-        counts = Counter(map(plain, fields))
-        told |= {"values": len(column.values), "commonest": [[v, counts[v]] for v, _ in counts.most_common(20) if v]}
+        counts = Counter(filter(None, map(plain, fields)))
+        told |= {"values": len(counts), "commonest": [list(pair) for pair in counts.most_common(20)]}
     return told
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from seqloom.data.columns import NAMES, SEPARATORS, Reading, Record, csv_records, line_records, no_separator
 from seqloom.data.kinds import KINDS, number
 from seqloom.data.lines import STDIN, LineError, form_of, place, read_lines
-from seqloom.data.read import Problem, json_object, json_text
+from seqloom.data.read import Problem, Through, json_object, json_text
 from seqloom.data.skip import Skipped
 from seqloom.data.tokens import SPECIALS, make
 from seqloom.errors import SeqloomError, known
@@ -115,13 +114,13 @@ def _target(wanted: str | int | None, names: Sequence[str]) -> str:
 
 def _names(files: Sequence[str], options: TableOptions) -> list[str]:
     """The columns to be read, the target among them."""
-    file, path = str(files[0]), place(str(files[0]))
-    form = _form(file, path)
+    file = str(files[0])
+    kind = form(file)
     if options.numbers is not None:
-        if form == "jsonl":
+        if kind == "jsonl":
             raise SeqloomError(f"{file}: --columns {options.columns!r}: JSON lines have names, not numbers")
         return [str(column + 1) for column in options.numbers]
-    every = _keys(files) if form == "jsonl" else _header(file, form, _records(file, path))
+    every = _keys(files) if kind == "jsonl" else _header(file, kind, _records(file))
     if len(every) < 2:
         raise SeqloomError(f"{file}: a table has at least two columns, one of them the target")
     return [known(name, every, f"column of {file}") for name in options.names or every]
@@ -131,7 +130,7 @@ def _keys(files: Sequence[str]) -> list[str]:
     """All keys of JSON lines, in the order in which they are met."""
     found: dict[str, None] = {}
     for file in map(str, files):
-        for _, record in _records(file, place(file)):
+        for _, record in _records(file):
             try:
                 found |= dict.fromkeys(json_object(record[0], ())) if isinstance(record, list) else {}
             except LineError:
@@ -139,19 +138,21 @@ def _keys(files: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def _form(name: str, path: Path) -> str:
-    form = form_of(name, path)
-    if form == "parallel":
+def form(name: str) -> str:
+    """csv, tsv or jsonl."""
+    kind = form_of(name, place(name))
+    if kind == "parallel":
         raise SeqloomError(f"{name}: a table is a .csv, .tsv or .jsonl file")
-    return form
+    return kind
 
 
-def _records(name: str, path: Path) -> Iterator[Record]:
-    form, lines = _form(name, path), read_lines(name, path)
-    return csv_records(lines) if form == "csv" else line_records(lines, SEPARATORS.get(form))
+def _records(name: str, through: Through | None = None) -> Iterator[Record]:
+    kind, lines = form(name), read_lines(name, place(name))
+    lines = lines if through is None else through(name, lines)
+    return csv_records(lines) if kind == "csv" else line_records(lines, SEPARATORS.get(kind))
 
 
-def _header(file: str, form: str, found: Iterator[Record]) -> list[str]:
+def _header(file: str, kind: str, found: Iterator[Record]) -> list[str]:
     """The names in the first line; a column without one, as spreadsheets write for the number of the row, gets one."""
     first = next(found, None)
     if first is None:
@@ -160,8 +161,8 @@ def _header(file: str, form: str, found: Iterator[Record]) -> list[str]:
         raise SeqloomError(f"{file}:1: {first[1]}")
     names = [name.strip() or f"column {place}" for place, name in enumerate(first[1], 1)]
     if len(names) == 1:
-        reason = str(no_separator(first[1][0], form)).partition(":")[0]
-        raise SeqloomError(f"{file}:1: {reason}: expected the names of at least two columns, {NAMES[form]} between")
+        reason = str(no_separator(first[1][0], kind)).partition(":")[0]
+        raise SeqloomError(f"{file}:1: {reason}: expected the names of at least two columns, {NAMES[kind]} between")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         hint = "; if the first line is data, give --columns by number: 1,2,…" if number(twice) is not None else ""
@@ -169,12 +170,16 @@ def _header(file: str, form: str, found: Iterator[Record]) -> list[str]:
     return names
 
 
-def entries(file: str, layout: Layout, need_target: bool = True) -> Iterator[Row | Problem]:
-    """The rows of a file, of which each broken one gives a `Problem`. Columns are found by their names."""
-    path = place(file)
-    form, told = _form(file, path), "stdin" if file == STDIN else file
-    found = _records(file, path)
-    places = None if form == "jsonl" else _places(file, form, found, layout, need_target)
+def entries(
+    file: str, layout: Layout, need_target: bool = True, through: Through | None = None
+) -> Iterator[Row | Problem]:
+    """The rows of a file, of which each broken one gives a `Problem`. Columns are found by their names.
+
+    `through` sees the lines as they pass.
+    """
+    kind, told = form(file), "stdin" if file == STDIN else file
+    found = _records(file, through)
+    places = None if kind == "jsonl" else _places(file, kind, found, layout, need_target)
     width: int | None = None if places is None or layout.numbered else len(places.names)
     for line, record in found:
         try:
@@ -197,10 +202,10 @@ class _Places(NamedTuple):
     columns: list[int | None]  # where each of `Layout.all` stands; None: the target is not there, and not needed
 
 
-def _places(file: str, form: str, found: Iterator[Record], layout: Layout, need_target: bool) -> _Places:
+def _places(file: str, kind: str, found: Iterator[Record], layout: Layout, need_target: bool) -> _Places:
     if layout.numbered:
         return _Places([], [int(name) - 1 for name in layout.all])
-    names = _header(file, form, found)
+    names = _header(file, kind, found)
     places: list[int | None] = []
     for name in layout.all:
         if name == layout.target and name not in names and not need_target:
@@ -218,7 +223,8 @@ def _cut(record: list[str], places: _Places, width: int) -> tuple[str, ...]:
         raise LineError("empty line; expected a row of the table", "empty")
     if len(record) != width:
         origin = "the first line names" if places.names else "the first line has"
-        raise LineError(f"{len(record)} fields, but {origin} {width}", "columns")
+        has = "1 field" if len(record) == 1 else f"{len(record)} fields"
+        raise LineError(f"{has}, but {origin} {width}", "columns")
     last = max(column or 0 for column in places.columns)
     if last >= width:
         raise LineError(f"column {last + 1} is missing: the line has {width} fields", "columns")

@@ -1,4 +1,4 @@
-"""Rows of a table → 1: numbers, yes/no, categories and texts in, a score for each class out (for a number: the number)."""
+"""Rows of a table → 1: numbers, categories and texts in, a score for each class out (for a number: the number)."""
 
 from __future__ import annotations
 

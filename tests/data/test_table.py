@@ -61,6 +61,8 @@ def test_one_number_one_yes_and_197_countries_are_199_values(tmp_path):
         (["NA", "US", "NA", "US"], "category"),
         ([f"name {i}" for i in range(50)], "text"),
         ([f"value {i % 1001}" for i in range(3000)], "text"),
+        ([f"the value number {i % 50}" for i in range(100)], "category"),
+        ([f"the value number {i % 51}" for i in range(200)], "text"),
         (["", " "], None),
         (["NA", "?", "NA", "?"], "category"),
     ],
