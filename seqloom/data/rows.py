@@ -15,7 +15,7 @@ from torch import Tensor
 from seqloom.data.batch import Padded, pad_flat
 from seqloom.data.codec import Codec
 from seqloom.data.kinds import NONE, Column
-from seqloom.data.labelled import Labelled, counted
+from seqloom.data.labelled import Labelled, Target, counted
 from seqloom.data.numbers import Rows, runs
 from seqloom.data.order import Plan, plan
 from seqloom.data.read import Problem
@@ -59,6 +59,13 @@ class Schema:
     def classes(self) -> tuple[str, ...]:
         """None if the target is a number."""
         return self.target.values
+
+    @property
+    def answer(self) -> Target:
+        """What the model says."""
+        if self.classes:
+            return Target("label", self.classes)
+        return Target("number", mean=self.target.mean, deviation=self.target.deviation)
 
     @property
     def labels(self) -> list[str]:
@@ -126,13 +133,17 @@ class RowSupply:
     schema: Schema
     places: np.ndarray  # [rows, columns that are no text] float32
     texts: tuple[Rows, ...]  # one for each column of text
-    target: np.ndarray  # [rows] int64 classes, −1 for one that no training row has; or float32 scaled numbers
+    values: np.ndarray  # [rows] of the target: int64 classes, −1: in no training row; or float32 scaled numbers
     fingerprint: str
     weights: np.ndarray | None = None  # of each class
     folder: Path | None = None
 
     def __len__(self) -> int:
-        return len(self.target)
+        return len(self.values)
+
+    @property
+    def target(self) -> Target:
+        return self.schema.answer
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -154,12 +165,12 @@ class RowSupply:
         for text, starts in zip(self.texts, self._starts, strict=True):
             lengths = text.lengths[rows]
             texts.append(pad_flat(text.ids[runs(starts[rows], lengths)], lengths))
-        target = self.target[rows]
-        source = Fields(torch.from_numpy(self.values(rows)), tuple(texts))
+        target = self.values[rows]
+        source = Fields(torch.from_numpy(self.dense(rows)), tuple(texts))
         weight = None if self.weights is None else torch.from_numpy(self.weights[target])
         return Labelled(source, torch.from_numpy(target), weight, counted(target), tuple(rows.tolist()))
 
-    def values(self, rows: np.ndarray) -> np.ndarray:
+    def dense(self, rows: np.ndarray) -> np.ndarray:
         """[rows, V] float32"""
         plain = [column for column in self.schema.columns if column.kind != "text"]
         parts = [column.dense(self.places[rows, place]) for place, column in enumerate(plain)]
@@ -168,12 +179,12 @@ class RowSupply:
     def prior(self) -> np.ndarray:
         """The logits of who knows how common the classes are, and nothing else; of a number the scaled mean."""
         if not self.schema.classes:
-            return self.target.mean(keepdims=True)
-        counts = np.bincount(self.target[self.target >= 0], minlength=len(self.schema.classes))
+            return self.values.mean(keepdims=True)
+        counts = np.bincount(self.values[self.values >= 0], minlength=len(self.schema.classes))
         return np.log(np.maximum(counts, 0.5) / len(self))
 
     def count(self, rows: np.ndarray) -> int:
-        return counted(self.target[rows])
+        return counted(self.values[rows])
 
     def costs(self, plan: Plan) -> np.ndarray:
         return np.array([len(rows) * int(self.lengths[rows].max(initial=0)) for rows in plan], np.float64)

@@ -14,7 +14,7 @@ import numpy as np
 
 from seqloom.data.codec import Codec
 from seqloom.data.kinds import UNSEEN, Column, guess, guess_target, learn, missing, plain
-from seqloom.data.labelled import Target, label_weights
+from seqloom.data.labelled import label_weights
 from seqloom.data.lines import place
 from seqloom.data.numbers import source_hash
 from seqloom.data.rows import RowSupply, Schema
@@ -75,17 +75,31 @@ def prepare(
         aside = f"all {len(held):,} rows were held out; give a smaller share or more data" if held else "holds no rows"
         raise SeqloomError(f"{', '.join(train)}: {aside}")
     guessed = schema or draft(rows, plan, options)
-    rows, held = (_right(part, guessed, skipped) for part in (rows, held))
+    rows, held = (right(part, guessed, skipped) for part in (rows, held))
     schema = schema or _learned(rows, guessed, options)
     fingerprint = _fingerprint(train, valid, options, seed, kept)
     ready = _ready(rows, held, schema, skipped or Skipped(), fingerprint)
-    return replace(ready, train=replace(ready.train, weights=_weights(options.weights, ready.train)))
+    notes = [*_held_out(rows, held, bool(files)), *ready.notes]
+    weights = _weights(options.weights, ready.train)
+    return replace(
+        ready, train=replace(ready.train, weights=weights), notes=notes, facts=ready.facts | {"notes": notes}
+    )
+
+
+def _held_out(rows: Sequence[Row], held: Sequence[Row], files: bool) -> Iterator[str]:
+    if held and not files:
+        whole = len(rows) + len(held)
+        yield f"held out {len(held):,} of {whole:,} rows ({len(held) / whole:.1%}) by their fields for validation"
+    known = {row.fields for row in rows} if files else set()
+    if shared := sum(row.fields in known for row in held):
+        of = f"{shared:,} of {len(held):,} validation rows"
+        yield f"{of} stand in the training data too: scores on them say little about new ones"
 
 
 def _weights(way: str, train: RowSupply) -> np.ndarray | None:
     classes = train.schema.classes
-    counts = np.bincount(train.target[train.target >= 0], minlength=len(classes)) if classes else np.zeros(0)
-    return label_weights(way, Target("label" if classes else "number", classes), counts)
+    counts = np.bincount(train.values[train.values >= 0], minlength=len(classes)) if classes else np.zeros(0)
+    return label_weights(way, train.target, counts)
 
 
 def _parted(rows: list[Row], split: Split) -> tuple[list[Row], list[Row]]:
@@ -124,7 +138,7 @@ def draft(rows: Sequence[Row], layout: Layout, options: TableOptions) -> Schema:
     return Schema(columns, target, codec, layout.numbered, options.max_length, options.cut)
 
 
-def _right(rows: list[Row], schema: Schema, skipped: Skipped | None) -> list[Row]:
+def right(rows: list[Row], schema: Schema, skipped: Skipped | None) -> list[Row]:
     """The rows without those that are wrong, which are left out and counted, or raise."""
     good = []
     for row in rows:
@@ -155,7 +169,7 @@ def _learned(rows: Sequence[Row], draft: Schema, options: TableOptions) -> Schem
 def _ready(rows: list[Row], held: list[Row], schema: Schema, skipped: Skipped, fingerprint: str) -> Rowset:
     train = schema.number(rows, f"{fingerprint}-train")
     valid = schema.number(held, f"{fingerprint}-valid")
-    notes = [*_notes(train, valid, schema), *skip_note(skipped.to_json())]
+    notes = [*_notes(valid, schema), *skip_note(skipped.to_json())]
     told = columns_told(rows, schema)
     facts = {
         "train": {"rows": len(train)},
@@ -164,7 +178,6 @@ def _ready(rows: list[Row], held: list[Row], schema: Schema, skipped: Skipped, f
         "target": told[-1],
         "values": len(schema.labels),
         "skipped": skipped.to_json(),
-        "notes": notes,
     }
     return Rowset(schema, train, valid if len(valid) else None, notes, facts, held)
 
@@ -186,17 +199,14 @@ def _told(column: Column, fields: Sequence[str]) -> dict[str, Any]:
     return told
 
 
-def _notes(train: RowSupply, held: RowSupply, schema: Schema) -> Iterator[str]:
+def _notes(held: RowSupply, schema: Schema) -> Iterator[str]:
     kinds = ", ".join(f"{column.name} {_kind(column)}" for column in schema.columns)
     yield f"columns: {kinds}; {len(schema.labels):,} values in all. data.kinds.NAME=KIND changes a kind"
     target, classes = schema.target, schema.classes
     what = f"one of {len(classes):,} classes ({', '.join(classes[:SHOWN])}{', …' if len(classes) > SHOWN else ''})"
     yield f"target: {target.name}, {what if classes else 'a number'}"
-    if len(held):
-        whole = len(train) + len(held)
-        yield f"held out {len(held):,} of {whole:,} rows ({len(held) / whole:.1%}) for validation"
     yield from unseen(held)
-    if classes and (strange := int((held.target < 0).sum())):
+    if classes and (strange := int((held.values < 0).sum())):
         yield f"{strange:,} rows for validation have a class that no training row has: no answer to them can be right"
 
 

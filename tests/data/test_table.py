@@ -99,11 +99,11 @@ def test_numbers_are_scaled_by_the_training_rows_alone(tmp_path):
     train = write(tmp_path / "train.csv", "x,y", "1,a", "2,b", "3,a", ",b")
     valid = write(tmp_path / "valid.csv", "x,y", "100,a", "2,b")
     found = prepare([train], [valid], TableOptions(), seed=1)
-    values = found.train.values(np.arange(4))[:, 0]
+    values = found.train.dense(np.arange(4))[:, 0]
     assert values[:3].mean() == pytest.approx(0)
     assert values[:3].std() == pytest.approx(1)
     assert values[3] == 0  # missing: the mean
-    assert found.valid.values(np.arange(2))[:, 0].tolist() == pytest.approx([98 / np.std([1, 2, 3]), 0])
+    assert found.valid.dense(np.arange(2))[:, 0].tolist() == pytest.approx([98 / np.std([1, 2, 3]), 0])
 
 
 def test_equal_numbers_do_not_become_noise():
@@ -121,20 +121,20 @@ def test_missing_values_stand_at_the_mean_or_have_a_flag(tmp_path):
     lines = ["x,member,kind,y", "1,yes,a,p", "3,,b,q", ",no,,p", "5,yes,a,q"]
     file = write(tmp_path / "t.csv", *lines)
     kinds = {"kind": "category"}
-    plain = ready(file, kinds=kinds).train.values(np.arange(4))
+    plain = ready(file, kinds=kinds).train.dense(np.arange(4))
     assert plain.shape == (4, 4)
     assert plain[:, 1].tolist() == pytest.approx([1, 2 / 3, 0, 1])
     assert plain[2, 2:].tolist() == [0, 0]
     flagged = ready(file, kinds=kinds, flag_missing=True)
     assert flagged.schema.labels == ["x", "x is missing", "member", "member is missing", "kind=a", "kind=b"]
-    assert flagged.train.values(np.arange(4))[:, [1, 3]].tolist() == [[0, 0], [0, 1], [1, 0], [0, 0]]
+    assert flagged.train.dense(np.arange(4))[:, [1, 3]].tolist() == [[0, 0], [0, 1], [1, 0], [0, 0]]
 
 
 def test_an_unseen_category_is_none_and_is_counted(tmp_path):
     train = write(tmp_path / "train.csv", "c,x,y", "a,1,p", "b,2,q", "a,3,p", "b,4,q")
     valid = write(tmp_path / "valid.csv", "c,x,y", "new,1,p", "a,2,q")
     found = prepare([train], [valid], TableOptions(), seed=1)
-    assert found.valid.values(np.arange(2))[:, :2].tolist() == [[0, 0], [1, 0]]
+    assert found.valid.dense(np.arange(2))[:, :2].tolist() == [[0, 0], [1, 0]]
     assert list(unseen(found.valid)) == ["1 of 2 rows have a value of c that no training row has: it counts as none"]
     assert any("value of c" in note for note in found.notes)
 
@@ -356,7 +356,7 @@ def test_yes_as_a_target_keeps_its_spelling(tmp_path):
     file = write(tmp_path / "u.csv", "x,y", "1,TRUE", "2,FALSE", "3,true", "4,FALSE", "5,TRUE")
     found = ready(file)
     assert found.schema.classes == ("FALSE", "TRUE")
-    assert found.train.target.tolist() == [1, 0, 1, 0, 1]
+    assert found.train.values.tolist() == [1, 0, 1, 0, 1]
 
 
 def test_classes_can_weigh_unlike(tmp_path):
@@ -372,10 +372,10 @@ def test_a_column_can_be_shuffled(tmp_path):
     order = np.array([1, 2, 3, 4, 5, 0])
     rows = np.arange(6)
     for column, part in ((0, slice(0, 1)), (2, slice(1, 4))):
-        mixed = found.shuffled(column, order).values(rows)
-        assert (mixed[:, part] == found.values(rows)[order][:, part]).all()
+        mixed = found.shuffled(column, order).dense(rows)
+        assert (mixed[:, part] == found.dense(rows)[order][:, part]).all()
         rest = [i for i in range(4) if i not in range(*part.indices(4))]
-        assert (mixed[:, rest] == found.values(rows)[:, rest]).all()
+        assert (mixed[:, rest] == found.dense(rows)[:, rest]).all()
     text = found.shuffled(1, order).batch(rows).source.texts[0].tokens
     assert (text == found.batch(rows).source.texts[0].tokens[order]).all()
 
