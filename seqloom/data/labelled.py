@@ -11,12 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqloom.data.labels import TARGETS
 from seqloom.data.order import Plan, plan
 from seqloom.data.store import Corpus
 from seqloom.data.tokens import SPECIALS, make, normal
 from seqloom.errors import SeqloomError, known
-
-TARGETS = ("label", "labels", "number")
 
 
 @dataclass(frozen=True)
@@ -63,14 +62,21 @@ class Target:
         """Targets as numbers: [N] int64 (−1: no label of the training data), [N, labels] bool, or [N] float32."""
         if self.kind == "number":
             return self.standard(np.array([float(text) for text in texts]))
-        split, place = make(self.tokens).split, {name: number for number, name in enumerate(self.names)}
-        parts = [[place.get(part, -1) for part in split(normal(text))] for text in texts]
+        parts = self._parts(texts)
         if self.kind == "label":
             return np.array([part[0] for part in parts], np.int64)
         rows = np.zeros((len(texts), len(self.names)), bool)
         for row, numbers in zip(rows, parts, strict=True):
             row[[number for number in numbers if number >= 0]] = True
         return rows
+
+    def missing(self, texts: list[str]) -> np.ndarray | None:
+        """[N]: how many labels of each the training data lacks."""
+        return None if self.kind == "number" else np.array([part.count(-1) for part in self._parts(texts)])
+
+    def _parts(self, texts: list[str]) -> list[list[int]]:
+        split, place = make(self.tokens).split, {name: number for number, name in enumerate(self.names)}
+        return [[place.get(part, -1) for part in split(normal(text))] for text in texts]
 
 
 @dataclass(frozen=True, eq=False)

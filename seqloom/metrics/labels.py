@@ -73,7 +73,7 @@ def calibration_error(guesses: Guesses) -> Measured:
 
 
 def mse(numbers: Numbers) -> Measured:
-    """Mean squared error, Σ (ŷ − y)² / N (Gauss 1809), in squared units of the numbers."""
+    """Mean squared error, Σ (ŷ − y)² / N (Bishop 2006, section 1.5.5), in squared units of the numbers."""
     return Measured(_with_ones(numbers.errors**2), _ratio, _signature("mse"))
 
 

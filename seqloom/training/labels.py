@@ -55,7 +55,8 @@ class BinaryCrossEntropy(nn.Module):
 
 
 class SquaredError(nn.Module):
-    """Σ (ŷ − y)² (Legendre 1805), in the units of the supply: deviations from the mean of the training data."""
+    """Σ (ŷ − y)² (Bishop 2006, section 1.1), in the units of the supply: deviations from the mean of the training
+    data."""
 
     def __init__(self, model: nn.Module, smoothing: float = 0.0) -> None:
         super().__init__()
