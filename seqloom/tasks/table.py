@@ -63,8 +63,8 @@ class Table:
 
     def judge(self, model: nn.Module, ready: Rowset, config: Mapping[str, Any], device: torch.device) -> Judge:
         def judged(objective: nn.Module, settings: Training, ranks: Ranks) -> dict[str, float]:
-            assert ready.valid is not None
-            return validated(model, objective, ready.valid, settings, ranks, device)
+            held: Any = ready.valid  # has all that is asked of a supply here
+            return validated(model, objective, held, settings, ranks, device)
 
         return judged
 
