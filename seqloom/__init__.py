@@ -10,8 +10,9 @@ from seqloom.version import __version__
 if TYPE_CHECKING:
     from seqloom.decoding.search import Search
     from seqloom.parts.probe import watch
+    from seqloom.runs.load import load
     from seqloom.runs.train import Run, train
-    from seqloom.runs.translator import Translator, load
+    from seqloom.tasks.translator import Translator
 
 __all__ = ["Run", "Search", "SeqloomError", "Translator", "__version__", "load", "train", "watch"]
 
@@ -19,8 +20,8 @@ __all__ = ["Run", "Search", "SeqloomError", "Translator", "__version__", "load",
 _HOMES = {
     "Run": "seqloom.runs.train",
     "Search": "seqloom.decoding.search",
-    "Translator": "seqloom.runs.translator",
-    "load": "seqloom.runs.translator",
+    "Translator": "seqloom.tasks.translator",
+    "load": "seqloom.runs.load",
     "train": "seqloom.runs.train",
     "watch": "seqloom.parts.probe",
 }

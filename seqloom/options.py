@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import types
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -24,6 +25,15 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for name, value in values.items():
         found.update(flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
     return found
+
+
+def merge(config: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """`more` laid over `config`, nested dicts joined; neither is changed."""
+    result = copy.deepcopy(config)
+    for name, value in more.items():
+        both = isinstance(value, dict) and isinstance(result.get(name), dict)
+        result[name] = merge(result[name], value) if both else copy.deepcopy(value)
+    return result
 
 
 def hints_of(make: Callable[..., Any]) -> dict[str, Any]:

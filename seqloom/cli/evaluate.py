@@ -36,7 +36,7 @@ def evaluate(
 
     from seqloom.decoding.search import Search
     from seqloom.files import write_atomic
-    from seqloom.runs.translator import load
+    from seqloom.runs.load import load
 
     chosen = None if metrics is None else [name.strip() for name in metrics.split(",")]
     search = Search(beam=beam, alpha=alpha)

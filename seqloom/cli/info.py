@@ -27,7 +27,7 @@ def info(
             typer.echo(f"{name:<12} {', '.join(value) if isinstance(value, list) else value}")
         return
     from seqloom.looking.cost import cost
-    from seqloom.runs.translator import load
+    from seqloom.runs.load import load
 
     model = load(run, "cpu")
     layers = cost(model.model, length)

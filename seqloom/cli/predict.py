@@ -60,7 +60,7 @@ def predict(
     from seqloom.data.columns import Reading
     from seqloom.data.read import read_sources
     from seqloom.decoding.search import Search
-    from seqloom.runs.translator import load
+    from seqloom.runs.load import load
 
     _check(
         sample or (temperature, top_k, top_p) == (1.0, 0, 1.0),

@@ -11,14 +11,17 @@ import typer
 from seqloom.cli.data import COLUMNS
 from seqloom.cli.usage import UsageError
 from seqloom.errors import SeqloomError
-from seqloom.models.presets import ABOUT, SIZES
+from seqloom.models.presets import DEFAULT, SIZES, about
+from seqloom.tasks.known import TASKS
 from seqloom.training.settings import OPTIMISERS, PRECISIONS, SCHEDULES
 
 if TYPE_CHECKING:
     from seqloom.runs.job import Job
     from seqloom.runs.progress import Progress
 
-MODELS = "; ".join(f"{name}: {about}" for name, about in ABOUT.items())
+NAMES = {task: list(about(task)) for task in TASKS}
+MODELS = "; ".join(f"{task}: {', '.join(names)} (default: {DEFAULT[task]})" for task, names in NAMES.items())
+SHAPES = "; ".join(f"{name}: {what}" for name, what in TASKS.items())
 
 TOKENS = "chars, words, bytes, bpe:N, or jieba for Chinese words"
 
@@ -32,9 +35,7 @@ KINDS = _offer("chars", "words", "bytes", "bpe:", "jieba")
 
 
 def train(
-    task: Annotated[
-        str | None, typer.Argument(help="translate: pairs of source and target, of any kind and length.")
-    ] = None,
+    task: Annotated[str | None, typer.Argument(help=f"{SHAPES}.", autocompletion=_offer(*TASKS))] = None,
     files: Annotated[
         list[str] | None,
         typer.Argument(
@@ -67,7 +68,8 @@ def train(
     model: Annotated[
         str | None,
         typer.Option(
-            help=f"A preset or a YAML file. {MODELS} (default: lstm-attention).", autocompletion=_offer(*ABOUT)
+            help=f"A preset or a YAML file. {MODELS}.",
+            autocompletion=_offer(*dict.fromkeys(name for names in NAMES.values() for name in names)),
         ),
     ] = None,
     from_: Annotated[

@@ -68,7 +68,10 @@ class Prepared:
     facts: dict[str, Any] = field(repr=False)  # what the data is like, as JSON can hold it; see `facts`
     split: Split = field(repr=False)
 
-    def valid_examples(self) -> list[Example]:
+    def vocabularies(self) -> dict[str, Any]:
+        return {"source": self.source.to_json(), "target": self.target.to_json()}
+
+    def held(self) -> list[Example]:
         """The held-out examples as text: predictions are scored against them."""
         if self.valid is None:
             return []

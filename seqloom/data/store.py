@@ -25,7 +25,7 @@ class Corpus:
 
     def __init__(self, folder: Path, name: str, fingerprint: str):
         self.fingerprint = fingerprint  # of the data and of how it was numbered, not of where it lies
-        self.folder: Path | None = folder
+        self.folder = folder
         self._source = _load(folder, f"{name}_source")
         self._target = _load(folder, f"{name}_target")
 

@@ -34,7 +34,11 @@ class Supply(Protocol):
     """Numbered examples that can be trained on, in memory or mapped from disk."""
 
     fingerprint: str  # of the data and of how it was numbered, not of where it lies
-    folder: Path | None  # where they are kept; None: in memory
+
+    @property
+    def folder(self) -> Path | None:
+        """Where they are kept; None: in memory."""
+        ...
 
     def __len__(self) -> int: ...
 

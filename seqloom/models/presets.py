@@ -1,87 +1,37 @@
-"""Models by one word. A literal table, so that the command line can name them without importing torch.
+"""Models by one word, for every task. Literal tables, so that the command line can name them without importing torch.
 
 A preset is a partial model config (and the training settings that suit it); a size adds the widths and depths.
 """
 
 from __future__ import annotations
 
-import copy
+from types import ModuleType
 from typing import Any
 
 from seqloom.errors import known
+from seqloom.models import presets_translate
+from seqloom.options import merge
 
-PRESETS: dict[str, dict[str, Any]] = {
-    "rnn": {"encoder": {"kind": "rnn"}, "decoder": {"kind": "recurrent", "cell": "rnn"}},
-    "gru": {"encoder": {"kind": "gru"}, "decoder": {"kind": "recurrent", "cell": "gru"}},
-    "lstm": {"encoder": {"kind": "lstm"}, "decoder": {"kind": "recurrent", "cell": "lstm"}},
-    "gru-attention": {
-        "encoder": {"kind": "gru"},
-        "decoder": {"kind": "attentive", "cell": "gru", "score": "additive", "query": "previous"},
-    },
-    "lstm-attention": {
-        "encoder": {"kind": "lstm"},
-        "decoder": {"kind": "attentive", "cell": "lstm", "score": "general", "query": "current"},
-    },
-    "transformer": {"encoder": {"kind": "transformer"}, "decoder": {"kind": "transformer"}},
-}
+__all__ = ["DEFAULT", "IMPORTED", "SIZES", "TASKS", "about", "merge", "preset", "suited"]
 
-ABOUT = {
-    "rnn": "simple RNN, fixed context: the baseline",
-    "gru": "GRU encoder-decoder, fixed context (Cho et al. 2014)",
-    "lstm": "LSTM encoder-decoder, fixed context (Sutskever et al. 2014)",
-    "gru-attention": "GRU with additive attention (Bahdanau et al. 2015)",
-    "lstm-attention": "LSTM with general attention (Luong et al. 2015)",
-    "transformer": "Transformer encoder and decoder (Vaswani et al. 2017)",
-}
-
-RECURRENT_SIZES: dict[str, dict[str, Any]] = {
-    "tiny": {"embedding": 64, "encoder": {"dim": 64}, "decoder": {"dim": 128}, "dropout": 0.1},
-    "small": {"embedding": 128, "encoder": {"dim": 128}, "decoder": {"dim": 256}, "dropout": 0.2},
-    "base": {
-        "embedding": 256,
-        "encoder": {"dim": 256, "layers": 2, "dropout": 0.3},
-        "decoder": {"dim": 512, "layers": 2, "dropout": 0.3},
-        "dropout": 0.3,
-    },
-}
-
-TRANSFORMER_SIZES: dict[str, dict[str, Any]] = {
-    name: {"embedding": dim, "encoder": dict(stack), "decoder": dict(stack), "dropout": 0.0, "tie": True}
-    for name, dim, stack in (
-        ("tiny", 128, {"dim": 128, "layers": 2, "heads": 4, "hidden": 512}),
-        ("small", 256, {"dim": 256, "layers": 3, "heads": 4, "hidden": 1024}),
-        ("base", 512, {"dim": 512, "layers": 6, "heads": 8, "hidden": 2048}),
-    )
-}
-
-SIZES = tuple(RECURRENT_SIZES)
+TASKS: dict[str, ModuleType] = {"translate": presets_translate}
+DEFAULT = {"translate": "lstm-attention"}  # the model of a task if none is named
+SIZES = ("tiny", "small", "base")
 IMPORTED = "imported"  # said in place of a size of models that another library made
 
-# What suits a family; anything the user sets wins.
-TRAINING: dict[str, dict[str, Any]] = {
-    "recurrent": {"rate": 2e-3, "schedule": "cosine", "warmup": 100},
-    "transformer": {"rate": 1e-3, "schedule": "inverse-sqrt", "warmup": 1000, "smoothing": 0.1},
-}
 
-
-def preset(model: str, size: str) -> dict[str, Any]:
+def preset(task: str, model: str, size: str) -> dict[str, Any]:
     """The partial model config of a preset at a size."""
-    config = copy.deepcopy(PRESETS[known(model, PRESETS, "model")])
-    known(size, SIZES, "size")
-    return merge(config, (TRANSFORMER_SIZES if model == "transformer" else RECURRENT_SIZES)[size])
+    table = TASKS[task]
+    known(model, table.PRESETS, "model")
+    return table.preset(model, known(size, SIZES, "size"))
 
 
-def suited(model: dict[str, Any]) -> dict[str, Any]:
-    """Training settings that suit a model config, from its decoder's family."""
-    decoder = model.get("decoder", {})
-    kind = decoder if isinstance(decoder, str) else decoder.get("kind")
-    return dict(TRAINING["transformer" if kind == "transformer" else "recurrent"])
+def suited(task: str, model: dict[str, Any]) -> dict[str, Any]:
+    """Training settings that suit a model config; anything the user sets wins."""
+    return TASKS[task].suited(model)
 
 
-def merge(config: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """`more` laid over `config`, nested dicts joined; neither is changed."""
-    result = copy.deepcopy(config)
-    for name, value in more.items():
-        both = isinstance(value, dict) and isinstance(result.get(name), dict)
-        result[name] = merge(result[name], value) if both else copy.deepcopy(value)
-    return result
+def about(task: str) -> dict[str, str]:
+    """The presets of a task, with a line on each."""
+    return TASKS[task].ABOUT

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from seqloom.models.presets import IMPORTED
 from seqloom.reporting.numbers import finite
 
-Record = Mapping[str, Any]  # what seqloom.runs.record.record gives
+Record = Mapping[str, Any]  # what a runner's `record` gives
 
 
 class Metric(NamedTuple):

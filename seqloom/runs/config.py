@@ -13,26 +13,24 @@ from typing import Any
 
 import yaml
 
-from seqloom.data.corpus import DataOptions
 from seqloom.errors import SeqloomError, known
 from seqloom.files import read_yaml, write_atomic
-from seqloom.models.presets import PRESETS, merge, preset, suited
-from seqloom.models.seq2seq import MODELS
+from seqloom.models.presets import DEFAULT, TASKS, merge, preset, suited
 from seqloom.options import checked, flat
 from seqloom.parts.choose import change, complete
+from seqloom.tasks.known import task as find
 from seqloom.training.settings import Training
 from seqloom.version import FORMAT, __version__
 
 FILE = "config.yaml"
 SECTIONS = ("data", "model", "training")
 YAML = (".yaml", ".yml")
-# An older run says nothing of a setting that came later, and was trained as if it had its default.
-DEFAULTS = {"data": asdict(DataOptions()), "training": asdict(Training())}
 # What may change from one resume to the next without changing what was trained so far.
 EXTENDABLE = ("epochs", "max_steps", "time", "patience", "log_every", "keep", "average", "shard")
 
 
 def compose(
+    task: str,
     model: str | None,
     size: str | None,
     data: Mapping[str, Any],
@@ -47,30 +45,31 @@ def compose(
     own: dict[str, Any] = {"data": _given(data), "model": {}, "training": {}}
     if saved is not None:
         own = {name: merge(saved[name], own[name]) for name in SECTIONS}
-    named = {"model": "lstm-attention", "size": "small"} if saved is None else saved["preset"]
+    named = {"model": DEFAULT[task], "size": "small"} if saved is None else saved["preset"]
     chosen = {**named, **_given({"model": model, "size": size})}
     if size is not None and chosen["model"].endswith(YAML):
         raise SeqloomError(f"--size goes with the name of a preset; {chosen['model']} says its own sizes")
     if saved is None or chosen != named:
-        own["model"], own["training"] = _model(chosen["model"], chosen["size"], own["training"])
+        own["model"], own["training"] = _model(task, chosen, own["training"])
     own["training"].update(_given(training))
     for key, value in settings.items():
         change(*_place(own, key), value)
+    shape = find(task)
     return {
         "format": FORMAT,
         "seqloom": __version__,
-        "task": "translate",
+        "task": task,
         "preset": chosen,
-        "data": asdict(data_options(own["data"])),
-        "model": complete(MODELS, {"kind": "seq2seq", **own["model"]}),
-        "training": asdict(Training.of({**suited(own["model"]), **own["training"]})),
+        "data": asdict(data_options(task, own["data"])),
+        "model": complete(shape.models, {"kind": shape.kind, **own["model"]}),
+        "training": asdict(Training.of({**shape.training, **suited(task, own["model"]), **own["training"]})),
     }
 
 
-def _model(model: str, size: str, training: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    if not model.endswith(YAML):
-        return preset(model, size), training
-    parts, more = model_file(model)
+def _model(task: str, chosen: Mapping[str, str], training: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    if not chosen["model"].endswith(YAML):
+        return preset(task, chosen["model"], chosen["size"]), training
+    parts, more = model_file(task, chosen["model"])
     return parts, {**training, **more}
 
 
@@ -84,11 +83,13 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def data_options(values: Mapping[str, Any]) -> DataOptions:
-    return DataOptions(**checked(DataOptions, values, "data"))
+def data_options(task: str, values: Mapping[str, Any]) -> Any:
+    """The `data` section as the task's dataclass."""
+    options = find(task).options
+    return options(**checked(options, values, "data"))
 
 
-def model_file(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def model_file(task: str, path: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """A model written down in YAML: the model's keywords, and perhaps a `training` section."""
     loaded = read_yaml(Path(path))
     training = loaded.pop("training", {})
@@ -97,7 +98,7 @@ def model_file(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
         raise SeqloomError(f"{path}: model and training are made of keys and values")
     base = model.pop("preset", None)
     if base is not None:
-        model = merge(preset(known(base, PRESETS, "preset"), model.pop("size", "small")), model)
+        model = merge(preset(task, known(base, TASKS[task].PRESETS, "preset"), model.pop("size", "small")), model)
     return model, training
 
 
@@ -132,10 +133,12 @@ def parse_value(text: str) -> Any:
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Keys of a resumed run that differ from the saved config and may not: `section.key: old -> new`."""
-    found = []
-    old = {**old, "model": complete(MODELS, old["model"])}  # keywords that are newer than the run have their defaults
+    found, shape = [], find(new["task"])
+    # An older run says nothing of a setting that came later, and was trained as if it had its default.
+    usual = {"data": asdict(shape.options()), "training": asdict(Training())}
+    old = {**old, "model": complete(shape.models, old["model"])}
     for section in SECTIONS:
-        before, after = flat(DEFAULTS.get(section, {}) | old[section]), flat(new[section])
+        before, after = flat(usual.get(section, {}) | old[section]), flat(new[section])
         for key in sorted(before.keys() | after.keys()):
             allowed = section == "training" and key in EXTENDABLE
             if not allowed and before.get(key) != after.get(key):

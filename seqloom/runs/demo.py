@@ -10,7 +10,8 @@ from seqloom.data import registry
 from seqloom.errors import SeqloomError
 from seqloom.runs import config as configs
 from seqloom.runs.train import Run, train
-from seqloom.runs.translator import Evaluation, Translator
+from seqloom.tasks.evaluation import Evaluation
+from seqloom.tasks.translator import Translator
 
 WORDS = ("through", "knowledge", "seqloom", "philharmonic", "thoughtfulness")
 STEPS = 1400

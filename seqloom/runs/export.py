@@ -26,7 +26,7 @@ from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import complete
 from seqloom.parts.position import sinusoids
 from seqloom.runs.foreign import BOUND, EMBEDDINGS, HEAD, NEVER, SHARED
-from seqloom.runs.translator import load
+from seqloom.runs.load import load
 from seqloom.training.checkpoint import weights
 
 LONGEST = 1024  # places in a table of sinusoids, which by itself has no end

@@ -9,14 +9,12 @@ from typing import Any
 import yaml
 
 from seqloom.data import registry
-from seqloom.data.skip import examples as read_examples
 from seqloom.decoding.search import Search
 from seqloom.files import write_atomic, write_json
 from seqloom.runs import recipes
 from seqloom.runs.job import Job, file_names
 from seqloom.runs.progress import Progress
 from seqloom.runs.recipes import Recipe
-from seqloom.runs.record import record
 from seqloom.runs.report import evaluation, write
 from seqloom.runs.train import Run, carry_out
 from seqloom.training.distributed import Launch
@@ -86,9 +84,10 @@ def _scores(recipe: Recipe, run: Run, device: str) -> dict[str, Any] | None:
     if not names:
         return None
     model = run.load(device)
-    examples, _ = read_examples(registry.resolve(names, "test", recipe.task), model.reading())
+    examples, _ = model.read(registry.resolve(names, "test", recipe.task), model.reading())
     search = Search(**{name: recipe.evaluate[name] for name in ("beam", "alpha") if name in recipe.evaluate})
-    return record(model, examples, search, most=EVERY, tokenize=recipe.evaluate.get("tokenize", "13a"))
+    more = {name: recipe.evaluate[name] for name in ("tokenize",) if name in recipe.evaluate}
+    return model.record(examples, search, most=EVERY, **more)
 
 
 def _own_test(recipe: Recipe) -> list[str]:

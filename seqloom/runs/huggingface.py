@@ -65,7 +65,7 @@ def import_hf(path: str | Path, output: str | Path, *, ids: bool = False) -> Imp
         "preset": {"model": theirs.config["model_type"], "size": IMPORTED},
         "data": asdict(data),
         "model": model,
-        "training": asdict(Training.of(suited(model))),
+        "training": asdict(Training.of(suited("translate", model))),
         "decoding": decoding,
         "inputs": {"train": [str(path)], "valid": None},
     }

@@ -10,20 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.data import registry
-from seqloom.data.codec import Codec
 from seqloom.data.columns import Reading
-from seqloom.data.corpus import Prepared, prepare
 from seqloom.data.lines import STDIN
 from seqloom.data.split import Fold
+from seqloom.data.supply import Ready
 from seqloom.errors import SeqloomError, known
 from seqloom.models.presets import IMPORTED
 from seqloom.options import hints_of
 from seqloom.runs import config as configs
+from seqloom.runs.load import vocabularies
 from seqloom.runs.session import CHECKPOINTS
-from seqloom.runs.translator import codecs_of
+from seqloom.tasks.known import TASKS
+from seqloom.tasks.known import task as find
 from seqloom.training.distributed import Ranks
 
-TASKS = ("translate",)
+# Settings of the data that its vocabularies depend on.
+NUMBERING = ("source_tokens", "target_tokens", "tokens", "fold", "half_width", "max_vocab", "min_count")
 Files = str | Path | Sequence[str | Path]
 
 
@@ -63,7 +65,7 @@ class Settled:
     valid: Any  # files, a share or a fold, as the user writes them
     brought: bool  # by a dataset, not by the user
     start: str | None  # the run whose weights are still to be taken over
-    codecs: list[dict[str, Any]] | None  # vocabularies that came with them
+    kept: dict[str, Any] | None  # vocabularies that came with them
 
 
 def settle(job: Job, ranks: Ranks) -> Settled:
@@ -75,7 +77,7 @@ def settle(job: Job, ranks: Ranks) -> Settled:
         data, brought = registry.suited(job.names, job.data)
     elif saved is None:
         before, (_, brought) = _base(job), registry.suited(job.names, {})
-    config = configs.compose(job.model, job.size, data, job.training, job.settings, before)
+    config = configs.compose(job.task, job.model, job.size, data, job.training, job.settings, before)
     if saved is not None and (changed := configs.differences(saved, config)):
         raise SeqloomError(f"{job.folder}: cannot resume with other settings: {'; '.join(changed)}")
     if saved is None and before is not None:
@@ -92,7 +94,7 @@ def settle(job: Job, ranks: Ranks) -> Settled:
         valid=valid,
         brought=job.valid is None and brought is not None,
         start=start if not any((job.folder / CHECKPOINTS).glob("step-*")) else None,
-        codecs=None if home is None else [codec.to_json() for codec in codecs_of(home)],
+        kept=None if home is None else vocabularies(home, configs.load(home)),
     )
 
 
@@ -101,6 +103,8 @@ def _base(job: Job) -> dict[str, Any]:
     How it was trained, and what was read of its files, is not taken over."""
     assert job.start is not None
     base = configs.load(Path(job.start))
+    if base["task"] != job.task:
+        raise SeqloomError(f"--from {job.start}: is a run of the task {base['task']}, not of {job.task}")
     if job.model is not None or job.size is not None:
         raise SeqloomError(f"--from {job.start} brings its model: leave --model and --size out")
     data = {name: value for name, value in base["data"].items() if name not in hints_of(Reading)}
@@ -109,25 +113,25 @@ def _base(job: Job) -> dict[str, Any]:
 
 def _same_vocabularies(job: Job, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     """Another way to cut or to normalise texts would not be that of the vocabularies."""
-    for name in ("source_tokens", "target_tokens", "fold", "half_width", "max_vocab", "min_count"):
+    for name in NUMBERING:
         if name in before and before[name] != after[name]:
             raise SeqloomError(f"--from {job.start} brings its vocabularies: {name} stays {before[name]}")
 
 
-def prepared(job: Job, settled: Settled, ranks: Ranks) -> Prepared:
+def prepared(job: Job, settled: Settled, ranks: Ranks) -> Ready:
     """The data, once a cache; every machine must have been given the same."""
     config = settled.config
 
-    def work() -> Prepared:
+    def work() -> Ready:
         if ranks.several and STDIN in job.names:
             raise SeqloomError("several processes cannot share standard input; write the data to a file first")
-        return prepare(
+        return find(job.task).prepare(
             registry.resolve(job.names, "train", job.task),
             _found(settled.valid, job.task),
-            configs.data_options(config["data"]),
+            configs.data_options(job.task, config["data"]),
             seed=config["training"]["seed"],
             cache=job.cache,
-            codecs=_codecs(settled),
+            kept=settled.kept,
         )
 
     made = ranks.in_turn(work)
@@ -136,13 +140,6 @@ def prepared(job: Job, settled: Settled, ranks: Ranks) -> Prepared:
         if len(found) > 1:
             raise SeqloomError("the training data differ between the machines; give every one the same files")
     return made
-
-
-def _codecs(settled: Settled) -> tuple[Codec, Codec] | None:
-    if settled.codecs is None:
-        return None
-    source, target = map(Codec.from_json, settled.codecs)
-    return source, target
 
 
 def _begun_by(folder: Path, ranks: Ranks) -> bool:

@@ -14,8 +14,6 @@ import torch
 import yaml
 
 from seqloom.data.columns import Reading
-from seqloom.data.corpus import DataOptions
-from seqloom.data.read import Example
 from seqloom.errors import SeqloomError
 from seqloom.files import read_json, write_atomic, write_json
 from seqloom.models.presets import suited
@@ -27,23 +25,22 @@ from seqloom.reporting.page import GENERATOR
 from seqloom.reporting.run import report
 from seqloom.runs import config as configs
 from seqloom.runs.journal import Journal
+from seqloom.runs.load import MODEL, load
 from seqloom.runs.progress import Progress
-from seqloom.runs.record import SCHEMA, record
-from seqloom.runs.session import JOURNAL, MODEL
-from seqloom.runs.translator import load
+from seqloom.runs.session import JOURNAL
+from seqloom.tasks.known import task as find
 from seqloom.training.settings import Training
 
-__all__ = ["facts", "finish", "record", "together", "write"]
-
+SCHEMA = 1  # of the evaluation records
 REPORT, CARD = "report.html", "README.md"
 # What the command line calls by a name of its own; anything else goes by --set.
-DATA = ("columns", "limit", "source_tokens", "target_tokens", "max_vocab", "min_count", "max_length", "cut")
+DATA = ("columns", "limit", "source_tokens", "target_tokens", "tokens", "max_vocab", "min_count", "max_length", "cut")
 TRAINING = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
 TRAINING += ("schedule", "average", "seed", "precision")
 ENDS = ("epochs", "max_steps", "time", "patience", "batch_tokens")  # where one is set, another is not filled in
 
 
-def finish(folder: Path, examples: Sequence[Example], device: torch.device, progress: Progress) -> None:
+def finish(folder: Path, examples: Sequence[Any], device: torch.device, progress: Progress) -> None:
     """At the end of training: evaluate the best model on what was held out, write the report and the model card.
 
     Whatever goes wrong here, the run is done and whole: it is told in one line, also to those who asked for quiet.
@@ -51,7 +48,7 @@ def finish(folder: Path, examples: Sequence[Example], device: torch.device, prog
     try:
         (folder / evaluation("test")).unlink(missing_ok=True)  # of the model before it was trained further
         if examples:
-            write_json(folder / evaluation("valid"), record(load(folder, str(device)), examples))
+            write_json(folder / evaluation("valid"), load(folder, str(device)).record(examples))
         page = write(folder)
     except Exception as error:
         told = str(error).splitlines()[:1] or [type(error).__name__]
@@ -108,7 +105,7 @@ def facts(folder: Path) -> Facts:
         data=_json(folder / "data.json") or {},
         records={name: found for name, found in evaluated.items() if found},
         parameters=_parameters(folder / MODEL),
-        vocabulary={side: _size(folder / f"{side}.json") for side in ("source", "target")},
+        vocabulary={side: size for side in ("source", "target") if (size := _size(folder / f"{side}.json"))},
         command=command(folder, config),
     )
 
@@ -125,12 +122,12 @@ def command(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
     """
     if not config.keys() >= {"task", "preset", *configs.SECTIONS}:
         return ()
-    preset, inputs = config["preset"], config.get("inputs") or {}
+    task, preset, inputs = config["task"], config["preset"], config.get("inputs") or {}
     end = ["--output", f"{folder}-again"]
     if path := imported(config):
         ids = [] if config["data"].get("source_tokens") == "tokenizer" else ["--ids"]
         return ("seqloom", "import", "hf", path, *ids, *end)
-    words = ["seqloom", "train", config["task"], *map(str, inputs.get("train") or ["FILE"])]
+    words = ["seqloom", "train", task, *map(str, inputs.get("train") or ["FILE"])]
     valid = inputs.get("valid")
     for one in valid if isinstance(valid, list) else [] if valid is None else [valid]:
         words += ["--valid", f"{100 * one:g}%" if isinstance(one, int | float) else str(one)]
@@ -138,14 +135,14 @@ def command(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
         return (*words, "--from", inputs["from"], *_options(_tuned(config)), *end)
     try:
         ends = {name: config["training"][name] for name in ENDS if config["training"][name] is not None}
-        base = configs.compose(preset["model"], preset["size"], {}, ends, {})
+        base = configs.compose(task, preset["model"], preset["size"], {}, ends, {})
         changed = {f"training.{name}": value for name, value in ends.items()} | _changed(base, config)
-        same = configs.compose(preset["model"], preset["size"], {}, {}, changed)
+        same = configs.compose(task, preset["model"], preset["size"], {}, {}, changed)
     except SeqloomError:  # a YAML file that is no longer there, a setting that needs another first
         same = None
     if same is not None and all(same[name] == config[name] for name in configs.SECTIONS):
         return (*words, "--model", preset["model"], "--size", preset["size"], *_options(changed), *end)
-    from_config = configs.compose(None, None, {}, {}, {})["data"]
+    from_config = configs.compose(task, None, None, {}, {}, {})["data"]
     other = {f"data.{name}": v for name, v in config["data"].items() if from_config.get(name) != v}
     return (*words, "--model", str(folder / configs.FILE), *_options(other), *end)
 
@@ -154,10 +151,12 @@ def _tuned(config: Mapping[str, Any]) -> dict[str, Any]:
     """What was set for a run that took its model and vocabularies from another."""
     training = config["training"]
     ends = {name: training[name] for name in ENDS if training[name] is not None}
-    usual = asdict(Training.of({**suited(config["model"]), **ends}))
+    task = find(config["task"])
+    usual = asdict(Training.of({**task.training, **suited(task.name, config["model"]), **ends}))
     told = {f"training.{name}": value for name, value in training.items() if name in ends or value != usual[name]}
-    plain = asdict(DataOptions())
-    read = {name: config["data"].get(name) for name in (*hints_of(Reading), "max_length", "cut")}
+    plain = asdict(task.options())
+    names = [name for name in (*hints_of(Reading), "max_length", "cut") if name in plain]
+    read = {name: config["data"].get(name) for name in names}
     return told | {f"data.{name}": value for name, value in read.items() if value != plain[name]}
 
 

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from seqloom.data.corpus import Prepared
-from seqloom.decoding.texts import Texts
-from seqloom.metrics.score import METRICS, higher_is_better
+from seqloom.data.supply import Ready
 from seqloom.runs.journal import Journal, NoJournal
+from seqloom.runs.load import MODEL
 from seqloom.runs.progress import Progress
+from seqloom.tasks.task import Judge
 from seqloom.training import checkpoint
 from seqloom.training.loop import Loop, NonFiniteError, Update
-from seqloom.training.settings import Training
-from seqloom.training.validate import all_batches, likelihood, written
+from seqloom.training.settings import HIGHER, Training
 
-MODEL, JOURNAL, CHECKPOINTS = "model.safetensors", "metrics.jsonl", "checkpoints"
+JOURNAL, CHECKPOINTS = "metrics.jsonl", "checkpoints"
 
 
 class Session:
@@ -32,12 +32,14 @@ class Session:
     Every rank drives its own, all of them alike; only the first writes.
     """
 
-    def __init__(self, folder: Path, loop: Loop, texts: Texts, data: Prepared, progress: Progress) -> None:
-        self.folder, self.loop, self.texts, self.data, self.progress = folder, loop, texts, data, progress
+    def __init__(
+        self, folder: Path, loop: Loop, model: nn.Module, data: Ready, judge: Judge, progress: Progress
+    ) -> None:
+        self.folder, self.loop, self.model, self.data, self.progress = folder, loop, model, data, progress
+        self.judge = judge
         self.settings: Training = loop.settings
         self.ranks = loop.ranks
         self.journal = (Journal if self.ranks.first else NoJournal)(folder / JOURNAL, progress.record)
-        self.examples = data.valid_examples() if data.valid is not None else []
         self.best: dict[str, Any] | None = None  # the best validation so far
         self.worse = 0  # validations since
         self.validated = 0  # the step of the last validation
@@ -55,7 +57,7 @@ class Session:
         """Train until the settings, patience or a signal say stop; the best model and the last state stay behind."""
         with self._signals():
             try:
-                self._train()
+                self._fit() if hasattr(self.model, "fit") else self._train()
             except NonFiniteError as error:
                 self._skipped(error.where)
                 self._save(extra=True)
@@ -83,6 +85,12 @@ class Session:
         self.progress.note(f"stopped: {self._reason()}")
         if self.settings.average > 1 and self.averaged != self.loop.step:
             self._average()
+
+    def _fit(self) -> None:
+        """A model that is counted, not trained step by step: it needs one look at the data, and no checkpoint."""
+        self.model.fit(self.loop.supply)  # pyright: ignore[reportCallIssue]
+        self._validate()
+        self.progress.note("stopped: everything is counted")
 
     def _impatient(self) -> bool:
         return self.settings.patience is not None and self.worse >= self.settings.patience
@@ -140,25 +148,18 @@ class Session:
 
     def _keep(self) -> None:
         """The model as it is now is the one to use."""
-        trained = checkpoint.weights(self.texts.model, self.ranks.first)
+        trained = checkpoint.weights(self.model, self.ranks.first)
         if self.ranks.first:
             checkpoint.save_weights(self.folder / MODEL, trained)
 
     def _scores(self) -> dict[str, float]:
         """The same on every rank, to the last bit: they decide by them when to stop."""
-        assert self.data.valid is not None
-        select = self.settings.select
-        metrics = list(dict.fromkeys(["per", "exact_match", *({select} & METRICS.keys())]))
-        batches = all_batches(self.data.valid, self.settings, self.ranks)
-        scores = likelihood(self.loop.objective, batches, self.loop.device, self.ranks)
-        if self.settings.valid_decode:
-            scores |= written(self.texts, self.examples, metrics, self.settings.valid_decode, self.ranks)
-        return self.ranks.tell(scores)
+        return self.ranks.tell(self.judge(self.loop.objective, self.settings, self.ranks))
 
     def _key(self, scores: dict[str, float]) -> float:
         """Lower is better; what is not a number is worst."""
         name = self.settings.select if self.settings.select in scores else "loss"
-        value = -scores[name] if name in METRICS and higher_is_better(name) else scores[name]
+        value = -scores[name] if name in HIGHER else scores[name]
         return math.inf if math.isnan(value) else value
 
     def _save(self, extra: bool = False) -> None:
@@ -168,7 +169,7 @@ class Session:
         values |= {name: getattr(self, name) for name in ("best", "worse", "validated", "averaged")}
         values |= {"journal": self.journal.sync(), "fingerprint": self.data.train.fingerprint}
         tensors |= {"window": self.window}
-        trained = checkpoint.weights(self.texts.model, self.ranks.first)
+        trained = checkpoint.weights(self.model, self.ranks.first)
         if self.ranks.first:
             checkpoint.save(self.folder / CHECKPOINTS, trained, tensors, values, self.settings.keep, extra)
         self.saved = self.loop.step
@@ -176,7 +177,7 @@ class Session:
 
     def restore(self, found: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint, exactly. The loop comes last, since it restores the random states."""
-        checkpoint.load_weights(self.texts.model, found.weights, found.folder)
+        checkpoint.load_weights(self.model, found.weights, found.folder)
         if self.ranks.first:
             checkpoint.drop_newer(self.folder / CHECKPOINTS, found.folder)
         for name in ("best", "worse", "validated", "averaged"):
@@ -193,7 +194,7 @@ class Session:
 
     def _average(self) -> None:
         """The mean of the last checkpoints, kept only if it is no worse on the validation data."""
-        model = self.texts.model
+        model = self.model
         last = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
         mean = checkpoint.averaged(self.folder / CHECKPOINTS, self.settings.average) if self.ranks.first else {}
         checkpoint.load_weights(model, self.ranks.share(mean), "the average")

@@ -8,29 +8,26 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from seqloom.data.corpus import Prepared
-from seqloom.decoding.texts import Bound, Texts
+from seqloom.data.supply import Ready
 from seqloom.errors import SeqloomError
 from seqloom.files import locked, tidy, write_json
-from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import build
 from seqloom.runs import config as configs
 from seqloom.runs.environment import choose_device, environment
 from seqloom.runs.job import Files, Job, Settled, prepared, settle
 from seqloom.runs.journal import Journal
+from seqloom.runs.load import MODEL, load
 from seqloom.runs.progress import Progress, Silent
 from seqloom.runs.progress import progress as make_progress
 from seqloom.runs.report import finish
-from seqloom.runs.session import CHECKPOINTS, JOURNAL, MODEL, Session
-from seqloom.runs.translator import Translator, load
+from seqloom.runs.session import CHECKPOINTS, JOURNAL, Session
 from seqloom.runs.trial import Trial, trial
+from seqloom.tasks.known import task as find
 from seqloom.training import checkpoint
 from seqloom.training.distributed import Launch, Ranks, connected
 from seqloom.training.loop import Loop
-from seqloom.training.objective import TeacherForcing
 from seqloom.training.parallel import wrapped
 from seqloom.training.settings import Training
 
@@ -45,7 +42,8 @@ class Run:
     best: dict[str, Any] | None  # step and scores of the best validation
     signal: int | None = None  # what interrupted it
 
-    def load(self, device: str = "auto") -> Translator:
+    def load(self, device: str = "auto") -> Any:
+        """The best model, as its task's runner: a Translator, …"""
         return load(self.folder, device)
 
     def history(self) -> list[dict[str, Any]]:
@@ -110,7 +108,7 @@ def carry_out(job: Job, progress: Progress) -> Run:
         finally:
             progress.close()
         if session.signal is None and ranks.first:
-            finish(job.folder, session.examples, ranks.device, progress)
+            finish(job.folder, session.data.held(), ranks.device, progress)
         return Run(job.folder, settled.config, session.loop.step, session.best, session.signal)
 
 
@@ -134,7 +132,7 @@ def _told(job: Job, ranks: Ranks) -> Settled:
 def _session(job: Job, settled: Settled, ranks: Ranks, progress: Progress) -> Session:
     """Data and model, ready to train; what is about to happen is said."""
     data = prepared(job, settled, ranks)
-    settled.config["decoding"] = bound_of(data, settled.config["decoding"])
+    settled.config["decoding"] = find(job.task).decoding(data, settled.config["decoding"])
     with ranks.together():
         session = make_session(job.folder, settled.config, data, ranks, progress)
         if settled.brought:
@@ -151,7 +149,7 @@ def _take_over(session: Session, run: Path) -> None:
     with ranks.together():
         if ranks.first:
             weights = checkpoint.read_tensors(run / MODEL)
-    checkpoint.load_weights(session.texts.model, ranks.share(weights), run / MODEL)
+    checkpoint.load_weights(session.model, ranks.share(weights), run / MODEL)
     session.progress.note(f"starts from the weights and vocabularies of {run}")
 
 
@@ -201,54 +199,34 @@ def _newest(session: Session) -> checkpoint.Checkpoint | None:
     return found
 
 
-def make_session(
-    folder: Path, config: Mapping[str, Any], prepared: Prepared, ranks: Ranks, progress: Progress
-) -> Session:
-    settings = Training.of(config["training"])
+def make_session(folder: Path, config: Mapping[str, Any], prepared: Ready, ranks: Ranks, progress: Progress) -> Session:
+    settings, task = Training.of(config["training"]), find(config["task"])
     torch.manual_seed(settings.seed)
-    model = build(MODELS, config["model"], source_size=prepared.source.size, target_size=prepared.target.size)
-    objective = wrapped(TeacherForcing(model, settings.smoothing), ranks, settings.shard)
-    options = config["data"]
-    texts = Texts(
-        model,
-        prepared.source,
-        prepared.target,
-        Bound(**config["decoding"]),
-        ranks.device,
-        max_length=options["max_length"],
-        cut=options["cut"],
-    )
+    model = build(task.models, config["model"], **task.sizes(prepared.vocabularies()))
+    objective = wrapped(task.objective(model, settings, config), ranks, settings.shard)
     loop = Loop(objective, prepared.train, settings, ranks.device, ranks)
-    return Session(folder, loop, texts, prepared, progress)
+    judge = task.judge(model, prepared, config, ranks.device)
+    return Session(folder, loop, model, prepared, judge, progress)
 
 
-def _greet(session: Session, prepared: Prepared, progress: Progress) -> None:
+def _greet(session: Session, prepared: Ready, progress: Progress) -> None:
     """Say what is about to happen."""
     if session.settings.patience is not None and prepared.valid is None:
         raise SeqloomError("patience counts validations, and there is no validation data; set --valid or --epochs")
     for note in prepared.notes:
         progress.note(note)
-    progress.detail(f"numbered data in {prepared.train.folder}")
+    if prepared.train.folder is not None:
+        progress.detail(f"numbered data in {prepared.train.folder}")
     progress.detail(f"config, vocabularies, best model and metrics in {session.folder}")
-    count = sum(p.numel() for p in session.texts.model.parameters())
+    count = sum(p.numel() for p in session.model.parameters())
     where = f"{session.loop.device}" if not session.ranks.several else f"{session.ranks.world} processes"
     progress.note(f"{count:,} parameters on {where}; {len(session.loop.plan):,} batches an epoch")
 
 
-def _start_folder(folder: Path, config: Mapping[str, Any], prepared: Prepared, ranks: Ranks) -> None:
-    write_json(folder / "source.json", prepared.source.to_json())
-    write_json(folder / "target.json", prepared.target.to_json())
+def _start_folder(folder: Path, config: Mapping[str, Any], prepared: Ready, ranks: Ranks) -> None:
+    for name, value in prepared.vocabularies().items():
+        write_json(folder / f"{name}.json", value)
     write_json(folder / "data.json", prepared.facts)
     begun = {"processes": ranks.world, "launches": sorted({launch.name for launch in ranks.launches if launch.name})}
     write_json(folder / "env.json", environment() | begun)
     configs.save(folder, config)  # last: a folder with a config is a run
-
-
-def bound_of(data: Prepared, before: Mapping[str, Any]) -> dict[str, Any]:
-    """How long targets get, from the training data: the largest ratio to the source, and the longest.
-
-    `before`: of the run that goes on or that this one starts from; its other rules stay, and no bound gets smaller.
-    """
-    source, target = data.train.source_lengths, data.train.target_lengths
-    found = {"ratio": float(np.ceil(10 * (target / source).max()) / 10), "longest": int(target.max())}
-    return {**before, **{name: max(value, before.get(name, value)) for name, value in found.items()}}

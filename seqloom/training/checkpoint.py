@@ -38,6 +38,8 @@ def weights(model: nn.Module, keep: bool = True) -> dict[str, Tensor]:
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], file: Path | str) -> None:
     """Copy weights into a model of the same shape; anything missing, left over or of another shape is named."""
+    if hasattr(model, "resize"):  # what it counted decides its shapes
+        model.resize({name: tuple(tensor.shape) for name, tensor in tensors.items()})  # pyright: ignore
     parameters = dict(model.named_parameters())
     if odd := sorted(parameters.keys() ^ tensors.keys()):
         raise SeqloomError(f"{file}: does not fit the model of config.yaml: {odd[0]} is in one of them only")

@@ -38,7 +38,7 @@ def wrapped(objective: nn.Module, ranks: Ranks, shard: bool) -> nn.Module:
         _shard(objective, ranks)  # unit by unit to the device: the whole may not fit there
         return objective
     objective = objective.to(ranks.device)
-    if not ranks.several:
+    if not ranks.several or not any(parameter.requires_grad for parameter in objective.parameters()):
         return objective
     with warnings.catch_warnings():
         # Buffers are constants in every model here; the keyword that torch 2.13 wants instead is not in 2.11.
@@ -66,7 +66,7 @@ def _units(model: Any) -> Iterator[tuple[nn.Module, tuple[str, ...]]]:
     The model comes last and takes what is left. A unit must be entered by its own methods and hand out plain tuples of
     tensors, on which FSDP hangs its hooks: an encoder, which gives an `Encoded`, is therefore none, but its stack is.
     """
-    for side in (model.encoder, model.decoder):
+    for side in (getattr(model, name) for name in ("encoder", "decoder") if hasattr(model, name)):
         for block in getattr(side, "blocks", ()):
             if hasattr(block, "cross"):  # its keys are made before the block runs
                 yield block.cross, ("remember", "read")
@@ -74,7 +74,7 @@ def _units(model: Any) -> Iterator[tuple[nn.Module, tuple[str, ...]]]:
         if hasattr(side, "blocks"):
             continue
         yield (side, ("begin",)) if hasattr(side, "begin") else (side.recurrent, ("run",))
-    yield model, ("start", "step")
+    yield model, tuple(name for name in ("start", "step") if hasattr(model, name))
 
 
 def named(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:

@@ -12,7 +12,8 @@ from seqloom.options import checked
 OPTIMISERS = ("adamw", "sgd")
 SCHEDULES = ("constant", "inverse-sqrt", "cosine", "plateau")
 PRECISIONS = ("fp32", "bf16")
-SELECT = ("loss", "perplexity", "per", "cer", "wer", "exact_match", "bleu", "chrf")
+HIGHER = ("exact_match", "bleu", "chrf", "accuracy", "macro_f1", "micro_f1", "f1", "r2")  # scores, better so
+SELECT = ("loss", "perplexity", "bits", "per", "cer", "wer", "mse", "mae", *HIGHER)
 ABOVE_ZERO = ("epochs", "max_steps", "time", "patience", "batch_rows", "batch_tokens", "valid_every", "save_every")
 ABOVE_ZERO += ("accumulate", "log_every", "keep", "rate")
 
@@ -45,6 +46,7 @@ class Training:
     save_every: int | None = None  # steps between checkpoints; None: at every validation
     keep: int = 3  # checkpoints kept
     average: int = 0  # at the end, average the weights of so many last checkpoints
+    freeze: str | None = None  # parts whose weights stay as they are, commas between: source,encoder
     shard: bool = False  # with several processes, share the model's parameters out among them (FSDP) instead of copying
 
     def __post_init__(self) -> None:

@@ -87,12 +87,12 @@ def test_values_are_completed(line, offered):
 
 
 def test_ctrl_c_is_130_and_no_traceback(seqloom, monkeypatch):
-    from seqloom.runs import translator
+    from seqloom.runs import load as loading
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(translator, "load", interrupted)
+    monkeypatch.setattr(loading, "load", interrupted)
     status, out, err = seqloom("predict", "run", "file")
     assert (status, out) == (130, "")
     assert "Traceback" not in err

@@ -100,11 +100,11 @@ def test_validation_files_use_the_training_vocabulary(put, cache):
         "1 of 4 source tokens for validation (25.00%) are unknown",
         "1 of 2 target tokens for validation (50.00%) are unknown",
     ]
-    assert [(e.source, e.line) for e in data.valid_examples()] == [("abc", 1), ("b", 2)]
+    assert [(e.source, e.line) for e in data.held()] == [("abc", 1), ("b", 2)]
 
 
 def held_out(data) -> set[str]:
-    return {example.source for example in data.valid_examples()}
+    return {example.source for example in data.held()}
 
 
 def test_split_by_source(put, cache):
@@ -115,7 +115,7 @@ def test_split_by_source(put, cache):
     assert not sources & held, "no source stands on both sides"
     assert len(sources | held) == 300
     assert len(data.train) + len(data.valid) == 400
-    assert len(data.valid_examples()) == len(data.valid)
+    assert len(data.held()) == len(data.valid)
     assert 0.1 < len(held) / 300 < 0.3
     share = len(data.valid) / 400
     assert data.notes[0] == f"held out {len(data.valid):,} of 400 pairs ({share:.1%}) by source for validation"

@@ -95,7 +95,7 @@ def test_columns_reach_the_corpus(put, cache):
     options = DataOptions(columns="text,label")
     data = prepare([csv], [put("v.jsonl", '{"text": "c", "label": "x"}\n')], options, seed=1, cache=cache)
     assert data.source.decode(data.train.batch([0]).source.tokens[0].tolist()) == "a, b"
-    assert [(e.source, e.targets, e.file, e.line) for e in data.valid_examples()] == [("c", ("x",), "v.jsonl", 1)]
+    assert [(e.source, e.targets, e.file, e.line) for e in data.held()] == [("c", ("x",), "v.jsonl", 1)]
 
 
 def test_facts(put, cache):

@@ -109,7 +109,7 @@ def test_sources_of_two_widths_are_never_on_both_sides(tmp_path):
     wide = {number: "".join(chr(ord(digit) + 0xFEE0) for digit in str(number)) for number in range(200)}
     file.write_text("".join(f"{number}\tx\n{text}\tx\n" for number, text in wide.items()))
     ready = prepare([str(file)], 0.3, DataOptions(half_width=True), seed=3, cache=tmp_path)
-    held = [example.source for example in ready.valid_examples()]
+    held = [example.source for example in ready.held()]
     assert len(held) > 20
     assert all(held.count(str(number)) == held.count(text) for number, text in wide.items())
 

@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from seqloom.errors import SeqloomError
-from seqloom.models import presets
-from seqloom.models.presets import ABOUT, PRESETS, SIZES, merge, preset, suited
+from seqloom.models import presets_translate as presets
+from seqloom.models.presets import SIZES, merge
+from seqloom.models.presets import preset as preset_of
+from seqloom.models.presets_translate import ABOUT, PRESETS, preset, suited
 from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import build, complete
 
@@ -79,9 +81,9 @@ def test_a_preset_is_a_copy():
 
 def test_unknown_names_are_guessed():
     with pytest.raises(SeqloomError, match="unknown model 'transfomer'; did you mean 'transformer'"):
-        preset("transfomer", "tiny")
+        preset_of("translate", "transfomer", "tiny")
     with pytest.raises(SeqloomError, match="unknown size 'bas'; did you mean 'base'"):
-        preset("lstm", "bas")
+        preset_of("translate", "lstm", "bas")
 
 
 def test_training_that_suits():

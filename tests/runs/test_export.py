@@ -155,7 +155,7 @@ REFUSED = [
 def test_what_no_architecture_holds_is_refused_by_name(settings, named):
     from seqloom.runs.config import compose
 
-    config = compose("transformer", "tiny", {}, {}, settings)["model"]
+    config = compose("translate", "transformer", "tiny", {}, {}, settings)["model"]
     with pytest.raises(SeqloomError) as caught:
         fitting(config, "runs/mine")
     assert named in str(caught.value)

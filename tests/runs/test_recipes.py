@@ -22,7 +22,7 @@ def write(folder: Path, **values) -> str:
 @pytest.mark.parametrize("name", recipes.names())
 def test_every_recipe_composes_to_a_config_and_names_its_paper(name):
     recipe = recipes.load(name)
-    made = config.compose(recipe.model, recipe.size, recipe.data, recipe.training, recipe.settings)
+    made = config.compose(recipe.task, recipe.model, recipe.size, recipe.data, recipe.training, recipe.settings)
     assert made["preset"]["model"] == recipe.model
     assert any(str(year) in recipe.paper for year in range(1986, 2027))
     assert {"hardware", "time", "date", "results"} <= recipe.reached.keys(), "a recipe says what it reached, and where"

@@ -17,8 +17,8 @@ from seqloom.data.read import Example
 from seqloom.decoding.texts import Answer
 from seqloom.runs import config as configs
 from seqloom.runs.job import Job, settle
-from seqloom.runs.record import Judged, by_length, chosen, confusion, record
 from seqloom.runs.report import command, facts, together, write
+from seqloom.tasks.translated import Judged, by_length, chosen, confusion, record
 from seqloom.training.distributed import ALONE
 from tests.conftest import pronounce, words
 from tests.reporting.pages import Page, safe
@@ -219,11 +219,11 @@ def test_the_last_line_says_where_the_report_is(pairs, tmp_path, capsys):
 )
 def test_the_command_repeats_the_config(model, settings, tmp_path):
     """Its words, given back to the command line, make the same config."""
-    config = configs.compose(model, "tiny", TEXT, {"max_steps": 5}, settings)
+    config = configs.compose("translate", model, "tiny", TEXT, {"max_steps": 5}, settings)
     config["inputs"] = {"train": ["my words.tsv"], "valid": ["dev.tsv"]}
     configs.save(tmp_path, config)
     job = job_of(command(tmp_path, config))
-    again = configs.compose(job.model, job.size, job.data, job.training, job.settings)
+    again = configs.compose("translate", job.model, job.size, job.data, job.training, job.settings)
     for section in configs.SECTIONS:
         assert again[section] == config[section]
     assert (job.files, job.valid) == (["my words.tsv"], "dev.tsv")
@@ -256,7 +256,7 @@ def test_the_command_repeats_a_fine_tuning(run, pairs, tmp_path):
 
 @pytest.mark.parametrize(("tokens", "more"), [("tokenizer", []), ("words", ["--ids"])])
 def test_the_command_repeats_an_import(tokens, more, tmp_path):
-    composed = configs.compose(None, None, {}, {}, {})
+    composed = configs.compose("translate", None, None, {}, {}, {})
     config = {
         **composed,
         "preset": {"model": "marian", "size": "imported"},
@@ -271,7 +271,7 @@ def test_the_command_repeats_an_import(tokens, more, tmp_path):
 
 @pytest.mark.parametrize(("valid", "words"), [(0.0, ["0%"]), (0.05, ["5%"]), ("5%", ["5%"]), (["a", "b"], ["a", "b"])])
 def test_the_command_names_what_was_held_out(valid, words, tmp_path):
-    config = {**configs.compose(None, None, {}, {}, {}), "inputs": {"train": ["x.tsv"], "valid": valid}}
+    config = {**configs.compose("translate", None, None, {}, {}, {}), "inputs": {"train": ["x.tsv"], "valid": valid}}
     given = command(tmp_path, config)
     assert [given[n + 1] for n, word in enumerate(given) if word == "--valid"] == words
 

@@ -15,7 +15,7 @@ import yaml
 from safetensors.torch import load_file
 
 import seqloom
-from seqloom.models.presets import PRESETS
+from seqloom.models.presets_translate import PRESETS
 from seqloom.training.checkpoint import averaged, folders
 from seqloom.version import FORMAT
 from tests.conftest import pronounce, words, write_pairs

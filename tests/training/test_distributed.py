@@ -10,7 +10,7 @@ import torch
 
 from seqloom.data.corpus import DataOptions, prepare
 from seqloom.errors import SeqloomError
-from seqloom.models.presets import PRESETS, preset
+from seqloom.models.presets_translate import PRESETS, preset
 from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import build
 from seqloom.runs.environment import choose_device

@@ -1,53 +1,26 @@
-"""A trained model, loaded from its run folder: predict, evaluate, look."""
+"""A trained model that translates, loaded from its run folder: predict, evaluate, look."""
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from seqloom.data import registry
-from seqloom.data.codec import Codec
 from seqloom.data.columns import Reading
 from seqloom.data.read import Example
 from seqloom.data.skip import examples as read_examples
 from seqloom.data.tokens import BOS, EOS
 from seqloom.decoding.search import Search
-from seqloom.decoding.texts import Answer, Bound, Texts
+from seqloom.decoding.texts import Answer, Texts
 from seqloom.errors import SeqloomError, known
 from seqloom.looking.attention import AttentionMap, attention_maps
 from seqloom.metrics.score import score
 from seqloom.metrics.text import advice
-from seqloom.models.seq2seq import MODELS
-from seqloom.parts.choose import build
-from seqloom.runs import config as configs
-from seqloom.runs.environment import choose_device
-from seqloom.training.checkpoint import load_weights, read_tensors
+from seqloom.tasks.evaluation import Evaluation
 from seqloom.training.objective import TeacherForcing
 from seqloom.training.validate import group_by_source, likelihood, paired_batches
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Scores in percent (perplexity is a number of choices) with their 95 % intervals and signatures."""
-
-    metrics: dict[str, float]
-    intervals: dict[str, tuple[float, float]]
-    signature: dict[str, str]
-    count: int
-    predictions: list[str]
-    notes: tuple[str, ...] = ()  # what the user should know, in sentences
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "metrics": {name: _finite(value) for name, value in self.metrics.items()},
-            "intervals": {name: [_finite(low), _finite(high)] for name, (low, high) in self.intervals.items()},
-            "signature": self.signature,
-            "count": self.count,
-        }
 
 
 class Translator:
@@ -65,6 +38,10 @@ class Translator:
         data = self.config["data"]
         bad = data.get("skip_bad", False) if skip_bad is None else skip_bad
         return Reading(columns=columns or data.get("columns"), skip_bad=bad)
+
+    def read(self, files: list[str], reading: Reading) -> tuple[list[Example], list[str]]:
+        """The examples of files, and what should be said about them."""
+        return read_examples(files, reading)
 
     def predict(self, sources: Sequence[str], search: Search | None = None) -> list[str]:
         """The best target of each source."""
@@ -96,7 +73,7 @@ class Translator:
         names = [files] if isinstance(files, str | Path) else list(files)
         found = registry.resolve(names, "test", self.config["task"])
         own = self.reading() if found == list(map(str, names)) else Reading()  # a dataset has its own columns
-        examples, notes = read_examples(found, reading or own)
+        examples, notes = self.read(found, reading or own)
         if not examples:
             raise SeqloomError(f"{', '.join(map(str, names))}: no examples")
         if together:
@@ -140,6 +117,14 @@ class Translator:
         objective = TeacherForcing(self.texts.model)
         return likelihood(objective, paired_batches(pairs), self.texts.device)["perplexity"]
 
+    def record(
+        self, examples: Sequence[Example], search: Search | None = None, *, most: int = 1000, tokenize: str = "13a"
+    ) -> dict[str, Any]:
+        """What an evaluation found, as values for a report: see `translated.record`."""
+        from seqloom.tasks.translated import record
+
+        return record(self, examples, search, most=most, tokenize=tokenize)
+
     def attention(self, source: str, target: str | None = None, layer: str | None = None) -> AttentionMap:
         """Where the model looks while it writes its own answer, or `target`; the last layer unless named."""
         if target is None:
@@ -148,36 +133,3 @@ class Translator:
             tokens = tuple(self.texts.target.encode(target))
         maps = attention_maps(self.texts, source, tokens)
         return maps[list(maps)[-1] if layer is None else known(layer, maps, "layer")]
-
-
-def load(run: str | Path, device: str = "auto") -> Translator:
-    """The best model of a run folder."""
-    folder = Path(run)
-    config = configs.load(folder)
-    place = choose_device(device)
-    source, target = codecs_of(folder)
-    model = build(MODELS, config["model"], source_size=source.size, target_size=target.size)
-    if not (folder / "model.safetensors").exists():
-        raise SeqloomError(f"{folder}: has no model yet: its training stopped before the first validation; --resume it")
-    load_weights(model, read_tensors(folder / "model.safetensors"), folder / "model.safetensors")
-    data, bound = config["data"], Bound(**config["decoding"])
-    model = model.to(place).eval()
-    texts = Texts(model, source, target, bound, place, max_length=data["max_length"], cut=data["cut"])
-    return Translator(folder, config, texts)
-
-
-def codecs_of(folder: Path) -> tuple[Codec, Codec]:
-    """The vocabularies of a run."""
-    return _codec(folder / "source.json"), _codec(folder / "target.json")
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no word for what is not a number."""
-    return value if math.isfinite(value) else None
-
-
-def _codec(path: Path) -> Codec:
-    try:
-        return Codec.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError) as error:
-        raise SeqloomError(f"{path}: vocabulary missing or damaged ({error})") from error

@@ -20,10 +20,10 @@ from seqloom.looking.attention import attention_maps
 from seqloom.metrics.align import Pair, align, closest
 from seqloom.metrics.bootstrap import ratio_interval
 from seqloom.reporting.numbers import finite
-from seqloom.runs.translator import Translator
+from seqloom.tasks.translator import Translator
 from seqloom.training.validate import group_by_source, some
 
-SCHEMA = 1
+SCHEMA = 1  # of the record: a report made by an older Seqloom refuses a newer one
 BUCKETS, SHOWN, CONFUSED, INVOLVED = 6, 10, 20, 15
 LONGEST_PICTURE = 40  # tokens a side of the attention picture: more would not be readable
 

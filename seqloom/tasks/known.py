@@ -1,0 +1,20 @@
+"""The tasks by name, each imported when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from seqloom.errors import known
+
+if TYPE_CHECKING:
+    from seqloom.tasks.task import Task
+
+# What each does, in a line for the command line.
+TASKS = {
+    "translate": "pairs of source and target, of any kind and length",
+}
+
+
+def task(name: str) -> Task:
+    return import_module(f"seqloom.tasks.{known(name, TASKS, 'task')}").TASK
