@@ -22,7 +22,8 @@ from seqloom.data.tokens import make
 from seqloom.errors import SeqloomError
 from seqloom.metrics.labels import score_labels
 from seqloom.models.classifier import CLASSIFIERS, Logistic
-from seqloom.tasks.labeller import Labeller, guessed
+from seqloom.tasks.guessing import guessed
+from seqloom.tasks.labeller import Labeller
 from seqloom.tasks.task import Judge
 from seqloom.training.distributed import Ranks
 from seqloom.training.labels import label_objective

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -30,6 +29,8 @@ from seqloom.options import checked
 from seqloom.parts.probe import watch
 from seqloom.parts.summary import AttentionPool
 from seqloom.tasks.evaluation import Evaluation
+from seqloom.tasks.guessing import guessed, said
+from seqloom.tasks.labelrecord import record
 
 NOTHING = Answer("", (), 0.0, 0.0, 1.0)  # is said of an empty line
 
@@ -141,8 +142,6 @@ class Labeller:
 
     def record(self, examples: Sequence[Example], search: Search | None = None, *, most: int = 1000) -> dict[str, Any]:
         """What an evaluation found, as values for a report; fit for `json.dump`."""
-        from seqloom.tasks.labelrecord import record
-
         return record(self, examples, most=most)
 
     @torch.inference_mode()
@@ -156,33 +155,3 @@ class Labeller:
             self.model(pad([self.encode(text)]).to(self.device))
         weights = seen[""][0].flatten().float().cpu().tolist()
         return list(zip([*self.pieces(text), "<eos>"], weights, strict=True))
-
-
-def said(target: Target, logits: np.ndarray, n_best: int = 1) -> list[Answer]:
-    """One row of outputs in words."""
-    if target.kind == "number":
-        number = float(logits[0]) * target.deviation + target.mean
-        return [Answer(f"{number:.6g}", (), number, 0.0, 1.0)]
-    logits = logits.astype(np.float64)
-    if target.kind == "labels":
-        chosen = np.flatnonzero(logits > 0).tolist()
-        log = float(-np.logaddexp(0, -np.abs(logits)).sum())
-        text = target.separator.join(sorted(target.names[i] for i in chosen))
-        return [Answer(text, tuple(chosen), log, log, math.exp(log / len(logits)))]
-    logs = logits - np.logaddexp.reduce(logits)
-    order = np.argsort(-logs, kind="stable")[:n_best].tolist()
-    return [Answer(target.names[i], (i,), float(logs[i]), float(logs[i]), math.exp(logs[i])) for i in order]
-
-
-def guessed(
-    target: Target, logits: np.ndarray, wanted: np.ndarray, missing: np.ndarray | None = None
-) -> Guesses | Numbers:
-    """Outputs [N, outputs] beside what was wanted, as `Target.numbers` gives it."""
-    logits = logits.astype(np.float64)
-    if target.kind == "number":
-        return Numbers(*(side * target.deviation + target.mean for side in (logits[:, 0], wanted.astype(np.float64))))
-    if target.kind == "labels":
-        sure = np.exp(-np.logaddexp(0, -np.abs(logits)).sum(1))
-        return Guesses(logits > 0, wanted.astype(bool), sure, missing)
-    sure = np.exp(logits.max(1) - np.logaddexp.reduce(logits, 1))
-    return Guesses.of_labels(logits.argmax(1), wanted, sure, target.size)
