@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from seqloom.errors import known
-from seqloom.models.presets import merge
+from seqloom.options import merge
 
 PRESETS: dict[str, dict[str, Any]] = {
     "majority": {"kind": "majority"},

@@ -25,7 +25,9 @@ from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError
 from seqloom.metrics.labels import Guesses, Numbers, score_labels
 from seqloom.tasks.evaluation import Evaluation
-from seqloom.tasks.labeller import NOTHING, guessed, said
+from seqloom.tasks.guessing import guessed, said
+from seqloom.tasks.labeller import NOTHING
+from seqloom.tasks.tablerecord import record
 
 Asked = str | Mapping[str, Any]  # a row: fields with commas between, JSON, or a dict
 
@@ -125,8 +127,12 @@ class Estimator:
         *,
         metrics: Sequence[str] | None = None,
         reading: Reading | None = None,
+        **others: Any,
     ) -> Evaluation:
-        """Scores on tables, or on the test split of a dataset by name."""
+        """Scores on tables, or on the test split of a dataset by name. Of `others`, options that only other tasks have,
+        none may be on."""
+        if others.get("together"):
+            raise SeqloomError("--together joins several references; a row has one target")
         names = [files] if isinstance(files, str | Path) else list(files)
         found = registry.resolve(names, "test", self.config["task"])
         rows, notes = self.read(found, reading or self.reading())
@@ -153,8 +159,6 @@ class Estimator:
 
     def record(self, examples: Sequence[Row], search: Search | None = None, *, most: int = 1000) -> dict[str, Any]:
         """What an evaluation found, as values for a report; fit for `json.dump`."""
-        from seqloom.tasks.tablerecord import record
-
         return record(self, examples, most=most)
 
     def weights(self) -> dict[str, Any] | None:
