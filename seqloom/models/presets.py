@@ -9,13 +9,18 @@ from types import ModuleType
 from typing import Any
 
 from seqloom.errors import known
-from seqloom.models import presets_table, presets_translate
+from seqloom.models import presets_classify, presets_table, presets_translate
 from seqloom.options import merge
 
 __all__ = ["DEFAULT", "IMPORTED", "SIZES", "TASKS", "about", "merge", "preset", "suited"]
 
-TASKS: dict[str, ModuleType] = {"translate": presets_translate, "table": presets_table}
-DEFAULT = {"translate": "lstm-attention", "table": "mlp"}  # the model of a task if none is named
+TASKS: dict[str, ModuleType] = {
+    "translate": presets_translate,
+    "classify": presets_classify,
+    "table": presets_table,
+}
+# The model of a task if none is named.
+DEFAULT = {"translate": "lstm-attention", "classify": "lstm", "table": "mlp"}
 SIZES = ("tiny", "small", "base")
 IMPORTED = "imported"  # said in place of a size of models that another library made
 

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from seqloom.errors import known
-from seqloom.models.presets import merge
+from seqloom.options import merge
 
 PRESETS: dict[str, dict[str, Any]] = {
     "rnn": {"encoder": {"kind": "rnn"}, "summary": {"kind": "both"}},

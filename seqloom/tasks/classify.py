@@ -22,7 +22,7 @@ from seqloom.data.tokens import make
 from seqloom.errors import SeqloomError
 from seqloom.metrics.labels import score_labels
 from seqloom.models.classifier import CLASSIFIERS, Logistic
-from seqloom.tasks.guessing import guessed
+from seqloom.tasks.guessing import USUAL, guessed
 from seqloom.tasks.labeller import Labeller
 from seqloom.tasks.task import Judge
 from seqloom.training.distributed import Ranks
@@ -47,7 +47,7 @@ class LabelReady:
         return {"source": self.source.to_json(), "target": self.target.to_json()}
 
     def held(self) -> list[Example]:
-        return self.prepared.valid_examples()
+        return self.prepared.held()
 
 
 class Classify:
@@ -155,8 +155,9 @@ def validated(
     order = np.concatenate([np.array(one["rows"], np.int64) for one in told])
     every = np.concatenate([np.array(one["logits"], np.float32).reshape(-1, supply.target.size) for one in told])
     found = guessed(supply.target, every, supply.values[order])
+    names = USUAL[supply.target.kind]
     loss = sum(one["total"] for one in told) / max(sum(one["count"] for one in told), 1)
-    return {"loss": loss, **score_labels(found, samples=0).metrics}
+    return {"loss": loss, **score_labels(found, metrics=names, samples=0).metrics}
 
 
 def _codec(target: Target) -> Codec:

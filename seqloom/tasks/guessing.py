@@ -10,6 +10,13 @@ from seqloom.data.labelled import Target
 from seqloom.decoding.texts import Answer
 from seqloom.metrics.labels import Guesses, Numbers
 
+# What is scored unless something else is asked for. Of one label the micro F1 is the accuracy.
+USUAL = {
+    "label": ("accuracy", "macro_f1", "calibration_error"),
+    "labels": ("micro_f1", "macro_f1", "accuracy", "calibration_error"),
+    "number": ("mae", "mse", "r2"),
+}
+
 
 def said(target: Target, logits: np.ndarray, n_best: int = 1) -> list[Answer]:
     """One row of outputs in words."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 # What each does, in a line for the command line.
 TASKS = {
     "translate": "pairs of source and target, of any kind and length",
+    "classify": "a label, several labels or a number for a text",
     "table": "a class or a number from the other columns of a table",
 }
 

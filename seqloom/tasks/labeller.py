@@ -29,7 +29,7 @@ from seqloom.options import checked
 from seqloom.parts.probe import watch
 from seqloom.parts.summary import AttentionPool
 from seqloom.tasks.evaluation import Evaluation
-from seqloom.tasks.guessing import guessed, said
+from seqloom.tasks.guessing import USUAL, guessed, said
 from seqloom.tasks.labelrecord import record
 
 NOTHING = Answer("", (), 0.0, 0.0, 1.0)  # is said of an empty line
@@ -107,8 +107,12 @@ class Labeller:
         *,
         metrics: Sequence[str] | None = None,
         reading: Reading | None = None,
+        **others: Any,
     ) -> Evaluation:
-        """Scores on files of examples, or on the test split of a dataset by name."""
+        """Scores on files of examples, or on the test split of a dataset by name. Of `others`, options that only other
+        tasks have, none may be on."""
+        if others.get("together"):
+            raise SeqloomError("--together joins several references; a text has one label here")
         names = [files] if isinstance(files, str | Path) else list(files)
         found = registry.resolve(names, "test", self.config["task"])
         own = self.reading()
@@ -125,10 +129,7 @@ class Labeller:
     ) -> Evaluation:
         """Scores of what was said already, [N, outputs], one row for each example."""
         found = self.found(examples, logits)
-        names = metrics
-        if names is None and self.target.kind == "label":
-            names = ["accuracy", "macro_f1", "calibration_error"]  # the micro F1 is the accuracy
-        scores = score_labels(found, metrics=names)
+        scores = score_labels(found, metrics=metrics or USUAL[self.target.kind])
         texts = [said(self.target, row)[0].text for row in logits]
         notes: tuple[str, ...] = ()
         if isinstance(found, Guesses) and found.missing is not None and (missed := int((found.missing > 0).sum())):
