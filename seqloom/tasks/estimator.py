@@ -97,8 +97,10 @@ class Estimator:
                 return None
             if source.lstrip().startswith("{"):
                 fields = from_json(source, layout)[:-1]
+            elif (cut := split_csv(source)) is None:
+                raise LineError("the quote is never closed", "quote")
             else:
-                fields = tuple(split_csv(source) or ())
+                fields = tuple(cut)
             if len(fields) != len(layout.columns):
                 told = ",".join(layout.columns)
                 raise LineError(f"{len(fields)} fields, expected {len(layout.columns)}: {told}", "columns")
