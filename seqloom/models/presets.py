@@ -13,6 +13,7 @@ from seqloom.models import (
     presets_classify,
     presets_generate,
     presets_mask,
+    presets_table,
     presets_tag,
     presets_translate,
     presets_vectors,
@@ -24,6 +25,7 @@ __all__ = ["DEFAULT", "IMPORTED", "SIZES", "TASKS", "about", "merge", "preset", 
 TASKS: dict[str, ModuleType] = {
     "translate": presets_translate,
     "classify": presets_classify,
+    "table": presets_table,
     "tag": presets_tag,
     "generate": presets_generate,
     "mask": presets_mask,
@@ -33,6 +35,7 @@ TASKS: dict[str, ModuleType] = {
 DEFAULT = {
     "translate": "lstm-attention",
     "classify": "lstm",
+    "table": "mlp",
     "tag": "lstm-crf",
     "generate": "lstm",
     "mask": "transformer",
