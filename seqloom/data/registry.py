@@ -36,6 +36,7 @@ _WRITTEN: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("classify", ".tsv", lambda pair: "\t".join(pair) + "\n"),
     ("tag", ".tsv", lambda sentence: "".join(f"{word}\t{tag}\n" for word, tag in sentence) + "\n"),
     ("generate", ".txt", lambda text: text),
+    ("table", ".jsonl", lambda row: json.dumps(row, ensure_ascii=False) + "\n"),
 )
 
 
@@ -55,7 +56,7 @@ def files(name: str, split: str) -> list[Path]:
     """A split as an ordinary file in the cache, written once: what `train`, `evaluate` and `predict` read.
 
     translate: source TAB target, further references in further columns; classify: text TAB label; tag: word TAB tag,
-    an empty line after each sentence; generate: the text.
+    an empty line after each sentence; generate: the text; table: a JSON object a row.
     """
     dataset = find(name)
     known(split, dataset.sizes, f"split of {name}")
