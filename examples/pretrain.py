@@ -1,6 +1,6 @@
-"""Learn from text without labels, fill gaps, find like texts: `python examples/pretrain.py [texts.txt] [steps]`.
+"""Learn from text without labels, then from a few labels: `python examples/pretrain.py [texts.txt] [steps]`.
 
-Without a file it reads the English sources of the dataset `dates`. Everything here is the public face of Seqloom.
+Without a file it reads the sources of the dataset `dates`.
 """
 
 from __future__ import annotations
@@ -54,6 +54,21 @@ def main(data: str | None = None, steps: int = 600) -> None:
     near = nearest(vectors, vectors, 3, same=True)
     for text, rows in list(zip(some, near.rows.tolist(), strict=True))[:3]:
         print(f"  {text} is near: {', '.join(some[row] for row in rows)}")
+
+    # Or trained further, for another task: the classifier begins with the vocabulary, the embedding and the encoder.
+    # `freeze` would leave these as they are: training={"freeze": "source,encoder"}.
+    middle = sorted(map(len, some))[len(some) // 2]
+    labelled = folder / "labelled.tsv"
+    labelled.write_text("".join(f"{text}\t{'long' if len(text) > middle else 'short'}\n" for text in some))
+    tuned = seqloom.train(
+        "classify",
+        labelled,
+        output=folder / "tuned",
+        start=run.folder,
+        valid="20%",
+        training={"max_steps": min(steps, 100), "rate": 1e-3, "valid_every": 50},
+    )
+    print("after fine-tuning:", tuned.best)
 
 
 if __name__ == "__main__":
