@@ -17,7 +17,7 @@ from seqloom.data.groups import FOLDER, Group, first_only, group, inside, record
 from seqloom.data.lines import STDIN, Line, LineError, decode, form_of, number, place, read_lines
 from seqloom.errors import SeqloomError
 
-__all__ = ["Example", "Group", "Problem", "entries", "group", "parsed", "read", "read_sources", "too_long"]
+__all__ = ["Example", "Group", "Problem", "entries", "group", "parsed", "read", "read_sources", "sources", "too_long"]
 
 MAX_LENGTH = 5_000  # characters a side
 _LARGEST = 1e30  # number: squares of larger ones overflow
@@ -99,14 +99,22 @@ def read_sources(file: str | Path, reading: Reading | None = None) -> Iterator[s
         path = place(name)
         form = form_of(name, path)
         one, lines = Group("text" if form == "parallel" else form, (name,), (path,)), read_lines(name, path)
-    one, found = with_columns(one, first_only(reading), records(one, lines))
+    for entry in sources(one, lines, reading):
+        if isinstance(entry, Problem):
+            raise SeqloomError(str(entry))
+        yield entry.source
+
+
+def sources(group: Group, lines: Iterator[Line], reading: Reading | None = None) -> Iterator[Example | Problem]:
+    """Examples without targets, empty ones too; a broken line gives a `Problem` and reading goes on."""
+    group, found = with_columns(group, first_only(reading), records(group, lines))
     for line, record in found:
         try:
             if isinstance(record, LineError):
                 raise record
-            yield _source(record, one)
+            yield Example(_source(record, group), (), group.files[0], line)
         except LineError as broken:
-            raise SeqloomError(f"{one.files[0]}:{line}: {broken}") from broken
+            yield Problem(group.files[0], line, str(broken), code=broken.code)
 
 
 def too_long(example: Example, longest: int | None) -> Problem | None:
@@ -208,6 +216,24 @@ def _whole(line: int, raw: bytes | LineError) -> str:
 def _parse_json(text: str, keys: tuple[str, ...], loose: bool = False) -> tuple[str, tuple[str, ...]]:
     """The first key is the source's; of the others, the first must be there and may be a list of texts. `loose`: or a
     number, which stands for its text."""
+    value = json_object(text, keys)
+    source, *others = keys
+    if source not in value:
+        raise LineError(f'key "{source}" is missing', "columns")
+    targets: list[str] = []
+    for key in others:
+        found = value.get(key)
+        found = found if isinstance(found, list) else [] if found is None else [found]
+        loosely = (json.dumps(one) if loose and isinstance(one, int | float) else one for one in found)
+        texts = [json_text(target, key) for target in loosely]
+        targets += texts if key == others[0] else [text for text in texts if not _empty(text)]
+        if not targets:
+            break  # the first target is missing, whatever the others are
+    return json_text(value[source], source), tuple(targets)
+
+
+def json_object(text: str, keys: Sequence[str]) -> dict[str, Any]:
+    """A line of JSON, which must be an object; `keys` show what it should be like."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -216,25 +242,14 @@ def _parse_json(text: str, keys: tuple[str, ...], loose: bool = False) -> tuple[
         column = f" at column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
         reason = error.msg if isinstance(error, json.JSONDecodeError) else "too deep, or a number too long"
         raise LineError(f"broken JSON: {reason}{column}", "json") from None
-    source, *others = keys
     if not isinstance(value, dict):
         like = ", ".join(f'"{key}": …' for key in keys)
         raise LineError(f"expected an object like {{{like}}}, not {_KINDS.get(type(value), 'null')}", "json")
-    if source not in value:
-        raise LineError(f'key "{source}" is missing', "columns")
-    targets: list[str] = []
-    for key in others:
-        found = value.get(key)
-        found = found if isinstance(found, list) else [] if found is None else [found]
-        loosely = (json.dumps(one) if loose and isinstance(one, int | float) else one for one in found)
-        texts = [_text(target, key) for target in loosely]
-        targets += texts if key == others[0] else [text for text in texts if not _empty(text)]
-        if not targets:
-            break  # the first target is missing, whatever the others are
-    return _text(value[source], source), tuple(targets)
+    return value
 
 
-def _text(value: Any, key: str) -> str:
+def json_text(value: Any, key: str) -> str:
+    """What stands under `key`, which must be text that can be written to a file."""
     if not isinstance(value, str):
         raise LineError(f'"{key}" must be text, not {_KINDS.get(type(value), "null")}', "json")
     if "\0" in value:

@@ -42,7 +42,7 @@ def record(labeller: Labeller, examples: Sequence[Example], *, most: int = 1000)
         **labeller.judge(asked, logits).to_json(),
         "available": len(examples),
         "fingerprint": hashlib.sha256(json.dumps(told).encode()).hexdigest(),
-        "device": _device(labeller.device),
+        "device": device_name(labeller.device),
         "parameters": sum(parameter.numel() for parameter in labeller.model.parameters()),
         "seconds": round(seconds, 3),
         "per_second": round(len(asked) / max(seconds, 1e-9), 1),
@@ -59,20 +59,26 @@ def _closer(
     lengths = np.array([len(labeller.pieces(text)) for text in texts])
     if isinstance(found, Numbers):
         errors = np.abs(found.errors)
-        return {"examples": _examples(asked, answers, errors, lengths), "error_by_length": _by_length(lengths, errors)}
-    names = labeller.target.names
-    table = [{"label": name, **one} for name, one in zip(names, by_label(found), strict=True)]
+        return {"examples": shown(asked, answers, errors, lengths), "error_by_length": _by_length(lengths, errors)}
     return {
-        "examples": _examples(asked, answers, (~found.right).astype(float), lengths),
+        "examples": shown(asked, answers, (~found.right).astype(float), lengths),
         "error_by_length": _by_length(lengths, 100.0 * ~found.right),
-        "by_label": sorted(table, key=lambda one: -one["wanted"]),
-        "calibration": [{key: round(value, 4) for key, value in one.items()} for one in calibration(found)],
-        **({"label_confusion": _confusion(found, names)} if labeller.target.kind == "label" else {}),
+        **by_labels(found, labeller.target.names, labeller.target.kind == "label"),
         **_looked(labeller, asked, answers),
     }
 
 
-def _examples(
+def by_labels(found: Guesses, names: Sequence[str], single: bool = True) -> dict[str, Any]:
+    """How well each label is guessed, how sure can be believed, and which is taken for which where each row has one."""
+    table = [{"label": name, **one} for name, one in zip(names, by_label(found), strict=True)]
+    return {
+        "by_label": sorted(table, key=lambda one: -one["wanted"]),
+        "calibration": [{key: round(value, 4) for key, value in one.items()} for one in calibration(found)],
+        **({"label_confusion": _confusion(found, names)} if single else {}),
+    }
+
+
+def shown(
     asked: Sequence[Example], answers: list[Answer], errors: np.ndarray, lengths: np.ndarray
 ) -> dict[str, list[dict[str, Any]]]:
     """The best (of those all right the surest), the worst (of equals the surest), and some at random, by a hash."""
@@ -161,5 +167,5 @@ def _hash(text: str, key: bytes) -> bytes:
     return hashlib.blake2b(text.encode(), key=key).digest()
 
 
-def _device(device: torch.device) -> str:
+def device_name(device: torch.device) -> str:
     return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
