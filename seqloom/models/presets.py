@@ -9,7 +9,13 @@ from types import ModuleType
 from typing import Any
 
 from seqloom.errors import known
-from seqloom.models import presets_classify, presets_table, presets_translate
+from seqloom.models import (
+    presets_classify,
+    presets_generate,
+    presets_table,
+    presets_tag,
+    presets_translate,
+)
 from seqloom.options import merge
 
 __all__ = ["DEFAULT", "IMPORTED", "SIZES", "TASKS", "about", "merge", "preset", "suited"]
@@ -17,10 +23,18 @@ __all__ = ["DEFAULT", "IMPORTED", "SIZES", "TASKS", "about", "merge", "preset", 
 TASKS: dict[str, ModuleType] = {
     "translate": presets_translate,
     "classify": presets_classify,
+    "tag": presets_tag,
+    "generate": presets_generate,
     "table": presets_table,
 }
 # The model of a task if none is named.
-DEFAULT = {"translate": "lstm-attention", "classify": "lstm", "table": "mlp"}
+DEFAULT = {
+    "translate": "lstm-attention",
+    "classify": "lstm",
+    "tag": "lstm-crf",
+    "generate": "lstm",
+    "table": "mlp",
+}
 SIZES = ("tiny", "small", "base")
 IMPORTED = "imported"  # said in place of a size of models that another library made
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 TASKS = {
     "translate": "pairs of source and target, of any kind and length",
     "classify": "a label, several labels or a number for a text",
+    "tag": "a tag for each word of a sentence: parts of speech, names",
+    "generate": "plain text, or lines, of which the next token is guessed",
     "table": "a class or a number from the other columns of a table",
 }
 
