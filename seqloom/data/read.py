@@ -17,7 +17,7 @@ from seqloom.data.groups import FOLDER, Group, first_only, group, inside, record
 from seqloom.data.lines import STDIN, Line, LineError, decode, form_of, number, place, read_lines
 from seqloom.errors import SeqloomError
 
-__all__ = ["Example", "Group", "Problem", "entries", "group", "parsed", "read", "read_sources", "too_long"]
+__all__ = ["Example", "Group", "Problem", "entries", "group", "parsed", "read", "read_sources", "sources", "too_long"]
 
 MAX_LENGTH = 5_000  # characters a side
 _LARGEST = 1e30  # number: squares of larger ones overflow
@@ -99,14 +99,22 @@ def read_sources(file: str | Path, reading: Reading | None = None) -> Iterator[s
         path = place(name)
         form = form_of(name, path)
         one, lines = Group("text" if form == "parallel" else form, (name,), (path,)), read_lines(name, path)
-    one, found = with_columns(one, first_only(reading), records(one, lines))
+    for entry in sources(one, lines, reading):
+        if isinstance(entry, Problem):
+            raise SeqloomError(str(entry))
+        yield entry.source
+
+
+def sources(group: Group, lines: Iterator[Line], reading: Reading | None = None) -> Iterator[Example | Problem]:
+    """Examples without targets, empty ones too; a broken line gives a `Problem` and reading goes on."""
+    group, found = with_columns(group, first_only(reading), records(group, lines))
     for line, record in found:
         try:
             if isinstance(record, LineError):
                 raise record
-            yield _source(record, one)
+            yield Example(_source(record, group), (), group.files[0], line)
         except LineError as broken:
-            raise SeqloomError(f"{one.files[0]}:{line}: {broken}") from broken
+            yield Problem(group.files[0], line, str(broken), code=broken.code)
 
 
 def too_long(example: Example, longest: int | None) -> Problem | None:

@@ -27,6 +27,9 @@ DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (*TEXTS, *O
 TASKS = tuple(dict.fromkeys(dataset.task for dataset in DATASETS.values()))
 LAYOUT = 1  # of the files written here; a change makes every cached split new
 
+# Tasks that learn from plain text take the texts of others, and leave their labels.
+ALIKE = {"mask": ("classify", "generate"), "vectors": ("classify", "generate")}
+
 # How the examples of a task that works on text are written: what the file is called behind its name, and each example.
 _WRITTEN: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("translate", ".tsv", lambda pair: "\t".join((pair[0], *pair[1])) + "\n"),
@@ -171,7 +174,7 @@ def resolve(names: Iterable[str | Path], split: str, task: str) -> list[str]:
         dataset, asked = _named(name)
         if dataset is None:
             found.append(name)
-        elif dataset.task != task:
+        elif dataset.task not in (task, *ALIKE.get(task, ())):
             raise SeqloomError(f"{name}: is a dataset for the task {dataset.task}, not for {task}")
         else:
             found += map(str, files(dataset.name, asked or split))

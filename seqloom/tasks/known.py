@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 TASKS = {
     "translate": "pairs of source and target, of any kind and length",
     "classify": "a label, several labels or a number for a text",
+    "table": "a class or a number from the other columns of a table",
     "tag": "a tag for each word of a sentence: parts of speech, names",
     "generate": "plain text, or lines, of which the next token is guessed",
-    "table": "a class or a number from the other columns of a table",
+    "mask": "plain text, a text a line, to pretrain an encoder by guessing hidden tokens",
+    "vectors": "plain text, a text a line, for a vector of every word",
 }
 
 
