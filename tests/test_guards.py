@@ -108,6 +108,7 @@ TABLES = {
     "seqloom.models.seq2seq.DECODERS",
     "seqloom.models.seq2seq.MODELS",
     "seqloom.models.classifier.CLASSIFIERS",
+    "seqloom.models.rows.ROW_MODELS",
     "seqloom.data.tokens.TOKENS",
     "seqloom.data.readers.READERS",
     "seqloom.metrics.score.METRICS",
