@@ -109,6 +109,10 @@ TABLES = {
     "seqloom.data.tokens.TOKENS",
     "seqloom.data.readers.READERS",
     "seqloom.metrics.score.METRICS",
+    "seqloom.parts.crf.OUTPUTS",
+    "seqloom.models.spelling.SPELLINGS",
+    "seqloom.models.tagger.TAGGERS",
+    "seqloom.metrics.spans.TAG_METRICS",
 }
 
 

@@ -28,6 +28,12 @@ METRICS = {
     "exact_match": Metric("all right", "%", False, "predictions that equal one of their references"),
     "bleu": Metric("BLEU", "", False, "n-grams of words, by sacreBLEU; made for sentences"),
     "chrf": Metric("chrF", "", False, "n-grams of characters, by sacreBLEU"),
+    "accuracy": Metric("accuracy", "%", False, "labels that are right"),
+    "f1": Metric("span F1", "%", False, "harmonic mean of precision and recall over spans, as conlleval reads them"),
+    "precision": Metric("span precision", "%", False, "written spans that are right"),
+    "recall": Metric("span recall", "%", False, "wanted spans that were found"),
+    "f1_strict": Metric("strict span F1", "%", False, "only spans written as the scheme says"),
+    "sentence_accuracy": Metric("sentences all right", "%", False, "sentences with no wrong tag"),
     "perplexity": Metric("perplexity", "", True, "among so many equally likely tokens the model chooses"),
     "loss": Metric("loss", "", True, "nats a target token"),
 }
