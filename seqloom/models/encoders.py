@@ -36,7 +36,7 @@ class RecurrentEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.recurrent = Recurrent(input_dim, dim, cell, layers, directions, dropout)
-        self.dim = self.recurrent.out_dim
+        self.dim, self.directions = self.recurrent.out_dim, directions
         self.final_dims = self.recurrent.state_dims
 
     def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:

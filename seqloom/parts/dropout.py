@@ -24,3 +24,12 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
     keep = draws[: x.numel()].view(x.shape) >= dropped - _STEPS // 2
     return x * keep.to(x.dtype).mul_(_STEPS / max(_STEPS - dropped, 1))
+
+
+def locked(x: Tensor, p: float, training: bool) -> Tensor:
+    """[R, T, D]: one mask a row for all its steps, so that a recurrent state is disturbed alike throughout
+    (Gal & Ghahramani 2016, section 4)."""
+    if not training or p == 0.0:
+        return x
+    keep = torch.empty(x.size(0), 1, x.size(2), dtype=x.dtype, device=x.device).bernoulli_(1 - p)
+    return x * keep.div_(1 - p)

@@ -28,13 +28,19 @@ METRICS = {
     "exact_match": Metric("all right", "%", False, "predictions that equal one of their references"),
     "bleu": Metric("BLEU", "", False, "n-grams of words, by sacreBLEU; made for sentences"),
     "chrf": Metric("chrF", "", False, "n-grams of characters, by sacreBLEU"),
-    "accuracy": Metric("accuracy", "%", False, "labels that are right"),
     "f1": Metric("span F1", "%", False, "harmonic mean of precision and recall over spans, as conlleval reads them"),
     "precision": Metric("span precision", "%", False, "written spans that are right"),
     "recall": Metric("span recall", "%", False, "wanted spans that were found"),
     "f1_strict": Metric("strict span F1", "%", False, "only spans written as the scheme says"),
     "sentence_accuracy": Metric("sentences all right", "%", False, "sentences with no wrong tag"),
     "perplexity": Metric("perplexity", "", True, "among so many equally likely tokens the model chooses"),
+    "accuracy": Metric("accuracy", "%", False, "labels that are right; where an example has several, all of them"),
+    "macro_f1": Metric("macro F1", "%", False, "the mean over labels of precision and recall taken together"),
+    "micro_f1": Metric("micro F1", "%", False, "precision and recall taken together, over all labels at once"),
+    "calibration_error": Metric("calibration error", "%", True, "how far confidence and accuracy lie apart"),
+    "mse": Metric("mean squared error", "", True, "in squared units of the numbers"),
+    "mae": Metric("mean absolute error", "", True, "in units of the numbers"),
+    "r2": Metric("R²", "", False, "1: exact; 0: no better than always the mean"),
     "loss": Metric("loss", "", True, "nats a target token"),
 }
 HELD_OUT = {"test": "Test data", "valid": "Validation data"}
@@ -132,6 +138,9 @@ class Facts:
     def headline(self) -> str:
         """The metric by which the best model was chosen, if it scores predictions."""
         select = (self.config.get("training") or {}).get("select")
+        measured = (self.record[1].get("metrics") or {}) if self.record else {}
+        if measured and select not in measured:
+            return next(iter(measured))
         return select if select in METRICS and select not in ("loss", "perplexity") else "per"
 
     @property

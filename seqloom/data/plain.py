@@ -1,0 +1,197 @@
+"""Running text: plain files of any size, read piece by piece.
+
+A piece ends where words and characters are whole: at a line end, or before a blank where a line is endless.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seqloom.data.columns import Reading
+from seqloom.data.lines import BLOCK, BOM, LineError, decode, open_bytes, place
+from seqloom.data.marks import Marks
+from seqloom.data.read import MAX_LENGTH, Problem, read_sources
+from seqloom.data.skip import Skipped
+from seqloom.errors import SeqloomError
+
+KEPT = 1_000  # problems that to_json lists; all are counted
+_BLANK = re.compile(rb"[ \t](?=[^ \t]*$)")
+TABLES = (".tsv", ".csv", ".jsonl")
+
+
+class Raw(NamedTuple):
+    """Bytes of a file, from its line `line` on; the first of them may be the rest of that line."""
+
+    line: int
+    content: bytes
+
+
+def raw_pieces(file: str, path: Path, size: int = BLOCK) -> Iterator[Raw]:
+    """The bytes of a file, `size` or more at a time. A byte order mark at its start is dropped."""
+    line, rest = 1, b""
+    with open_bytes(file, path) as stream:
+        try:
+            first = True
+            while chunk := stream.read(size):
+                chunk, first = rest + (chunk.removeprefix(BOM) if first else chunk), False
+                end = _cut(chunk)
+                if end:
+                    yield Raw(line, chunk[:end])
+                    line += chunk.count(b"\n", 0, end)
+                rest = chunk[end:]
+            if rest:
+                yield Raw(line, rest)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise SeqloomError(f"{file}:{line}: the .gz file is cut off or damaged here ({error})") from error
+        except OSError as error:
+            raise SeqloomError(f"{file}: cannot be read: {error.strerror or error}") from error
+
+
+def _cut(chunk: bytes) -> int:
+    """Where a piece may end: after the last line end, or before the last blank. 0: not yet, at least one more chunk."""
+    if end := chunk.rfind(b"\n") + 1:
+        return end
+    if blank := _BLANK.search(chunk):
+        return blank.start()
+    if len(chunk) < 4 * BLOCK:
+        return 0
+    start = len(chunk) - 1  # Chinese, say, without a blank: before the last character that begins
+    while start and chunk[start] & 0xC0 == 0x80:
+        start -= 1
+    return start
+
+
+def pieces(file: str, reading: Reading, skipped: Skipped | None = None) -> Iterator[str]:
+    """The text of a file; lines end in "\\n". Broken lines go to `skipped`; if that is None the first one raises.
+
+    Of a table (.tsv, .csv, .jsonl) with `columns`, the first of them, a line each.
+    """
+    name = "stdin" if file == "-" else file
+    if reading.columns is not None and file.removesuffix(".gz").endswith(TABLES):
+        yield from (f"{text}\n" for text in read_sources(file, reading))
+        return
+    for raw in raw_pieces(name, place(file)):
+        if text := "".join(_whole(name, raw, skipped)):
+            yield text
+
+
+def _whole(name: str, raw: Raw, skipped: Skipped | None) -> Iterator[str]:
+    """Text of bytes: all at once where nothing is odd, else line by line."""
+    if b"\r" not in raw.content and b"\0" not in raw.content and BOM not in raw.content:
+        try:
+            yield raw.content.decode()
+            return
+        except UnicodeDecodeError:
+            pass
+    for number, line in enumerate(_lines(raw.content), raw.line):
+        try:
+            yield decode(line) + ("\n" if line.endswith(b"\n") else "")
+        except LineError as broken:
+            problem = Problem(name, number, str(broken), code=broken.code)
+            if skipped is None:
+                raise SeqloomError(f"{problem}; --skip-bad leaves such lines out") from broken
+            skipped.add(problem)
+
+
+def _lines(content: bytes) -> list[bytes]:
+    """Lines end at "\\n" only."""
+    *whole, rest = content.split(b"\n")
+    return [line + b"\n" for line in whole] + ([rest] if rest else [])
+
+
+def check(files: list[str], *, max_length: int | None = None, reading: Reading | None = None) -> Report:
+    """Look through plain texts. Iterate over the report for the problems, as they are found.
+
+    Errors are lines that training would refuse: bad UTF-8, NUL, a byte order mark in the middle. Warnings are odd ones
+    (see `marks`), and lines over `max_length` characters.
+    """
+    return Report(files, MAX_LENGTH if max_length is None else max_length)
+
+
+class Report:
+    """As `check.Report`, for running text. Iterating reads the files; after that the numbers are there."""
+
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, files: list[str], max_length: int = MAX_LENGTH):
+        self.files, self.max_length = files, max_length
+        self._done = False
+
+    def __iter__(self) -> Iterator[Problem]:
+        self._done = False
+        self._counts: Counter[str] = Counter()
+        self._codes: Counter[str] = Counter()
+        self._kept: list[Problem] = []
+        self._groups: list[dict[str, Any]] = []
+        for file in self.files:
+            for problem in self._problems("stdin" if file == "-" else file, place(file)):
+                self._counts[problem.kind] += 1
+                self._codes[problem.code] += 1
+                if len(self._kept) < KEPT:
+                    self._kept.append(problem)
+                yield problem
+        self._done = True
+
+    @property
+    def errors(self) -> int:
+        return self._read()._counts["error"]
+
+    @property
+    def warnings(self) -> int:
+        return self._read()._counts["warning"]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "errors": self.errors,
+            "warnings": self.warnings,
+            "codes": dict(self._codes),
+            "notes": list(self.notes),
+            "problems": [{**problem._asdict(), "text": str(problem)} for problem in self._kept],
+            "groups": self._groups,
+        }
+
+    def told(self) -> list[str]:
+        """What the files hold, a sentence each."""
+        return [
+            f"{one['files'][0]}: {one['characters']:,} characters, {one['words']:,} words in {one['lines']:,} lines, "
+            f"the longest of {one['longest']:,}; {one['distinct_characters']:,} distinct characters"
+            for one in self._read()._groups
+        ]
+
+    def _read(self) -> Report:
+        if not self._done:
+            for _ in self:
+                pass
+        return self
+
+    def _problems(self, file: str, path: Path) -> Iterator[Problem]:
+        marks, facts, alphabet = Marks("text"), Counter[str](), set[str]()
+        for raw in raw_pieces(file, path):
+            for line, content in marks.through(file, enumerate(_lines(raw.content), raw.line)):
+                yield from marks.found
+                marks.found.clear()
+                try:
+                    text = decode(content)  # pyright: ignore[reportArgumentType]
+                except LineError as broken:
+                    facts["broken"] += 1
+                    yield Problem(file, line, str(broken), code=broken.code)
+                    continue
+                if len(text) > self.max_length:
+                    reason = f"the line has {len(text):,} characters; more than {self.max_length:,}"
+                    yield Problem(file, line, reason, "warning", "long")
+                facts["lines"] += 1
+                facts["characters"] += len(text) + 1
+                facts["words"] += len(text.split())
+                facts["longest"] = max(facts["longest"], len(text))
+                alphabet.update(text)
+        if not marks.lines:
+            yield Problem(file, 1, "the file is empty", code="empty")
+        yield from marks.line_ends()
+        numbers = {name: facts[name] for name in ("lines", "broken", "characters", "words", "longest")}
+        self._groups.append({"files": [file], "form": "text", **numbers, "distinct_characters": len(alphabet)})

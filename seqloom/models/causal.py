@@ -1,0 +1,170 @@
+"""Stacks that read from left to right: [R, T, input_dim] -> [R, T, dim], on and on from a state.
+
+`begin(room)` gives the state before the first step; `forward(x, state)` takes any number of steps from there, and
+without a state reads a whole row for training. Names inside are those of the encoders: weights fit there too.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from seqloom.errors import SeqloomError
+from seqloom.models.encoders import Enter
+from seqloom.parts.block import Block
+from seqloom.parts.cell import CELLS
+from seqloom.parts.choose import Choice
+from seqloom.parts.dropout import dropout, locked
+from seqloom.parts.position import POSITIONS
+from seqloom.parts.recurrent import Recurrent
+from seqloom.parts.score import SCORES
+from seqloom.parts.see import See
+from seqloom.parts.state import Cache, State
+
+
+class RecurrentStack(nn.Module):
+    """An RNN, GRU or LSTM as a language model (Mikolov et al. 2010; Zaremba et al. 2014).
+
+    `weight_drop`: the share of the matrices from state to state that is zero, drawn once a batch (Wan et al. 2013;
+    Merity et al. 2018, section 2). `lock`: dropout between layers is the same at all steps.
+    """
+
+    carries = True  # its state is small and may go on from batch to batch
+
+    def __init__(
+        self,
+        input_dim: int,
+        cell: Annotated[Choice, CELLS] = "lstm",
+        dim: int | list[int] = 512,
+        layers: int = 1,
+        dropout: float = 0.0,
+        weight_drop: float = 0.0,
+        lock: bool = False,
+    ) -> None:
+        super().__init__()
+        if not 0 <= weight_drop < 1:
+            raise SeqloomError(f"weight_drop lies in 0 … 1, here {weight_drop}")
+        self.recurrent = Recurrent(input_dim, dim, cell, layers, 1, dropout)
+        self.dim = self.recurrent.out_dim
+        self.weight_drop, self.lock = weight_drop, lock
+
+    def begin(self, room: int | None = None) -> State:
+        return None
+
+    def forward(self, x: Tensor, state: State = None) -> tuple[Tensor, State]:
+        drop, states = locked if self.lock else dropout, []
+        for depth, layer in enumerate(self.recurrent.layers):
+            if depth:
+                x = drop(x, self.recurrent.dropout, self.training)
+            x, end = self._layer(layer, x, None if state is None else state[depth])
+            states.append(end)
+        return x, tuple(states)
+
+    def _layer(self, layer: nn.Module, x: Tensor, state: State) -> tuple[Tensor, State]:
+        if not self.training or self.weight_drop == 0.0:
+            return layer(x, See(causal=True), state)
+        matrix = layer.cells[0].recurrent  # pyright: ignore
+        dropped = {"cells.0.recurrent": dropout(matrix, self.weight_drop, True)}
+        return functional_call(layer, dropped, (x, See(causal=True), state))
+
+
+class View:
+    """What a Transformer has before its eyes: keys and values, and what they were made of."""
+
+    def __init__(self, layers: int, room: int | None) -> None:
+        self.room = room
+        self.caches = tuple(Cache(room) for _ in range(layers))
+        self.seen: Tensor | None = None  # [R, room, input_dim], of which `used` are filled
+
+    @property
+    def used(self) -> int:
+        return self.caches[0].used
+
+    def keep(self, x: Tensor) -> None:
+        """Note what is about to be read, where it may have to be read again."""
+        if self.room is None:
+            return
+        if self.seen is None:
+            self.seen = x.new_empty(x.size(0), self.room, x.size(2))
+        self.seen[:, self.used : self.used + x.size(1)] = x
+
+    def pick(self, rows: Tensor) -> View:
+        other = View(len(self.caches), self.room)
+        other.caches = tuple(cache.pick(rows) for cache in self.caches)
+        other.seen = None if self.seen is None else self.seen.index_select(0, rows)
+        return other
+
+
+class TransformerStack(nn.Module):
+    """Blocks of masked self-attention (Vaswani et al. 2017; as a language model: Radford et al. 2018).
+
+    With a `room`, memory stays within it: when it is full, the last half of what was read is read again from place 0
+    on. So every token sees between half the room and all of it, at places that training knew; and as it happens at
+    fixed steps, steps in any pieces are the same.
+    """
+
+    carries = False
+
+    def __init__(
+        self,
+        input_dim: int,
+        dim: int = 256,
+        layers: int = 3,
+        heads: int = 4,
+        hidden: int = 1024,
+        position: Annotated[Choice, POSITIONS] = "rotary",
+        score: Annotated[Choice, SCORES] = "scaled",
+        norm: str = "before",
+        activation: str = "gelu",
+        dropout: float = 0.1,
+        scale: bool = True,
+    ) -> None:
+        super().__init__()
+        self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale)
+        self.blocks = nn.ModuleList(
+            Block(dim, heads, hidden, 0, score, activation, norm, dropout) for _ in range(layers)
+        )
+        self.norm = nn.LayerNorm(dim) if norm == "before" else nn.Identity()
+        self.dim = dim
+
+    def begin(self, room: int | None = None) -> View:
+        if room is not None and room < 2:
+            raise SeqloomError(f"a Transformer needs room for 2 tokens at least, here {room}")
+        return View(len(self.blocks), room)
+
+    def forward(self, x: Tensor, state: View | None = None) -> tuple[Tensor, View | None]:
+        if state is None or state.room is None:
+            return self._read(x, state), state
+        outputs, room = [], state.room
+        while x.size(1):
+            if state.used == room:
+                state = self._again(state, room)
+            now, x = x.split([n := min(room - state.used, x.size(1)), x.size(1) - n], 1)
+            state.keep(now)
+            outputs.append(self._read(now, state))
+        return torch.cat(outputs, 1) if len(outputs) > 1 else outputs[0], state
+
+    def _again(self, full: View, room: int) -> View:
+        assert full.seen is not None
+        half, fresh = full.seen[:, room - room // 2 :], self.begin(room)
+        fresh.keep(half)
+        self._read(half, fresh)
+        return fresh
+
+    def _read(self, x: Tensor, view: View | None) -> Tensor:
+        x, see = self.enter(x, 0 if view is None else view.used), See(causal=True)
+        for number, block in enumerate(self.blocks):
+            x, _ = block(x, see, None if view is None else view.caches[number], self.enter.position)
+        return self.norm(x)
+
+
+STACKS = {
+    "recurrent": RecurrentStack,
+    "rnn": {"kind": "recurrent", "cell": "rnn"},
+    "gru": {"kind": "recurrent", "cell": "gru"},
+    "lstm": {"kind": "recurrent", "cell": "lstm"},
+    "transformer": TransformerStack,
+}

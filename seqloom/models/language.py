@@ -1,0 +1,141 @@
+"""N → M without a source: each token guessed from those before it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.data.batch import Padded
+from seqloom.errors import SeqloomError
+from seqloom.models.causal import STACKS
+from seqloom.models.ngram import Ngram
+from seqloom.models.outputs import OUTPUTS, Guess
+from seqloom.parts.choose import Choice, build
+from seqloom.parts.dropout import dropout, locked
+from seqloom.parts.state import Decoding, State
+
+
+class Language(nn.Module):
+    """A neural language model (Bengio et al. 2003): embedding, a causal stack, output.
+
+    `source_size` tokens are written; ids from there on are `labels`, which may stand first in the place of <bos>.
+    `tie` shares the output's matrix with the embedding. For the AWD-LSTM (Merity et al. 2018): `lock` makes dropout
+    the same at all steps, `drop_words` is the share of the vocabulary whose vectors are zero in a batch (section 4.3),
+    `small` and `slow` are the weights of the penalties on activations and on their changes (AR and TAR, section 4.5).
+    `reset`: the share of rows whose state is not carried on to the next batch of a stream. Without it a state of zeros,
+    from which every prompt is read, is hardly ever trained from (Melis et al. 2018).
+    """
+
+    def __init__(
+        self,
+        source_size: int,
+        labels: int,
+        encoder: Annotated[Choice, STACKS] = "lstm",
+        output: Annotated[Choice, OUTPUTS] = "softmax",
+        embedding: int = 256,
+        dropout: float = 0.1,
+        tie: bool = False,
+        lock: bool = False,
+        drop_words: float = 0.0,
+        small: float = 0.0,
+        slow: float = 0.0,
+        reset: float = 0.02,
+    ) -> None:
+        super().__init__()
+        for name, share in (("drop_words", drop_words), ("reset", reset)):
+            if not 0 <= share < 1:
+                raise SeqloomError(f"{name} lies in 0 … 1, here {share}")
+        self.size = source_size
+        self.source = _embedding(source_size, embedding)
+        self.labels = _embedding(labels, embedding) if labels else None
+        self.encoder = build(STACKS, encoder, input_dim=embedding)
+        self.output = build(OUTPUTS, output, dim=self.encoder.dim, size=source_size)
+        if tie:
+            self.output.tie(self.source)
+        self.dropout, self.lock, self.drop_words = dropout, lock, drop_words
+        self.small, self.slow, self.reset = small, slow, reset
+
+    @property
+    def carries(self) -> bool:
+        """Whether its state may go on from batch to batch."""
+        return self.encoder.carries
+
+    def forward(
+        self,
+        tokens: Tensor,
+        labels: Tensor,
+        index: Tensor | None = None,
+        state: State = None,
+        smoothing: float = 0.0,
+    ) -> Guess:
+        """[R, T] tokens and the labels that follow them; with `index`, only those flat places count."""
+        if self.training and state is not None and self.reset:
+            state = _scaled(state, torch.empty(tokens.size(0), 1, device=tokens.device).bernoulli_(1 - self.reset))
+        raw, state = self.encoder(self.read(tokens), state)
+        states = self._drop(raw)
+        flat, wanted = states.flatten(0, 1), labels.flatten()
+        if index is not None:
+            flat, wanted = flat.index_select(0, index), wanted.index_select(0, index)
+        return Guess(self.output.nats(flat, wanted, smoothing), state, self._penalty(raw, states))
+
+    def read(self, tokens: Tensor) -> Tensor:
+        """[R, T] -> [R, T, embedding]"""
+        if self.labels is None:
+            x = self.source(tokens)
+        else:
+            label = tokens >= self.size
+            x = self.source(tokens.masked_fill(label, 0))
+            x = torch.where(label[..., None], self.labels((tokens - self.size).clamp(min=0)), x)
+        if self.training and self.drop_words:
+            keep = torch.empty(self.size, device=x.device).bernoulli_(1 - self.drop_words) / (1 - self.drop_words)
+            x = x * keep[tokens.clamp(max=self.size - 1)][..., None]
+        return self._drop(x)
+
+    def start(self, source: Padded, *, width: int = 1, room: int | None = None) -> Decoding:
+        """Read what stands before, [B, S], perhaps nothing; `width` rows of each go on from there. Rows of one length.
+
+        A Transformer keeps at most `room` tokens in view, see `TransformerStack`.
+        """
+        if not source.full:
+            raise SeqloomError("a language model starts from rows of one length")
+        state = Decoding(None, self.encoder.begin(room))
+        tokens = source.tokens
+        if width > 1:
+            tokens = tokens.repeat_interleave(width, 0)
+        return self.encode(tokens, state)[1] if tokens.size(1) else state
+
+    def encode(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
+        """[R, T] -> the states from which the next tokens are guessed, [R, T, dim]."""
+        states, rows = self.encoder(self.read(tokens), state.rows)
+        return self._drop(states), Decoding(None, rows)
+
+    def step(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
+        """[R, T] -> logits [R, T, V]"""
+        states, state = self.encode(tokens, state)
+        return self.output(states), state
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return (locked if self.lock else dropout)(x, self.dropout, self.training)
+
+    def _penalty(self, raw: Tensor, dropped: Tensor) -> Tensor | None:
+        if not self.training or not (self.small or self.slow):
+            return None
+        penalty = self.small * dropped.float().pow(2).mean()
+        if raw.size(1) > 1:
+            penalty = penalty + self.slow * (raw[:, 1:] - raw[:, :-1]).float().pow(2).mean()
+        return penalty
+
+
+def _scaled(state: State, factor: Tensor) -> State:
+    return state * factor if isinstance(state, Tensor) else tuple(_scaled(part, factor) for part in state)
+
+
+def _embedding(size: int, dim: int) -> nn.Embedding:
+    embedding = nn.Embedding(size, dim)
+    nn.init.normal_(embedding.weight, std=dim**-0.5)
+    return embedding
+
+
+LANGUAGE = {"language": Language, "ngram": Ngram}

@@ -1,0 +1,217 @@
+"""A trained language model, loaded from its run folder: go on from a prompt, score a text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from seqloom.data import registry
+from seqloom.data.codec import Codec
+from seqloom.data.columns import Reading
+from seqloom.data.running import line_hash, numbered
+from seqloom.data.stream import Stream, StreamOptions
+from seqloom.decoding.continuation import Continuation, Course
+from seqloom.decoding.search import Search
+from seqloom.decoding.texts import Answer
+from seqloom.errors import SeqloomError, known
+from seqloom.metrics.bootstrap import ratio_interval
+from seqloom.tasks.evaluation import Evaluation
+from seqloom.training.next_token import CHUNK, Surprise, measures, surprise
+
+SCHEMA = 1
+SAMPLED, PARTS, SHOWN = 200, 20, 12
+PROMPT = 48  # tokens of the held-out text that a sample goes on from
+SAMPLE = Search(sample=True)
+METRICS = ("loss", "perplexity", "bits_per_character")
+
+
+class Author:
+    """What `seqloom.load` gives for a language model. Remembers nothing between calls."""
+
+    def __init__(
+        self, folder: Path, config: dict[str, Any], model: Any, vocabularies: Mapping[str, Any], device: torch.device
+    ) -> None:
+        self.folder, self.config, self.device = folder, config, device
+        self.options = StreamOptions(**config["data"])
+        codec, labels = Codec.from_json(vocabularies["source"]), list(vocabularies["lines"]["labels"])
+        self._seen = base64.b64decode(vocabularies["lines"]["seen"])
+        self.texts = Continuation(model, codec, labels, self.options.lines, config["decoding"]["room"], device)
+
+    @property
+    def model(self) -> Any:
+        return self.texts.model
+
+    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
+        """How files are read: as those of the training, but for what is given."""
+        bad = self.options.skip_bad if skip_bad is None else skip_bad
+        return Reading(columns=columns or self.options.columns, skip_bad=bad)
+
+    def read(self, files: list[str], reading: Reading) -> tuple[list[Stream], list[str]]:
+        """The text of the files, numbered, and what there is to say about it."""
+        options = replace(self.options, columns=reading.columns, skip_bad=reading.skip_bad, limit=None)
+        stream, notes = numbered(files, options, self.texts.codec, list(self.texts.labels))
+        return [stream], notes
+
+    def generate(
+        self, prompt: str = "", search: Search = SAMPLE, course: Course | None = None, number: int = 0
+    ) -> Iterator[str]:
+        """What follows the prompt, in pieces as they are written. `number` tells samples of one seed apart."""
+        self.model.eval()
+        return self.texts.pieces(prompt, search, course or self._course(), number)
+
+    def predict(self, prompts: Sequence[str], search: Search | None = None) -> list[str]:
+        """What follows each prompt; of a model with labels a prompt is `label TAB text`."""
+        if isinstance(prompts, str):
+            raise SeqloomError("predict takes a list of texts: model.predict([text])")
+        return [answers[0].text for answers in self.answers(prompts, search or Search())]
+
+    def answers(
+        self, sources: Iterable[str], search: Search | None = None, rows: int = 64, ahead: int = 16
+    ) -> Iterator[list[Answer]]:
+        """`search.n_best` continuations of each prompt, in order, as a stream."""
+        search, sources, done = search or Search(), iter(sources), 0
+        if search.n_best > 1 and not search.sample:
+            raise SeqloomError("several continuations of one prompt must be drawn: add --sample")
+        self.model.eval()
+        while chunk := list(islice(sources, rows)):
+            each = [source for source in chunk for _ in range(search.n_best)]
+            labels, prompts = zip(*map(self._asked, each), strict=True)
+            found = self.texts.answers(prompts, search, self._course(), labels, done)
+            done += len(each)
+            yield from (found[i : i + search.n_best] for i in range(0, len(found), search.n_best))
+
+    def _asked(self, source: str) -> tuple[str | None, str]:
+        if not self.texts.labels:
+            return None, source
+        label, _, prompt = source.partition("\t")
+        return known(label, self.texts.labels, "label"), prompt
+
+    def _course(self) -> Course:
+        return Course(length=self.config["decoding"]["longest"])
+
+    def evaluate(
+        self,
+        files: str | Path | Sequence[str | Path],
+        search: Search | None = None,
+        *,
+        metrics: Sequence[str] | None = None,
+        reading: Reading | None = None,
+    ) -> Evaluation:
+        """Perplexity, nats a token and bits a character of a text, or of the test split of a dataset by name."""
+        names = [files] if isinstance(files, str | Path) else list(files)
+        found = registry.resolve(names, "test", self.config["task"])
+        streams, notes = self.read(found, reading or self.reading())
+        judged = self.judge(streams[0], metrics)[0]
+        return replace(judged, notes=(*notes, *judged.notes))
+
+    def judge(self, stream: Stream, metrics: Sequence[str] | None = None) -> tuple[Evaluation, Surprise]:
+        for name in metrics or ():
+            known(name, METRICS, "metric of generate")
+        found = surprise(self.model, stream, self.config["decoding"]["room"], self.device)
+        values, spread = measures(found, self.texts.codec), self._intervals(found, stream)
+        carried = "whole lines" if stream.offsets is not None else f"blocks of {self.config['decoding']['room']}"
+        if self.model.carries and stream.offsets is None:
+            carried = "state carried over the whole text"
+        first = "" if stream.offsets is not None else "|first token given"
+        signature = f"tokens:{self.texts.codec.kind}|{carried}{first}"
+        chosen = list(metrics or values)
+        told = ()
+        if self._seen:
+            told = (self._novelty()["text"],)
+        return (
+            Evaluation(
+                {name: values[name] for name in chosen},
+                {name: spread[name] for name in chosen if name in spread},
+                dict.fromkeys(chosen, signature),
+                len(found.nats),
+                [],
+                told,
+            ),
+            found,
+        )
+
+    def _intervals(self, found: Surprise, stream: Stream) -> dict[str, tuple[float, float]]:
+        """Resampled over stretches of the text."""
+        each = max(1, min(CHUNK, len(found.nats) // 50))
+        starts = np.arange(0, len(found.nats), each)
+        nats = np.add.reduceat(found.nats, starts)
+        low, high = ratio_interval(nats, np.diff(starts, append=len(found.nats)))
+        return {"loss": (low, high), "perplexity": (math.exp(min(low, 700)), math.exp(min(high, 700)))}
+
+    def record(self, examples: Sequence[Stream], search: Search | None = None, *, most: int = 1000) -> dict[str, Any]:
+        """What an evaluation found, as values for a report: scores, where they are good and bad, samples."""
+        stream = examples[0]
+        started = time.monotonic()
+        scores, found = self.judge(stream)
+        seconds = time.monotonic() - started
+        return {
+            "schema": SCHEMA,
+            **scores.to_json(),
+            "available": stream.labels,
+            "fingerprint": hashlib.sha256(np.asarray(stream.ids, np.int64).tobytes()).hexdigest(),
+            "device": _device(self.device),
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "seconds": round(seconds, 3),
+            "per_second": round(len(found.nats) / max(seconds, 1e-9), 1),
+            "places": self._places(found, stream),
+            "samples": self.samples(stream),
+            "novelty": self._novelty() if self._seen else None,
+        }
+
+    def _places(self, found: Surprise, stream: Stream) -> dict[str, Any]:
+        """Nats a token along a line or block; of a text that is read in one go, along the text."""
+        along = self.model.carries and stream.offsets is None
+        place = np.arange(len(found.nats)) if along else found.place
+        edges = np.unique(np.linspace(0, int(place.max()) + 1, PARTS + 1).astype(np.int64))
+        part = np.searchsorted(edges, place, side="right") - 1
+        counts, sums = np.bincount(part), np.bincount(part, weights=found.nats)
+        rows = [
+            {"from": int(edges[i]), "to": int(edges[i + 1]) - 1, "nats": round(sums[i] / counts[i], 4), "count": int(n)}
+            for i, n in enumerate(counts)
+            if n
+        ]
+        return {"along": "text" if along else "line" if stream.offsets is not None else "block", "parts": rows}
+
+    def samples(self, stream: Stream) -> list[dict[str, Any]]:
+        """Some texts the model writes: one greedily, others drawn."""
+        labels = list(self.texts.labels)[:SHOWN] or [None]
+        if self.texts.lines:
+            chosen = [labels[i % len(labels)] for i in range(SHOWN)]
+            prompts, ways = [""] * SHOWN, [Search(sample=True)]
+        else:
+            start = self.texts.codec.decode(stream.ids[:PROMPT].tolist())
+            prompts, chosen = ["", start], [None, None]
+            ways = [Search(), Search(sample=True, temperature=0.7), Search(sample=True)]
+        course = Course(length=min(300, self._course().length))
+        found = []
+        for search in ways:
+            answers = self.texts.answers(prompts, search, course, chosen)
+            temperature = search.temperature if search.sample else 0.0
+            for prompt, label, answer in zip(prompts, chosen, answers, strict=True):
+                found.append({"prompt": prompt, "label": label, "temperature": temperature, "text": answer.text})
+        return found
+
+    def _novelty(self) -> dict[str, Any]:
+        """How many of some sampled lines stand in the training data."""
+        labels = list(self.texts.labels) or [None]
+        chosen = [labels[i % len(labels)] for i in range(SAMPLED)]
+        answers = self.texts.answers([""] * SAMPLED, SAMPLE, self._course(), chosen)
+        known_lines = {self._seen[i : i + 8] for i in range(0, len(self._seen), 8)}
+        new = sum(line_hash(answer.tokens) not in known_lines for answer in answers)
+        distinct = len({answer.text for answer in answers})
+        text = f"of {SAMPLED} sampled lines {new} are not in the training data, and {distinct} are distinct"
+        return {"sampled": SAMPLED, "new": new, "distinct": distinct, "text": text}
+
+
+def _device(device: torch.device) -> str:
+    return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)

@@ -1,0 +1,86 @@
+"""`generate`: language models, which guess the next token."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from seqloom.data.codec import Codec
+from seqloom.data.running import Running, prepare
+from seqloom.data.split import Fold
+from seqloom.data.stream import StreamOptions
+from seqloom.data.supply import Ready
+from seqloom.decoding.continuation import Course
+from seqloom.models.language import LANGUAGE
+from seqloom.tasks.author import Author
+from seqloom.tasks.task import Judge, Runner
+from seqloom.training.distributed import Ranks
+from seqloom.training.next_token import NextToken, likelihood
+from seqloom.training.settings import Training
+
+
+class Generate:
+    name = "generate"
+    models = LANGUAGE
+    kind = "language"
+    vocabularies = ("source", "lines")
+    options = StreamOptions
+    training: Mapping[str, Any] = {"select": "loss"}
+
+    def prepare(
+        self,
+        train: list[str],
+        valid: list[str] | float | Fold,
+        options: StreamOptions,
+        *,
+        seed: int,
+        cache: Path | None = None,
+        kept: Mapping[str, Any] | None = None,
+    ) -> Running:
+        return prepare(train, valid, options, seed=seed, cache=cache, kept=kept)
+
+    def sizes(self, vocabularies: Mapping[str, Any]) -> dict[str, Any]:
+        size = Codec.from_json(vocabularies["source"]).size
+        return {"source_size": size, "labels": len(vocabularies["lines"]["labels"])}
+
+    def decoding(self, ready: Ready, before: Mapping[str, Any]) -> dict[str, Any]:
+        """`room`: how many tokens a Transformer has in view, as many as in training. `longest`: how long a text goes on
+        where nobody says: of lines, a quarter longer than any of the training."""
+        train: Any = ready.train
+        room = max(2, train.length if train.offsets is None else int(train.lengths.max()))
+        longest = 200 if train.offsets is None else math.ceil(1.25 * int(train.lengths.max()))
+        return {"room": max(room, before.get("room", 0)), "longest": max(longest, before.get("longest", 0))}
+
+    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
+        return NextToken(model, settings.smoothing)
+
+    def judge(self, model: nn.Module, ready: Ready, config: Mapping[str, Any], device: torch.device) -> Judge:
+        stream: Any = ready.valid
+
+        def scores(objective: nn.Module, settings: Training, ranks: Ranks) -> dict[str, float]:
+            return likelihood(objective, stream, stream.options.length, device, ranks)
+
+        return scores
+
+    def runner(
+        self,
+        folder: Path,
+        config: dict[str, Any],
+        model: nn.Module,
+        vocabularies: Mapping[str, Any],
+        device: torch.device,
+    ) -> Runner:
+        return Author(folder, config, model, vocabularies, device)  # pyright: ignore[reportReturnType]
+
+    def glimpse(self, author: Author, ready: Ready) -> str:
+        """A short text the model writes now, the same seed each time: how it learns, in the journal of a run."""
+        label = next(iter(author.texts.labels), None)
+        return "".join(author.generate(course=Course(length=100, label=label)))
+
+
+TASK = Generate()
