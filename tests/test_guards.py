@@ -103,12 +103,17 @@ TABLES = {
     "seqloom.parts.score.SCORES",
     "seqloom.parts.position.POSITIONS",
     "seqloom.parts.block.ACTIVATIONS",
+    "seqloom.parts.summary.SUMMARIES",
     "seqloom.models.encoders.ENCODERS",
     "seqloom.models.seq2seq.DECODERS",
     "seqloom.models.seq2seq.MODELS",
+    "seqloom.models.classifier.CLASSIFIERS",
     "seqloom.data.tokens.TOKENS",
     "seqloom.data.readers.READERS",
     "seqloom.metrics.score.METRICS",
+    "seqloom.metrics.labels.LABEL_METRICS",
+    "seqloom.metrics.labels.NUMBER_METRICS",
+    "seqloom.training.labels.OBJECTIVES",
 }
 
 

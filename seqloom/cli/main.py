@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from seqloom.cli import data, demo, evaluate, exchange, generate, info, predict, recipes, report, train
+from seqloom.cli import data, demo, embed, evaluate, exchange, generate, info, predict, recipes, report, train
 from seqloom.cli.usage import UsageError
 from seqloom.errors import SeqloomError
 
@@ -25,6 +25,7 @@ app.command(name="train")(train.train)
 app.command(name="evaluate")(evaluate.evaluate)
 app.command(name="predict")(predict.predict)
 app.command(name="generate")(generate.generate)
+app.command(name="embed")(embed.embed)
 app.command(name="info")(info.info)
 app.command(name="report")(report.report)
 app.command(name="recipes")(recipes.recipes)

@@ -8,12 +8,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import IO, TYPE_CHECKING
+from typing import IO, Any
 
 import numpy as np
 
 from seqloom.data.bulk import Pairs
 from seqloom.data.codec import Codec
+from seqloom.data.numbering import Numbering
 from seqloom.data.numbers import Numbered, Rows, Side, normal_all, source_hash
 from seqloom.data.skip import Skipped
 from seqloom.data.split import Origin, Split
@@ -22,11 +23,9 @@ from seqloom.data.tokens import SPECIALS
 from seqloom.data.workers import numbered
 from seqloom.errors import SeqloomError
 
-if TYPE_CHECKING:
-    from seqloom.data.corpus import DataOptions
-
 LARGE = 1 << 25  # bytes of data from which it pays to start workers
 MOST = 4  # workers; one process feeds them all
+Codecs = tuple[Codec | None, Codec | None]  # of source and target
 
 
 class Vocabulary:
@@ -68,11 +67,11 @@ class Filled:
 
 def fill(
     split: Split,
-    options: DataOptions,
+    options: Numbering,
     writers: tuple[Writer, Writer],
     held: IO[str],
     skipped: Skipped | None,
-    codecs: tuple[Codec, Codec] | None,
+    codecs: Codecs | None,
 ) -> Filled:
     """Write every row, training and held-out, with preliminary ids; held-out examples also as text.
 
@@ -81,11 +80,11 @@ def fill(
     given = dict(zip(("source", "target"), codecs or (None, None), strict=True))
     trained = {side: codec or _trained(split, options, side) for side, codec in given.items()}
     settings = {
-        **{side: codec.to_json() if codec else options.kind(side) for side, codec in trained.items()},
+        **{side: codec.to_json() if codec else _cutting(options, side) for side, codec in trained.items()},
         "ways": options.ways,
         "key": split.key,
     }
-    state = _State(options.max_length, options.cut, writers)
+    state = _State((options.most("source"), options.most("target")), options.cut, writers)
     longest = options.longest
     for origin, pairs, found in numbered(split.blocks(skipped, longest), settings, workers(split)):
         out = np.full(len(pairs), True) if origin.held else split.held(found.hashes)
@@ -104,17 +103,22 @@ def workers(split: Split) -> int:
     return 0 if size < LARGE or cores < 2 else min(cores, MOST)
 
 
-def _trained(split: Split, options: DataOptions, side: str) -> Codec | None:
+def _cutting(options: Numbering, side: str) -> dict[str, Any]:
+    """What a `Numberer` must know of a side."""
+    return {"kind": options.kind(side), "clean": options.clean(side)}
+
+
+def _trained(split: Split, options: Numbering, side: str) -> Codec | None:
     """The codec of a side that must see all texts before it can cut one."""
     kind = options.kind(side)
     if kind == "tokenizer":
         raise SeqloomError(
             "tokens 'tokenizer' come with an imported model: train from it with --from, or choose others"
         )
-    return Codec.build(kind, _texts(split, options, side), **options.limits) if kind.startswith("bpe") else None
+    return Codec.build(kind, _texts(split, options, side), **options.limits(side)) if kind.startswith("bpe") else None
 
 
-def _texts(split: Split, options: DataOptions, side: str) -> Iterator[str]:
+def _texts(split: Split, options: Numbering, side: str) -> Iterator[str]:
     """The texts of the training examples."""
     key = split.key.encode()
     for origin, pairs in split.blocks(Skipped() if options.skip_bad else None, options.longest):
@@ -129,11 +133,13 @@ def _texts(split: Split, options: DataOptions, side: str) -> Iterator[str]:
         yield from texts
 
 
-def _final(codec: Codec | None, vocabulary: Vocabulary, options: DataOptions, side: str) -> tuple[Codec, np.ndarray]:
+def _final(codec: Codec | None, vocabulary: Vocabulary, options: Numbering, side: str) -> tuple[Codec, np.ndarray]:
     """The codec of a side, and its ids for the preliminary ones."""
     if codec is not None and codec.kind.startswith("bpe"):  # numbered at once
         return codec, np.arange(codec.size)
-    codec = codec or Codec.of_counts(options.kind(side), vocabulary.counts(), **options.limits)
+    if codec is None:
+        codec = Codec.of_counts(options.kind(side), vocabulary.counts(), **options.limits(side))
+        codec = codec.cleaned(options.clean(side))
     return codec, vocabulary.final(codec)
 
 
@@ -141,7 +147,7 @@ def _final(codec: Codec | None, vocabulary: Vocabulary, options: DataOptions, si
 class _State:
     """What grows from block to block."""
 
-    max_length: int | None
+    most: tuple[int | None, int | None]  # tokens of a source, of a target
     cut: str
     writers: tuple[Writer, Writer]
     vocabularies: dict[str, Vocabulary] = field(
@@ -173,7 +179,7 @@ class _State:
                 self.vocabularies[name].count(rows, table)
 
     def _write(self, held: bool, left: Rows, right: Rows) -> None:
-        short, brief = (rows.cut(self.max_length, self.cut) for rows in (left, right))
+        short, brief = (rows.cut(most, self.cut) for rows, most in zip((left, right), self.most, strict=True))
         self.counts["cut"] += int(((short.lengths < left.lengths) | (brief.lengths < right.lengths)).sum())
         self.writers[held].extend(short, brief)
 

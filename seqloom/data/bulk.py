@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seqloom.data.groups import FOLDER
 from seqloom.data.lines import Line, LineError, blocks, read_lines
-from seqloom.data.read import Example, Group, Problem, parsed, too_long
+from seqloom.data.read import Example, Group, Problem, entries, is_number, parsed, too_long
 
 _TAB, _END = b"\t\n"
 _MANY = 1 << 14  # examples gathered from lines that are read one by one
@@ -44,6 +45,8 @@ def bulk(group: Group, longest: int | None = None) -> Iterator[Pairs | Problem]:
         return _tsv(group, longest)
     if group.form == "parallel":
         return _parallel(group, longest)
+    if group.form == FOLDER:
+        return gathered(entries(group), longest)
     return gathered(parsed(group, [read_lines(group.files[0], group.paths[0])]), longest)
 
 
@@ -76,7 +79,8 @@ def _pairs(examples: list[Example]) -> Pairs:
 def _tsv(group: Group, longest: int | None) -> Iterator[Pairs | Problem]:
     for line, raw in blocks(group.files[0], group.paths[0]):
         found = None if isinstance(raw, LineError) else _table(group, line, raw)
-        if found is not None and _sound(found, longest):
+        fit = found is not None and (group.values != "number" or all(map(is_number, found.targets)))
+        if found is not None and fit and _sound(found, longest):
             yield found
         else:
             yield from gathered(parsed(group, [_lines(line, raw)]), longest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from seqloom.data.counted import Cleaned
 from seqloom.data.tokens import SPECIALS, UNK, Splitter, make, normal, whole
 from seqloom.errors import SeqloomError
 
@@ -55,6 +56,11 @@ class Codec:
         splitter = make(kind)
         return cls(kind, splitter, splitter.rank(counts, max_vocab, min_count), fold, half_width)  # pyright: ignore
 
+    def cleaned(self, clean: dict[str, Any] | None) -> Codec:
+        """The same vocabulary behind `tokens.Cleaned`, whose keywords are `clean`."""
+        splitter = self.splitter if clean is None else Cleaned(self.splitter, **clean)
+        return Codec(self.kind, splitter, self.tokens, self.fold, self.half_width)
+
     @property
     def size(self) -> int:
         """How many ids there are, specials included."""
@@ -96,7 +102,7 @@ class Codec:
     def from_json(cls, value: dict[str, Any]) -> Codec:
         try:
             kind, fold, tokens = value["kind"], value["fold"], value["tokens"]
-            splitter = make(kind, tokens, value.get("merges"), value.get("tokenizer"))
+            splitter = make(kind, tokens, value.get("merges"), value.get("tokenizer"), value.get("clean"))
             return cls(kind, splitter, tokens, fold, value.get("half_width", False))  # not in the first files
         except (KeyError, TypeError, ValueError) as error:
             raise SeqloomError(f"the stored vocabulary is damaged: {type(error).__name__}: {error}") from error

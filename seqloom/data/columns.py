@@ -41,6 +41,11 @@ class Reading:
     skip_bad: bool = False
     limit: int | None = None
 
+    @property
+    def values(self) -> str:
+        """What targets are: "text", "label", "number", or "labels:" and the sign between them."""
+        return "text"
+
     def __post_init__(self):
         if self.limit is not None and (isinstance(self.limit, bool) or self.limit < 1):
             raise SeqloomError(f"limit must be a whole number of 1 or more, not {self.limit!r}")

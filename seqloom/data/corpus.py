@@ -13,17 +13,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seqloom.data.build import Filled, fill
+from seqloom.data.build import Codecs, Filled, fill
 from seqloom.data.codec import Codec
-from seqloom.data.columns import Reading
 from seqloom.data.facts import facts_of, overlap, vocabulary
-from seqloom.data.read import MAX_LENGTH, Example, Group
+from seqloom.data.groups import FOLDER, inside
+from seqloom.data.numbering import Numbering
+from seqloom.data.read import Example, Group
 from seqloom.data.skip import Skipped
 from seqloom.data.skip import note as skip_note
 from seqloom.data.split import Fold, Split
 from seqloom.data.store import Corpus, Writer
-from seqloom.data.tokens import SPECIALS, make
-from seqloom.errors import SeqloomError, known
+from seqloom.data.tokens import make
+from seqloom.errors import SeqloomError
 from seqloom.files import MANIFEST, default_cache, new_folder, sha256, write_json
 
 __all__ = ["Corpus", "DataOptions", "Prepared", "prepare"]
@@ -37,51 +38,22 @@ LATER = {"half_width": False, "columns": None, "skip_bad": False, "limit": None}
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataOptions(Reading):
+class DataOptions(Numbering):
     """What is read, and how text becomes numbers: the `data` section of a run's configuration.
 
-    `source_tokens`, `target_tokens`: chars, words, jieba, bytes or bpe:N. `fold`: lose the difference of upper and
-    lower case. `half_width`: full-width letters, digits and signs become plain ones. `max_vocab`: ids a side at most,
-    the four specials included. `min_count`: rarer tokens become <unk>. `max_length`: tokens a side at most, specials
-    not counted; of longer texts `cut` says which end is dropped: "tail" (the beginning stays) or "head" (the end
-    stays). The others are those of `Reading`.
+    `source_tokens`, `target_tokens`: chars, words, terms, jieba, bytes or bpe:N. The others are those of `Numbering`.
     """
 
     source_tokens: str = "chars"
     target_tokens: str = "chars"
-    fold: bool = False
-    half_width: bool = False
-    max_vocab: int | None = None
-    min_count: int = 1
-    max_length: int | None = None
-    cut: str = "tail"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         make(self.source_tokens)
         make(self.target_tokens)
-        known(self.cut, ("head", "tail"), "end to cut")
-        _at_least("max_vocab", self.max_vocab, len(SPECIALS) + 1)
-        _at_least("min_count", self.min_count, 1)
-        _at_least("max_length", self.max_length, 1)
         super().__post_init__()
 
     def kind(self, side: str) -> str:
         return self.source_tokens if side == "source" else self.target_tokens
-
-    @property
-    def ways(self) -> dict[str, bool]:
-        """As `normal` takes them."""
-        return {"fold": self.fold, "half_width": self.half_width}
-
-    @property
-    def limits(self) -> dict[str, Any]:
-        """As `Codec.build` takes them."""
-        return {**self.ways, "max_vocab": self.max_vocab, "min_count": self.min_count}
-
-    @property
-    def longest(self) -> int | None:
-        """Characters a side at most: where nothing is cut, a line of a megabyte would end the training."""
-        return MAX_LENGTH if self.max_length is None else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,17 +84,17 @@ class Prepared:
 def prepare(
     train: list[str],
     valid: list[str] | float | Fold,
-    options: DataOptions | None = None,
+    options: Numbering | None = None,
     *,
     seed: int,
     cache: Path | None = None,
-    codecs: tuple[Codec, Codec] | None = None,
+    codecs: Codecs | None = None,
 ) -> Prepared:
     """Read, number and cache the data.
 
     `train`: files (see `read.group`). `valid`: files, the share of the training data to hold out (0: none), or a fold.
-    The vocabularies come from the training examples alone, unless `codecs` of another run are given. `cache`: a folder;
-    else $SEQLOOM_CACHE or ~/.cache/seqloom.
+    The vocabularies come from the training examples alone, unless `codecs` of another run are given (None for a side
+    that has none). `cache`: a folder; else $SEQLOOM_CACHE or ~/.cache/seqloom.
     """
     options = options or DataOptions()
     split = Split.of(train, valid, seed=seed, reading=options, **options.ways)
@@ -148,12 +120,7 @@ def _make(cache: Path) -> None:
         raise SeqloomError(f"{cache}: the cache of data cannot be written: {why}; set $SEQLOOM_CACHE elsewhere")
 
 
-def _at_least(name: str, value: int | None, least: int) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-        raise SeqloomError(f"{name} must be a whole number of {least} or more, not {value!r}")
-
-
-def _fingerprint(split: Split, options: DataOptions, codecs: tuple[Codec, Codec] | None) -> str:
+def _fingerprint(split: Split, options: Numbering, codecs: Codecs | None) -> str:
     """SHA-256 over all that decides the numbers: contents, not names or dates of files."""
     key: dict[str, Any] = {"layout": MEANING, "unicode": unicodedata.unidata_version, "options": asdict(options)}
     key["train"] = [_content(group) for group in split.train]
@@ -163,10 +130,13 @@ def _fingerprint(split: Split, options: DataOptions, codecs: tuple[Codec, Codec]
     if split.start:
         key["start"] = split.start
     if codecs:
-        key["codecs"] = [codec.to_json() for codec in codecs]
-    if "bpe" in options.source_tokens + options.target_tokens:
+        key["codecs"] = [codec and codec.to_json() for codec in codecs]
+    if clean := options.clean("source"):  # stop words may come from a file
+        key["clean"] = clean
+    kinds = [options.kind(side) for side in SIDES]
+    if "bpe" in "".join(kinds):
         key["tokenizers"] = importlib.metadata.version("tokenizers")
-    if "jieba" in (options.source_tokens, options.target_tokens):
+    if "jieba" in kinds:
         make("jieba").split("")  # says which package is missing before its version is asked for
         key["rjieba"] = importlib.metadata.version("rjieba")
     key["options"] = {name: value for name, value in asdict(options).items() if (name, value) not in LATER.items()}
@@ -175,6 +145,8 @@ def _fingerprint(split: Split, options: DataOptions, codecs: tuple[Codec, Codec]
 
 def _content(group: Group) -> list[str]:
     try:
+        if group.form == FOLDER:
+            return [FOLDER, *(f"{label}/{path.name} {sha256(path)}" for label, path in inside(group.paths[0]))]
         return [group.form, *(f"{sha256(path)}{path.suffix if path.suffix == '.gz' else ''}" for path in group.paths)]
     except OSError as error:
         raise SeqloomError(f"{group}: cannot be read: {error.strerror or error}") from error
@@ -193,7 +165,7 @@ def _intact(folder: Path) -> bool:
         return False
 
 
-def _build(folder: Path, split: Split, options: DataOptions, codecs: tuple[Codec, Codec] | None) -> None:
+def _build(folder: Path, split: Split, options: Numbering, codecs: Codecs | None) -> None:
     if folder.exists():  # damaged; a whole one that somebody else finishes meanwhile is left alone
         shutil.rmtree(folder, ignore_errors=True)
     skipped = Skipped() if options.skip_bad else None
@@ -241,7 +213,7 @@ def _open(folder: Path, split: Split, fingerprint: str) -> Prepared:
     # The same contents may have had other names when they were numbered.
     names = dict(zip(meta["files"], split.files, strict=True))
     first = facts["skipped"]["first"]
-    facts["skipped"]["first"] = [f"{names[file]}:{line}: {reason}" for file, line, reason in first]
+    facts["skipped"]["first"] = [f"{names.get(file, file)}:{line}: {reason}" for file, line, reason in first]
     notes += [*meta["notes"], *skip_note(facts["skipped"])]
     return Prepared(
         source=Codec.from_json(source),
@@ -254,7 +226,7 @@ def _open(folder: Path, split: Split, fingerprint: str) -> Prepared:
     )
 
 
-def _notes(split: Split, options: DataOptions, filled: Filled, facts: dict[str, Any]) -> Iterator[str]:
+def _notes(split: Split, options: Numbering, filled: Filled, facts: dict[str, Any]) -> Iterator[str]:
     counts, train, held = filled.counts, facts["train"]["pairs"], facts["valid"]
     valid = held["pairs"] if held else 0
     if options.limit is not None:
@@ -270,7 +242,7 @@ def _notes(split: Split, options: DataOptions, filled: Filled, facts: dict[str, 
         yield f"{counts['further']:,} of the pairs come from further columns or references of a line"
     if counts["cut"]:
         pairs = "pair" if counts["cut"] == 1 else "pairs"
-        yield f"{counts['cut']:,} {pairs} cut to {options.max_length:,} tokens (the {options.cut} was dropped)"
+        yield f"{counts['cut']:,} {pairs} cut to {options.most('source'):,} tokens (the {options.cut} was dropped)"
     for side in SIDES if held else ():
         if unknown := held[side]["unknown_tokens"]:
             tokens = held[side]["tokens"]

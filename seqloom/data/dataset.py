@@ -21,7 +21,8 @@ class Dataset:
     """A dataset by name. `examples(split)` gives what its task works on:
 
     translate (source, targets); classify (text, label); tag [(word, tag), …]; generate one text; speech (samples, rate,
-    label); pictures (image, label); graph a dict of arrays; vectors (word, vector); regress (numbers, number).
+    label); pictures (image, label); graph a dict of arrays; vectors (word, vector); regress (numbers, number); table a
+    dict by column.
     """
 
     name: str

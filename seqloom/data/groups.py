@@ -13,18 +13,21 @@ from seqloom.data.columns import Columns, Reading, Record, csv_records, header, 
 from seqloom.data.lines import BOM, STDIN, Line, LineError, form_of, open_bytes, place, read_lines
 from seqloom.errors import SeqloomError
 
+FOLDER = "folder"
+
 
 @dataclass(frozen=True)
 class Group:
-    """Files that are read together: one, or two parallel ones."""
+    """Files that are read together: one, or two parallel ones, or a folder with a folder for each label."""
 
-    form: str  # "tsv", "csv", "jsonl" or "parallel"
+    form: str  # "tsv", "csv", "jsonl", "parallel" or "folder"
     files: tuple[str, ...]  # as the user calls them
     paths: tuple[Path, ...]  # where they are; standard input has been copied to a file
     columns: Columns | None = None  # counted from 0: source and targets; None: all, the first is the source
     keys: tuple[str, ...] = ("source", "target")  # of JSON lines
     header: bool = False  # the first line names the columns
     notes: tuple[str, ...] = ()  # what was decided about the files, in sentences
+    values: str = "text"  # what the targets are, see `Reading.values`
 
     def __str__(self) -> str:
         return " + ".join(self.files)
@@ -42,7 +45,7 @@ def group(files: Iterable[str | Path], reading: Reading | None = None, least: in
     waiting: tuple[str, Path] | None = None
     for name in map(str, files):
         path = place(name)
-        form = form_of(name, path)
+        form = FOLDER if path.is_dir() and reading.values != "text" else form_of(name, path)
         name = "stdin" if name == STDIN else name
         if form == "parallel" and waiting is None:
             waiting = name, path
@@ -69,12 +72,13 @@ def first_only(reading: Reading | None) -> Reading:
 def with_columns(group: Group, reading: Reading, found: Iterator[Record]) -> tuple[Group, Iterator[Record]]:
     """The group with its columns known, and its records without the line that names them."""
     names, numbers, file = reading.names, reading.numbers, group.files[0]
-    if names is not None and group.form in ("parallel", "text"):
+    if names is not None and group.form in ("parallel", "text", FOLDER):
         raise SeqloomError(f"{group}: --columns {reading.columns!r} goes with TSV, CSV and JSON lines, not plain text")
     if group.form == "jsonl":
         if numbers is not None:
             raise SeqloomError(f"{file}: --columns {reading.columns!r}: JSON lines have names, not numbers")
-        return replace(group, keys=names or group.keys), found
+        usual = group.keys if group.values == "text" else ("text", "label")
+        return replace(group, keys=names or usual), found
     if numbers is not None or (names is None and group.form != "csv"):
         return replace(group, columns=numbers), found
     first = next(found, None)
@@ -94,9 +98,30 @@ def with_columns(group: Group, reading: Reading, found: Iterator[Record]) -> tup
 
 def _resolve(group: Group, reading: Reading) -> Group:
     """The group with its columns known, and what there is to say about its files."""
+    group = replace(group, values=reading.values)
+    if group.form == FOLDER:
+        labels = sorted({label for label, _ in inside(group.paths[0])})
+        note = f"{group}: a folder: every file is a text, with the name of its folder as label: {', '.join(labels)}"
+        return replace(with_columns(group, reading, iter(()))[0], notes=(note,))
     group, _ = with_columns(group, reading, records(group, read_lines(group.files[0], group.paths[0])))
     marks = tuple(f"{name}: the byte order mark at its start was dropped" for name in _marked(group))
     return replace(group, notes=marks + group.notes)
+
+
+def inside(folder: Path) -> list[tuple[str, Path]]:
+    """The files of a folder with a folder for each label, in order, each with its label. Hidden ones do not count."""
+    found = [
+        (one.name, file)
+        for one in sorted(folder.iterdir())
+        if one.is_dir() and not one.name.startswith(".")
+        for file in sorted(one.iterdir())
+        if file.is_file() and not file.name.startswith(".")
+    ]
+    if not found:
+        raise SeqloomError(
+            f"{folder}: holds no texts: expected a folder for each label, and in it a file for each text"
+        )
+    return found
 
 
 def _marked(group: Group) -> Iterator[str]:

@@ -30,6 +30,8 @@ BOM = b"\xef\xbb\xbf"
 class LineError(Exception):
     """Why a line cannot be used: in words, and as a `code` that programs can rely on."""
 
+    line = 1  # of the file, where it is one of many in a text
+
     def __init__(self, reason: str, code: str):
         super().__init__(reason)
         self.code = code

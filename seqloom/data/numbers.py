@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqloom.data.codec import Codec
+from seqloom.data.counted import Label, Labels
 from seqloom.data.graphemes import simple
 from seqloom.data.tokens import Bpe, Bytes, Chars, Splitter, make, normal
 from seqloom.data.wrapped import Wrapped
@@ -93,12 +94,13 @@ class Numberer:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> Numberer:
-        """From JSON: `source`, `target` (a kind of tokens, or a whole codec), `ways` and `key`."""
+        """From JSON: `source`, `target` (a kind of tokens, perhaps with `clean`, or a whole codec), `ways`, `key`."""
         source, target = (_splitter(value[side]) for side in ("source", "target"))
         return cls(source, target, value["ways"], value["key"].encode())
 
     def __call__(self, sources: list[str], targets: list[str]) -> Numbered:
-        left, right = normal_all(sources, self.ways), normal_all(targets, self.ways)
+        ways = {} if isinstance(self.target, Label | Labels) else self.ways
+        left, right = normal_all(sources, self.ways), normal_all(targets, ways)
         digests = b"".join([source_hash(text, self.key) for text in left])
         hashes = np.frombuffer(digests, ">u8").astype(np.uint64)
         # An imported tokenizer makes its texts normal by itself.
@@ -108,7 +110,9 @@ class Numberer:
 
 
 def _splitter(value: str | dict[str, Any]) -> Splitter:
-    return make(value) if isinstance(value, str) else Codec.from_json(value).splitter
+    if isinstance(value, str):
+        return make(value)
+    return Codec.from_json(value).splitter if "tokens" in value else make(value["kind"], clean=value["clean"])
 
 
 def source_hash(text: str, key: bytes) -> bytes:

@@ -113,4 +113,12 @@ OTHERS = [
         "https://doi.org/10.1162/neco.1997.9.8.1735",
         task="regress",
     ),
+    _generated(
+        "houses",
+        "houses by area, age, garden, district and a note → price; the rule is known, the noise too",
+        "Rosen 1974, Hedonic Prices and Implicit Markets",
+        "https://doi.org/10.1086/260169",
+        task="table",
+        sizes={"train": 4_000, "valid": 500, "test": 500},
+    ),
 ]

@@ -14,6 +14,7 @@ import unicodedata
 from typing import Any
 
 from seqloom.data.codec import Codec
+from seqloom.data.counted import Cleaned
 from seqloom.data.graphemes import cluster_pattern
 from seqloom.data.tokens import BOS, EOS, PAD, SPECIALS, UNK, WIDE, alphabet
 from seqloom.data.wrapped import Wrapped, renumbered
@@ -32,6 +33,9 @@ def tokenizer_json(codec: Codec, side: str = "source", shift: int = 0) -> dict[s
         raise SeqloomError(
             "jieba words cannot be written as a tokenizer.json: they are cut by a dictionary of their own"
         )
+    if kind in ("terms", "label", "labels") or isinstance(codec.splitter, Cleaned):
+        how = "stop words or repaired letters" if isinstance(codec.splitter, Cleaned) else kind
+        raise SeqloomError(f"{how} cannot be written as a tokenizer.json: the library has no such rule")
     names = special_names(codec)
     if isinstance(codec.splitter, Wrapped):
         assert codec.splitter.tokenizer is not None

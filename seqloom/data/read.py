@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seqloom.data.columns import NAMES, Reading, no_separator, pick
-from seqloom.data.groups import Group, first_only, group, records, with_columns
+from seqloom.data.groups import FOLDER, Group, first_only, group, inside, records, with_columns
 from seqloom.data.lines import STDIN, Line, LineError, decode, form_of, number, place, read_lines
 from seqloom.errors import SeqloomError
 
-__all__ = ["Example", "Group", "Problem", "entries", "group", "parsed", "read", "read_sources", "too_long"]
+__all__ = ["Example", "Group", "Problem", "entries", "group", "parsed", "read", "read_sources", "sources", "too_long"]
 
 MAX_LENGTH = 5_000  # characters a side
+_LARGEST = 1e30  # number: squares of larger ones overflow
 _KINDS = {str: "text", int: "a number", float: "a number", bool: "true or false", list: "a list", dict: "an object"}
 
 
@@ -56,6 +57,8 @@ def read(group: Group, need_target: bool = True) -> Iterator[Example]:
 
 def entries(group: Group, need_target: bool = True, through: Through | None = None) -> Iterator[Example | Problem]:
     """As `read`, but a broken line gives a `Problem` and reading goes on."""
+    if group.form == FOLDER:
+        return _folder(group, through)
     lines = [read_lines(file, path) for file, path in zip(group.files, group.paths, strict=True)]
     if through is not None:
         lines = [through(file, each) for file, each in zip(group.files, lines, strict=True)]
@@ -75,7 +78,7 @@ def parsed(group: Group, lines: Sequence[Iterator[Line]], need_target: bool = Tr
             if isinstance(record, LineError):
                 raise record
             source, targets = parse(record, group, need_target)
-            yield Example(source, targets, group.files[0], line)
+            yield Example(source, _valued(targets, group.values), group.files[0], line)
         except LineError as broken:
             yield Problem(group.files[0], line, str(broken), code=broken.code)
 
@@ -96,14 +99,22 @@ def read_sources(file: str | Path, reading: Reading | None = None) -> Iterator[s
         path = place(name)
         form = form_of(name, path)
         one, lines = Group("text" if form == "parallel" else form, (name,), (path,)), read_lines(name, path)
-    one, found = with_columns(one, first_only(reading), records(one, lines))
+    for entry in sources(one, lines, reading):
+        if isinstance(entry, Problem):
+            raise SeqloomError(str(entry))
+        yield entry.source
+
+
+def sources(group: Group, lines: Iterator[Line], reading: Reading | None = None) -> Iterator[Example | Problem]:
+    """Examples without targets, empty ones too; a broken line gives a `Problem` and reading goes on."""
+    group, found = with_columns(group, first_only(reading), records(group, lines))
     for line, record in found:
         try:
             if isinstance(record, LineError):
                 raise record
-            yield _source(record, one)
+            yield Example(_source(record, group), (), group.files[0], line)
         except LineError as broken:
-            raise SeqloomError(f"{one.files[0]}:{line}: {broken}") from broken
+            yield Problem(group.files[0], line, str(broken), code=broken.code)
 
 
 def too_long(example: Example, longest: int | None) -> Problem | None:
@@ -136,7 +147,7 @@ def _from_fields(record: list[str], group: Group, need_target: bool) -> tuple[st
 
 
 def _from_json(record: list[str], group: Group, need_target: bool) -> tuple[str, tuple[str, ...]]:
-    source, targets = _parse_json(record[0], group.keys)
+    source, targets = _parse_json(record[0], group.keys, group.values != "text")
     missing = LineError(f'key "{group.keys[1]}" is missing', "columns") if need_target else None
     _require(source, targets if need_target else (), missing)
     return source, targets if need_target else tuple(target for target in targets if not _empty(target))
@@ -157,8 +168,72 @@ def _empty(text: str) -> bool:
     return not text or text.isspace()
 
 
-def _parse_json(text: str, keys: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """The first key is the source's; of the others, the first must be there and may be a list of texts."""
+def _valued(targets: tuple[str, ...], values: str) -> tuple[str, ...]:
+    """Targets as the one value that a task may want of them (see `Reading.values`): several labels become one text."""
+    kind, _, sign = values.partition(":")
+    if kind == "labels" and targets:
+        return (sign.join(targets),)
+    if kind != "text" and len(targets) > 1:
+        raise LineError(f"{len(targets)} targets where one {kind} is expected; --columns chooses", "columns")
+    for target in targets if kind == "number" else ():
+        if not is_number(target):
+            raise LineError(f"the target {target.strip()[:40]!r} is no number", "number")
+    return targets
+
+
+def is_number(text: str) -> bool:
+    """As Python reads it, finite, in ASCII."""
+    try:
+        return text.isascii() and "_" not in text and abs(float(text)) < _LARGEST
+    except ValueError:
+        return False
+
+
+def _folder(group: Group, through: Through | None) -> Iterator[Example | Problem]:
+    """A file an example, its lines joined by blanks. Its `line` is the file's number; a broken line has its own."""
+    for turn, (label, path) in enumerate(inside(group.paths[0]), 1):
+        lines = read_lines(str(path), path)
+        try:
+            texts = [_whole(line, raw) for line, raw in (lines if through is None else through(str(path), lines))]
+            source = " ".join(texts).strip()
+            _require(source, (), None)
+            yield Example(source, _valued((label,), group.values), group.files[0], turn)
+        except LineError as broken:
+            yield Problem(str(path), broken.line, str(broken), code=broken.code)
+
+
+def _whole(line: int, raw: bytes | LineError) -> str:
+    """The text of one line of many; what is wrong with it knows where."""
+    try:
+        if isinstance(raw, LineError):
+            raise raw
+        return decode(raw)
+    except LineError as broken:
+        broken.line = line
+        raise
+
+
+def _parse_json(text: str, keys: tuple[str, ...], loose: bool = False) -> tuple[str, tuple[str, ...]]:
+    """The first key is the source's; of the others, the first must be there and may be a list of texts. `loose`: or a
+    number, which stands for its text."""
+    value = json_object(text, keys)
+    source, *others = keys
+    if source not in value:
+        raise LineError(f'key "{source}" is missing', "columns")
+    targets: list[str] = []
+    for key in others:
+        found = value.get(key)
+        found = found if isinstance(found, list) else [] if found is None else [found]
+        loosely = (json.dumps(one) if loose and isinstance(one, int | float) else one for one in found)
+        texts = [json_text(target, key) for target in loosely]
+        targets += texts if key == others[0] else [text for text in texts if not _empty(text)]
+        if not targets:
+            break  # the first target is missing, whatever the others are
+    return json_text(value[source], source), tuple(targets)
+
+
+def json_object(text: str, keys: Sequence[str]) -> dict[str, Any]:
+    """A line of JSON, which must be an object; `keys` show what it should be like."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -167,24 +242,14 @@ def _parse_json(text: str, keys: tuple[str, ...]) -> tuple[str, tuple[str, ...]]
         column = f" at column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
         reason = error.msg if isinstance(error, json.JSONDecodeError) else "too deep, or a number too long"
         raise LineError(f"broken JSON: {reason}{column}", "json") from None
-    source, *others = keys
     if not isinstance(value, dict):
         like = ", ".join(f'"{key}": …' for key in keys)
         raise LineError(f"expected an object like {{{like}}}, not {_KINDS.get(type(value), 'null')}", "json")
-    if source not in value:
-        raise LineError(f'key "{source}" is missing', "columns")
-    targets: list[str] = []
-    for key in others:
-        found = value.get(key)
-        found = found if isinstance(found, list) else [] if found is None else [found]
-        texts = [_text(target, key) for target in found]
-        targets += texts if key == others[0] else [text for text in texts if not _empty(text)]
-        if not targets:
-            break  # the first target is missing, whatever the others are
-    return _text(value[source], source), tuple(targets)
+    return value
 
 
-def _text(value: Any, key: str) -> str:
+def json_text(value: Any, key: str) -> str:
+    """What stands under `key`, which must be text that can be written to a file."""
     if not isinstance(value, str):
         raise LineError(f'"{key}" must be text, not {_KINDS.get(type(value), "null")}', "json")
     if "\0" in value:

@@ -209,4 +209,5 @@ READERS: dict[str, Callable[[Dataset, str], Iterator[Any]]] = {
     "reverse": generated.reverse,
     "recall": generated.recall,
     "adding": generated.adding,
+    "houses": generated.houses,
 }

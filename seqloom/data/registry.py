@@ -27,12 +27,16 @@ DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (*TEXTS, *O
 TASKS = tuple(dict.fromkeys(dataset.task for dataset in DATASETS.values()))
 LAYOUT = 1  # of the files written here; a change makes every cached split new
 
+# Tasks that learn from plain text take the texts of others, and leave their labels.
+ALIKE = {"mask": ("classify", "generate"), "vectors": ("classify", "generate")}
+
 # How the examples of a task that works on text are written: what the file is called behind its name, and each example.
 _WRITTEN: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("translate", ".tsv", lambda pair: "\t".join((pair[0], *pair[1])) + "\n"),
     ("classify", ".tsv", lambda pair: "\t".join(pair) + "\n"),
     ("tag", ".tsv", lambda sentence: "".join(f"{word}\t{tag}\n" for word, tag in sentence) + "\n"),
     ("generate", ".txt", lambda text: text),
+    ("table", ".jsonl", lambda row: json.dumps(row, ensure_ascii=False) + "\n"),
 )
 
 
@@ -52,7 +56,7 @@ def files(name: str, split: str) -> list[Path]:
     """A split as an ordinary file in the cache, written once: what `train`, `evaluate` and `predict` read.
 
     translate: source TAB target, further references in further columns; classify: text TAB label; tag: word TAB tag,
-    an empty line after each sentence; generate: the text.
+    an empty line after each sentence; generate: the text; table: a JSON object a row.
     """
     dataset = find(name)
     known(split, dataset.sizes, f"split of {name}")
@@ -170,7 +174,7 @@ def resolve(names: Iterable[str | Path], split: str, task: str) -> list[str]:
         dataset, asked = _named(name)
         if dataset is None:
             found.append(name)
-        elif dataset.task != task:
+        elif dataset.task not in (task, *ALIKE.get(task, ())):
             raise SeqloomError(f"{name}: is a dataset for the task {dataset.task}, not for {task}")
         else:
             found += map(str, files(dataset.name, asked or split))

@@ -10,7 +10,7 @@ from typing import Any
 
 from seqloom.data.bulk import Pairs, bulk
 from seqloom.data.columns import Reading
-from seqloom.data.groups import Group, group
+from seqloom.data.groups import FOLDER, Group, group
 from seqloom.data.read import Example, Problem
 from seqloom.errors import SeqloomError
 
@@ -57,13 +57,14 @@ def sound(group: Group, skipped: Skipped | None, longest: int | None = None) -> 
         elif skipped is None or found.code == "pairs":  # sides that may be out of step are never let through
             hint = "; --max-length cuts long sides, --skip-bad leaves them out" if found.code == "long" else ""
             raise SeqloomError(f"{found}{hint}")
-        elif found.line != last:  # both sides of one line may be broken
+        elif found.line != last or group.form == FOLDER:  # both sides of one line may be broken
             bad, last = bad + 1, found.line
             skipped.add(found)
     if bad > good:
+        task = "translate" if group.values == "text" else "classify"
         raise SeqloomError(
             f"{group}: {bad:,} of {good + bad:,} lines are broken, more than half, too many to skip; "
-            f"see them all with: seqloom data check translate {' '.join(group.files)}"
+            f"see them all with: seqloom data check {task} {' '.join(group.files)}"
         )
 
 

@@ -61,9 +61,21 @@ class Corpus:
     def batch(self, rows: np.ndarray) -> Batch:
         """The examples `rows`, in this order, on the host."""
         rows = np.asarray(rows, dtype=np.int64)
+        return Batch.of(self.sources(rows), _gather(*self._target, rows), tuple(rows.tolist()))
+
+    def sources(self, rows: np.ndarray) -> Padded:
+        """Only their sources."""
+        rows = np.asarray(rows, dtype=np.int64)
         if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(self):
             raise IndexError(f"rows {rows.min()} to {rows.max()} of a corpus of {len(self)}")
-        return Batch.of(_gather(*self._source, rows), _gather(*self._target, rows), tuple(rows.tolist()))
+        return _gather(*self._source, rows)
+
+    def targets(self) -> Rows:
+        """All targets at once, without <bos> and <eos>."""
+        ids, offsets = self._target
+        real = np.ones(len(ids), bool)
+        real[offsets[:-1]] = real[offsets[1:] - 1] = False
+        return Rows(ids[real], self.target_lengths.astype(np.int64) - 2)
 
 
 class Writer:

@@ -147,6 +147,7 @@ TEXTS = [
         home="https://ai.stanford.edu/~amaas/data/sentiment",
         reader="imdb",
         files=files_by_split("imdb/", None, train="train.tsv", test="test.tsv"),
+        data={"tokens": "terms", "fold": True, "min_count": 2, "max_length": 400},
     ),
     Dataset(
         name="trec",
@@ -158,6 +159,7 @@ TEXTS = [
         home="https://github.com/harvardnlp/sent-conv-torch",
         reader="trec",
         files={s: (File(f"textclass/TREC.raw.{s}", f"{_SENTENCES}raw/TREC.{s}"),) for s in ("train", "test")},
+        data={"tokens": "words", "min_count": 2},
     ),
     Dataset(
         name="sst2",
@@ -172,6 +174,7 @@ TEXTS = [
         files=files_by_split(
             "textclass/", _SENTENCES, train="stsa.binary.train", valid="stsa.binary.dev", test="stsa.binary.test"
         ),
+        data={"tokens": "words", "min_count": 2},
     ),
     Dataset(
         name="names",
@@ -185,6 +188,7 @@ TEXTS = [
         files=dict.fromkeys(
             ("train", "valid", "test"), files_of("names/", _NAMES, *(f"{nation}.txt" for nation in NATIONS.split()))
         ),
+        data={"tokens": "chars"},
     ),
     Dataset(
         name="ud-ewt",

@@ -8,18 +8,28 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
+from seqloom.data.counted import (
+    BOS,
+    EOS,
+    PAD,
+    SPECIALS,
+    UNK,
+    Cleaned,
+    Counted,
+    Label,
+    Labels,
+    Splitter,
+    Terms,
+)
 from seqloom.data.graphemes import graphemes
 from seqloom.data.wrapped import Wrapped
 from seqloom.errors import SeqloomError, known
 
-SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
-PAD, BOS, EOS, UNK = range(4)
-
+__all__ = ["BOS", "EOS", "PAD", "SPECIALS", "TOKENS", "UNK", "Splitter", "make", "normal", "whole"]
 
 # Full-width forms, as Unicode marks them <wide>: those of ASCII, U+FF01 to U+FF5E, a few signs, and the blank U+3000.
 WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
@@ -49,40 +59,6 @@ def whole(text: str) -> str:
     except UnicodeEncodeError:
         text = re.sub("[\ud800-\udfff]", "\ufffd", text)
     return text
-
-
-class Splitter(Protocol):
-    def learn(self, texts: Iterable[str], max_vocab: int | None, min_count: int) -> list[str]: ...
-    def split(self, text: str) -> list[str]: ...
-    def join(self, tokens: list[str]) -> str: ...
-    def show(self, token: str) -> str: ...
-    def to_json(self) -> dict[str, Any]: ...
-
-
-class Counted:
-    """A splitter that needs no training: its vocabulary is what was seen, the most frequent first."""
-
-    def split(self, text: str) -> list[str]:
-        raise NotImplementedError
-
-    def learn(self, texts: Iterable[str], max_vocab: int | None, min_count: int) -> list[str]:
-        counts: Counter[str] = Counter()
-        for text in texts:
-            counts.update(self.split(text))
-        return self.rank(counts, max_vocab, min_count)
-
-    def rank(self, counts: Mapping[str, int], max_vocab: int | None, min_count: int) -> list[str]:
-        """The vocabulary from how often each token was seen."""
-        # Ties go by the token itself, so that the order of the lines does not number the vocabulary.
-        ranked = sorted((-count, token) for token, count in counts.items() if count >= min_count)
-        room = None if max_vocab is None else max_vocab - len(SPECIALS)
-        return [token for _, token in ranked[:room]]
-
-    def show(self, token: str) -> str:
-        return token
-
-    def to_json(self) -> dict[str, Any]:
-        return {}
 
 
 class Chars(Counted):
@@ -203,11 +179,15 @@ class Bpe:
 TOKENS: dict[str, type] = {
     "chars": Chars,
     "words": Words,
+    "terms": Terms,
     "jieba": Jieba,
     "bytes": Bytes,
     "bpe": Bpe,
     "tokenizer": Wrapped,
+    "label": Label,
+    "labels": Labels,
 }
+INNER = ("tokenizer", "label", "labels")  # nobody's choice: they come with an imported model, or are a target
 
 
 def make(
@@ -215,11 +195,16 @@ def make(
     tokens: list[str] | None = None,
     merges: list[Any] | None = None,
     tokenizer: dict[str, Any] | None = None,
+    clean: dict[str, Any] | None = None,
 ) -> Splitter:
     """The splitter called `kind`, as `bytes` or `bpe:4000`. A trained one is given its `tokens` and `merges`, an
-    imported one its `tokenizer`."""
+    imported one its `tokenizer`; `clean`: the keywords of Cleaned."""
+    if clean:
+        return Cleaned(make(kind, tokens, merges, tokenizer), **clean)
     name, colon, size = str(kind).partition(":")
-    known(name, TOKENS if name == "tokenizer" else [one for one in TOKENS if one != "tokenizer"], "kind of tokens")
+    known(name, TOKENS if name in INNER else [one for one in TOKENS if one not in INNER], "kind of tokens")
+    if name == "labels":
+        return Labels(size)
     if name != "bpe":
         if colon:
             raise SeqloomError(f"tokens {kind!r}: {name} takes no size; only bpe does, as in bpe:4000")

@@ -59,7 +59,7 @@ def exact_match(examples: Examples) -> Measured:
     pairs = zip(examples.predictions, examples.references, strict=True)
     hits = [[guess.strip() in {line.strip() for line in several}, 1] for guess, several in pairs]
     table = np.array(hits, dtype=np.float64).reshape(-1, 2)
-    return Measured(table, _percent, _signature("exact_match", "any"))
+    return Measured(table, percent, _signature("exact_match", "any"))
 
 
 def bleu(examples: Examples) -> Measured:
@@ -122,12 +122,16 @@ def score(
         raise SeqloomError(f"samples, the number of bootstrap draws, must be 0 or more, not {samples}.")
     text.check_texts(predictions, references)
     examples = Examples(predictions, references, split, tokenize)
-    measured = {name: METRICS[name](examples) for name in names}
+    return scored({name: METRICS[name](examples) for name in names}, len(predictions), samples, seed)
+
+
+def scored(measured: dict[str, Measured], count: int, samples: int, seed: int) -> Scores:
+    """The scores of what was measured on `count` examples, each with its interval from `samples` draws."""
     return Scores(
         metrics={name: one.score for name, one in measured.items()},
         intervals=_intervals(measured, samples, seed) if samples else {},
         signature={name: one.signature for name, one in measured.items()},
-        count=len(predictions),
+        count=count,
     )
 
 
@@ -140,7 +144,7 @@ def _edits(name: str, examples: Examples, split: Callable[[str], list[str]]) -> 
     predictions = [split(line) for line in examples.predictions]
     references = [[split(line) for line in several] for several in examples.references]
     counted = error_rate(predictions, references)
-    return Measured(np.stack([counted.errors, counted.lengths], axis=1), _percent, _signature(name, "closest"))
+    return Measured(np.stack([counted.errors, counted.lengths], axis=1), percent, _signature(name, "closest"))
 
 
 def _intervals(measured: dict[str, Measured], samples: int, seed: int) -> dict[str, tuple[float, float]]:
@@ -156,7 +160,8 @@ def _intervals(measured: dict[str, Measured], samples: int, seed: int) -> dict[s
     }
 
 
-def _percent(sums: np.ndarray) -> float:
+def percent(sums: np.ndarray) -> float:
+    """100 · the first sum / the second."""
     return 100 * ratio(float(sums[0]), float(sums[1]))
 
 

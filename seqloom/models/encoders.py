@@ -6,6 +6,7 @@ from typing import Annotated
 
 from torch import Tensor, nn
 
+from seqloom.errors import SeqloomError
 from seqloom.models.encoded import Encoded
 from seqloom.parts.block import Block
 from seqloom.parts.cell import CELLS
@@ -14,7 +15,7 @@ from seqloom.parts.dropout import dropout
 from seqloom.parts.position import POSITIONS
 from seqloom.parts.recurrent import Recurrent
 from seqloom.parts.score import SCORES
-from seqloom.parts.see import See, mean
+from seqloom.parts.see import See, keep, mean
 
 
 class RecurrentEncoder(nn.Module):
@@ -35,7 +36,7 @@ class RecurrentEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.recurrent = Recurrent(input_dim, dim, cell, layers, directions, dropout)
-        self.dim = self.recurrent.out_dim
+        self.dim, self.directions = self.recurrent.out_dim, directions
         self.final_dims = self.recurrent.state_dims
 
     def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:
@@ -84,6 +85,25 @@ class TransformerEncoder(nn.Module):
         return Encoded(states=states, lengths=lengths, summary=mean(states, lengths), layers=tuple(outputs))
 
 
+class WindowEncoder(nn.Module):
+    """Each place sees its neighbours and no farther: one hidden layer over `window` of them side by side, with zeros
+    beyond the ends (Collobert et al. 2011, section 3.3.1). The summary is the mean over real places."""
+
+    def __init__(self, input_dim: int, dim: int = 256, window: int = 5, dropout: float = 0.0) -> None:
+        super().__init__()
+        if window % 2 == 0:
+            raise SeqloomError(f"window is odd, as many places before as after, here {window}")
+        self.hidden = nn.Conv1d(input_dim, dim, window, padding=window // 2)
+        self.dim, self.dropout = dim, dropout
+        self.final_dims: tuple[tuple[int, ...], ...] = ()
+
+    def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:
+        if lengths is not None:
+            x = x.masked_fill(~keep(lengths, x.size(1))[:, :, None], 0.0)
+        states = dropout(self.hidden(x.mT).mT.tanh(), self.dropout, self.training)
+        return Encoded(states=states, lengths=lengths, summary=mean(states, lengths), layers=(states,))
+
+
 class Enter(nn.Module):
     """Embeddings on their way into a Transformer, with positions. `scale`: times √dim (Vaswani et al. 2017, section
     3.4). `norm`: with a LayerNorm (as in BART: Lewis et al. 2020)."""
@@ -116,4 +136,5 @@ ENCODERS = {
     "gru": {"kind": "recurrent", "cell": "gru"},
     "lstm": {"kind": "recurrent", "cell": "lstm"},
     "transformer": TransformerEncoder,
+    "window": WindowEncoder,
 }

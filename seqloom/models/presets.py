@@ -9,13 +9,38 @@ from types import ModuleType
 from typing import Any
 
 from seqloom.errors import known
-from seqloom.models import presets_generate, presets_translate
+from seqloom.models import (
+    presets_classify,
+    presets_generate,
+    presets_mask,
+    presets_table,
+    presets_tag,
+    presets_translate,
+    presets_vectors,
+)
 from seqloom.options import merge
 
 __all__ = ["DEFAULT", "IMPORTED", "SIZES", "TASKS", "about", "merge", "preset", "suited"]
 
-TASKS: dict[str, ModuleType] = {"translate": presets_translate, "generate": presets_generate}
-DEFAULT = {"translate": "lstm-attention", "generate": "lstm"}  # the model of a task if none is named
+TASKS: dict[str, ModuleType] = {
+    "translate": presets_translate,
+    "classify": presets_classify,
+    "table": presets_table,
+    "tag": presets_tag,
+    "generate": presets_generate,
+    "mask": presets_mask,
+    "vectors": presets_vectors,
+}
+# The model of a task if none is named.
+DEFAULT = {
+    "translate": "lstm-attention",
+    "classify": "lstm",
+    "table": "mlp",
+    "tag": "lstm-crf",
+    "generate": "lstm",
+    "mask": "transformer",
+    "vectors": "skipgram",
+}
 SIZES = ("tiny", "small", "base")
 IMPORTED = "imported"  # said in place of a size of models that another library made
 

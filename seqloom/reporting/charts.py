@@ -70,6 +70,20 @@ def lines(series: Sequence[Series], *, x: str, y: str, zero: bool = False, log: 
     return _svg(WIDTH, HEIGHT, label, _frame(across, up), *body, _labels(x, f"{y} (log scale)" if log else y))
 
 
+def scatter(points: Sequence[Point], *, x: str, y: str) -> Markup:
+    """Points on equal axes, and the line on which both values are the same."""
+    known = [(px, py) for px, py in points if finite(px) is not None and finite(py) is not None]
+    if not known:
+        return _empty(f"{y} by {x}")
+    values = [value for point in known for value in point]
+    across, up = _axis(values, LEFT, WIDTH - RIGHT), _axis(values, HEIGHT - BOTTOM, TOP)
+    ends = [(across.at(end), up.at(end)) for end in (min(values), max(values))]
+    same = element("path", d="".join(f"{sign}{px:g} {py:g}" for sign, (px, py) in zip("ML", ends, strict=True)))
+    dots = [element("circle", cx=across.at(px), cy=up.at(py), r=1.6, class_="dot s0") for px, py in known]
+    line = element("g", same, class_="line s1")
+    return _svg(WIDTH, HEIGHT, f"{y} by {x}", _frame(across, up), line, *dots, _labels(x, y))
+
+
 def thinned(points: Sequence[Point], most: int = MOST) -> list[tuple[float, float | None]]:
     """At most `most` points, each the mean of its neighbours; y is None where there was no finite one."""
     known = [(finite(px), finite(py)) for px, py in points]

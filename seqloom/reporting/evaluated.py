@@ -9,7 +9,7 @@ from seqloom.reporting.charts import Bar, bars, heat
 from seqloom.reporting.curves import figure
 from seqloom.reporting.facts import HELD_OUT, Record, metric
 from seqloom.reporting.html import Markup, element, join, user, visible
-from seqloom.reporting.numbers import digits, finite, whole
+from seqloom.reporting.numbers import digits, finite, short, whole
 from seqloom.reporting.page import folded, table
 
 MOST_TOKENS = 300  # of one example
@@ -97,6 +97,8 @@ def example(one: Mapping[str, Any]) -> Markup:
 
 def remark(one: Mapping[str, Any]) -> Markup:
     """How far off, and how sure."""
+    if one.get("off") is not None:  # a number, of which nobody can say how sure
+        return element("span", f"off by {short(one['off'])}")
     right = not one.get("edits")
     told = element("span", "all right" if right else _edits(one["edits"]), class_="right" if right else "wrong")
     return join(told, f", confidence {digits(one.get('confidence'))}")

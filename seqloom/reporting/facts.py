@@ -29,6 +29,13 @@ METRICS = {
     "bleu": Metric("BLEU", "", False, "n-grams of words, by sacreBLEU; made for sentences"),
     "chrf": Metric("chrF", "", False, "n-grams of characters, by sacreBLEU"),
     "perplexity": Metric("perplexity", "", True, "among so many equally likely tokens the model chooses"),
+    "accuracy": Metric("accuracy", "%", False, "examples whose label (all of them, of several) was guessed"),
+    "macro_f1": Metric("macro F1", "%", False, "the mean over labels of precision and recall taken together"),
+    "micro_f1": Metric("micro F1", "%", False, "precision and recall taken together, over all labels at once"),
+    "calibration_error": Metric("calibration error", "%", True, "how far confidence and accuracy lie apart"),
+    "mse": Metric("mean squared error", "", True, "in squared units of the numbers"),
+    "mae": Metric("mean absolute error", "", True, "in units of the numbers"),
+    "r2": Metric("R²", "", False, "1: exact; 0: no better than always the mean"),
     "loss": Metric("loss", "", True, "nats a target token"),
 }
 HELD_OUT = {"test": "Test data", "valid": "Validation data"}
@@ -126,6 +133,9 @@ class Facts:
     def headline(self) -> str:
         """The metric by which the best model was chosen, if it scores predictions."""
         select = (self.config.get("training") or {}).get("select")
+        measured = (self.record[1].get("metrics") or {}) if self.record else {}
+        if measured and select not in measured:
+            return next(iter(measured))
         return select if select in METRICS and select not in ("loss", "perplexity") else "per"
 
     @property

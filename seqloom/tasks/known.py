@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 # What each does, in a line for the command line.
 TASKS = {
     "translate": "pairs of source and target, of any kind and length",
+    "classify": "a label, several labels or a number for a text",
+    "table": "a class or a number from the other columns of a table",
+    "tag": "a tag for each word of a sentence: parts of speech, names",
     "generate": "plain text, or lines, of which the next token is guessed",
+    "mask": "plain text, a text a line, to pretrain an encoder by guessing hidden tokens",
+    "vectors": "plain text, a text a line, for a vector of every word",
 }
 
 

@@ -145,8 +145,8 @@ def plain_corpus(file: Path, options: DataOptions, share: float, seed: int) -> l
     number, key = Split([], [], ways=options.ways)._number, str(seed).encode()
     held = [number(example.source, key) < int(share * 2**64) for example in examples]
     training = [example for example, out in zip(examples, held, strict=True) if not out]
-    source = Codec.build(options.source_tokens, (e.source for e in training), **options.limits)
-    target = Codec.build(options.target_tokens, (t for e in training for t in e.targets), **options.limits)
+    source = Codec.build(options.source_tokens, (e.source for e in training), **options.limits("source"))
+    target = Codec.build(options.target_tokens, (t for e in training for t in e.targets), **options.limits("target"))
     made: list[list[list[list[int]]]] = [[], []]
     for example, out in zip(examples, held, strict=True):
         for text in example.targets:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from datetime import date
 
+import pytest
+
 from seqloom.data import generated, registry
 
 
@@ -57,3 +59,21 @@ def test_they_never_change():
 
 
 SUMS = {"copy": "7923be4a", "reverse": "74ea0f76", "recall": "676611d2", "dates": "3fbc893a"}
+
+
+def test_houses_follow_their_rule():
+    """What is left of the price after the rule is the noise: within 30, and about 10 on average."""
+    rows = [row for split in ("train", "valid", "test") for row in registry.find("houses").examples(split)]
+    assert len({tuple(row.items()) for row in rows}) == len(rows) == 5_000
+    assert rows == [row for split in ("train", "valid", "test") for row in registry.find("houses").examples(split)]
+    assert 0.08 < sum(row["age"] is None for row in rows) / len(rows) < 0.12
+    left = []
+    for row in rows:
+        if row["age"] is None:
+            continue
+        told, place = row["note"].split(", "), generated.DISTRICTS.index(row["district"])
+        price = 100 + row["area"] * (1.2 if "needs repair" in told else 1.8) - 0.6 * min(row["age"], 60)
+        garden = (40 if place < 3 else 20) if row["garden"] == "yes" else 0
+        left.append(row["price"] - price - 12 * (8 - place) - garden - sum(map(generated.WORDS.get, told)))
+    assert max(map(abs, left)) < 30.1
+    assert (sum(each**2 for each in left) / len(left)) ** 0.5 == pytest.approx(10, abs=0.5)

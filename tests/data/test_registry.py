@@ -145,6 +145,7 @@ def test_every_kind_of_text_is_written(fresh, monkeypatch):
     assert written("classify", ("a b", "yes")) == ("train.tsv", "a b\tyes\n")
     assert written("tag", [("a", "X"), ("b", "Y")], [("c", "X")]) == ("train.tsv", "a\tX\nb\tY\n\nc\tX\n\n")
     assert written("generate", "one\ntwo\n") == ("train.txt", "one\ntwo\n")
+    assert written("table", {"x": 1, "y": "é"}) == ("train.jsonl", '{"x": 1, "y": "é"}\n')
     with pytest.raises(SeqloomError, match="is no text"):
         written("speech", ())
 

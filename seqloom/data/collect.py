@@ -1,0 +1,276 @@
+"""Texts of one side: read line by line, numbered, cut into pieces, kept in the cache.
+
+What masked prediction and word vectors learn from: plain text, or the text column of files with labels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqloom.data.build import Vocabulary
+from seqloom.data.codec import Codec
+from seqloom.data.columns import Reading
+from seqloom.data.facts import spread, vocabulary
+from seqloom.data.lines import STDIN, form_of, place, read_lines
+from seqloom.data.numbers import Rows, normal_all, number_texts, source_hash
+from seqloom.data.pieces import Pieces
+from seqloom.data.read import Example, Group, Problem, sources
+from seqloom.data.skip import Skipped
+from seqloom.data.skip import note as skip_note
+from seqloom.data.split import Fold, Split
+from seqloom.data.tokens import SPECIALS, UNK, make
+from seqloom.errors import SeqloomError
+from seqloom.files import damage, default_cache, new_folder, sha256, write_atomic, write_json
+
+LAYOUT = 1  # of the cache folder and of what its numbers mean; a change makes every cache new
+BLOCK = 1 << 14  # texts that are numbered at a time
+HELD = "held.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions(Reading):
+    """What is read, and how text becomes numbers: the `data` section of a run that reads texts of one side.
+
+    `tokens`: chars, words, jieba, bytes or bpe:N. `fold`, `half_width`, `max_vocab`, `min_count` and what is read are
+    those of `DataOptions`. `max_length`: longer texts are cut into pieces of at most so many tokens.
+    """
+
+    tokens: str = "words"
+    fold: bool = False
+    half_width: bool = False
+    max_vocab: int | None = None
+    min_count: int = 1
+    max_length: int | None = None
+
+    def __post_init__(self) -> None:
+        make(self.tokens)
+        for name, least in (("max_vocab", len(SPECIALS) + 1), ("min_count", 1), ("max_length", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise SeqloomError(f"{name} must be a whole number of {least} or more, not {value!r}")
+        super().__post_init__()
+
+    @property
+    def ways(self) -> dict[str, bool]:
+        """As `normal` takes them."""
+        return {"fold": self.fold, "half_width": self.half_width}
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """As `Codec.build` takes them."""
+        return {**self.ways, "max_vocab": self.max_vocab, "min_count": self.min_count}
+
+
+@dataclass(frozen=True, eq=False)
+class Collected:
+    """Texts ready for training."""
+
+    codec: Codec
+    train: Pieces
+    valid: Pieces | None  # None: nothing is held out
+    notes: list[str]
+    facts: dict[str, Any] = field(repr=False)
+    files: list[str] = field(repr=False, default_factory=list)
+
+    def vocabularies(self) -> dict[str, Any]:
+        return {"source": self.codec.to_json()}
+
+    def held(self) -> list[Example]:
+        """The held-out texts, whole."""
+        folder = self.train.folder
+        if self.valid is None or folder is None:
+            return []
+        found = (json.loads(line) for line in (folder / HELD).read_text(encoding="utf-8").splitlines())
+        return [Example(text, (), self.files[file], line) for file, line, text in found]
+
+
+def collect(
+    train: list[str],
+    valid: list[str] | float | Fold,
+    options: TextOptions,
+    *,
+    seed: int,
+    cache: Path | None = None,
+    kept: Mapping[str, Any] | None = None,
+) -> Collected:
+    """Read, number and cache texts. The vocabulary comes from the training texts alone, unless one is `kept`."""
+    source = _Source.of(train, valid, options, seed)
+    fingerprint = source.fingerprint(kept)
+    folder = (cache or default_cache()) / f"{fingerprint}-texts"
+    if not folder.is_dir() or damage(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with new_folder(folder, keep_existing=True) as fresh:
+            _build(fresh, source, None if kept is None else Codec.from_json(kept["source"]))
+    meta, codec = (json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in ("meta", "source"))
+    parts = {
+        name: Pieces(*_load(folder, name), f"{fingerprint}-{name}", folder)
+        for name in ("train", "valid")
+        if meta["facts"][name]
+    }
+    return Collected(
+        Codec.from_json(codec), parts["train"], parts.get("valid"), meta["notes"], meta["facts"], source.names
+    )
+
+
+def read_texts(files: Iterable[str], reading: Reading) -> tuple[list[Example], list[str]]:
+    """All texts of some files but empty ones, and what there is to say about them."""
+    skipped = Skipped()
+    found = [one for name in files for one in _sound(name, reading, skipped)]
+    return found, list(skip_note(skipped.to_json()))
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where texts come from, and which of them are held out."""
+
+    names: list[str]  # training files, then validation files
+    trained: int  # how many are training files
+    options: TextOptions
+    split: Split  # says by their hashes which texts of the training files are held out
+
+    @classmethod
+    def of(cls, train: list[str], valid: list[str] | float | Fold, options: TextOptions, seed: int) -> _Source:
+        if not train:
+            raise SeqloomError("no training files were given")
+        share, start = (1 / valid.count, (valid.number - 1) / valid.count) if isinstance(valid, Fold) else (valid, 0.0)
+        files = [*train, *share] if isinstance(share, list) else list(train)
+        share = 0.0 if isinstance(share, list) else float(share)
+        return cls(files, len(train), options, Split([], [], share, seed, start, options.ways, options))
+
+    def fingerprint(self, kept: Mapping[str, Any] | None) -> str:
+        """SHA-256 over all that decides the numbers: contents, not names or dates of files."""
+        contents = [[form_of(name, place(name)), sha256(place(name))] for name in self.names]
+        key: dict[str, Any] = {"layout": LAYOUT, "unicode": unicodedata.unidata_version, "files": contents}
+        key |= {"trained": self.trained, "options": asdict(self.options), "kept": dict(kept) if kept else None}
+        if self.split.share:
+            key |= {"share": self.split.share, "start": self.split.start, "seed": self.split.seed}
+        for kind, package in (("bpe", "tokenizers"), ("jieba", "rjieba")):
+            if self.options.tokens.startswith(kind):
+                make(self.options.tokens).split("")  # says which package is missing before its version is asked for
+                key[package] = metadata.version(package)
+        return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+
+    def blocks(self, skipped: Skipped) -> Iterator[tuple[int, list[Example], list[str], np.ndarray]]:
+        """File, texts, the same made normal, and which of them are held out."""
+        left = self.options.limit
+        for number, name in enumerate(self.names):
+            found, held = _sound(name, self.options, skipped), number >= self.trained
+            texts = found if held else islice(found, left)
+            while block := list(islice(texts, BLOCK)):
+                left = left if held or left is None else left - len(block)
+                normal = normal_all([one.source for one in block], self.options.ways)
+                digests = b"".join([source_hash(text, self.split.key.encode()) for text in normal])
+                out = self.split.held(np.frombuffer(digests, ">u8").astype(np.uint64))
+                yield number, block, normal, np.full(len(block), True) if held else out
+
+
+def _sound(name: str, reading: Reading, skipped: Skipped) -> Iterator[Example]:
+    """The texts of a file. Broken lines are counted if they may be skipped; else the first raises."""
+    path = place(name)
+    form = form_of(name, path)
+    label = "stdin" if name == STDIN else name
+    group = Group("text" if form == "parallel" else form, (label,), (path,))
+    good = bad = 0
+    for entry in sources(group, read_lines(label, path), reading):
+        if not isinstance(entry, Problem):
+            good += 1
+            if entry.source.strip():
+                yield entry
+        elif not reading.skip_bad:
+            raise SeqloomError(str(entry))
+        else:
+            bad += 1
+            skipped.add(entry)
+    if bad > good:
+        raise SeqloomError(f"{label}: {bad:,} of {good + bad:,} lines are broken, more than half, too many to skip")
+
+
+def _build(folder: Path, source: _Source, kept: Codec | None) -> None:
+    options, skipped = source.options, Skipped()
+    codec = kept
+    if kept is None and options.tokens.startswith("bpe"):
+        codec = Codec.build(options.tokens, _training_texts(source), **options.limits)
+    splitter, met = codec.splitter if codec else make(options.tokens), Vocabulary()
+    rows: dict[bool, list[Rows]] = {False: [], True: []}
+    held: list[str] = []
+    for file, texts, normal, out in source.blocks(skipped):
+        side = number_texts(splitter, normal)
+        table = np.arange(codec.size)[len(SPECIALS) :] if side.tokens is None and codec else met.meet(side)
+        for where, mask in ((False, ~out), (True, out)):
+            part = side.rows.keep(mask)
+            if side.tokens is not None and not where:
+                met.count(part, table)
+            rows[where].append(Rows(table[part.ids], part.lengths))
+        held += [json.dumps([file, texts[i].line, texts[i].source], ensure_ascii=False) for i in np.flatnonzero(out)]
+    final = np.arange(codec.size) if codec and codec.kind.startswith("bpe") else None
+    codec = codec or Codec.of_counts(options.tokens, met.counts(), **options.limits)
+    final = met.final(codec) if final is None else final
+    facts: dict[str, Any] = {"skipped": skipped.to_json()}
+    for where, name in ((False, "train"), (True, "valid")):
+        facts |= _write(folder, name, codec, _joined(rows[where], final), options.max_length)
+    if not facts["train"]:
+        raise SeqloomError(f"{', '.join(source.names[: source.trained])}: holds no text to train on")
+    write_json(folder / "source.json", codec.to_json())
+    write_atomic(folder / HELD, "".join(f"{line}\n" for line in held))
+    notes = [*_notes(source, facts), *skip_note(facts["skipped"])]
+    write_json(folder / "meta.json", {"facts": facts | {"notes": notes}, "notes": notes})
+
+
+def _training_texts(source: _Source) -> Iterator[str]:
+    for _, _, normal, out in source.blocks(Skipped()):
+        yield from (text for text, held in zip(normal, out.tolist(), strict=True) if not held)
+
+
+def _joined(parts: list[Rows], final: np.ndarray) -> Rows:
+    ids = np.concatenate([np.zeros(0, np.int64), *(part.ids for part in parts)])
+    return Rows(final[ids], np.concatenate([np.zeros(0, np.int64), *(part.lengths for part in parts)]))
+
+
+def _write(folder: Path, name: str, codec: Codec, rows: Rows, limit: int | None) -> dict[str, Any]:
+    """The rows as files, and what they are like."""
+    pieces = Pieces.of(rows, limit)
+    np.save(folder / f"{name}_ids.npy", pieces.ids.astype(np.uint16 if codec.size <= 1 << 16 else np.int32))
+    np.save(folder / f"{name}_offsets.npy", pieces.offsets.astype(np.int64))
+    if not len(pieces):
+        return {name: None}
+    counts = np.bincount(rows.ids, minlength=codec.size)
+    tokens, unknown = len(rows.ids), int(counts[UNK])
+    side = {"tokens": tokens, "lengths": spread(np.bincount(rows.lengths)), "unknown_tokens": unknown}
+    side["unknown"] = round(unknown / tokens, 6)
+    facts: dict[str, Any] = {name: {"texts": int((rows.lengths > 0).sum()), "pieces": len(pieces), "source": side}}
+    return facts | ({"vocabulary": {"source": vocabulary(codec, counts)}} if name == "train" else {})
+
+
+def _notes(source: _Source, facts: dict[str, Any]) -> Iterator[str]:
+    train, valid = facts["train"], facts["valid"]
+    counts = Counter({name: part["texts"] for name, part in (("train", train), ("valid", valid)) if part})
+    if source.options.limit is not None:
+        yield f"only the first {source.options.limit:,} texts of the training files are read"
+    if source.split.share and valid:
+        share = counts["valid"] / counts.total()
+        yield f"held out {counts['valid']:,} of {counts.total():,} texts ({share:.1%}) for validation"
+    elif source.split.share:
+        yield f"no text was held out: {source.split.share:.1%} of {counts['train']:,} is too little"
+    if train["pieces"] > train["texts"]:
+        most = f"{source.options.max_length:,} tokens"
+        yield f"{train['texts']:,} texts are cut into {train['pieces']:,} pieces of at most {most}"
+    if valid and valid["source"]["unknown_tokens"]:
+        yield f"{valid['source']['unknown']:.2%} of the tokens for validation are unknown"
+
+
+def _load(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+    ids, offsets = (np.load(folder / f"{name}_{part}.npy", mmap_mode="r") for part in ("ids", "offsets"))
+    return np.asarray(ids).view(np.ndarray), np.asarray(offsets).view(np.ndarray)

@@ -1,0 +1,174 @@
+"""Looking through tagged sentences before training: every broken line, tags out of order, duplicates and overlap."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from seqloom.data.check import KEPT
+from seqloom.data.columns import Reading
+from seqloom.data.conll import LONGEST, Sentence, Source, blocks, source_of, too_long
+from seqloom.data.facts import COMMONEST, summary
+from seqloom.data.marks import Marks
+from seqloom.data.numbers import source_hash
+from seqloom.data.read import Problem
+from seqloom.data.schemes import breaks, scheme_of
+
+
+def check(files: list[str], *, max_length: int | None = None, reading: Reading | None = None) -> Report:
+    """Look through `files` (see `conll`). Iterate over the report for the problems.
+
+    Errors are lines that training would refuse, and sentences of more than `max_length` words. Warnings are what it
+    would take: tags that break their scheme (see `schemes`), odd characters and line ends (see `marks`), sentences that
+    appear twice, and sentences of the first file that appear again in a later one.
+    """
+    reading = reading or Reading()
+    return Report([source_of(file, reading) for file in files], LONGEST if max_length is None else max_length)
+
+
+class Report:
+    """As `data.check.Report`: iterating reads the files; the numbers read them themselves if nobody has."""
+
+    def __init__(self, sources: list[Source], max_length: int = LONGEST) -> None:
+        self.sources, self.max_length = sources, max_length
+        self._done = False
+
+    def __iter__(self) -> Iterator[Problem]:
+        self._done = False
+        self._counts, self._codes = Counter[str](), Counter[str]()
+        self._statistics = [Statistics(source) for source in self.sources]
+        self._kept: list[Problem] = []
+        seen: dict[bytes, str] = {}
+        for statistics in self._statistics:
+            for problem in self._problems(statistics, seen):
+                self._counts[problem.kind] += 1
+                self._codes[problem.code] += 1
+                if len(self._kept) < KEPT:
+                    self._kept.append(problem)
+                yield problem
+        self._done = True
+
+    @property
+    def errors(self) -> int:
+        return self._read()._counts["error"]
+
+    @property
+    def warnings(self) -> int:
+        return self._read()._counts["warning"]
+
+    @property
+    def notes(self) -> list[str]:
+        return [note for source in self.sources for note in source.notes]
+
+    @property
+    def statistics(self) -> list[Statistics]:
+        """One for each file."""
+        return self._read()._statistics
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "errors": self.errors,
+            "warnings": self.warnings,
+            "codes": dict(self._codes),
+            "notes": self.notes,
+            "problems": [{**problem._asdict(), "text": str(problem)} for problem in self._kept],
+            "groups": [statistics.to_json() for statistics in self.statistics],
+        }
+
+    def _read(self) -> Report:
+        if not self._done:
+            for _ in self:
+                pass
+        return self
+
+    def _problems(self, statistics: Statistics, seen: dict[bytes, str]) -> Iterator[Problem]:
+        """Of one file. `seen`: where the sentences of the first file stand, and those of this one."""
+        source, marks = statistics.source, Marks(statistics.source.form)
+        own: dict[bytes, int] = {}
+        sentences: list[Sentence] = []
+        for block in blocks(source, marks.through):
+            found = block.problems or [problem for problem in [too_long(block, source, self.max_length)] if problem]
+            yield from (*found, *marks.found)
+            marks.found.clear()
+            if found:
+                statistics.broken += 1
+                continue
+            sentence = block.sentence(source.file)
+            statistics.add(sentence)
+            sentences.append(sentence)
+            yield from _again(sentence, own, seen)
+        yield from marks.found
+        if not statistics.sentences and not statistics.broken:
+            yield Problem(source.file, 1, "the file holds no sentences", code="empty")
+        yield from marks.line_ends()
+        yield from self._disorder(sentences, statistics)
+        if source is self.sources[0]:
+            seen.update({key: f"{source.file}:{line}" for key, line in own.items()})
+
+    def _disorder(self, sentences: list[Sentence], statistics: Statistics) -> Iterator[Problem]:
+        """Only when all tags are known, so is their scheme."""
+        statistics.scheme = scheme = scheme_of(sentence.tags for sentence in sentences)
+        if scheme is None:
+            return
+        for sentence in sentences:
+            for place, reason in breaks(sentence.tags, scheme):
+                told = f"{reason}, which {scheme.upper()} does not allow"
+                yield Problem(sentence.file, sentence.lines[place], told, "warning", "scheme")
+
+
+def _again(sentence: Sentence, own: dict[bytes, int], seen: dict[bytes, str]) -> Iterator[Problem]:
+    key, line = source_hash(sentence.text, b""), sentence.lines[0]
+    if key in own:
+        yield Problem(sentence.file, line, f"duplicate: the sentence of line {own[key]}", "warning", "duplicate")
+    elif key in seen:
+        reason = f"overlap: the sentence stands already in {seen[key]}"
+        yield Problem(sentence.file, line, reason, "warning", "overlap")
+    own.setdefault(key, line)
+
+
+@dataclass
+class Statistics:
+    """The numbers of one file."""
+
+    source: Source
+    sentences: int = 0  # usable ones
+    broken: int = 0
+    scheme: str | None = None
+    lengths: Counter[int] = field(default_factory=Counter)
+    words: Counter[str] = field(default_factory=Counter)
+    tags: Counter[str] = field(default_factory=Counter)
+
+    def add(self, sentence: Sentence) -> None:
+        self.sentences += 1
+        self.lengths[len(sentence.words)] += 1
+        self.words.update(sentence.words)
+        self.tags.update(sentence.tags)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "files": [self.source.file],
+            "form": self.source.form,
+            "sentences": self.sentences,
+            "broken": self.broken,
+            "words": self.words.total(),
+            "distinct_words": len(self.words),
+            "scheme": self.scheme,
+            "tags": dict(self.tags.most_common()),
+            "lengths": summary(self.lengths),
+            "told": self.told(),
+        }
+
+    def told(self) -> list[str]:
+        """The same in lines for the eye."""
+        spread = summary(self.lengths)
+        scheme = f" ({self.scheme.upper()})" if self.scheme else ""
+        commonest = ", ".join(f"{tag} {count:,}" for tag, count in self.tags.most_common(COMMONEST))
+        return [
+            f"{self.source.file}: {self.sentences:,} sentences ({self.source.form}), {self.words.total():,} words, "
+            f"{len(self.words):,} distinct; {len(self.tags):,} tags{scheme}",
+            f"  words a sentence: mean {spread['mean']:.1f}, median {spread['median']:g}, 95 % ≤ {spread['p95']:g}, "
+            f"longest {spread['longest']:,}",
+            f"  tags: {commonest}",
+        ]

@@ -1,0 +1,211 @@
+"""From files of tagged sentences to a `TagReady`: cut, mended, split, numbered, and told about."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from seqloom.data.codec import Codec
+from seqloom.data.conll import LONGEST, Found, Sentence, read
+from seqloom.data.facts import COMMONEST, overlap, spread, vocabulary
+from seqloom.data.numbers import source_hash
+from seqloom.data.schemes import breaks, repaired, scheme_of
+from seqloom.data.skip import Skipped
+from seqloom.data.split import Fold, Split
+from seqloom.data.tagged import Tagging, TagOptions, TagReady, Tags
+from seqloom.data.tokens import SPECIALS, UNK, normal
+from seqloom.data.words import Lexicon, Types
+from seqloom.errors import SeqloomError
+
+
+def prepare_tags(
+    train: list[str],
+    valid: list[str] | float | Fold,
+    options: TagOptions,
+    *,
+    seed: int,
+    kept: Mapping[str, Any] | None = None,
+) -> TagReady:
+    """Read and number tagged sentences; see `Task.prepare`. Words and characters are those of the training sentences,
+    tags those of all: a tag that only the validation has is still a tag."""
+    files = valid if isinstance(valid, list) else []
+    given, held = _read(train, options), _read(files, options)
+    scheme = scheme_of(sentence.tags for one in (given, held) for sentence in one.sentences)
+    fitting = Fitting(options, scheme)
+    sentences, apart = fitting(given.sentences[: options.limit]), fitting(held.sentences)
+    split = Split.of([], 0.0 if files else valid, seed=seed)  # pyright: ignore[reportArgumentType]
+    away = split.held(hashes(sentences, options, split.key))
+    inside = [sentence for sentence, out in zip(sentences, away, strict=True) if not out]
+    outside = apart if files else [sentence for sentence, out in zip(sentences, away, strict=True) if out]
+    if not inside:
+        raise SeqloomError(f"all {len(outside):,} sentences were held out for validation; give a smaller share")
+    lexicon, rare = _lexicon(inside, options, kept or {})
+    tags = _tags([*inside, *outside], fitting.scheme, kept or {})
+    types = Types(lexicon)
+    supplies = Tagging(inside, types, tags), Tagging(outside, types, tags) if outside else None
+    facts = _facts(inside, outside, options, supplies, tags)
+    facts["skipped"] = _left_out(given.skipped, held.skipped)
+    notes = [*given.notes, *held.notes, *fitting.notes(), *_notes(facts, options, split.share)]
+    return TagReady(*supplies, notes, facts | {"notes": notes}, lexicon, tags, rare, outside)
+
+
+def fitted(sentences: Sequence[Sentence], options: TagOptions, scheme: str | None) -> tuple[list[Sentence], list[str]]:
+    """Sentences cut and mended as those of the training, and what there is to say about it."""
+    fitting = Fitting(options, scheme)
+    return fitting(sentences), list(fitting.notes())
+
+
+def hashes(sentences: Sequence[Sentence], options: TagOptions, key: str) -> np.ndarray:
+    """[sentences] uint64: sentences that are one to the model go to one side."""
+    texts = (normal(sentence.text, **options.ways) for sentence in sentences)
+    digests = b"".join(source_hash(text, key.encode()) for text in texts)
+    return np.frombuffer(digests, ">u8").astype(np.uint64)
+
+
+class Fitting:
+    """Cuts long sentences and mends tags, and remembers how many."""
+
+    def __init__(self, options: TagOptions, scheme: str | None) -> None:
+        self.options, self._from = options, scheme
+        self.scheme = "bio" if scheme == "iob1" and options.repair else scheme
+        self.cut = self.mended = self.broken = 0
+        self.first = ""
+
+    def __call__(self, sentences: Sequence[Sentence]) -> list[Sentence]:
+        return [self._mend(self._cut(sentence)) for sentence in sentences]
+
+    def _cut(self, sentence: Sentence) -> Sentence:
+        most = self.options.max_length
+        if most is None or len(sentence.words) <= most:
+            return sentence
+        self.cut += 1
+        return Sentence(sentence.words[:most], sentence.tags[:most], sentence.file, sentence.lines[:most])
+
+    def _mend(self, sentence: Sentence) -> Sentence:
+        if self._from is None:
+            return sentence
+        if self.options.repair:
+            tags = tuple(repaired(sentence.tags, self._from))
+            self.mended += sum(map(str.__ne__, tags, sentence.tags))
+            return sentence._replace(tags=tags)
+        for place, reason in breaks(sentence.tags, self._from):
+            self.broken += 1
+            self.first = self.first or f"{sentence.file}:{sentence.lines[place] if sentence.lines else 0}: {reason}"
+        return sentence
+
+    def notes(self) -> Iterator[str]:
+        if self.cut:
+            sentences = "sentence" if self.cut == 1 else "sentences"
+            yield f"{self.cut:,} {sentences} cut to {self.options.max_length:,} words"
+        if self.mended:
+            why = "IOB1 became BIO" if self._from == "iob1" else f"they broke the scheme {str(self._from).upper()}"
+            yield f"{self.mended:,} tags were mended: {why}"
+        if self.broken:
+            broken = f"{self.broken:,} tags break the scheme {str(self._from).upper()}, the first at {self.first}"
+            yield f"{broken}; data.repair=true mends them"
+
+
+def _read(files: list[str], options: TagOptions) -> Found:
+    found = read(files, options, LONGEST if options.max_length is None else None)
+    if files and not found.sentences:
+        raise SeqloomError(f"{', '.join(files)}: holds no tagged sentences")
+    return found
+
+
+def _lexicon(sentences: list[Sentence], options: TagOptions, kept: Mapping[str, Any]) -> tuple[Lexicon, int]:
+    """The vocabularies, and the first number of the words that were seen once."""
+    shapes = Counter(normal(word, half_width=options.half_width) for sentence in sentences for word in sentence.words)
+    counts = Counter[str]()
+    for shape, count in shapes.items():
+        counts[normal(shape, **options.ways)] += count
+    if "source" in kept:
+        words, rare = Codec.from_json(kept["source"]), kept["source"].get("rare")
+    else:
+        limits = {"max_vocab": options.max_vocab, "min_count": options.min_count}
+        words, rare = Codec.of_counts("words", counts, **options.ways, **limits), None
+        rare = len(SPECIALS) + sum(counts[token] > 1 for token in words.tokens)
+    if "characters" in kept:
+        characters = Codec.from_json(kept["characters"])
+    else:
+        characters = Codec.build("chars", shapes, half_width=options.half_width)
+    return Lexicon(words, characters), words.size if rare is None else rare
+
+
+def _tags(sentences: list[Sentence], scheme: str | None, kept: Mapping[str, Any]) -> Tags:
+    if "tags" in kept:
+        tags = Tags.from_json(kept["tags"])
+        for sentence in sentences:
+            for tag, line in zip(sentence.tags, sentence.lines, strict=True):
+                if tag not in tags.numbers:
+                    where = f"{sentence.file}:{line}: tag {tag!r}"
+                    raise SeqloomError(f"{where} is unknown to the run that this one starts from")
+        return tags
+    counts = Counter(chain.from_iterable(sentence.tags for sentence in sentences))
+    return Tags(tuple(sorted(counts, key=lambda tag: (-counts[tag], tag))), scheme)
+
+
+def _facts(
+    train: list[Sentence],
+    valid: list[Sentence],
+    options: TagOptions,
+    supplies: tuple[Tagging, Tagging | None],
+    tags: Tags,
+) -> dict[str, Any]:
+    """What the data is like: the run's data.json."""
+    inside, outside = (hashes(sentences, options, "") for sentences in (train, valid))
+    words = supplies[0].types.lexicon.words
+    counts = np.bincount(supplies[0].numbers, minlength=words.size)
+    labels = np.bincount(supplies[0].tags.ids, minlength=len(tags.names))
+    common = sorted(zip(tags.names, labels.tolist(), strict=True), key=lambda pair: -pair[1])
+    return {
+        "train": _side(supplies[0], inside),
+        "valid": None if supplies[1] is None else _side(supplies[1], outside),
+        "overlap": overlap(inside, outside),
+        "scheme": tags.scheme,
+        "vocabulary": {
+            "source": vocabulary(words, counts),
+            "target": {"size": len(tags.names), "commonest": [list(pair) for pair in common[:COMMONEST]]},
+        },
+        "unseen_tags": [name for name, count in common if not count],
+    }
+
+
+def _side(supply: Tagging, found: np.ndarray) -> dict[str, Any]:
+    numbers = supply.numbers
+    unknown, lengths = int((numbers == UNK).sum()), spread(np.bincount(supply.words.lengths))
+    share = {"unknown_tokens": unknown, "unknown": round(unknown / max(len(numbers), 1), 6)}
+    return {
+        "pairs": len(supply),
+        "distinct_sources": len(np.unique(found)),
+        "source": {"tokens": len(numbers), "lengths": lengths, **share},
+        "target": {"tokens": len(numbers), "lengths": lengths},
+    }
+
+
+def _left_out(*several: Skipped) -> dict[str, Any]:
+    both = Skipped(sum((one.reasons for one in several), Counter[str]()), [p for one in several for p in one.first])
+    return both.to_json()
+
+
+def _notes(facts: dict[str, Any], options: TagOptions, share: float) -> Iterator[str]:
+    train, held = facts["train"]["pairs"], facts["valid"]
+    if options.limit is not None:
+        yield f"only the first {options.limit:,} sentences of the training files are read"
+    if share and held:
+        of = f"{held['pairs']:,} of {train + held['pairs']:,} sentences ({held['pairs'] / (train + held['pairs']):.1%})"
+        yield f"held out {of} for validation"
+    elif share:
+        yield f"no sentence was held out: {share:.1%} of {train:,} is too little; give a larger share or a file"
+    elif shared := facts["overlap"]:
+        yield f"{shared:,} of {held['pairs']:,} validation sentences stand in the training data too"
+    if facts["scheme"]:
+        yield f"the tags mark spans ({facts['scheme'].upper()})"
+    if unseen := facts["unseen_tags"]:
+        yield f"tags that only the validation data has: {', '.join(unseen[:5])}{' …' if len(unseen) > 5 else ''}"
+    if held and (unknown := held["source"]["unknown_tokens"]):
+        words, part = held["source"]["tokens"], held["source"]["unknown"]
+        yield f"{unknown:,} of {words:,} words for validation ({part:.1%}) are unknown"

@@ -1,0 +1,161 @@
+"""N → 1: a sequence in, a score for each label out (for a number: the number). Any encoder with any summary."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.data.batch import Padded
+from seqloom.errors import SeqloomError
+from seqloom.models.encoders import ENCODERS
+from seqloom.parts.choose import Choice, build
+from seqloom.parts.dropout import dropout
+from seqloom.parts.head import Head
+from seqloom.parts.see import keep, mean
+from seqloom.parts.summary import SUMMARIES
+
+
+class Classifier(nn.Module):
+    """An encoder reads the text, a summary makes one vector of it, a head scores the labels (Collobert et al. 2011).
+
+    `hidden` and `activation`: see Head. `dropout`: of the embeddings and before every layer of the head. `frozen`: the
+    embeddings stay as they are.
+    """
+
+    def __init__(
+        self,
+        source_size: int,
+        label_count: int,
+        encoder: Annotated[Choice, ENCODERS] = "lstm",
+        summary: Annotated[Choice, SUMMARIES] = "max",
+        embedding: int = 256,
+        hidden: int | list[int] = 0,
+        activation: str = "relu",
+        dropout: float = 0.1,
+        frozen: bool = False,
+    ) -> None:
+        super().__init__()
+        self.source = _embedding(source_size, embedding, frozen)
+        self.encoder = build(ENCODERS, encoder, input_dim=embedding)
+        ways = getattr(self.encoder, "directions", 0)
+        self.summary = build(SUMMARIES, summary, input_dim=embedding, dim=self.encoder.dim, ways=ways)
+        self.head = Head(self.encoder.dim, label_count, hidden, activation, dropout)
+        self.dropout = dropout
+
+    def read(self, source: Padded) -> Tensor:
+        """[B, dim], one vector a text."""
+        x = dropout(self.source(source.tokens), self.dropout, self.training)
+        encoded = self.encoder(*self.summary.enter(x, None if source.full else source.lengths))
+        return self.summary(encoded.states, encoded.lengths)
+
+    def forward(self, source: Padded) -> Tensor:
+        """Logits, [B, label_count]."""
+        return self.head(self.read(source))
+
+
+class Majority(nn.Module):
+    """The same answer to everything: the commonest label, or the mean of the numbers. What any model must beat
+    (the zero rule; Holte 1993). It is counted, not trained."""
+
+    def __init__(self, source_size: int, label_count: int) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(torch.zeros(label_count), requires_grad=False)
+
+    def fit(self, supply: Any) -> None:
+        """`supply.prior()`: the logits of who knows the labels of the training data and nothing else, [label_count]."""
+        with torch.no_grad():
+            self.logits.copy_(torch.as_tensor(supply.prior()))
+
+    def forward(self, source: Padded) -> Tensor:
+        return self.logits.expand(len(source.host), -1)
+
+
+class Bag(nn.Module):
+    """The mean of the embeddings and one Linear: a bag of words, in any order (fastText: Joulin et al. 2017)."""
+
+    def __init__(
+        self, source_size: int, label_count: int, embedding: int = 64, dropout: float = 0.0, frozen: bool = False
+    ) -> None:
+        super().__init__()
+        self.source = _embedding(source_size, embedding, frozen)
+        self.head = Head(embedding, label_count)
+        self.dropout = dropout
+
+    def forward(self, source: Padded) -> Tensor:
+        x = dropout(self.source(source.tokens), self.dropout, self.training)
+        return self.head(mean(x, None if source.full else source.lengths))
+
+
+class Logistic(nn.Module):
+    """Logistic regression (Cox 1958): a weight for each value of `length` embeddings side by side, one bias, a sigmoid.
+
+    20 tokens of 8 values make 160 weights and a bias. Longer texts are cut, shorter ones end in zeros; see `window`.
+    Only for two labels: the logit of the first is 0.
+    """
+
+    def __init__(
+        self, source_size: int, label_count: int, embedding: int = 8, length: int = 20, frozen: bool = False
+    ) -> None:
+        super().__init__()
+        if label_count != 2:
+            raise SeqloomError(f"model logistic tells two labels apart, here {label_count}; choose softmax")
+        self.source = _embedding(source_size, embedding, frozen)
+        self.head = Head(length * embedding, 1)
+        self.length = length
+
+    def forward(self, source: Padded) -> Tensor:
+        logit = self.head(window(self.source, source, self.length))
+        return torch.cat([torch.zeros_like(logit), logit], -1)
+
+
+class Mlp(nn.Module):
+    """A network of Linear layers over `length` embeddings side by side (Bengio et al. 2003; Rumelhart et al. 1986).
+
+    Without a hidden layer it is softmax regression, for a number linear regression. `activation`: see Head.
+    """
+
+    def __init__(
+        self,
+        source_size: int,
+        label_count: int,
+        embedding: int = 8,
+        length: int = 20,
+        hidden: int | list[int] = 64,
+        activation: str = "relu",
+        dropout: float = 0.0,
+        frozen: bool = False,
+    ) -> None:
+        super().__init__()
+        self.source = _embedding(source_size, embedding, frozen)
+        self.head = Head(length * embedding, label_count, hidden, activation, dropout)
+        self.length = length
+
+    def forward(self, source: Padded) -> Tensor:
+        return self.head(window(self.source, source, self.length))
+
+
+CLASSIFIERS = {
+    "classifier": Classifier,
+    "majority": Majority,
+    "bag": Bag,
+    "logistic": Logistic,
+    "softmax": {"kind": "mlp", "hidden": 0},
+    "mlp": Mlp,
+}
+
+
+def window(embedding: nn.Embedding, source: Padded, length: int) -> Tensor:
+    """[B, length · dim]: the embeddings of the first `length` tokens side by side, zeros after the last. The <eos> that
+    ends every source is not one of them."""
+    tokens = source.tokens[:, :length]
+    x = embedding(tokens).masked_fill(~keep(source.lengths - 1, tokens.size(1))[:, :, None], 0.0)
+    return nn.functional.pad(x, (0, 0, 0, length - tokens.size(1))).flatten(1)
+
+
+def _embedding(size: int, dim: int, frozen: bool) -> nn.Embedding:
+    embedding = nn.Embedding(size, dim)
+    nn.init.normal_(embedding.weight, std=dim**-0.5)
+    embedding.weight.requires_grad_(not frozen)
+    return embedding

@@ -1,0 +1,60 @@
+"""N → N in pretraining: an encoder that sees both sides of a hidden token guesses it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from torch import Tensor, nn
+
+from seqloom.data.batch import Padded
+from seqloom.data.tokens import BOS
+from seqloom.models.encoded import Encoded
+from seqloom.models.encoders import ENCODERS
+from seqloom.parts.choose import Choice, build
+from seqloom.parts.dropout import dropout
+
+# What stands where a token is hidden. No source begins with <bos>, yet every table of a source has a row for it: so
+# the tables of all tasks keep one shape, and can be handed from one to the other whole.
+MASK = BOS
+
+
+class Masked(nn.Module):
+    """Masked-token prediction (Devlin et al. 2019, section 3.1, https://aclanthology.org/N19-1423) over any encoder.
+
+    `tie` shares the output's matrix with the embedding (Press & Wolf 2017); where the encoder is of another width, its
+    states go through one more layer first.
+    """
+
+    def __init__(
+        self,
+        source_size: int,
+        encoder: Annotated[Choice, ENCODERS] = "transformer",
+        embedding: int = 256,
+        dropout: float = 0.1,
+        tie: bool = True,
+    ) -> None:
+        super().__init__()
+        self.source = nn.Embedding(source_size, embedding)
+        nn.init.normal_(self.source.weight, std=embedding**-0.5)
+        self.encoder = build(ENCODERS, encoder, input_dim=embedding)
+        narrow = tie and self.encoder.dim != embedding
+        self.project = nn.Linear(self.encoder.dim, embedding) if narrow else nn.Identity()
+        dim = embedding if tie else self.encoder.dim
+        self.output = nn.Linear(dim, source_size)
+        nn.init.normal_(self.output.weight, std=dim**-0.5)
+        nn.init.zeros_(self.output.bias)
+        self.dropout = dropout
+        if tie:
+            self.output.weight = self.source.weight
+
+    def read(self, source: Padded) -> Encoded:
+        x = dropout(self.source(source.tokens), self.dropout, self.training)
+        return self.encoder(x, None if source.full else source.lengths)
+
+    def forward(self, source: Padded, places: Tensor) -> Tensor:
+        """Logits [N, V] at the flat `places` [N] of the [B, S] matrix; no others are computed."""
+        states = self.read(source).states.flatten(0, 1).index_select(0, places)
+        return self.output(dropout(self.project(states), self.dropout, self.training))
+
+
+MODELS = {"masked": Masked}

@@ -1,0 +1,228 @@
+"""N → N: one tag for each word of a sentence, such as its part of speech or the name that it belongs to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from seqloom.data import registry
+from seqloom.data.columns import Reading
+from seqloom.data.conll import LONGEST, Sentence, read
+from seqloom.data.split import Fold
+from seqloom.data.tagged import TagOptions, TagReady, Tags, lexicon_of
+from seqloom.data.tagprepare import fitted, prepare_tags
+from seqloom.data.tokens import UNK
+from seqloom.decoding.search import Search
+from seqloom.decoding.texts import Answer
+from seqloom.errors import SeqloomError
+from seqloom.metrics.spans import Tagged, score_tags
+from seqloom.models.tagger import TAGGERS
+from seqloom.tasks.evaluation import Evaluation
+from seqloom.tasks.tagrecord import Judged, record
+from seqloom.tasks.task import Judge
+from seqloom.training.distributed import Ranks
+from seqloom.training.settings import Training
+from seqloom.training.tags import TagLikelihood, allowed_moves, tag_scores
+
+NOTHING = Answer("", (), 0.0, 0.0, 1.0)  # is said of an empty line
+
+
+class SentenceTagger:
+    """What `seqloom.load` gives for a run of `tag`. Remembers nothing between calls."""
+
+    def __init__(
+        self,
+        folder: Path,
+        config: dict[str, Any],
+        model: nn.Module,
+        vocabularies: Mapping[str, Any],
+        device: torch.device,
+    ) -> None:
+        self.folder, self.config, self._model, self.device = folder, config, model, device
+        self.lexicon, self.tags = lexicon_of(vocabularies), Tags.from_json(vocabularies["tags"])
+        self._allowed = allowed_moves(self.tags)
+        self._most = config["data"].get("max_length") or LONGEST
+
+    @property
+    def model(self) -> nn.Module:
+        return self._model
+
+    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
+        """How files are read: as those of the training, but for what is given."""
+        data = self.config["data"]
+        bad = data.get("skip_bad", False) if skip_bad is None else skip_bad
+        return Reading(columns=columns or data.get("columns"), skip_bad=bad)
+
+    def read(self, files: Sequence[str], reading: Reading) -> tuple[list[Sentence], list[str]]:
+        """The tagged sentences of some files, mended if those of the training were, and what is to be said of them."""
+        found = read(files, reading)
+        options = TagOptions(repair=self.config["data"].get("repair", False))
+        sentences, notes = fitted(found.sentences, options, self.tags.scheme)
+        return sentences, [*found.notes, *notes]
+
+    def predict(self, sources: Sequence[str], search: Search | None = None) -> list[str]:
+        """The tags of each sentence, blanks between, as its words have blanks between."""
+        if isinstance(sources, str):
+            raise SeqloomError("predict takes a list of sentences: model.predict([text])")
+        return [found[0].text for found in self.answers(sources, search or Search())]
+
+    def answers(
+        self, sources: Iterable[str], search: Search | None = None, rows: int = 64, ahead: int = 16
+    ) -> Iterator[list[Answer]]:
+        """The tags of each sentence, in order, as a stream; the confidence is the geometric mean of their marginals."""
+        search = search or Search()
+        if search.beam > 1 or search.n_best > 1 or search.sample:
+            raise SeqloomError(
+                "the likeliest tags are found exactly: --beam, --n-best and --sample are for other tasks"
+            )
+        if rows < 1:
+            raise SeqloomError(f"a batch has at least 1 row, here {rows}")
+        sources = iter(sources)
+        while chunk := [text.split() for text in islice(sources, ahead * rows)]:
+            yield from ([answer] for answer in self.tag(chunk, rows))
+
+    @torch.inference_mode()
+    def tag(self, sentences: Sequence[Sequence[str]], rows: int = 64) -> list[Answer]:
+        """As `answers`, for sentences that are lists of words: these may hold blanks. A very long sentence is read in
+        parts."""
+        self._model.eval()
+        parts = [
+            (row, words[at : at + self._most])
+            for row, words in enumerate(sentences)
+            for at in _starts(words, self._most)
+        ]
+        parts.sort(key=lambda part: len(part[1]))  # stable: the parts of a sentence but for the last are equally long
+        found: list[list[tuple[list[int], list[float], float]]] = [[] for _ in sentences]
+        for start in range(0, len(parts), rows):
+            batch = parts[start : start + rows]
+            best = self._model.best(self.lexicon.words_of([words for _, words in batch]).to(self.device), self._allowed)  # pyright: ignore
+            each = zip(batch, best.tags.tolist(), best.marginals.tolist(), best.likelihood.tolist(), strict=True)
+            for (row, words), tags, marginals, likelihood in each:
+                found[row].append((tags[: len(words)], marginals[: len(words)], likelihood))
+        return [self._answer(sorted(several, key=lambda part: -len(part[0]))) for several in found]
+
+    def _answer(self, parts: list[tuple[list[int], list[float], float]]) -> Answer:
+        tags = [tag for part in parts for tag in part[0]]
+        if not tags:
+            return NOTHING
+        score = sum(sum(part[1]) for part in parts) / len(tags)
+        text = " ".join(self.tags.names[tag] for tag in tags)
+        return Answer(text, tuple(tags), score, sum(part[2] for part in parts), math.exp(score))
+
+    def evaluate(
+        self,
+        files: str | Path | Sequence[str | Path],
+        search: Search | None = None,
+        *,
+        metrics: Sequence[str] | None = None,
+        reading: Reading | None = None,
+    ) -> Evaluation:
+        """Scores on files of tagged sentences, or on the test split of a dataset by name."""
+        names = [files] if isinstance(files, str | Path) else list(files)
+        found = registry.resolve(names, "test", self.config["task"])
+        own = self.reading() if found == list(map(str, names)) else Reading()  # a dataset has its own columns
+        sentences, notes = self.read(found, reading or own)
+        if not sentences:
+            raise SeqloomError(f"{', '.join(map(str, names))}: no tagged sentences")
+        return self.judge(self.judged(sentences), metrics, tuple(notes))
+
+    def judged(self, sentences: Sequence[Sentence]) -> list[Judged]:
+        """Sentences with the tags that the model gives them."""
+        answers = self.tag([sentence.words for sentence in sentences])
+        return [
+            Judged(sentence, answer, tuple(self.tags.names[tag] for tag in answer.tokens), self._unknown(sentence))
+            for sentence, answer in zip(sentences, answers, strict=True)
+        ]
+
+    def _unknown(self, sentence: Sentence) -> tuple[bool, ...]:
+        return tuple(self.lexicon.number(word) == UNK for word in sentence.words)
+
+    def judge(
+        self, judged: Sequence[Judged], metrics: Sequence[str] | None = None, notes: tuple[str, ...] = ()
+    ) -> Evaluation:
+        """Scores of tags that were written already."""
+        tagged = Tagged([one.written for one in judged], [one.sentence.tags for one in judged], self.tags.scheme)
+        scores = score_tags(tagged, metrics)
+        new = sorted({tag for one in judged for tag in one.sentence.tags} - set(self.tags.names))
+        if new:
+            notes = (*notes, f"tags that the model does not know, and so always misses: {', '.join(new[:5])}")
+        predictions = [one.answer.text for one in judged]
+        return Evaluation(scores.metrics, scores.intervals, scores.signature, scores.count, predictions, notes)
+
+    def record(self, examples: Sequence[Sentence], search: Search | None = None, *, most: int = 1000) -> dict[str, Any]:
+        """What an evaluation of at most `most` sentences found, for a report; see `tagrecord`."""
+        return record(self, examples, most)
+
+
+def _starts(words: Sequence[str], most: int) -> range:
+    return range(0, len(words), most)
+
+
+class TagTask:
+    """See `Task`."""
+
+    name = "tag"
+    models: Mapping[str, Any] = TAGGERS
+    kind = "tagger"
+    vocabularies = ("source", "characters", "tags")
+    options = TagOptions
+    training: Mapping[str, Any] = {"select": "accuracy"}
+
+    def prepare(
+        self,
+        train: list[str],
+        valid: list[str] | float | Fold,
+        options: TagOptions,
+        *,
+        seed: int,
+        cache: Path | None = None,
+        kept: Mapping[str, Any] | None = None,
+    ) -> TagReady:
+        """Numbered in memory: reading takes seconds, so that nothing is kept in the cache."""
+        return prepare_tags(train, valid, options, seed=seed, kept=kept)
+
+    def select(self, ready: TagReady) -> str:
+        """The score that the best model is chosen by, where the user names none."""
+        return "accuracy" if ready.tags.scheme is None else "f1"
+
+    def sizes(self, vocabularies: Mapping[str, Any]) -> dict[str, Any]:
+        lexicon = lexicon_of(vocabularies)
+        return {
+            "source_size": lexicon.words.size,
+            "characters_size": lexicon.characters.size,
+            "tags": len(Tags.from_json(vocabularies["tags"]).names),
+            "rare": vocabularies["source"].get("rare", lexicon.words.size),
+        }
+
+    def decoding(self, ready: TagReady, before: Mapping[str, Any]) -> dict[str, Any]:
+        return {}
+
+    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
+        return TagLikelihood(model, settings.smoothing)
+
+    def judge(self, model: nn.Module, ready: TagReady, config: Mapping[str, Any], device: torch.device) -> Judge:
+        def scores(objective: nn.Module, settings: Training, ranks: Ranks) -> dict[str, float]:
+            return (
+                {} if ready.valid is None else tag_scores(objective, ready.valid, ready.tags, settings, device, ranks)
+            )
+
+        return scores
+
+    def runner(
+        self,
+        folder: Path,
+        config: dict[str, Any],
+        model: nn.Module,
+        vocabularies: Mapping[str, Any],
+        device: torch.device,
+    ) -> SentenceTagger:
+        return SentenceTagger(folder, config, model, vocabularies, device)
+
+
+TASK = TagTask()

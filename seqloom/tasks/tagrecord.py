@@ -1,0 +1,194 @@
+"""What an evaluation of a tagger found, as values for a report: scores, errors in their context, examples."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from seqloom.data.conll import Sentence
+from seqloom.decoding.texts import Answer
+from seqloom.errors import SeqloomError
+from seqloom.metrics.bootstrap import ratio_interval
+from seqloom.metrics.spans import Tagged, by_kind
+from seqloom.reporting.numbers import finite
+
+if TYPE_CHECKING:
+    from seqloom.tasks.tag import SentenceTagger
+
+SCHEMA = 1
+BUCKETS, SHOWN, CONFUSED, INVOLVED, CONTEXTS, AROUND = 6, 10, 20, 20, 30, 3
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """One sentence: its true tags, and those that were written."""
+
+    sentence: Sentence
+    answer: Answer
+    written: tuple[str, ...]
+    unknown: tuple[bool, ...]  # words that were not seen in training
+
+    @property
+    def length(self) -> int:
+        return len(self.written)
+
+    @property
+    def errors(self) -> int:
+        return sum(map(str.__ne__, self.written, self.sentence.tags))
+
+    def right(self, unknown: bool) -> tuple[int, int]:
+        """Right tags, and all, of the unknown words or of the known ones."""
+        pairs = zip(self.written, self.sentence.tags, self.unknown, strict=True)
+        hits = [written == wanted for written, wanted, new in pairs if new == unknown]
+        return sum(hits), len(hits)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "source": self.sentence.text,
+            "references": [" ".join(self.sentence.tags)],
+            "prediction": self.answer.text,
+            "log_probability": finite(round(self.answer.log_probability, 4)),
+            "confidence": finite(round(self.answer.confidence, 4)),
+            "edits": self.errors,
+            "words": list(self.sentence.words),
+            "pairs": [list(pair) for pair in zip(self.sentence.tags, self.written, strict=True)],
+        }
+
+
+def record(runner: SentenceTagger, examples: Sequence[Sentence], most: int = 1000) -> dict[str, Any]:
+    """Evaluate on at most `most` sentences. Fit for `json.dump`.
+
+    Sentences, if there are more, are chosen by a hash, so that other models are asked the same ones.
+    """
+    if not examples:
+        raise SeqloomError("no sentences to evaluate on")
+    asked = sorted(examples, key=lambda one: _hash(one, b""))[:most]
+    started = time.monotonic()
+    judged = runner.judged(asked)
+    seconds = time.monotonic() - started
+    scores = runner.judge(judged)
+    known = [[one.sentence.words, one.sentence.tags] for one in judged]
+    return {
+        "schema": SCHEMA,
+        **scores.to_json(),
+        "available": len(examples),
+        "fingerprint": hashlib.sha256(json.dumps(known).encode()).hexdigest(),
+        "device": _device(runner.device),
+        "parameters": sum(p.numel() for p in runner.model.parameters()),
+        "seconds": round(seconds, 3),
+        "per_second": round(len(judged) / max(seconds, 1e-9), 1),
+        "lengths": by_length(judged),
+        "examples": chosen(judged),
+        "confusion": confusion(judged),
+        "kinds": _kinds(judged, runner.tags.scheme),
+        "spans": runner.tags.scheme is not None,
+        "known_words": _share([one.right(unknown=False) for one in judged]),
+        "unknown_words": _share([one.right(unknown=True) for one in judged]),
+        "contexts": sorted(contexts(judged), key=lambda one: -(one["confidence"] or 0.0))[:CONTEXTS],
+    }
+
+
+def _kinds(judged: Sequence[Judged], scheme: str | None) -> list[dict[str, Any]]:
+    """Scores of each tag, or type of spans."""
+    found = by_kind(Tagged([one.written for one in judged], [one.sentence.tags for one in judged], scheme))
+    return [{name: round(v, 3) if isinstance(v, float) else v for name, v in asdict(one).items()} for one in found]
+
+
+def _share(pairs: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """Right of all, with its interval over sentences."""
+    right, words = zip(*pairs, strict=True)
+    low, high = ratio_interval(right, words)
+    accuracy = 100 * sum(right) / sum(words) if sum(words) else None
+    return {
+        "words": sum(words),
+        "accuracy": None if accuracy is None else round(accuracy, 3),
+        "interval": [round(100 * low, 3), round(100 * high, 3)],
+    }
+
+
+def by_length(judged: Sequence[Judged], buckets: int = BUCKETS) -> list[dict[str, Any]]:
+    """The share of wrong tags by the length of the sentence, in about `buckets` groups as even as lengths allow."""
+    groups: list[list[Judged]] = [[]]
+    for one in sorted(judged, key=lambda one: one.length):
+        full = len(groups[-1]) >= len(judged) / buckets
+        if full and groups[-1][-1].length != one.length:
+            groups.append([])
+        groups[-1].append(one)
+    return [_bucket(group) for group in groups if group]
+
+
+def _bucket(group: list[Judged]) -> dict[str, Any]:
+    errors, words = [one.errors for one in group], [one.length for one in group]
+    low, high = ratio_interval(errors, words)
+    return {
+        "shortest": group[0].length,
+        "longest": group[-1].length,
+        "count": len(group),
+        "error_rate": round(100 * sum(errors) / max(sum(words), 1), 3),
+        "interval": [round(100 * low, 3), round(100 * high, 3)],
+        "exact_match": round(100 * sum(not count for count in errors) / len(group), 3),
+    }
+
+
+def chosen(judged: Sequence[Judged], count: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
+    """Some at random, by a hash of the sentence, the same for every model; and the worst, of equals the surest."""
+    wrong = sorted(
+        (one for one in judged if one.errors), key=lambda one: (-one.errors / one.length, -one.answer.confidence)
+    )
+    drawn = sorted(judged, key=lambda one: _hash(one.sentence, b"random"))
+    picked = {"worst": wrong[:count], "random": drawn[:count]}
+    return {name: [one.to_json() for one in several] for name, several in picked.items()}
+
+
+def confusion(judged: Sequence[Judged]) -> dict[str, Any]:
+    """The commonest unlike pairs [wanted, written, count], and a table: `table[i][j]` counts how often `tokens[j]` was
+    written where `tokens[i]` was wanted. The last row and column stand for no tag at all, as where texts are compared;
+    here they are empty."""
+    pairs = Counter(pair for one in judged for pair in zip(one.sentence.tags, one.written, strict=True))
+    unlike = Counter({pair: count for pair, count in pairs.items() if pair[0] != pair[1]})
+    involved = Counter[str]()
+    for pair, count in unlike.items():
+        involved.update(dict.fromkeys(pair, count))
+    tokens = sorted(token for token, _ in involved.most_common(INVOLVED))
+    places = [*tokens, None]
+    return {
+        "right": pairs.total() - unlike.total(),
+        "substituted": unlike.total(),
+        "pairs": [[*pair, count] for pair, count in unlike.most_common(CONFUSED)],
+        "tokens": tokens,
+        "table": [[unlike[(wanted, written)] for written in places] for wanted in places],
+    }
+
+
+def contexts(judged: Sequence[Judged]) -> Iterator[dict[str, Any]]:
+    """Every wrong tag with the words around it; of one sentence the first."""
+    for one in judged:
+        words = one.sentence.words
+        pairs = zip(one.sentence.tags, one.written, strict=True)
+        place = next((place for place, (wanted, written) in enumerate(pairs) if wanted != written), None)
+        if place is None:
+            continue
+        yield {
+            "before": list(words[max(place - AROUND, 0) : place]),
+            "word": words[place],
+            "after": list(words[place + 1 : place + 1 + AROUND]),
+            "wanted": one.sentence.tags[place],
+            "written": one.written[place],
+            "unknown": one.unknown[place],
+            "confidence": finite(round(one.answer.confidence, 4)),
+        }
+
+
+def _hash(sentence: Sentence, key: bytes) -> bytes:
+    return hashlib.blake2b(sentence.text.encode(), key=key).digest()
+
+
+def _device(device: torch.device) -> str:
+    return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
