@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from seqloom.reporting import curves, evaluated, labels, tables
+from seqloom.reporting import curves, evaluated, labels, samples, tables
 from seqloom.reporting.facts import Facts, metric
 from seqloom.reporting.html import Markup, element, join, user
 from seqloom.reporting.numbers import article, digits, duration, finite, short, whole
@@ -151,6 +151,7 @@ def _errors(facts: Facts) -> list[Markup]:
         section("Confusion", evaluated.confusion(record)),
         *labels.sections(record),
         *tables.sections(record),
+        *samples.sections(record),
     ]
 
 
