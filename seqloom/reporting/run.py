@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from seqloom.reporting import curves, evaluated, labels, masks, tables
+from seqloom.reporting import curves, evaluated, labels, masks, samples, tables, tags
 from seqloom.reporting.facts import Facts, metric
 from seqloom.reporting.html import Markup, element, join, user
 from seqloom.reporting.numbers import article, digits, duration, finite, short, whole
@@ -149,9 +149,11 @@ def _errors(facts: Facts) -> list[Markup]:
         section("A closer look", element("div", *looked, class_="two") if any(looked) else ""),
         section("Examples", evaluated.examples(record)),
         section("Confusion", evaluated.confusion(record)),
+        *tags.sections(record),
         *labels.sections(record),
         *tables.sections(record),
         *masks.sections(record),
+        *samples.sections(record),
     ]
 
 
