@@ -149,11 +149,7 @@ def _errors(facts: Facts) -> list[Markup]:
         section("A closer look", element("div", *looked, class_="two") if any(looked) else ""),
         section("Examples", evaluated.examples(record)),
         section("Confusion", evaluated.confusion(record)),
-        *tags.sections(record),
-        *labels.sections(record),
-        *tables.sections(record),
-        *masks.sections(record),
-        *samples.sections(record),
+        *(part for drawn in (tags, labels, tables, samples, masks) for part in drawn.sections(record)),
     ]
 
 
