@@ -12,7 +12,7 @@ from seqloom.errors import known
 COLUMNS = "Source and targets, by name in the first line (text,label) or by number from 1 (2,5); keys of JSON lines."
 
 # Which module looks through the data of a task.
-CHECKS = {"translate": "check", "classify": "check", "table": "tablecheck", "tag": "tagcheck"}
+CHECKS = {"translate": "check", "classify": "labelcheck", "table": "tablecheck", "tag": "tagcheck"}
 CHECKS |= {"generate": "plain", "mask": "plain", "vectors": "plain"}
 
 app = typer.Typer(help="Datasets by name, and a look at data before training on it.", no_args_is_help=True)

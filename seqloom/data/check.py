@@ -47,7 +47,7 @@ class Report:
         self._done = False
         self._counts: Counter[str] = Counter()
         self._codes: Counter[str] = Counter()
-        self._statistics = [Statistics(group) for group in self.groups]
+        self._statistics = [self.counted(group) for group in self.groups]
         self._kept: list[Problem] = []
         for problem in self._problems():
             self._counts[problem.kind] += 1
@@ -56,6 +56,10 @@ class Report:
                 self._kept.append(problem)
             yield problem
         self._done = True
+
+    def counted(self, group: Group) -> Statistics:
+        """What is counted of a group of files."""
+        return Statistics(group)
 
     @property
     def errors(self) -> int:

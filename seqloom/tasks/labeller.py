@@ -107,12 +107,8 @@ class Labeller:
         *,
         metrics: Sequence[str] | None = None,
         reading: Reading | None = None,
-        **others: Any,
     ) -> Evaluation:
-        """Scores on files of examples, or on the test split of a dataset by name. Of `others`, options that only other
-        tasks have, none may be on."""
-        if others.get("together"):
-            raise SeqloomError("--together joins several references; a text has one label here")
+        """Scores on files of examples, or on the test split of a dataset by name."""
         names = [files] if isinstance(files, str | Path) else list(files)
         found = registry.resolve(names, "test", self.config["task"])
         own = self.reading()

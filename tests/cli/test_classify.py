@@ -87,7 +87,7 @@ def test_wrong_inputs(seqloom, data, run, tmp_path):
     (tmp_path / "empty").mkdir()
     one_line(train(tmp_path / "empty"), "holds no texts: expected a folder for each label")
     one_line(seqloom("evaluate", run, data, "--metrics", "acuracy"), "did you mean 'accuracy'?")
-    one_line(seqloom("evaluate", run, data, "--together"), "a text has one label here")
+    one_line(seqloom("evaluate", run, data, "--together"), "--together is for translations")
     one_line(seqloom("predict", run, data, "--sample"), "leave sampling out")
     assert not (tmp_path / "none" / "config.yaml").exists()
 
@@ -120,3 +120,16 @@ def test_killed_and_resumed_to_the_last_bit(data, tmp_path):
         for path in (whole / "metrics.jsonl", killed / "metrics.jsonl")
     ]
     assert lines[0] == lines[1]
+
+
+def test_data_check_counts_labels_and_names_broken_lines(seqloom, tmp_path):
+    file = tmp_path / "film.tsv"
+    file.write_text("good\tpos\nbad\tneg\nno label\ngood\tneg\na\tpos\textra\n")
+    status, out, _ = seqloom("data", "check", "classify", file)
+    assert status == 1
+    assert f"{file}:3: error: no TAB" in out
+    assert f"{file}:5: error: 2 targets where one label is expected" in out
+    assert "3 texts in 5 lines (tsv), 2 distinct, 1 of them with several labels" in out
+    assert "2 labels: neg 2, pos 1" in out
+    status, out, _ = seqloom("data", "check", "classify", file, "--json")
+    assert json.loads(out)["groups"][0]["labels"] == {"neg": 2, "pos": 1}

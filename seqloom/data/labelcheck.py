@@ -1,0 +1,52 @@
+"""Looking through labelled texts before training: every broken line, duplicates, overlap, and how common labels are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from seqloom.data.check import Report, Statistics
+from seqloom.data.columns import Reading
+from seqloom.data.groups import Group, group
+from seqloom.data.labels import LabelOptions
+from seqloom.data.read import MAX_LENGTH, Example
+
+SHOWN = 20  # labels that are named
+
+
+def check(files: list[str], *, max_length: int | None = None, reading: Reading | None = None) -> LabelReport:
+    """As `check.check`, for a text and its label on every line, or a folder for each label."""
+    options = LabelOptions(columns=None if reading is None else reading.columns)
+    return LabelReport(group(files, options), MAX_LENGTH if max_length is None else max_length)
+
+
+class LabelReport(Report):
+    def counted(self, group: Group) -> Statistics:
+        return LabelStatistics(group)
+
+
+@dataclass
+class LabelStatistics(Statistics):
+    """The numbers of one group of files."""
+
+    labels: Counter[str] = field(default_factory=Counter)
+
+    def add(self, example: Example) -> None:
+        super().add(example)
+        self.labels.update(" ".join(target.split()) for target in example.targets)
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"labels": dict(self.labels.most_common())}
+
+    def told(self) -> list[str]:
+        """In three lines, for the eye."""
+        common = ", ".join(f"{label} {count:,}" for label, count in self.labels.most_common(SHOWN))
+        more = f", and {len(self.labels) - SHOWN:,} more" if len(self.labels) > SHOWN else ""
+        return [
+            f"{', '.join(self.group.files)}: {self.pairs:,} texts in {self.lines + self.broken:,} lines "
+            f"({self.group.form}), {self.distinct_sources:,} distinct, {self.several_targets:,} of them with several "
+            "labels",
+            f"  text: {self.source.told()}",
+            f"  {len(self.labels):,} labels: {common}{more}",
+        ]
