@@ -186,3 +186,20 @@ def test_wrong_inputs(parts, home, tmp_path):
     with pytest.raises(SeqloomError, match="unknown model 'lstm-cfr'; did you mean 'lstm-crf'"):
         train(home / "parts.tsv", tmp_path / "run", model="lstm-cfr")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", [(), ("--shard",)])
+def test_two_processes_train_what_one_does(shard, home, tmp_path):
+    calm = ("--set", "dropout=0", "--set", "unknown=0", "--batch-rows", "31")  # an odd batch is shared unevenly
+    alone = command(home / "names.tsv", tmp_path / "alone", 20)
+    subprocess.run([*alone, *calm], check=True)
+    words = command(home / "names.tsv", tmp_path / "two", 20)[3:]
+    launch = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "seqloom")
+    subprocess.run([*launch, *words, *calm, *shard], check=True)
+    one, two = ([json.loads(line) for line in (tmp_path / name / "metrics.jsonl").open()] for name in ("alone", "two"))
+    assert [line["step"] for line in one] == [line["step"] for line in two]
+    for a, b in zip(one, two, strict=True):
+        a, b = (line.get("valid", line) for line in (a, b))
+        assert a["loss"] == pytest.approx(b["loss"], abs=1e-5)
+        assert a.get("f1") == b.get("f1")
