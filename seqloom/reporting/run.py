@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from seqloom.reporting import curves, evaluated, labels, tables, tags
+from seqloom.reporting import curves, evaluated, labels, samples, tables, tags
 from seqloom.reporting.facts import Facts, metric
 from seqloom.reporting.html import Markup, element, join, user
 from seqloom.reporting.numbers import article, digits, duration, finite, short, whole
@@ -152,6 +152,7 @@ def _errors(facts: Facts) -> list[Markup]:
         *tags.sections(record),
         *labels.sections(record),
         *tables.sections(record),
+        *samples.sections(record),
     ]
 
 

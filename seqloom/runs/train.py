@@ -137,7 +137,11 @@ def _told(job: Job, ranks: Ranks) -> Settled:
 def _session(job: Job, settled: Settled, ranks: Ranks, progress: Progress) -> Session:
     """Data and model, ready to train; what is about to happen is said."""
     data = prepared(job, settled, ranks)
-    settled.config["decoding"] = find(job.task).decoding(data, settled.config["decoding"])
+    task = find(job.task)
+    settled.config["decoding"] = task.decoding(data, settled.config["decoding"])
+    asked = job.training.get("select") or job.settings.get("training.select")
+    if hasattr(task, "select") and settled.saved is None and not asked:
+        settled.config["training"]["select"] = task.select(data)  # pyright: ignore[reportAttributeAccessIssue]
     with ranks.together():
         session = make_session(job.folder, settled.config, data, ranks, progress)
         if settled.brought:
