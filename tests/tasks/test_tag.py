@@ -60,6 +60,27 @@ def test_a_tagger_learns_and_says_how_sure_it_is(parts):
     assert len(found.tokens) == 4
 
 
+def test_the_command_line(parts, home, tmp_path, capsys, monkeypatch):
+    from seqloom.cli.main import run
+
+    def said(*words):
+        monkeypatch.setattr(sys, "argv", ["seqloom", *map(str, words)])
+        with pytest.raises(SystemExit) as left:
+            run()
+        return left.value.code or 0, capsys.readouterr().out.splitlines()
+
+    (tmp_path / "x.txt").write_text("the lano ca .\n\nthe ca moras\n")
+    assert said("predict", home / "parts", tmp_path / "x.txt") == (0, ["DET NOUN VERB PUNCT", "", "DET NOUN VERB"])
+    write_tags(tmp_path / "x.conll", [[("the", "DET"), ("lano", "NOUN")], [("the", "DET")]], " ")
+    assert said("predict", home / "parts", tmp_path / "x.conll") == (0, ["DET NOUN", "DET"])
+    status, told = said("evaluate", home / "parts", home / "parts-test.tsv", "--metrics", "accuracy", "--json")
+    assert status == 0
+    assert list(json.loads(told[0])["metrics"]) == ["accuracy"]
+    status, told = said("data", "check", "tag", home / "names.tsv", home / "names-test.tsv")
+    assert status == 0
+    assert any("(BIO)" in line for line in told)
+
+
 def test_answers_are_the_same_in_any_batch(parts):
     texts = [" ".join(word for word, _ in row) for row in sentences(40, seed=5)]
     wanted = [found[0].text for found in parts.answers(texts)]
