@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -151,7 +151,7 @@ def _word(text: str, source: Source, begins: bool) -> tuple[str, str] | None:
     word, tag = _pick(fields, source)
     if not word.strip() or not tag.strip():
         raise LineError(f"the {'tag' if word.strip() else 'word'} is empty", "empty")
-    if source.form == "conllu" and tag == "_":
+    if source.form == "conllu" and tag == "_" and source.columns != (1, 1):
         raise LineError("the tag is _, which means none", "empty")
     if source.separator == " " and "\t" in text:
         raise LineError("a TAB, but the columns of this file stand between blanks", "delimiter")
@@ -185,6 +185,16 @@ def too_long(block: Block, source: Source, longest: int | None) -> Problem | Non
     hint = "are the empty lines between sentences missing?"
     reason = f"a sentence of {len(block.words):,} words, more than {longest:,}: {hint}"
     return Problem(source.file, block.lines[0], reason, code="long")
+
+
+def sentences(name: str | Path, reading: Reading) -> Iterator[tuple[str, ...]]:
+    """The words of each sentence of a file, for prediction; tags need not be there."""
+    source = source_of(name, Reading(columns=reading.columns))
+    word = source.columns[0] if source.columns else 0
+    for block in blocks(replace(source, columns=(word, word))):
+        if block.problems:
+            raise SeqloomError(str(block.problems[0]))
+        yield tuple(block.words)
 
 
 class Found(NamedTuple):

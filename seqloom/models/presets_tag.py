@@ -50,18 +50,11 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
     "transformer": {
         name: {
             "embedding": dim // 2,
-            "encoder": {
-                "dim": dim,
-                "layers": layers,
-                "heads": 4,
-                "hidden": 4 * dim,
-                "dropout": 0.2,
-                "enter_norm": True,
-            },
+            "encoder": {"dim": dim, "layers": layers, "heads": 4, "hidden": 4 * dim, "dropout": dropout},
             "characters": {"embedding": 32, "dim": dim // 2},
-            "dropout": 0.3,
+            "dropout": dropout,
         }
-        for name, dim, layers in (("tiny", 128, 2), ("small", 256, 3), ("base", 512, 6))
+        for name, dim, layers, dropout in (("tiny", 128, 2, 0.1), ("small", 256, 3, 0.2), ("base", 512, 6, 0.3))
     },
     "window": {
         name: {"embedding": dim, "encoder": {"dim": 2 * dim}, "dropout": 0.3}
@@ -73,7 +66,7 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
 # What suits a family; anything the user sets wins.
 TRAINING: dict[str, dict[str, Any]] = {
     "recurrent": {"rate": 3e-3, "schedule": "cosine", "warmup": 100, "batch_rows": 32},
-    "transformer": {"rate": 5e-4, "schedule": "cosine", "warmup": 400, "batch_rows": 32},
+    "transformer": {"rate": 1.5e-3, "schedule": "cosine", "warmup": 200, "batch_rows": 32},
 }
 
 

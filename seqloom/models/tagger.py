@@ -23,7 +23,7 @@ class Found(NamedTuple):
 
     tags: Tensor  # [B, S]
     marginals: Tensor  # [B, S]: log p(this tag at this place)
-    likelihood: Tensor  # [B]: log p(all of them)
+    likelihood: Tensor  # [B]: log p(all of them), or of the tags that were asked about
 
 
 class Tagger(nn.Module):
@@ -80,9 +80,9 @@ class Tagger(nn.Module):
         """log p(tags), [B]."""
         return self.output(self.scores(source), tags, source.lengths, smoothing)
 
-    def best(self, source: Words, allowed: Allowed | None = None) -> Found:
-        """The likeliest tags; with `allowed`, of those rows that keep to it."""
-        return found(self.output, self.scores(source), source.lengths, allowed)
+    def best(self, source: Words, allowed: Allowed | None = None, asked: Tensor | None = None) -> Found:
+        """The likeliest tags; with `allowed`, of those rows that keep to it. `asked`: tags whose likelihood to give."""
+        return found(self, source, allowed, asked)
 
 
 class Majority(nn.Module):
@@ -110,15 +110,16 @@ class Majority(nn.Module):
     def forward(self, source: Words, tags: Tensor, smoothing: float = 0.0) -> Tensor:
         return self.output(self.scores(source), tags, source.lengths, 0.0)
 
-    def best(self, source: Words, allowed: Allowed | None = None) -> Found:
-        return found(self.output, self.scores(source), source.lengths, allowed)
+    def best(self, source: Words, allowed: Allowed | None = None, asked: Tensor | None = None) -> Found:
+        return found(self, source, allowed, asked)
 
 
-def found(output: nn.Module, scores: Tensor, lengths: Tensor | None, allowed: Allowed | None) -> Found:
+def found(model: Tagger | Majority, source: Words, allowed: Allowed | None, asked: Tensor | None) -> Found:
+    scores, lengths, output = model.scores(source), source.lengths, model.output
     scores = scores.float() if scores.dtype.itemsize < 4 else scores
-    tags = output.best(scores, lengths, allowed)  # pyright: ignore[reportCallIssue]
-    marginals = output.marginals(scores, lengths).gather(2, tags[:, :, None])[:, :, 0]  # pyright: ignore
-    return Found(tags, marginals, output(scores, tags, lengths))
+    tags = output.best(scores, lengths, allowed)
+    marginals = output.marginals(scores, lengths).gather(2, tags[:, :, None])[:, :, 0]
+    return Found(tags, marginals, output(scores, tags if asked is None else asked, lengths))
 
 
 TAGGERS = {"tagger": Tagger, "majority": Majority}

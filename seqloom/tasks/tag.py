@@ -13,7 +13,8 @@ from torch import nn
 
 from seqloom.data import registry
 from seqloom.data.columns import Reading
-from seqloom.data.conll import LONGEST, Sentence, read
+from seqloom.data.conll import LONGEST, Sentence, read, sentences
+from seqloom.data.read import read_sources
 from seqloom.data.split import Fold
 from seqloom.data.tagged import TagOptions, TagReady, Tags, lexicon_of
 from seqloom.data.tagprepare import fitted, prepare_tags
@@ -30,6 +31,7 @@ from seqloom.training.distributed import Ranks
 from seqloom.training.settings import Training
 from seqloom.training.tags import TagLikelihood, allowed_moves, tag_scores
 
+COLUMNED = (".conll", ".conllu", ".tsv", ".iob", ".bio")
 NOTHING = Answer("", (), 0.0, 0.0, 1.0)  # is said of an empty line
 
 
@@ -65,6 +67,12 @@ class SentenceTagger:
         options = TagOptions(repair=self.config["data"].get("repair", False))
         sentences, notes = fitted(found.sentences, options, self.tags.scheme)
         return sentences, [*found.notes, *notes]
+
+    def sources(self, file: str, reading: Reading | None = None) -> Iterator[str]:
+        """What to tag: sentences of a CoNLL file (.conll, .conllu, .tsv), with or without tags, or lines of text."""
+        if file.removesuffix(".gz").endswith(COLUMNED):
+            return (" ".join(words) for words in sentences(file, reading or self.reading()))
+        return read_sources(file, reading)
 
     def predict(self, sources: Sequence[str], search: Search | None = None) -> list[str]:
         """The tags of each sentence, blanks between, as its words have blanks between."""

@@ -71,10 +71,11 @@ def _units(model: Any) -> Iterator[tuple[nn.Module, tuple[str, ...]]]:
             if hasattr(block, "cross"):  # its keys are made before the block runs
                 yield block.cross, ("remember", "read")
             yield block, ()
-        if hasattr(side, "blocks"):
-            continue
-        yield (side, ("begin",)) if hasattr(side, "begin") else (side.recurrent, ("run",))
-    yield model, tuple(name for name in ("start", "step") if hasattr(model, name))
+        if hasattr(side, "begin") and not hasattr(side, "blocks"):
+            yield side, ("begin",)
+        elif hasattr(side, "recurrent"):
+            yield side.recurrent, ("run",)
+    yield model, tuple(name for name in ("start", "step", "best") if hasattr(model, name))
 
 
 def named(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:

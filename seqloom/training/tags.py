@@ -61,11 +61,10 @@ def tag_scores(
     allowed, sums = allowed_moves(tags), np.zeros(7)
     for batch in all_batches(supply, settings, ranks):
         there = batch.to(device)
-        loss = objective(there)
-        sums += [float(loss.total), loss.count, *(0.0,) * 5]
-        found = model.best(there.source, allowed).tags
-        if batch.rows:
-            sums[2:] += score_sums(Tagged(*_named(found, batch, tags), tags.scheme))
+        found = model.best(there.source, allowed, there.tags)
+        if batch.rows:  # else this rank only takes part
+            right = score_sums(Tagged(*_named(found.tags, batch, tags), tags.scheme))
+            sums += [-float(found.likelihood.double().sum()), batch.count, *right]
     objective.train(training)
     if ranks.several:
         sums = ranks.add(torch.from_numpy(sums).to(device)).cpu().numpy()

@@ -7,7 +7,7 @@ import gzip
 import pytest
 
 from seqloom.data.columns import Reading
-from seqloom.data.conll import read
+from seqloom.data.conll import read, sentences
 from seqloom.data.tagcheck import check
 from seqloom.errors import SeqloomError
 
@@ -128,6 +128,20 @@ def test_a_file_without_empty_lines_is_not_one_sentence(tmp_path):
         found(tmp_path, "a X\n" * 6, longest=5)
     with pytest.raises(SeqloomError, match="no such file"):
         read([tmp_path / "none"], Reading())
+
+
+def test_words_alone_can_be_read_for_prediction(tmp_path):
+    path = tmp_path / "x.tsv"
+    path.write_text("a\nb\n\nc\n")
+    assert list(sentences(path, Reading())) == [("a", "b"), ("c",)]
+    path.write_text("a\tX\nb\tY\n")
+    assert list(sentences(path, Reading())) == [("a", "b")]
+    universal = tmp_path / "x.conllu"
+    universal.write_text(UNIVERSAL.replace("AUX", "_").replace("\tgo\tgo\tVERB", "\t_\tgo\t_"))
+    assert list(sentences(universal, Reading())) == [("do", "n't", "_"), ("#",)]
+    path.write_text("a\tX\n\tY\n")
+    with pytest.raises(SeqloomError, match=r"x.tsv:2: the word is empty"):
+        list(sentences(path, Reading()))
 
 
 def test_check_names_everything(tmp_path):

@@ -60,6 +60,27 @@ def test_a_tagger_learns_and_says_how_sure_it_is(parts):
     assert len(found.tokens) == 4
 
 
+def test_the_command_line(parts, home, tmp_path, capsys, monkeypatch):
+    from seqloom.cli.main import run
+
+    def said(*words):
+        monkeypatch.setattr(sys, "argv", ["seqloom", *map(str, words)])
+        with pytest.raises(SystemExit) as left:
+            run()
+        return left.value.code or 0, capsys.readouterr().out.splitlines()
+
+    (tmp_path / "x.txt").write_text("the lano ca .\n\nthe ca moras\n")
+    assert said("predict", home / "parts", tmp_path / "x.txt") == (0, ["DET NOUN VERB PUNCT", "", "DET NOUN VERB"])
+    write_tags(tmp_path / "x.conll", [[("the", "DET"), ("lano", "NOUN")], [("the", "DET")]], " ")
+    assert said("predict", home / "parts", tmp_path / "x.conll") == (0, ["DET NOUN", "DET"])
+    status, told = said("evaluate", home / "parts", home / "parts-test.tsv", "--metrics", "accuracy", "--json")
+    assert status == 0
+    assert list(json.loads(told[0])["metrics"]) == ["accuracy"]
+    status, told = said("data", "check", "tag", home / "names.tsv", home / "names-test.tsv")
+    assert status == 0
+    assert any("(BIO)" in line for line in told)
+
+
 def test_answers_are_the_same_in_any_batch(parts):
     texts = [" ".join(word for word, _ in row) for row in sentences(40, seed=5)]
     wanted = [found[0].text for found in parts.answers(texts)]
@@ -186,3 +207,20 @@ def test_wrong_inputs(parts, home, tmp_path):
     with pytest.raises(SeqloomError, match="unknown model 'lstm-cfr'; did you mean 'lstm-crf'"):
         train(home / "parts.tsv", tmp_path / "run", model="lstm-cfr")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", [(), ("--shard",)])
+def test_two_processes_train_what_one_does(shard, home, tmp_path):
+    calm = ("--set", "dropout=0", "--set", "unknown=0", "--batch-rows", "31")  # an odd batch is shared unevenly
+    alone = command(home / "names.tsv", tmp_path / "alone", 20)
+    subprocess.run([*alone, *calm], check=True)
+    words = command(home / "names.tsv", tmp_path / "two", 20)[3:]
+    launch = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "seqloom")
+    subprocess.run([*launch, *words, *calm, *shard], check=True)
+    one, two = ([json.loads(line) for line in (tmp_path / name / "metrics.jsonl").open()] for name in ("alone", "two"))
+    assert [line["step"] for line in one] == [line["step"] for line in two]
+    for a, b in zip(one, two, strict=True):
+        a, b = (line.get("valid", line) for line in (a, b))
+        assert a["loss"] == pytest.approx(b["loss"], abs=1e-5)
+        assert a.get("f1") == b.get("f1")
