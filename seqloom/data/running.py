@@ -21,7 +21,7 @@ from seqloom.data.numbers import Rows, Side, normal_all, number_texts
 from seqloom.data.passages import Block, Source
 from seqloom.data.skip import Skipped, note
 from seqloom.data.split import Fold
-from seqloom.data.store import _load, _Side
+from seqloom.data.store import RowsFile, load_rows
 from seqloom.data.stream import Stream, StreamOptions
 from seqloom.data.tokens import BOS, EOS, SPECIALS, UNK, make
 from seqloom.errors import SeqloomError
@@ -169,7 +169,7 @@ def _build(folder: Path, source: Source, kept: Mapping[str, Any] | None) -> None
     options, skipped = source.options, Skipped() if source.options.skip_bad else None
     codec = Codec.from_json(kept["source"]) if kept else _trained(source)
     numbers = _Numbers(options, codec)
-    sides = {held: _Side(folder, name) for held, name in ((False, "train"), (True, "valid"))}
+    sides = {held: RowsFile(folder, name) for held, name in ((False, "train"), (True, "valid"))}
     seen: Counter[str] = Counter()
     met: set[str] = set()
     try:
@@ -212,7 +212,7 @@ def _facts(folder: Path, name: str, counts: np.ndarray, options: StreamOptions) 
     facts: dict[str, Any] = {"tokens": total, "unknown_tokens": unknown, "unknown": round(unknown / total, 6)}
     if not options.lines:
         return {"source": facts}
-    lengths = np.diff(_load(folder, name)[1])
+    lengths = np.diff(load_rows(folder, name)[1])
     return {"lines": len(lengths), "source": facts | {"lengths": spread(np.bincount(lengths))}}
 
 
@@ -233,5 +233,5 @@ def _notes(source: Source, facts: dict[str, Any], counts: Counter[str]) -> Itera
 
 
 def _open(folder: Path, name: str, options: StreamOptions, fingerprint: str) -> Stream:
-    ids, offsets = _load(folder, name)
+    ids, offsets = load_rows(folder, name)
     return Stream(ids, offsets if options.lines else None, options, f"{fingerprint}-{name}", folder)

@@ -26,8 +26,8 @@ class Corpus:
     def __init__(self, folder: Path, name: str, fingerprint: str):
         self.fingerprint = fingerprint  # of the data and of how it was numbered, not of where it lies
         self.folder = folder
-        self._source = _load(folder, f"{name}_source")
-        self._target = _load(folder, f"{name}_target")
+        self._source = load_rows(folder, f"{name}_source")
+        self._target = load_rows(folder, f"{name}_target")
 
     def __len__(self) -> int:
         return len(self._source[1]) - 1
@@ -86,8 +86,8 @@ class Writer:
 
     def __init__(self, folder: Path, name: str):
         self.rows = 0
-        self._source = _Side(folder, f"{name}_source")
-        self._target = _Side(folder, f"{name}_target")
+        self._source = RowsFile(folder, f"{name}_source")
+        self._target = RowsFile(folder, f"{name}_target")
 
     def extend(self, source: Rows, target: Rows) -> None:
         """Rows of ids, which may be preliminary, specials not counted among them yet."""
@@ -109,7 +109,7 @@ class Writer:
         return self._source.settle(source), self._target.settle(target)
 
 
-class _Side:
+class RowsFile:
     def __init__(self, folder: Path, name: str):
         self._path = folder / f"{name}_ids.npy"
         self._ids = _Growing(folder / f"{name}_waiting.npy", np.dtype(np.int32))
@@ -176,7 +176,7 @@ class _Growing:
         self._data = self._file.tell()
 
 
-def _load(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+def load_rows(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Ids and offsets. A plain array over the map: np.memmap's own class slows every indexing."""
     ids, offsets = (np.load(folder / f"{name}_{part}.npy", mmap_mode="r") for part in ("ids", "offsets"))
     return np.asarray(ids).view(np.ndarray), np.asarray(offsets).view(np.ndarray)

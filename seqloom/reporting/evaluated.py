@@ -48,7 +48,8 @@ def told(record: Record) -> str:
     rate = record.get("per_second")
     speed = f"; {whole(rate)} a second" if finite(rate) is not None else ""
     device = f" on {record['device']}" if record.get("device") else ""
-    return f"{whole(count)} distinct sources{some}, {how(record)}{speed}{device}."
+    searched = f", {how(record)}" if "search" in record else ""
+    return f"{whole(count)} {record.get('unit', 'distinct sources')}{some}{searched}{speed}{device}."
 
 
 def how(record: Record) -> str:

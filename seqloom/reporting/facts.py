@@ -42,6 +42,7 @@ METRICS = {
     "mae": Metric("mean absolute error", "", True, "in units of the numbers"),
     "r2": Metric("R²", "", False, "1: exact; 0: no better than always the mean"),
     "loss": Metric("loss", "", True, "nats a target token"),
+    "bits_per_character": Metric("bits a character", "", True, "the loss by the character, whatever the tokens"),
 }
 HELD_OUT = {"test": "Test data", "valid": "Validation data"}
 
@@ -139,8 +140,8 @@ class Facts:
         """The metric by which the best model was chosen, if it scores predictions."""
         select = (self.config.get("training") or {}).get("select")
         measured = (self.record[1].get("metrics") or {}) if self.record else {}
-        if measured and select not in measured:
-            return next(iter(measured))
+        if measured and "per" not in measured:
+            return str(select) if select in measured else next(iter(measured))
         return select if select in METRICS and select not in ("loss", "perplexity") else "per"
 
     @property

@@ -26,7 +26,7 @@ from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError, known
 from seqloom.metrics.bootstrap import ratio_interval
 from seqloom.tasks.evaluation import Evaluation
-from seqloom.training.next_token import CHUNK, Surprise, measures, surprise
+from seqloom.training.next_token import CHUNK, Surprise, characters, measures, surprise
 
 SCHEMA = 1
 SAMPLED, PARTS, SHOWN = 200, 20, 12
@@ -115,42 +115,42 @@ class Author:
         names = [files] if isinstance(files, str | Path) else list(files)
         found = registry.resolve(names, "test", self.config["task"])
         streams, notes = self.read(found, reading or self.reading())
-        judged = self.judge(streams[0], metrics)[0]
-        return replace(judged, notes=(*notes, *judged.notes))
+        judged, _ = self.judge(streams[0], metrics)
+        novelty = [self._novelty()["text"]] if self._seen else []
+        return replace(judged, notes=(*notes, *novelty))
 
     def judge(self, stream: Stream, metrics: Sequence[str] | None = None) -> tuple[Evaluation, Surprise]:
+        """The scores of a numbered text, and what they are made of."""
         for name in metrics or ():
             known(name, METRICS, "metric of generate")
         found = surprise(self.model, stream, self.config["decoding"]["room"], self.device)
-        values, spread = measures(found, self.texts.codec), self._intervals(found, stream)
-        carried = "whole lines" if stream.offsets is not None else f"blocks of {self.config['decoding']['room']}"
-        if self.model.carries and stream.offsets is None:
-            carried = "state carried over the whole text"
-        first = "" if stream.offsets is not None else "|first token given"
-        signature = f"tokens:{self.texts.codec.kind}|{carried}{first}"
+        values, spread = measures(found, self.texts.codec), self._intervals(found)
         chosen = list(metrics or values)
-        told = ()
-        if self._seen:
-            told = (self._novelty()["text"],)
-        return (
-            Evaluation(
-                {name: values[name] for name in chosen},
-                {name: spread[name] for name in chosen if name in spread},
-                dict.fromkeys(chosen, signature),
-                len(found.nats),
-                [],
-                told,
-            ),
-            found,
-        )
+        scores = {name: values[name] for name in chosen}, {name: spread[name] for name in chosen}
+        signature = dict.fromkeys(chosen, f"tokens:{self.texts.codec.kind}|{self._protocol(stream)}")
+        return Evaluation(*scores, signature, len(found.nats), []), found
 
-    def _intervals(self, found: Surprise, stream: Stream) -> dict[str, tuple[float, float]]:
+    def _protocol(self, stream: Stream) -> str:
+        """What was seen before each token."""
+        if stream.offsets is not None:
+            return "whole lines"
+        if self.model.carries:
+            return "state carried over the whole text|first token given"
+        return f"blocks of {self.config['decoding']['room']}|first token given"
+
+    def _intervals(self, found: Surprise) -> dict[str, tuple[float, float]]:
         """Resampled over stretches of the text."""
         each = max(1, min(CHUNK, len(found.nats) // 50))
         starts = np.arange(0, len(found.nats), each)
         nats = np.add.reduceat(found.nats, starts)
         low, high = ratio_interval(nats, np.diff(starts, append=len(found.nats)))
-        return {"loss": (low, high), "perplexity": (math.exp(min(low, 700)), math.exp(min(high, 700)))}
+        written = characters(self.texts.codec)[found.ids].sum() or math.nan
+        bits = len(found.nats) / math.log(2) / float(written)
+        return {
+            "loss": (low, high),
+            "perplexity": (math.exp(min(low, 700)), math.exp(min(high, 700))),
+            "bits_per_character": (bits * low, bits * high),
+        }
 
     def record(self, examples: Sequence[Stream], search: Search | None = None, *, most: int = 1000) -> dict[str, Any]:
         """What an evaluation found, as values for a report: scores, where they are good and bad, samples."""
@@ -162,6 +162,7 @@ class Author:
             "schema": SCHEMA,
             **scores.to_json(),
             "available": stream.labels,
+            "unit": "tokens",
             "fingerprint": hashlib.sha256(np.asarray(stream.ids, np.int64).tobytes()).hexdigest(),
             "device": _device(self.device),
             "parameters": sum(p.numel() for p in self.model.parameters()),

@@ -21,7 +21,7 @@ from seqloom.training.parallel import portion
 
 STREAMS = 8  # in which the held-out text is read while training, where a state is carried on
 CHUNK = 1024  # steps of a stream at a time
-CELLS = 1 << 27  # logits at a time, whatever the vocabulary
+CELLS = 1 << 26  # logits at a time, whatever the vocabulary
 
 
 class NextToken(nn.Module):

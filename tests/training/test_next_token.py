@@ -54,7 +54,7 @@ def test_the_loss_counts_real_labels_and_carries_only_streams(text):
             assert not any(part.requires_grad for part in loss.carried[0])
     assert NextToken(make(ready, "transformer"))(batch).carried is None
     emptied = NextToken(model.train())(batch.emptied())
-    assert (float(emptied.total), emptied.count) == (0.0, 0)
+    assert (emptied.total.item(), emptied.count) == (0.0, 0)
     emptied.total.backward()
 
 
