@@ -58,10 +58,12 @@ def prepare(
     """Read and number tables. `valid`: files, the share of the training rows to hold out (0: none), or a fold.
 
     Rows are held out by a hash of their fields and the seed, so that equal rows stand on one side. Kinds, scales,
-    categories and tokens come from the training rows alone, unless the vocabularies of another run are `kept`.
+    categories and tokens come from the training rows alone, unless the vocabularies of another run are `kept`: all of
+    them, or its tokens only.
     """
-    options = options or TableOptions()
-    schema = None if kept is None else Schema.from_json(kept)
+    options, kept = options or TableOptions(), kept or {}
+    schema = Schema.from_json(kept) if "columns" in kept else None
+    codec = Codec.from_json(kept["source"]) if "source" in kept else None
     plan = schema.layout if schema else layout(train, options)
     skipped = Skipped() if options.skip_bad else None
     rows = sound(train, plan, skipped, options.limit)
@@ -76,7 +78,7 @@ def prepare(
         raise SeqloomError(f"{', '.join(train)}: {aside}")
     guessed = schema or draft(rows, plan, options)
     rows, held = (right(part, guessed, skipped) for part in (rows, held))
-    schema = schema or _learned(rows, guessed, options)
+    schema = schema or _learned(rows, guessed, options, codec)
     fingerprint = _fingerprint(train, valid, options, seed, kept)
     ready = _ready(rows, held, schema, skipped or Skipped(), fingerprint)
     notes = [*_held_out(rows, held, bool(files)), *ready.notes]
@@ -153,7 +155,7 @@ def right(rows: list[Row], schema: Schema, skipped: Skipped | None) -> list[Row]
     return good
 
 
-def _learned(rows: Sequence[Row], draft: Schema, options: TableOptions) -> Schema:
+def _learned(rows: Sequence[Row], draft: Schema, options: TableOptions, codec: Codec | None) -> Schema:
     fields = list(zip(*(row.fields for row in rows), strict=True))
     columns = [learn(c.name, c.kind, f, options.flag_missing) for c, f in zip(draft.columns, fields, strict=True)]
     target = learn(draft.target.name, draft.target.kind, [row.target for row in rows])
@@ -162,12 +164,15 @@ def _learned(rows: Sequence[Row], draft: Schema, options: TableOptions) -> Schem
             f"the target {target.name!r} is {rows[0].target!r} in every training row: there is nothing to learn"
         )
     texts = [text for at in draft.texts for text in fields[at]]
-    codec = Codec.build(options.tokens, texts, **options.limits)
+    codec = codec or Codec.build(options.tokens, texts, **options.limits)
     return Schema(tuple(columns), target, codec, draft.numbered, options.max_length, options.cut)
 
 
 def _ready(rows: list[Row], held: list[Row], schema: Schema, skipped: Skipped, fingerprint: str) -> Rowset:
     train = schema.number(rows, f"{fingerprint}-train")
+    if schema.classes and (strange := int((train.values < 0).sum())):
+        told = ", ".join(schema.classes[:SHOWN])
+        raise SeqloomError(f"{strange:,} rows have a class that the run it starts from lacks; it has {told}")
     valid = schema.number(held, f"{fingerprint}-valid")
     notes = [*_notes(valid, schema), *skip_note(skipped.to_json())]
     told = columns_told(rows, schema)
@@ -224,9 +229,7 @@ def _kind(column: Column) -> str:
     return {"yes": "yes/no"}.get(column.kind, column.kind)
 
 
-def _fingerprint(
-    train: Sequence[str], valid: Any, options: TableOptions, seed: int, kept: Mapping[str, Any] | None
-) -> str:
+def _fingerprint(train: Sequence[str], valid: Any, options: TableOptions, seed: int, kept: Mapping[str, Any]) -> str:
     """SHA-256 over all that decides the numbers: contents, not names or dates of files."""
     key: dict[str, Any] = {"meaning": MEANING, "unicode": unicodedata.unidata_version, "options": asdict(options)}
     key["train"] = [sha256(place(file)) for file in train]

@@ -332,7 +332,7 @@ def test_only_the_training_rows_make_the_vocabulary(tmp_path):
 
 
 def test_what_was_learned_is_written_and_read_back(tmp_path):
-    lines = [f"{i},yes,note number {i} here,k{i % 3},{i % 2}" for i in range(30)]
+    lines = [f"{i},yes,note number {i} here,k{i % 3},{'pq'[i % 2]}" for i in range(30)]
     found = ready(write(tmp_path / "t.csv", "x,m,note,k,y", *lines), flag_missing=True)
     again = Schema.from_json(json.loads(json.dumps(found.vocabularies())))
     assert (again.columns, again.target, again.layout) == (
@@ -346,6 +346,13 @@ def test_what_was_learned_is_written_and_read_back(tmp_path):
     )
     kept = prepare([str(tmp_path / "t.csv")], 0.0, TableOptions(), seed=1, kept=found.vocabularies())
     assert kept.schema.columns == found.schema.columns
+    source = {"source": found.vocabularies()["source"]}
+    other = write(tmp_path / "o.csv", "note,y", *(f"number word {i},{i % 3}" for i in range(9)))
+    tokens = prepare([other], 0.0, TableOptions(), seed=1, kept=source)
+    assert tokens.schema.codec.tokens == found.schema.codec.tokens
+    strange = write(tmp_path / "s.csv", "x,m,note,k,y", *(f"{i},yes,note {i},k1,{'pqr'[i % 3]}" for i in range(9)))
+    with pytest.raises(SeqloomError, match=r"3 rows have a class that the run it starts from lacks; it has p, q"):
+        prepare([strange], 0.0, TableOptions(), seed=1, kept=found.vocabularies())
     with pytest.raises(SeqloomError, match=r"the stored columns are damaged"):
         Schema.from_json({"columns": {"columns": [{"name": "x"}], "target": {}}, "source": {}})
 
