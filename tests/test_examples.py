@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
-DATA = {"table.py": "houses"}  # where words and their sounds will not do
+from tests.tagging import sentences, write_tags
+
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
-def test_example(file, pairs, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", [str(file), DATA.get(file.name, str(pairs)), "2"])
+def test_example(file, pairs, tmp_path, monkeypatch, capsys):
+    data = write_tags(tmp_path / "words.tsv", sentences(80)) if file.name == "tag.py" else pairs
+    data = "houses" if file.name == "table.py" else data
+    monkeypatch.setattr("sys.argv", [str(file), str(data), "2"])
     runpy.run_path(str(file), run_name="__main__")
     assert "best validation" in capsys.readouterr().out
     assert len(file.read_text().splitlines()) < 100

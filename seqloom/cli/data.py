@@ -11,7 +11,15 @@ from seqloom.errors import known
 
 COLUMNS = "Source and targets, by name in the first line (text,label) or by number from 1 (2,5); keys of JSON lines."
 
+# Which module looks through the data of a task.
+CHECKS = {"translate": "check", "classify": "check", "table": "tablecheck", "tag": "tagcheck"}
+CHECKS |= {"generate": "plain", "mask": "plain", "vectors": "plain"}
+
 app = typer.Typer(help="Datasets by name, and a look at data before training on it.", no_args_is_help=True)
+
+
+def _tasks(incomplete: str) -> list[str]:
+    return [name for name in CHECKS if name.startswith(incomplete)]
 
 
 @app.callback()
@@ -109,7 +117,7 @@ def _short(value: Any) -> str:
 
 @app.command()
 def check(
-    task: Annotated[str, typer.Argument(help="translate")],
+    task: Annotated[str, typer.Argument(help=f"{', '.join(CHECKS)}.", autocompletion=_tasks)],
     files: Annotated[
         list[str], typer.Argument(help="As for train (also datasets); later ones are searched for the first's sources.")
     ],
@@ -121,12 +129,12 @@ def check(
 
     Broken lines make the exit status 1; warnings do not.
     """
+    from importlib import import_module
+
     from seqloom.data import registry
-    from seqloom.data.check import check as check_files
     from seqloom.data.columns import Reading
 
-    known(task, ("translate",), "task")
-    report = check_files(
+    report = import_module(f"seqloom.data.{CHECKS[known(task, CHECKS, 'task')]}").check(
         registry.resolve(files, "train", task), max_length=max_length, reading=Reading(columns=columns)
     )
     if as_json:
@@ -136,26 +144,8 @@ def check(
             typer.echo(f"{problem.file}:{problem.line}: {problem.kind}: {problem.reason}")
         for note in report.notes:
             typer.echo(f"note: {note}")
-        for one in report.to_json()["groups"]:
-            _show(one)
+        for line in (line for one in report.to_json()["groups"] for line in one["told"]):
+            typer.echo(line)
         typer.echo(f"{report.errors:,} broken lines, {report.warnings:,} warnings")
     if report.errors:
         raise typer.Exit(1)
-
-
-def _show(facts: dict[str, Any]) -> None:
-    """The statistics of one group of files, in three lines."""
-    lines = facts["lines"] + facts["broken"]
-    typer.echo(
-        f"{', '.join(facts['files'])}: {facts['pairs']:,} pairs in {lines:,} lines ({facts['form']}), "
-        f"{facts['distinct_sources']:,} distinct sources, {facts['several_targets']:,} of them with several targets, "
-        f"{facts['same']:,} pairs with target = source"
-    )
-    for side in ("source", "target"):
-        spread = "; ".join(f"{unit} {_spread(facts[side][unit])}" for unit in ("characters", "words"))
-        typer.echo(f"  {side}: {spread}; {facts[side]['distinct_characters']:,} distinct characters")
-
-
-def _spread(numbers: dict[str, float]) -> str:
-    mean, median, most, longest = (numbers[name] for name in ("mean", "median", "p95", "longest"))
-    return f"mean {mean:.1f}, median {median:g}, 95 % ≤ {most:g}, longest {longest:,}"

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from seqloom.cli.data import COLUMNS
+from seqloom.cli.usage import UsageError
 
 
 def evaluate(
@@ -22,15 +23,20 @@ def evaluate(
     together: Annotated[
         bool, typer.Option("--together", help="Lines with one source are one example with several references.")
     ] = False,
-    metrics: Annotated[str | None, typer.Option(help="per, cer, wer, exact_match, bleu, chrf; commas between.")] = None,
-    tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer: 13a, intl, zh, char or none.")] = "13a",
+    metrics: Annotated[
+        str | None,
+        typer.Option(help="Only these, commas between; of translate: per, cer, wer, exact_match, bleu, chrf."),
+    ] = None,
+    tokenize: Annotated[
+        str | None, typer.Option(help="sacreBLEU's tokenizer: 13a, intl, zh, char or none (default: 13a).")
+    ] = None,
     predictions: Annotated[str | None, typer.Option(help="Write the predictions to this file, a line each.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Score a model on held-out examples, with 95 % intervals and signatures.
 
-    Columns of a TSV after the second are further references: the closest counts.
+    Of translations, columns of a TSV after the second are further references: the closest counts.
     """
     from pathlib import Path
 
@@ -43,7 +49,12 @@ def evaluate(
     model = load(run, device)
     asked = columns is not None or skip_bad is not None
     reading = model.reading(columns=columns, skip_bad=skip_bad) if asked else None
-    result = model.evaluate(files, search, metrics=chosen, together=together, tokenize=tokenize, reading=reading)
+    how = {"together": together or None, "tokenize": tokenize, "beam": beam if beam > 1 else None}
+    how = {name: value for name, value in how.items() if value is not None}
+    if how and (task := model.config["task"]) != "translate":
+        raise UsageError(f"--{next(iter(how))} is for translations, and {run} is a model of the task {task}")
+    how.pop("beam", None)
+    result = model.evaluate(files, search, metrics=chosen, reading=reading, **how)
     for note in result.notes:
         typer.echo(f"note: {note}", err=True)
     if predictions is not None:
@@ -51,8 +62,10 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(result.to_json(), ensure_ascii=False))
         return
-    typer.echo(f"{result.count:,} examples, {'greedy' if beam == 1 else f'beam {beam}'}")
+    way = f", {'greedy' if beam == 1 else f'beam {beam}'}" if model.config["task"] == "translate" else ""
+    typer.echo(f"{result.count:,} examples{way}")
+    width = max(12, *map(len, result.metrics))
     for name, value in result.metrics.items():
         low, high = result.intervals.get(name, (None, None))
         spread = "" if low is None else f"   95 %: {low:.2f} … {high:.2f}"
-        typer.echo(f"  {name:<12} {value:8.2f}{spread:<26}  {result.signature.get(name, '')}".rstrip())
+        typer.echo(f"  {name:<{width}} {value:8.2f}{spread:<26}  {result.signature.get(name, '')}".rstrip())

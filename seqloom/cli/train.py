@@ -74,10 +74,29 @@ def train(
     ] = None,
     from_: Annotated[
         str | None,
-        typer.Option("--from", help="Start from the weights and vocabularies of this run: fine-tuning."),
+        typer.Option(
+            "--from",
+            help="Start from the weights and vocabularies of this run: fine-tuning; of another task's run, from its "
+            "embedding and encoder.",
+        ),
+    ] = None,
+    freeze: Annotated[
+        str | None, typer.Option(help="Parts whose weights stay as they are, commas between: source,encoder.")
+    ] = None,
+    vectors: Annotated[
+        str | None,
+        typer.Option(help="Word vectors that the source's embedding begins with: a text file, glove, or a run."),
     ] = None,
     size: Annotated[
         str | None, typer.Option(help=f"{', '.join(SIZES)} (default: small).", autocompletion=_offer(*SIZES))
+    ] = None,
+    tokens: Annotated[
+        str | None,
+        typer.Option(help=f"Of texts without a target side: {TOKENS} (default: by task).", autocompletion=KINDS),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(help="classify: label, labels (several, | between) or number; table: the column to be guessed."),
     ] = None,
     source_tokens: Annotated[str | None, typer.Option(help=f"{TOKENS} (default: chars).", autocompletion=KINDS)] = None,
     target_tokens: Annotated[str | None, typer.Option(help=f"{TOKENS} (default: chars).", autocompletion=KINDS)] = None,
@@ -154,9 +173,11 @@ def train(
         raise SeqloomError("--quiet, --verbose and --log-json exclude one another: choose one")
     data = {name: given[name] for name in ("source_tokens", "target_tokens", "fold", "half_width", "max_vocab")}
     data |= {"min_count": min_count, "max_length": max_length, "cut": cut}
-    data |= {"columns": columns, "skip_bad": skip_bad, "limit": limit}
+    data |= {"columns": columns, "skip_bad": skip_bad, "limit": limit, "tokens": tokens, "target": target}
     names = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
-    training = {name: given[name] for name in (*names, "schedule", "average", "seed", "precision", "shard")}
+    training = {
+        name: given[name] for name in (*names, "schedule", "average", "seed", "precision", "shard", "freeze", "vectors")
+    }
     training["time"] = None if time is None else seconds(time)
     job = Job(
         task=task or "",

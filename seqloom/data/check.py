@@ -195,7 +195,17 @@ class Statistics:
             **{name: getattr(self, name) for name in numbers},
             "source": self.source.to_json(),
             "target": self.target.to_json(),
+            "told": self.told(),
         }
+
+    def told(self) -> list[str]:
+        """In three lines, for the eye."""
+        return [
+            f"{', '.join(self.group.files)}: {self.pairs:,} pairs in {self.lines + self.broken:,} lines "
+            f"({self.group.form}), {self.distinct_sources:,} distinct sources, {self.several_targets:,} of them with "
+            f"several targets, {self.same:,} pairs with target = source",
+            *(f"  {name}: {side.told()}" for name, side in (("source", self.source), ("target", self.target))),
+        ]
 
 
 @dataclass
@@ -217,6 +227,15 @@ class Side:
             "words": summary(self.words),
             "distinct_characters": len(self.alphabet),
         }
+
+    def told(self) -> str:
+        units = {"characters": summary(self.characters), "words": summary(self.words)}
+        spread = "; ".join(
+            f"{unit} mean {numbers['mean']:.1f}, median {numbers['median']:g}, 95 % ≤ {numbers['p95']:g}, "
+            f"longest {numbers['longest']:,}"
+            for unit, numbers in units.items()
+        )
+        return f"{spread}; {len(self.alphabet):,} distinct characters"
 
 
 def _hash(text: str) -> int:

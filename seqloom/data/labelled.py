@@ -168,6 +168,8 @@ class LabelSupply:
 def label_weights(way: str, target: Target, counts: np.ndarray) -> np.ndarray | None:
     """[labels]. `way`: "none"; "balanced", N / (labels · count), so that all labels weigh alike (King & Zeng 2001); or
     as given, "spam=3,ham=1", 1 where nothing is said."""
+    if "=" not in way:
+        known(way, ("none", "balanced"), "way to weigh labels")
     if way == "none":
         return None
     if target.kind == "number":

@@ -153,7 +153,7 @@ class Report:
             "codes": dict(self._codes),
             "notes": list(self.notes),
             "problems": [{**problem._asdict(), "text": str(problem)} for problem in self._kept],
-            "groups": self._groups,
+            "groups": [{**one, "told": [line]} for one, line in zip(self._groups, self.told(), strict=True)],
         }
 
     def told(self) -> list[str]:

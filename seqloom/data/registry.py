@@ -181,14 +181,17 @@ def resolve(names: Iterable[str | Path], split: str, task: str) -> list[str]:
     return found
 
 
-def suited(names: Sequence[str | Path], data: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """For training on one dataset by name: `data` with the options that suit it where none is set, and NAME:valid."""
+def suited(names: Sequence[str | Path], data: Mapping[str, Any], task: str) -> tuple[dict[str, Any], str | None]:
+    """For training on one dataset by name: `data` with the options that suit it where none is set, and NAME:valid.
+
+    The options are for the dataset's own task; another that takes its texts has others.
+    """
     given = {name: value for name, value in data.items() if value is not None}
     dataset, split = _named(str(names[0])) if len(names) == 1 else (None, "")
     if dataset is None:
         return given, None
     own = f"{dataset.name}:valid" if "valid" in dataset.sizes and split in ("", "train") else None
-    return {**dataset.data, **given}, own
+    return {**(dataset.data if dataset.task == task else {}), **given}, own
 
 
 def _named(name: str) -> tuple[Dataset | None, str]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from seqloom.data.codec import Codec
-from seqloom.data.kinds import UNSEEN, Column, guess, guess_target, learn, missing, plain
+from seqloom.data.kinds import UNSEEN, Column, guess, guess_target, learn, missing, number, plain
 from seqloom.data.labelled import label_weights
 from seqloom.data.lines import place
 from seqloom.data.numbers import source_hash
@@ -21,7 +21,7 @@ from seqloom.data.rows import RowSupply, Schema
 from seqloom.data.skip import Skipped
 from seqloom.data.skip import note as skip_note
 from seqloom.data.split import Fold, Split
-from seqloom.data.table import Layout, Row, TableOptions, half, layout, sound
+from seqloom.data.table import NO_HEADER, Layout, Row, TableOptions, half, layout, sound
 from seqloom.errors import SeqloomError
 from seqloom.files import sha256
 
@@ -207,6 +207,9 @@ def _told(column: Column, fields: Sequence[str]) -> dict[str, Any]:
 def _notes(held: RowSupply, schema: Schema) -> Iterator[str]:
     kinds = ", ".join(f"{column.name} {_kind(column)}" for column in schema.columns)
     yield f"columns: {kinds}; {len(schema.labels):,} values in all. data.kinds.NAME=KIND changes a kind"
+    named = [name for name in schema.layout.all if number(name) is not None]
+    if named and not schema.numbered:
+        yield f"the first line is taken for the names of the columns, among them {named[0]}; {NO_HEADER}"
     target, classes = schema.target, schema.classes
     what = f"one of {len(classes):,} classes ({', '.join(classes[:SHOWN])}{', …' if len(classes) > SHOWN else ''})"
     yield f"target: {target.name}, {what if classes else 'a number'}"

@@ -19,8 +19,6 @@ from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError, known
 from seqloom.models.seq2seq import Stepper
 
-DRAWN = 64  # random numbers of a row that are drawn at a time
-
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
@@ -127,7 +125,7 @@ class Continuation:
         """
         if search.beam > 1:
             raise SeqloomError("a text goes on by the likeliest token or by a drawn one; there is no beam here")
-        choose = chooser(search, len(rows), first, self.device)
+        choose = chooser(search, first, len(rows), self.device)
         short, longest = min(map(len, rows)), max(map(len, rows))
         state = self.model.start(pad([row[: short - 1] for row in rows]).to(self.device), room=self.room)
         now = torch.tensor([[row[short - 1]] for row in rows], device=self.device)
@@ -136,7 +134,7 @@ class Continuation:
             logits, state = self.model.step(now, state)
             logits = logits[:, -1].float().clone()
             logits[:, never] = float("-inf")
-            chosen = choose(logits)
+            chosen = choose(logits, [t >= len(row) for row in rows])
             score = logits.log_softmax(-1).gather(1, chosen[:, None])[:, 0]
             found = zip(rows, chosen.tolist(), score.tolist(), strict=True)
             yield [None if t < len(row) else (token, nats) for row, token, nats in found]
@@ -146,19 +144,18 @@ class Continuation:
             now = chosen[:, None]
 
 
-def chooser(search: Search, rows: int, first: int, device: torch.device) -> Callable[[Tensor], Tensor]:
-    """[R, V] logits -> [R]: the likeliest, or drawn by numbers that depend on the seed and the row's number alone."""
+def chooser(search: Search, first: int, count: int, device: torch.device) -> Callable[[Tensor, list[bool]], Tensor]:
+    """[R, V] logits and who is at it -> [R]: the likeliest, or drawn. The numbers that a row draws depend on the seed,
+    its own number and how many it has drawn before."""
     if not search.sample or search.temperature == 0:  # the limit of p^(1/T) as T falls to 0
-        return lambda logits: logits.argmax(-1)
-    sources = [np.random.default_rng([search.seed, first + row]) for row in range(rows)]
-    numbers: list[Tensor] = []
+        return lambda logits, at_it: logits.argmax(-1)
+    sources = [np.random.default_rng([search.seed, first + row]) for row in range(count)]
 
-    def choose(logits: Tensor) -> Tensor:
-        if not numbers:
-            drawn = np.stack([source.random(DRAWN) for source in sources])
-            numbers.extend(torch.from_numpy(drawn).to(device).unbind(1))
+    def choose(logits: Tensor, at_it: list[bool]) -> Tensor:
+        drawn = [source.random() if now else 0.0 for source, now in zip(sources, at_it, strict=True)]
         upto = shaped(logits, search.temperature, search.top_k, search.top_p).double().cumsum(-1)
-        return torch.searchsorted(upto, (numbers.pop(0) * upto[:, -1])[:, None], right=True)[:, 0]
+        wanted = torch.tensor(drawn, dtype=torch.float64).to(device) * upto[:, -1]
+        return torch.searchsorted(upto, wanted[:, None], right=True)[:, 0]
 
     return choose
 

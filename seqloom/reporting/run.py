@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from seqloom.reporting import curves, evaluated, labels, tables
+from seqloom.reporting import curves, evaluated, labels, masks, samples, tables, tags
 from seqloom.reporting.facts import Facts, metric
 from seqloom.reporting.html import Markup, element, join, user
 from seqloom.reporting.numbers import article, digits, duration, finite, short, whole
@@ -149,8 +149,7 @@ def _errors(facts: Facts) -> list[Markup]:
         section("A closer look", element("div", *looked, class_="two") if any(looked) else ""),
         section("Examples", evaluated.examples(record)),
         section("Confusion", evaluated.confusion(record)),
-        *labels.sections(record),
-        *tables.sections(record),
+        *(part for drawn in (tags, labels, tables, samples, masks) for part in drawn.sections(record)),
     ]
 
 

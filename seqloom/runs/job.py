@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,14 @@ from seqloom.data.lines import STDIN
 from seqloom.data.split import Fold
 from seqloom.data.supply import Ready
 from seqloom.errors import SeqloomError, known
-from seqloom.models.presets import IMPORTED
+from seqloom.models.presets import IMPORTED, SIZES, about
 from seqloom.options import hints_of
 from seqloom.runs import config as configs
 from seqloom.runs.load import vocabularies
 from seqloom.runs.session import CHECKPOINTS
 from seqloom.tasks.known import TASKS
 from seqloom.tasks.known import task as find
+from seqloom.tasks.transfer import Handed, handed
 from seqloom.training.distributed import Ranks
 
 # Settings of the data that its vocabularies depend on.
@@ -72,12 +73,19 @@ def settle(job: Job, ranks: Ranks) -> Settled:
     """The config of a job: of the run in its folder if that goes on, else made new."""
     known(job.task, TASKS, "task")
     saved = _open(job.folder, job.resume or _begun_by(job.folder, ranks))
-    before, (data, brought) = saved, (job.data, None)
-    if saved is None and job.start is None:
-        data, brought = registry.suited(job.names, job.data)
-    elif saved is None:
-        before, (_, brought) = _base(job), registry.suited(job.names, {})
-    config = configs.compose(job.task, job.model, job.size, data, job.training, job.settings, before)
+    base = None if saved is not None or job.start is None else configs.load(Path(job.start))
+    before, data, settings, brought = saved, job.data, job.settings, None
+    if saved is None:
+        data, brought = registry.suited(job.names, job.data, job.task)
+    if base is not None and base["task"] == job.task:
+        before, data = _base(job, base), job.data
+    given = None
+    if base is not None and before is None:
+        job = _like(job, base)
+        given = _handed(job, base)
+        data, settings = {**data, **given.data, **_given(job.data)}, {**given.model, **job.settings}
+        _same_vocabularies(job, given.data, data)
+    config = configs.compose(job.task, job.model, job.size, data, job.training, settings, before)
     if saved is not None and (changed := configs.differences(saved, config)):
         raise SeqloomError(f"{job.folder}: cannot resume with other settings: {'; '.join(changed)}")
     if saved is None and before is not None:
@@ -87,24 +95,39 @@ def settle(job: Job, ranks: Ranks) -> Settled:
     start = str(job.start) if saved is None and job.start else (saved or {}).get("inputs", {}).get("from")
     config["decoding"] = (before or {}).get("decoding", {})
     config["inputs"] = {"train": job.names, "valid": valid} | ({"from": start} if start else {})
+    taken = list(given.vocabularies) if given else (saved or {}).get("inputs", {}).get("taken")
+    if taken is not None:  # else all, by a run of the same task
+        config["inputs"]["taken"] = taken
     home = None if start is None else job.folder if saved is not None else Path(start)
+    kept = None if home is None else vocabularies(home, configs.load(home))
     return Settled(
         config=config,
         saved=saved,
         valid=valid,
         brought=job.valid is None and brought is not None,
         start=start if not any((job.folder / CHECKPOINTS).glob("step-*")) else None,
-        kept=None if home is None else vocabularies(home, configs.load(home)),
+        kept=kept and {name: value for name, value in kept.items() if taken is None or name in taken},
     )
 
 
-def _base(job: Job) -> dict[str, Any]:
+def _like(job: Job, base: dict[str, Any]) -> Job:
+    """Where no model is named, the one whose name is that of the run it starts from, if the task has it."""
+    named = base["preset"]
+    if job.model is not None or named["model"] not in about(job.task):
+        return job
+    return replace(job, model=named["model"], size=job.size or (named["size"] if named["size"] in SIZES else None))
+
+
+def _handed(job: Job, base: dict[str, Any]) -> Handed:
+    """What a job takes over from a run of another task: the side that reads text."""
+    assert job.start is not None
+    folder, parts = Path(job.start), configs.compose(job.task, job.model, job.size, {}, {}, {})["model"]
+    return handed(folder, base, vocabularies(folder, base), find(job.task), parts["kind"])
+
+
+def _base(job: Job, base: dict[str, Any]) -> dict[str, Any]:
     """What a job takes over from the run it starts from: all that belongs to its weights, which cannot be chosen again.
     How it was trained, and what was read of its files, is not taken over."""
-    assert job.start is not None
-    base = configs.load(Path(job.start))
-    if base["task"] != job.task:
-        raise SeqloomError(f"--from {job.start}: is a run of the task {base['task']}, not of {job.task}")
     if job.model is not None or job.size is not None:
         raise SeqloomError(f"--from {job.start} brings its model: leave --model and --size out")
     data = {name: value for name, value in base["data"].items() if name not in hints_of(Reading)}
@@ -114,7 +137,7 @@ def _base(job: Job) -> dict[str, Any]:
 def _same_vocabularies(job: Job, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     """Another way to cut or to normalise texts would not be that of the vocabularies."""
     for name in NUMBERING:
-        if name in before and before[name] != after[name]:
+        if name in before and before[name] != after.get(name, before[name]):
             raise SeqloomError(f"--from {job.start} brings its vocabularies: {name} stays {before[name]}")
 
 
@@ -197,6 +220,10 @@ def _found(valid: Files | float, task: str) -> list[str] | float | Fold:
     """As `share_or_files`, with files for the names of datasets."""
     held = share_or_files(valid)
     return registry.resolve(held, "valid", task) if isinstance(held, list) else held
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _plain(valid: Files | float) -> Any:

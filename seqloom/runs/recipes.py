@@ -15,6 +15,7 @@ from typing import Any
 from seqloom.errors import SeqloomError, known
 from seqloom.files import read_yaml
 from seqloom.options import checked
+from seqloom.training.settings import SELECT
 
 FILE = "recipe.yaml"
 
@@ -32,7 +33,7 @@ class Recipe:
     test: str | list | None = None  # None: the data set's own test split, if it has one
     model: str
     size: str | None = None
-    data: dict = field(default_factory=dict)  # keywords of DataOptions
+    data: dict = field(default_factory=dict)  # keywords of the task's data options
     training: dict = field(default_factory=dict)  # keywords of Training
     settings: dict = field(default_factory=dict)  # as `--set` takes them
     evaluate: dict = field(default_factory=dict)  # beam, alpha, metrics, tokenize
@@ -44,7 +45,7 @@ class Recipe:
         return {name: float(value) for name, value in self.reached.items() if isinstance(value, int | float)}
 
 
-METRICS = ("per", "cer", "wer", "exact_match", "bleu", "chrf", "perplexity")
+METRICS = (*SELECT, "bits_per_character", "sentence_accuracy", "calibration_error")
 
 
 @dataclass(frozen=True, kw_only=True)

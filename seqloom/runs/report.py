@@ -36,7 +36,7 @@ REPORT, CARD = "report.html", "README.md"
 # What the command line calls by a name of its own; anything else goes by --set.
 DATA = ("columns", "limit", "source_tokens", "target_tokens", "tokens", "max_vocab", "min_count", "max_length", "cut")
 TRAINING = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
-TRAINING += ("schedule", "average", "seed", "precision")
+TRAINING += ("schedule", "average", "seed", "precision", "freeze", "vectors")
 ENDS = ("epochs", "max_steps", "time", "patience", "batch_tokens")  # where one is set, another is not filled in
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
+from seqloom.data.codec import Codec
 from seqloom.data.supply import Ready
 from seqloom.errors import SeqloomError
 from seqloom.files import locked, tidy, write_json
@@ -24,9 +26,12 @@ from seqloom.runs.progress import progress as make_progress
 from seqloom.runs.report import finish
 from seqloom.runs.session import CHECKPOINTS, JOURNAL, Session
 from seqloom.runs.trial import Trial, trial
+from seqloom.tasks import wordvectors
 from seqloom.tasks.known import task as find
+from seqloom.tasks.transfer import take_over
 from seqloom.training import checkpoint
 from seqloom.training.distributed import Launch, Ranks, connected
+from seqloom.training.freeze import freeze
 from seqloom.training.loop import Loop
 from seqloom.training.parallel import wrapped
 from seqloom.training.settings import Training
@@ -132,25 +137,36 @@ def _told(job: Job, ranks: Ranks) -> Settled:
 def _session(job: Job, settled: Settled, ranks: Ranks, progress: Progress) -> Session:
     """Data and model, ready to train; what is about to happen is said."""
     data = prepared(job, settled, ranks)
-    settled.config["decoding"] = find(job.task).decoding(data, settled.config["decoding"])
+    task = find(job.task)
+    settled.config["decoding"] = task.decoding(data, settled.config["decoding"])
+    asked = job.training.get("select") or job.settings.get("training.select")
+    if hasattr(task, "select") and settled.saved is None and not asked:
+        settled.config["training"]["select"] = task.select(data)  # pyright: ignore[reportAttributeAccessIssue]
     with ranks.together():
         session = make_session(job.folder, settled.config, data, ranks, progress)
         if settled.brought:
             progress.note(f"validates on {settled.valid}")
         _greet(session, data, progress)
     if settled.start is not None:
-        _take_over(session, Path(settled.start))
+        _take_over(session, Path(settled.start), job.task)
     return session
 
 
-def _take_over(session: Session, run: Path) -> None:
-    """The weights of another run, read by the first of us."""
+def _take_over(session: Session, run: Path, task: str) -> None:
+    """The weights of another run, read by the first of us; of another task's, those that read text."""
     ranks, weights = session.ranks, {}
     with ranks.together():
         if ranks.first:
             weights = checkpoint.read_tensors(run / MODEL)
-    checkpoint.load_weights(session.model, ranks.share(weights), run / MODEL)
-    session.progress.note(f"starts from the weights and vocabularies of {run}")
+    shared = ranks.share(weights)
+    if configs.load(run)["task"] == task:
+        checkpoint.load_weights(session.model, shared, run / MODEL)
+        session.progress.note(f"starts from the weights and vocabularies of {run}")
+        return
+    taken, new = take_over(session.model, shared, run)
+    parts = " and ".join(sorted({name.split(".")[0] for name in taken}, reverse=True))
+    fresh = ", ".join(sorted({name.split(".")[0] for name in new}))
+    session.progress.note(f"takes {parts} from {run}; new: {fresh}")
 
 
 @contextmanager
@@ -202,11 +218,24 @@ def _newest(session: Session) -> checkpoint.Checkpoint | None:
 def make_session(folder: Path, config: Mapping[str, Any], prepared: Ready, ranks: Ranks, progress: Progress) -> Session:
     settings, task = Training.of(config["training"]), find(config["task"])
     torch.manual_seed(settings.seed)
-    model = build(task.models, config["model"], **task.sizes(prepared.vocabularies()))
+    stored = prepared.vocabularies()
+    model = build(task.models, config["model"], **task.sizes(stored))
+    if settings.vectors and not any((folder / CHECKPOINTS).glob("step-*")):
+        told = _given_vectors(model, stored, settings.vectors)
+        progress.note(f"{settings.vectors}: {told}")
+    if settings.freeze:
+        progress.detail(f"frozen: {', '.join(freeze(model, settings.freeze))}")
     objective = wrapped(task.objective(model, settings, config), ranks, settings.shard)
     loop = Loop(objective, prepared.train, settings, ranks.device, ranks)
     judge = task.judge(model, prepared, config, ranks.device)
     return Session(folder, loop, model, prepared, judge, progress)
+
+
+def _given_vectors(model: nn.Module, stored: Mapping[str, Any], vectors: str) -> wordvectors.Coverage:
+    if not hasattr(model, "source") or "source" not in stored:
+        raise SeqloomError(f"vectors {vectors}: this model has no embedding of words to begin with them")
+    codec = Codec.from_json(stored["source"])
+    return wordvectors.initialise(model, codec, wordvectors.load(vectors, codec))
 
 
 def _greet(session: Session, prepared: Ready, progress: Progress) -> None:

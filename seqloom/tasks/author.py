@@ -106,8 +106,12 @@ class Author:
         *,
         metrics: Sequence[str] | None = None,
         reading: Reading | None = None,
+        **others: Any,
     ) -> Evaluation:
-        """Perplexity, nats a token and bits a character of a text, or of the test split of a dataset by name."""
+        """Perplexity, nats a token and bits a character of a text, or of the test split of a dataset by name. Of
+        `others`, options that only other tasks have, none may be on."""
+        if others.get("together"):
+            raise SeqloomError("--together joins several references; a text has none")
         names = [files] if isinstance(files, str | Path) else list(files)
         found = registry.resolve(names, "test", self.config["task"])
         streams, notes = self.read(found, reading or self.reading())
@@ -176,7 +180,7 @@ class Author:
         part = np.searchsorted(edges, place, side="right") - 1
         counts, sums = np.bincount(part), np.bincount(part, weights=found.nats)
         rows = [
-            {"from": int(edges[i]), "to": int(edges[i + 1]) - 1, "nats": round(sums[i] / counts[i], 4), "count": int(n)}
+            {"from": int(edges[i]), "to": int(edges[i + 1]) - 1, "nats": round(float(sums[i] / n), 4), "count": int(n)}
             for i, n in enumerate(counts)
             if n
         ]

@@ -176,9 +176,8 @@ def _target(prepared: Prepared, options: LabelOptions) -> Target:
 def _check(values: np.ndarray, target: Target, files: str) -> None:
     if target.kind == "label" and (unknown := int((values < 0).sum())):
         names = ", ".join(target.names[:10])
-        raise SeqloomError(
-            f"{files}: {unknown:,} examples have labels that the run it starts from lacks; it has {names}"
-        )
+        told = f"{unknown:,} of {len(values):,} examples have labels that the run it starts from lacks"
+        raise SeqloomError(f"{files}: {told}; it has {names}")
     if target.kind == "label" and target.size < 2:
         raise SeqloomError(f"{files}: all examples have the label {target.names[0]!r}: there is nothing to tell apart")
     if target.kind == "labels" and not target.size:

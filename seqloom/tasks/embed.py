@@ -16,7 +16,7 @@ from seqloom.data.codec import Codec
 from seqloom.data.tokens import EOS
 from seqloom.errors import SeqloomError, known
 from seqloom.models.encoded import Encoded
-from seqloom.parts.see import mean
+from seqloom.parts.see import last, mean
 
 WAYS = ("mean", "summary")
 BLOCK = 1 << 10  # queries whose neighbours are looked for at a time
@@ -44,6 +44,10 @@ class Embedder(NamedTuple):
         model = runner.model
         if not (hasattr(model, "source") and hasattr(model, "encoder")):
             raise SeqloomError(f"{runner.folder}: its model has no encoder of texts; embed takes one that has")
+        if getattr(getattr(model, "characters", None), "dim", 0):
+            raise SeqloomError(
+                f"{runner.folder}: its encoder reads words with their characters; train with characters=none"
+            )
         if layer is not None and known(way, WAYS, "way to embed") == "summary":
             raise SeqloomError("--layer chooses states to take the mean of; the summary is of the last layer")
         data, device = runner.config["data"], next(model.parameters()).device
@@ -72,13 +76,20 @@ class Embedder(NamedTuple):
     def _vectors(self, rows: list[list[int]]) -> Tensor:
         source = pad(rows).to(self.device)
         lengths = None if source.full else source.lengths
-        encoded: Encoded = self.model.encoder(self.model.source(source.tokens), lengths)  # pyright: ignore
+        encoded = self._encoded(self.model.source(source.tokens), lengths)  # pyright: ignore
         if self.way == "summary":
             return encoded.summary
         layers = encoded.layers
         if self.layer is not None and not 1 <= self.layer <= len(layers):
             raise SeqloomError(f"--layer {self.layer}: the encoder has layers 1 to {len(layers)}")
         return mean(encoded.states if self.layer is None else layers[self.layer - 1], lengths)
+
+    def _encoded(self, x: Tensor, lengths: Tensor | None) -> Encoded:
+        encoder: Any = self.model.encoder
+        if not hasattr(encoder, "begin"):
+            return encoder(x, lengths)
+        states, _ = encoder(x)  # of a language model, which reads from left to right: what is padded comes after
+        return Encoded(states=states, lengths=lengths, summary=last(states, lengths), layers=(states,))
 
 
 class Near(NamedTuple):

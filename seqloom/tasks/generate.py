@@ -75,9 +75,9 @@ class Generate:
         vocabularies: Mapping[str, Any],
         device: torch.device,
     ) -> Runner:
-        return Author(folder, config, model, vocabularies, device)  # pyright: ignore[reportReturnType]
+        return Author(folder, config, model, vocabularies, device)
 
-    def glimpse(self, author: Author, ready: Ready) -> str:
+    def glimpse(self, author: Author) -> str:
         """A short text the model writes now, the same seed each time: how it learns, in the journal of a run."""
         label = next(iter(author.texts.labels), None)
         return "".join(author.generate(course=Course(length=100, label=label)))

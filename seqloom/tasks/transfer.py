@@ -20,7 +20,7 @@ from seqloom.tasks.task import Task
 from seqloom.training.parallel import placed
 
 SIDE = ("source", "encoder")  # the parts that are handed over
-ALONE = {"characters": "none"}  # keywords of models that would give the encoder more than the embedding
+ALONE = {"characters": {"kind": "none"}}  # keywords of models that would give the encoder more than the embedding
 WAYS = ("fold", "half_width", "max_vocab", "min_count")  # data settings that belong to a vocabulary, beside its tokens
 
 

@@ -46,6 +46,7 @@ class Training:
     save_every: int | None = None  # steps between checkpoints; None: at every validation
     keep: int = 3  # checkpoints kept
     average: int = 0  # at the end, average the weights of so many last checkpoints
+    vectors: str | None = None  # of words, for the source's embedding to begin with: a file, a dataset or a run
     freeze: str | None = None  # parts whose weights stay as they are, commas between: source,encoder
     shard: bool = False  # with several processes, share the model's parameters out among them (FSDP) instead of copying
 

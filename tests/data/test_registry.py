@@ -178,9 +178,9 @@ def test_resolve(fresh, tmp_path, monkeypatch):
 
 def test_suited():
     sounds = {"source_tokens": "chars", "target_tokens": "words"}
-    assert registry.suited(["pinyin"], {}) == (sounds, "pinyin:valid")
+    assert registry.suited(["pinyin"], {}, "translate") == (sounds, "pinyin:valid")
     given = {"target_tokens": "chars", "fold": None}
-    assert registry.suited(["pinyin"], given) == ({**sounds, "target_tokens": "chars"}, "pinyin:valid")
-    assert registry.suited(["pinyin:test"], {})[1] is None
-    assert registry.suited(["pinyin", "dates"], {}) == ({}, None)
-    assert registry.suited(["some.tsv"], {"fold": True}) == ({"fold": True}, None)
+    assert registry.suited(["pinyin"], given, "translate") == ({**sounds, "target_tokens": "chars"}, "pinyin:valid")
+    assert registry.suited(["pinyin:test"], {}, "translate")[1] is None
+    assert registry.suited(["pinyin", "dates"], {}, "translate") == ({}, None)
+    assert registry.suited(["some.tsv"], {"fold": True}, "translate") == ({"fold": True}, None)

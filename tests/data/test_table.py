@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import re
@@ -191,11 +192,29 @@ def test_columns_by_number_need_no_names(tmp_path):
     assert [row.fields for row in sound([file], found, None)] == [("1",), ("2",)]
     with pytest.raises(SeqloomError, match=r"t.csv:1: column 9 is missing: the line has 3 fields"):
         sound([file], layout([file], TableOptions(columns="2,9")), None)
+    assert layout([file], TableOptions(header=False)).all == ("1", "2", "3")
+    assert [row.fields for row in sound([file], layout([file], TableOptions(header=False, target=1)), None)] == [
+        ("1", "x"),
+        ("2", "y"),
+    ]
+    with pytest.raises(SeqloomError, match="without a header columns have numbers, not names"):
+        TableOptions(header=False, columns="a,b")
+    taken = ready(write(tmp_path / "taken.csv", "7,1,x", "8,2,y", "9,3,z"))
+    assert any("taken for the names of the columns, among them 7; if the first" in note for note in taken.notes)
     named = write(tmp_path / "named.csv", "a,b", *(f"{i},{i / 3}" for i in range(50)))
     with pytest.raises(
         SeqloomError, match=r"named.csv:1: column '1': 'a' is no number; is the first line a line of names"
     ):
         ready(named, columns="1,2")
+
+
+def test_files_may_be_packed_marked_and_quoted(tmp_path):
+    raw = '\ufeffx,"the, note",y\r\n1,"a ""b""\nc",p\r\n2,d,q\r\n'.encode()
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(raw))
+    file = str(tmp_path / "t.csv.gz")
+    found = layout([file], TableOptions())
+    assert found.all == ("x", "the, note", "y")
+    assert sound([file], found, None) == [Row(("1", 'a "b"\nc'), "p", file, 2), Row(("2", "d"), "q", file, 4)]
 
 
 def test_json_lines_have_keys(tmp_path):
@@ -208,7 +227,7 @@ def test_json_lines_have_keys(tmp_path):
         ("", "", "hi"),
         ("", "false", ""),
     ]
-    with pytest.raises(SeqloomError, match=r"JSON lines have names, not numbers"):
+    with pytest.raises(SeqloomError, match=r"JSON lines have names"):
         layout([file], TableOptions(columns="1,2"))
 
 
@@ -260,7 +279,7 @@ def test_mostly_broken_tables_are_refused(tmp_path):
         ("", "the file is empty"),
         ("a;b\n1;2\n", 't.csv:1: no comma but ";": expected the names of at least two columns'),
         ("a,a\n1,2\n", "t.csv:1: two columns are called 'a'"),
-        ("1,1,2\n3,4,5\n", "two columns are called '1'; if the first line is data, give --columns by number"),
+        ("1,1,2\n3,4,5\n", "two columns are called '1'; if the first line is data, say data.header=false"),
         ("a,b\n", "holds no rows"),
         ("a,b\n1,p\n2,p\n", "the target 'b' is 'p' in every training row"),
         ("a,b\n,p\n,q\n", "every column but the target is empty"),

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
 import seqloom
+from seqloom.data.codec import Codec
 from seqloom.errors import SeqloomError
+from seqloom.files import read_json
+from seqloom.tasks.embed import Embedder
 from seqloom.tasks.filling import Filler
 from seqloom.tasks.likeness import Likeness
 from seqloom.training.checkpoint import read_tensors
@@ -82,3 +86,19 @@ def test_without_validation_the_last_model_is_kept(plain, tmp_path):
 def test_unknown_settings_are_named(plain, tmp_path):
     with pytest.raises(SeqloomError, match="'source_tokens'; did you mean"):
         seqloom.train("mask", plain, output=tmp_path / "run", data={"source_tokens": "chars"})
+
+
+def test_texts_of_every_run_with_an_encoder_have_vectors(plain, tmp_path):
+    """Also of language models, by the states from which they would go on; a word's characters are not text."""
+    masked = train("mask", plain, tmp_path / "mask", 2)
+    written = train("generate", plain, tmp_path / "generate", 2, data={"tokens": "words"})
+    for run in (masked, written):
+        made = Embedder.of(run.load("cpu"), Codec.from_json(read_json(run.folder / "source.json")))
+        texts = ["the cat runs", "the cat runs over the hill", "a"]
+        together, alone = made.matrix(texts), [made.matrix([text])[0] for text in texts]
+        assert np.allclose(together, alone, atol=1e-5)
+    tagged = tmp_path / "tagged.tsv"
+    tagged.write_text("".join("".join(f"{word}\tX\n" for word in text.split()) + "\n" for text in sentences(40)))
+    run = train("tag", tagged, tmp_path / "tag", 2)
+    with pytest.raises(SeqloomError, match="its encoder reads words with their characters"):
+        Embedder.of(run.load("cpu"), Codec.from_json(read_json(run.folder / "source.json")))

@@ -113,7 +113,7 @@ def test_a_task_that_reads_words_takes_over_words_alone(base):
 
 def test_what_would_widen_the_encoders_input_is_left_out(base):
     config, vocabularies, _ = base
-    assert handed("runs/base", config, vocabularies, StandinTask(), "spelling").model["characters"] == "none"
+    assert handed("runs/base", config, vocabularies, StandinTask(), "spelling").model["characters"] == {"kind": "none"}
 
 
 def test_what_does_not_fit_is_said_in_one_line(base):

@@ -1,0 +1,57 @@
+"""seqloom generate"""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+import seqloom
+from seqloom.cli.main import app
+from seqloom.errors import SeqloomError
+
+
+@pytest.fixture(scope="module")
+def chars(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("generate")
+    (folder / "text.txt").write_text("the cat sat on the mat. " * 200)
+    options = {"training": {"max_steps": 1}, "quiet": True, "device": "cpu"}
+    return seqloom.train("generate", folder / "text.txt", output=folder / "run", model="ngram", **options).folder
+
+
+def written(*arguments) -> str:
+    result = CliRunner().invoke(app, ["generate", *map(str, arguments), "--device", "cpu"])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.output
+
+
+def test_it_goes_on_from_the_prompt(chars):
+    text = written(chars, "--prompt", "the cat", "--length", 50, "--seed", 3)
+    assert text.startswith("the cat sat on the ")
+    assert len(text) == len("the cat") + 50 + 1
+    assert text == written(chars, "--prompt", "the cat", "--length", 50, "--seed", 3)
+    assert written(chars, "--prompt", "the cat", "--temperature", 0, "--stop", " on") == "the cat sat\n"
+
+
+def test_several_texts_differ(chars):
+    texts = written(chars, "--length", 40, "--count", 3, "--temperature", 2).split("\n\n")
+    assert len(texts) == len(set(texts)) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--label", "x"], "knows no labels"),
+        (["--length", "0"], "at least 1 token"),
+        (["--top-p", "0"], "top-p lies above 0"),
+        (["--stop", ""], "one character at least"),
+    ],
+)
+def test_wrong_options_are_one_line(chars, arguments, message):
+    with pytest.raises(SeqloomError, match=message):
+        written(chars, *arguments)
+
+
+def test_another_tasks_run_is_refused(run):
+    with pytest.raises(SeqloomError, match="is a model of the task translate; seqloom predict"):
+        written(run)

@@ -1,0 +1,161 @@
+"""The next token: what is counted, how a whole text is scored, and that carried states survive a kill."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from seqloom.data.codec import Codec
+from seqloom.data.running import prepare
+from seqloom.data.stream import StreamOptions
+from seqloom.models.language import LANGUAGE
+from seqloom.models.ngram import Ngram
+from seqloom.parts.choose import build
+from seqloom.training.loop import Loop
+from seqloom.training.next_token import NextToken, characters, likelihood, measures, surprise
+from seqloom.training.settings import Training
+
+CPU = torch.device("cpu")
+TEXT = "the cat sat on the mat.\nthe dog sat on the log.\nwho sat on the frog?\n" * 12
+
+
+@pytest.fixture
+def text(tmp_path):
+    file = tmp_path / "text.txt"
+    file.write_text(TEXT)
+    return str(file)
+
+
+def make(ready, kind="lstm", **more):
+    torch.manual_seed(0)
+    sizes = {"heads": 2, "hidden": 32, "dropout": 0.0} if kind == "transformer" else {}
+    encoder = {"kind": kind, "dim": 24, "layers": 1, **sizes}
+    choice = {"kind": "language", "encoder": encoder, "embedding": 24, "dropout": 0.0, **more}
+    return build(LANGUAGE, choice, source_size=ready.codec.size, labels=len(ready.labels))
+
+
+def make_loop(ready, model, **settings):
+    training = Training.of({"max_steps": 40, "batch_rows": 4, "warmup": 1, "rate": 1e-2, **settings})
+    return Loop(NextToken(model), ready.train, training, CPU)
+
+
+def test_the_loss_counts_real_labels_and_carries_only_streams(text):
+    for way, carried in (("stream", True), ("blocks", False)):
+        ready = prepare([text], 0.0, StreamOptions(batches=way, length=10), seed=1)
+        model = make(ready).eval()
+        batch = ready.train.batch(ready.train.plan(seed=1, epoch=0, batch_rows=4, batch_tokens=None)[0])
+        loss = NextToken(model)(batch)
+        assert loss.count == batch.count > 30
+        assert (loss.carried is not None) == carried
+        if carried:
+            assert not any(part.requires_grad for part in loss.carried[0])
+    assert NextToken(make(ready, "transformer"))(batch).carried is None
+    emptied = NextToken(model.train())(batch.emptied())
+    assert (float(emptied.total), emptied.count) == (0.0, 0)
+    emptied.total.backward()
+
+
+def test_a_carried_state_is_one_long_text(text):
+    """Two batches with the state handed on say what one batch of both lengths says."""
+    long, short = (prepare([text], 0.0, StreamOptions(length=n), seed=1).train for n in (20, 10))
+    model = NextToken(make(prepare([text], 0.0, StreamOptions(), seed=1)).double()).eval()
+    plans = [one.plan(seed=1, epoch=0, batch_rows=2, batch_tokens=None) for one in (long, short)]
+    whole = model(long.batch(plans[0][0])).total
+    first = model(short.batch(plans[1][0]))
+    second = model(short.batch(plans[1][1]), first.carried)
+    assert torch.allclose(whole, first.total + second.total)
+    pieces = long.batch(plans[0][0]).pieces(3)
+    state, total = None, 0.0
+    for piece in pieces:
+        loss = model(piece) if state is None else model(piece, state)
+        state, total = loss.carried, total + loss.total
+    assert torch.allclose(whole, total)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "transformer", "ngram"])
+def test_the_whole_text_is_scored_once(text, kind):
+    ready = prepare([text], 0.0, StreamOptions(length=16), seed=1)
+    model = Ngram(ready.codec.size, 0, 3) if kind == "ngram" else make(ready, kind)
+    if kind == "ngram":
+        model.fit(ready.train)
+    found = surprise(model, ready.train, 16, CPU)
+    assert len(found.nats) == len(TEXT) - 1
+    ids = torch.from_numpy(ready.train.ids.astype(np.int64))[None]
+    if kind == "transformer":
+        by_hand = [
+            model.eval()(part[:, :-1], part[:, 1:]).nats
+            for part in (ids[:, i : i + 17] for i in range(0, len(TEXT) - 1, 16))
+        ]
+        assert found.place.max() == 15
+    else:
+        by_hand = [model.eval()(ids[:, :-1], ids[:, 1:]).nats]
+        assert np.array_equal(found.ids, ids[0, 1:].numpy())
+    assert math.isclose(found.nats.sum(), float(torch.cat(by_hand).detach().double().sum()), rel_tol=1e-5)
+    scores = likelihood(NextToken(model), ready.train, 16, CPU)
+    near = 1e-6 if kind == "transformer" else 0.05  # in eight streams
+    assert abs(scores["loss"] - found.nats.mean()) < near
+
+
+def test_bits_per_character_whatever_the_tokens(text):
+    """A text has as many characters as it has, by any tokens; only the first token is given."""
+    total = len(TEXT)
+    for tokens in ("chars", "bytes", "bpe:280", "words"):
+        ready = prepare([text], 0.0, StreamOptions(tokens=tokens), seed=1)
+        sizes = characters(ready.codec)
+        assert int(sizes[ready.train.ids].sum()) == total
+    codec = Codec.build("bytes", [])
+    assert int(characters(codec)[codec.encode("é字a")].sum()) == 3
+    found = surprise(make(ready), ready.train, 16, CPU)
+    assert math.isclose(
+        measures(found, ready.codec)["bits_per_character"],
+        found.nats.sum() / math.log(2) / (total - len("the ")),
+        rel_tol=1e-9,
+    )
+
+
+@pytest.mark.parametrize("kind", ["gru", "transformer"])
+def test_32_lines_are_learned_by_heart(tmp_path, kind):
+    file = tmp_path / "lines.txt"
+    lines = [f"{chr(97 + n % 26)}{n * n} {n * 7}" for n in range(32)]
+    file.write_text("\n".join(lines))
+    ready = prepare([str(file)], 0.0, StreamOptions(batches="lines"), seed=1)
+    model = make(
+        ready,
+        kind,
+        embedding=48,
+        encoder={"kind": kind, "dim": 48, **({"dropout": 0.0} if kind == "transformer" else {})},
+    )
+    for _ in make_loop(ready, model, max_steps=200, batch_rows=32, schedule="constant", weight_decay=0.0):
+        pass
+    found = surprise(model, ready.train, 16, CPU)
+    random = sum(math.log(32) for _ in lines) / len(found.nats)  # which line it is cannot be known
+    assert found.nats.mean() < random + 0.15
+
+
+@pytest.mark.parametrize("way", ["stream", "random"])
+def test_kill_and_resume_are_bit_identical(text, way):
+    ready = prepare([text], 0.0, StreamOptions(batches=way, length=10, vary=way == "stream"), seed=1)
+    more = {"dropout": 0.2, "reset": 0.3, "lock": True, "drop_words": 0.1}
+
+    def trained(stop):
+        loop = make_loop(ready, make(ready, "lstm", **more))
+        for update in loop:
+            if update.step == stop:
+                break
+        return loop
+
+    whole, half = trained(None), trained(17)
+    tensors, values = half.state()
+    weights = {name: value.clone() for name, value in half.objective.state_dict().items()}
+    assert (half.carried is not None) == (way == "stream")
+    torch.manual_seed(99)
+    again = make_loop(ready, make(ready, "lstm", **more))
+    again.objective.load_state_dict(weights)
+    again.restore({name: value.clone() for name, value in tensors.items()}, values)
+    for _ in again:
+        pass
+    for one, other in zip(whole.objective.parameters(), again.objective.parameters(), strict=True):
+        assert torch.equal(one, other)
