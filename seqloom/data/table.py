@@ -14,7 +14,6 @@ from seqloom.data.skip import Skipped
 from seqloom.data.tokens import SPECIALS, make
 from seqloom.errors import SeqloomError, known
 
-
 NO_HEADER = "if the first line is data, say data.header=false"
 
 
@@ -23,10 +22,11 @@ class TableOptions(Reading):
     """Which columns are read, and how they become numbers: the `data` section of a run's configuration.
 
     `columns`: those that are read, by the names in the first line or, of files without one, by number from 1; all
-    unless given. `header`: false if the first line is data, so that all columns are called by their number. `target`: the column to be told from the others, by name or by number among them; the last unless
-    given. `without`: columns that are left out. `kinds`: number, yes, category or text by the name of the column,
-    where the guess is wrong. `flag_missing`: a number or yes/no with gaps gets one value more, 1 where it is missing.
-    `weights`: of the classes in the loss: none, balanced, or as in spam=3,ham=1.
+    unless given. `header`: false if the first line is data, so that all columns are called by their number. `target`:
+    the column to be told from the others, by name or by number among them; the last unless given. `without`: columns
+    that are left out. `kinds`: number, yes, category or text by the name of the column, where the guess is wrong.
+    `flag_missing`: a number or yes/no with gaps gets one value more, 1 where it is missing. `weights`: of the classes
+    in the loss: none, balanced, or as in spam=3,ham=1.
     `tokens`, `fold`, `half_width`, `max_vocab`, `min_count`, `max_length` and `cut` are for columns of text, as
     `DataOptions` has them.
     """
@@ -143,6 +143,11 @@ def _keys(files: Sequence[str]) -> list[str]:
             except LineError:
                 continue  # named when the row is read
     return list(found)
+
+
+def plain_lines(name: str) -> bool:
+    """Whether a file is no table but lines, each of which says by itself what it is."""
+    return form_of(name, place(name)) == "parallel"
 
 
 def form(name: str) -> str:
