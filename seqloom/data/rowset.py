@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from seqloom.files import sha256
 
 MEANING = 1  # of the numbers; a change here lets no older run resume
 SHOWN = 5  # classes that a note names
+LEAST = 20  # rows from which it is no accident that a column rises
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +83,7 @@ def prepare(
     schema = schema or _learned(rows, guessed, options, codec)
     fingerprint = _fingerprint(train, valid, options, seed, kept)
     ready = _ready(rows, held, schema, skipped or Skipped(), fingerprint)
-    notes = [*_held_out(rows, held, bool(files)), *ready.notes]
+    notes = [*_held_out(rows, held, bool(files)), *ready.notes, *_row_numbers(rows, schema)]
     weights = _weights(options.weights, ready.train)
     return replace(
         ready, train=replace(ready.train, weights=weights), notes=notes, facts=ready.facts | {"notes": notes}
@@ -96,6 +98,15 @@ def _held_out(rows: Sequence[Row], held: Sequence[Row], files: bool) -> Iterator
     if shared := sum(row.fields in known for row in held):
         of = f"{shared:,} of {len(held):,} validation rows"
         yield f"{of} stand in the training data too: scores on them say little about new ones"
+
+
+def _row_numbers(rows: Sequence[Row], schema: Schema) -> Iterator[str]:
+    """A column that rises from row to row by whole numbers tells nothing of new rows."""
+    for at, column in enumerate(schema.columns):
+        fields = [row.fields[at] for row in rows] if column.kind == "number" and len(rows) >= LEAST else []
+        found = [value for value in map(number, fields) if value is not None and value.is_integer()]
+        if fields and len(found) == len(fields) and all(a < b for a, b in pairwise(found)):
+            yield f"{column.name} rises from row to row: if it only numbers them, leave it out by data.without"
 
 
 def _weights(way: str, train: RowSupply) -> np.ndarray | None:

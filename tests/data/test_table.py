@@ -385,6 +385,13 @@ def test_yes_as_a_target_keeps_its_spelling(tmp_path):
     assert found.train.values.tolist() == [1, 0, 1, 0, 1]
 
 
+def test_numbers_of_rows_are_doubted(tmp_path):
+    file = write(tmp_path / "t.csv", "id,x,y", *(f"{3 * i},{i % 7},{'pq'[i % 2]}" for i in range(30)))
+    told = [note for note in ready(file).notes if "leave it out" in note]
+    assert told == ["id rises from row to row: if it only numbers them, leave it out by data.without"]
+    assert not any("leave it out" in note for note in ready(file, without="id").notes)
+
+
 def test_classes_can_weigh_unlike(tmp_path):
     file = write(tmp_path / "t.csv", "x,y", "1,p", "2,p", "3,p", "4,q")
     weight = ready(file, weights="balanced").train.batch(np.arange(4)).weight

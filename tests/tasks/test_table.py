@@ -221,6 +221,7 @@ def test_the_run_folder_holds_everything(classes):
     page = Page((classes.folder / "report.html").read_text(encoding="utf-8"))
     safe(page)
     assert "What it looks at" in page.text
+    assert "column, the target last" in page.text
     facts = json.loads((classes.folder / "data.json").read_text())
     assert [one["kind"] for one in facts["columns"]] == ["number", "number", "yes", "category", "text"]
 
