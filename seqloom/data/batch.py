@@ -32,7 +32,7 @@ class Padded:
         return all(length == width for length in self.host)
 
     def to(self, device: torch.device | str) -> Padded:
-        return Padded(_send(self.tokens, device), _send(self.lengths, device), self.host)
+        return Padded(send(self.tokens, device), send(self.lengths, device), self.host)
 
     def part(self, first: int, last: int) -> Padded:
         """Rows `first` to `last` (not included), trimmed to their own longest. For rows padded after."""
@@ -55,11 +55,11 @@ class Batch:
         """Join both sides. `index` is made on the host: on a GPU, finding it would wait for the device."""
         labels = np.asarray(target.host, dtype=np.int64) - 1
         keep = np.arange(max(target.tokens.shape[1] - 1, 0)) < labels[:, None]
-        index = _send(torch.from_numpy(np.flatnonzero(keep)), target.tokens.device)
+        index = send(torch.from_numpy(np.flatnonzero(keep)), target.tokens.device)
         return cls(source, target, index, tuple(range(len(labels))) if rows is None else rows)
 
     def to(self, device: torch.device | str) -> Batch:
-        return Batch(self.source.to(device), self.target.to(device), _send(self.index, device), self.rows)
+        return Batch(self.source.to(device), self.target.to(device), send(self.index, device), self.rows)
 
     def emptied(self) -> Batch:
         """A row without a label: its loss is an empty sum, and every parameter still gets a gradient, of zeros."""
@@ -111,6 +111,7 @@ def cut(sequence: Sequence[Item], limit: int | None, drop: str = "tail") -> Sequ
     return sequence[:limit] if drop == "tail" else sequence[len(sequence) - limit :]
 
 
-def _send(tensor: Tensor, device: torch.device | str) -> Tensor:
+def send(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """To the device, without waiting for what it has to do before."""
     # Never asynchronous towards the host: numbers would be read before they have arrived.
     return tensor.to(device, non_blocking=torch.device(device).type != "cpu")

@@ -92,8 +92,9 @@ class Collected:
         folder = self.train.folder
         if self.valid is None or folder is None:
             return []
-        found = (json.loads(line) for line in (folder / HELD).read_text(encoding="utf-8").splitlines())
-        return [Example(text, (), self.files[file], line) for file, line, text in found]
+        with (folder / HELD).open(encoding="utf-8") as lines:  # which end at "\n" only, whatever a text holds
+            found = (json.loads(line) for line in lines)
+            return [Example(text, (), self.files[file], line) for file, line, text in found]
 
 
 def collect(

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.data.batch import Padded, pad_flat
+from seqloom.data.batch import Padded, pad_flat, send
 from seqloom.data.codec import Codec
 from seqloom.data.numbers import Rows
 from seqloom.data.tokens import BOS, EOS, normal
@@ -144,8 +144,3 @@ class Types:
             pad_flat(index, rows.lengths, value=0).tokens,
             pad_flat(characters.ids.astype(np.int64), characters.lengths),
         )
-
-
-def send(tensor: Tensor, device: torch.device | str) -> Tensor:
-    # Never asynchronous towards the host: numbers would be read before they have arrived.
-    return tensor.to(device, non_blocking=torch.device(device).type != "cpu")

@@ -43,5 +43,5 @@ def suited(model: dict[str, Any]) -> dict[str, Any]:
     """Training settings that suit a model config."""
     encoder = model.get("encoder", {})
     kind = encoder if isinstance(encoder, str) else encoder.get("kind")
-    rate = 1e-3 if kind == "transformer" else 2e-3
-    return {"rate": rate, "schedule": "cosine", "warmup": 500}
+    rate, warmup = (1e-3, 500) if kind == "transformer" else (2e-3, 100)
+    return {"rate": rate, "schedule": "cosine", "warmup": warmup}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -40,14 +40,14 @@ TRAINING += ("schedule", "average", "seed", "precision", "freeze", "vectors")
 ENDS = ("epochs", "max_steps", "time", "patience", "batch_tokens")  # where one is set, another is not filled in
 
 
-def finish(folder: Path, examples: Sequence[Any], device: torch.device, progress: Progress) -> None:
+def finish(folder: Path, held: Callable[[], Sequence[Any]], device: torch.device, progress: Progress) -> None:
     """At the end of training: evaluate the best model on what was held out, write the report and the model card.
 
     Whatever goes wrong here, the run is done and whole: it is told in one line, also to those who asked for quiet.
     """
     try:
         (folder / evaluation("test")).unlink(missing_ok=True)  # of the model before it was trained further
-        if examples:
+        if examples := held():
             write_json(folder / evaluation("valid"), load(folder, str(device)).record(examples))
         page = write(folder)
     except Exception as error:

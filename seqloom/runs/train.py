@@ -113,7 +113,7 @@ def carry_out(job: Job, progress: Progress) -> Run:
         finally:
             progress.close()
         if session.signal is None and ranks.first:
-            finish(job.folder, session.data.held(), ranks.device, progress)
+            finish(job.folder, session.data.held, ranks.device, progress)
         return Run(job.folder, settled.config, session.loop.step, session.best, session.signal)
 
 

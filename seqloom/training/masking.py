@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqloom.data.batch import Padded
+from seqloom.data.batch import Padded, send
 from seqloom.data.order import Plan, plan
 from seqloom.data.pieces import Pieces
 from seqloom.data.tokens import SPECIALS
@@ -39,8 +39,8 @@ class Cloze:
         return cls(source, tuple(counts.tolist()), index, rows, draws)
 
     def to(self, device: torch.device | str) -> Cloze:
-        draws = None if self.draws is None else self.draws.to(device)
-        return replace(self, source=self.source.to(device), index=self.index.to(device), draws=draws)
+        draws = None if self.draws is None else send(self.draws, device)
+        return replace(self, source=self.source.to(device), index=send(self.index, device), draws=draws)
 
     def part(self, first: int, last: int) -> Cloze:
         """Rows `first` to `last`, not included."""

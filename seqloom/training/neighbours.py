@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqloom.data.batch import send
 from seqloom.data.order import Plan, plan
 from seqloom.data.pieces import Pieces
 from seqloom.data.tokens import SPECIALS
@@ -28,7 +29,7 @@ class Neighbours:
     rows: tuple[int, ...]
 
     def to(self, device: torch.device | str) -> Neighbours:
-        return replace(self, centre=self.centre.to(device), others=self.others.to(device))
+        return replace(self, centre=send(self.centre, device), others=send(self.others, device))
 
     def pieces(self, n: int) -> list[Neighbours]:
         total = len(self.centre)

@@ -63,6 +63,12 @@ def test_the_same_text_is_never_on_both_sides_and_folds_share_all_out(tmp_path):
     assert sorted(held) == list(range(1, 201))
 
 
+def test_held_out_texts_may_hold_any_line_end_but_one(tmp_path):
+    texts = ["a\u2028b", "c\x85d", "e\x0bf"]
+    found = collect([write(tmp_path / "a.txt", ["z"])], [write(tmp_path / "b.txt", texts)], TextOptions(), seed=1)
+    assert [example.source for example in found.held()] == texts
+
+
 def test_held_out_tokens_name_nothing_in_the_vocabulary(tmp_path):
     train, valid = write(tmp_path / "a.txt", ["a b c"]), write(tmp_path / "b.txt", ["a x", "", "y"])
     found = collect([train], [valid], TextOptions(), seed=1)
