@@ -8,12 +8,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from seqloom.data.codec import Codec
-from seqloom.data.kinds import UNSEEN, Column, guess, guess_target, learn, missing, plain
+from seqloom.data.kinds import UNSEEN, Column, guess, guess_target, learn, missing, number, plain
 from seqloom.data.labelled import label_weights
 from seqloom.data.lines import place
 from seqloom.data.numbers import source_hash
@@ -21,12 +22,13 @@ from seqloom.data.rows import RowSupply, Schema
 from seqloom.data.skip import Skipped
 from seqloom.data.skip import note as skip_note
 from seqloom.data.split import Fold, Split
-from seqloom.data.table import Layout, Row, TableOptions, half, layout, sound
+from seqloom.data.table import NO_HEADER, Layout, Row, TableOptions, half, layout, sound
 from seqloom.errors import SeqloomError
 from seqloom.files import sha256
 
 MEANING = 1  # of the numbers; a change here lets no older run resume
 SHOWN = 5  # classes that a note names
+LEAST = 20  # rows from which it is no accident that a column rises
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +60,12 @@ def prepare(
     """Read and number tables. `valid`: files, the share of the training rows to hold out (0: none), or a fold.
 
     Rows are held out by a hash of their fields and the seed, so that equal rows stand on one side. Kinds, scales,
-    categories and tokens come from the training rows alone, unless the vocabularies of another run are `kept`.
+    categories and tokens come from the training rows alone, unless the vocabularies of another run are `kept`: all of
+    them, or its tokens only.
     """
-    options = options or TableOptions()
-    schema = None if kept is None else Schema.from_json(kept)
+    options, kept = options or TableOptions(), kept or {}
+    schema = Schema.from_json(kept) if "columns" in kept else None
+    codec = Codec.from_json(kept["source"]) if "source" in kept else None
     plan = schema.layout if schema else layout(train, options)
     skipped = Skipped() if options.skip_bad else None
     rows = sound(train, plan, skipped, options.limit)
@@ -76,10 +80,10 @@ def prepare(
         raise SeqloomError(f"{', '.join(train)}: {aside}")
     guessed = schema or draft(rows, plan, options)
     rows, held = (right(part, guessed, skipped) for part in (rows, held))
-    schema = schema or _learned(rows, guessed, options)
+    schema = schema or _learned(rows, guessed, options, codec)
     fingerprint = _fingerprint(train, valid, options, seed, kept)
     ready = _ready(rows, held, schema, skipped or Skipped(), fingerprint)
-    notes = [*_held_out(rows, held, bool(files)), *ready.notes]
+    notes = [*_held_out(rows, held, bool(files)), *ready.notes, *_row_numbers(rows, schema)]
     weights = _weights(options.weights, ready.train)
     return replace(
         ready, train=replace(ready.train, weights=weights), notes=notes, facts=ready.facts | {"notes": notes}
@@ -94,6 +98,15 @@ def _held_out(rows: Sequence[Row], held: Sequence[Row], files: bool) -> Iterator
     if shared := sum(row.fields in known for row in held):
         of = f"{shared:,} of {len(held):,} validation rows"
         yield f"{of} stand in the training data too: scores on them say little about new ones"
+
+
+def _row_numbers(rows: Sequence[Row], schema: Schema) -> Iterator[str]:
+    """A column that rises from row to row by whole numbers tells nothing of new rows."""
+    for at, column in enumerate(schema.columns):
+        fields = [row.fields[at] for row in rows] if column.kind == "number" and len(rows) >= LEAST else []
+        found = [value for value in map(number, fields) if value is not None and value.is_integer()]
+        if fields and len(found) == len(fields) and all(a < b for a, b in pairwise(found)):
+            yield f"{column.name} rises from row to row: if it only numbers them, leave it out by data.without"
 
 
 def _weights(way: str, train: RowSupply) -> np.ndarray | None:
@@ -153,7 +166,7 @@ def right(rows: list[Row], schema: Schema, skipped: Skipped | None) -> list[Row]
     return good
 
 
-def _learned(rows: Sequence[Row], draft: Schema, options: TableOptions) -> Schema:
+def _learned(rows: Sequence[Row], draft: Schema, options: TableOptions, codec: Codec | None) -> Schema:
     fields = list(zip(*(row.fields for row in rows), strict=True))
     columns = [learn(c.name, c.kind, f, options.flag_missing) for c, f in zip(draft.columns, fields, strict=True)]
     target = learn(draft.target.name, draft.target.kind, [row.target for row in rows])
@@ -162,12 +175,15 @@ def _learned(rows: Sequence[Row], draft: Schema, options: TableOptions) -> Schem
             f"the target {target.name!r} is {rows[0].target!r} in every training row: there is nothing to learn"
         )
     texts = [text for at in draft.texts for text in fields[at]]
-    codec = Codec.build(options.tokens, texts, **options.limits)
+    codec = codec or Codec.build(options.tokens, texts, **options.limits)
     return Schema(tuple(columns), target, codec, draft.numbered, options.max_length, options.cut)
 
 
 def _ready(rows: list[Row], held: list[Row], schema: Schema, skipped: Skipped, fingerprint: str) -> Rowset:
     train = schema.number(rows, f"{fingerprint}-train")
+    if schema.classes and (strange := int((train.values < 0).sum())):
+        told = ", ".join(schema.classes[:SHOWN])
+        raise SeqloomError(f"{strange:,} rows have a class that the run it starts from lacks; it has {told}")
     valid = schema.number(held, f"{fingerprint}-valid")
     notes = [*_notes(valid, schema), *skip_note(skipped.to_json())]
     told = columns_told(rows, schema)
@@ -202,6 +218,9 @@ def _told(column: Column, fields: Sequence[str]) -> dict[str, Any]:
 def _notes(held: RowSupply, schema: Schema) -> Iterator[str]:
     kinds = ", ".join(f"{column.name} {_kind(column)}" for column in schema.columns)
     yield f"columns: {kinds}; {len(schema.labels):,} values in all. data.kinds.NAME=KIND changes a kind"
+    named = [name for name in schema.layout.all if number(name) is not None]
+    if named and not schema.numbered:
+        yield f"the first line is taken for the names of the columns, among them {named[0]}; {NO_HEADER}"
     target, classes = schema.target, schema.classes
     what = f"one of {len(classes):,} classes ({', '.join(classes[:SHOWN])}{', …' if len(classes) > SHOWN else ''})"
     yield f"target: {target.name}, {what if classes else 'a number'}"
@@ -224,9 +243,7 @@ def _kind(column: Column) -> str:
     return {"yes": "yes/no"}.get(column.kind, column.kind)
 
 
-def _fingerprint(
-    train: Sequence[str], valid: Any, options: TableOptions, seed: int, kept: Mapping[str, Any] | None
-) -> str:
+def _fingerprint(train: Sequence[str], valid: Any, options: TableOptions, seed: int, kept: Mapping[str, Any]) -> str:
     """SHA-256 over all that decides the numbers: contents, not names or dates of files."""
     key: dict[str, Any] = {"meaning": MEANING, "unicode": unicodedata.unidata_version, "options": asdict(options)}
     key["train"] = [sha256(place(file)) for file in train]

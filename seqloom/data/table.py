@@ -14,20 +14,24 @@ from seqloom.data.skip import Skipped
 from seqloom.data.tokens import SPECIALS, make
 from seqloom.errors import SeqloomError, known
 
+NO_HEADER = "if the first line is data, say data.header=false"
+
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions(Reading):
     """Which columns are read, and how they become numbers: the `data` section of a run's configuration.
 
     `columns`: those that are read, by the names in the first line or, of files without one, by number from 1; all
-    unless given. `target`: the column to be told from the others, by name or by number among them; the last unless
-    given. `without`: columns that are left out. `kinds`: number, yes, category or text by the name of the column,
-    where the guess is wrong. `flag_missing`: a number or yes/no with gaps gets one value more, 1 where it is missing.
-    `weights`: of the classes in the loss: none, balanced, or as in spam=3,ham=1.
+    unless given. `header`: false if the first line is data, so that all columns are called by their number. `target`:
+    the column to be told from the others, by name or by number among them; the last unless given. `without`: columns
+    that are left out. `kinds`: number, yes, category or text by the name of the column, where the guess is wrong.
+    `flag_missing`: a number or yes/no with gaps gets one value more, 1 where it is missing. `weights`: of the classes
+    in the loss: none, balanced, or as in spam=3,ham=1.
     `tokens`, `fold`, `half_width`, `max_vocab`, `min_count`, `max_length` and `cut` are for columns of text, as
     `DataOptions` has them.
     """
 
+    header: bool = True
     target: str | int | None = None
     without: str | None = None
     kinds: dict[str, str] = field(default_factory=dict)
@@ -50,6 +54,8 @@ class TableOptions(Reading):
             if value is not None and (isinstance(value, bool) or value < least):
                 raise SeqloomError(f"{name} must be a whole number of {least} or more, not {value!r}")
         # To YAML, and so to --set, a bare yes is true, and a column may be called 5.
+        if not self.header and self.names is not None and self.numbers is None:
+            raise SeqloomError(f"--columns {self.columns!r}: without a header columns have numbers, not names")
         kinds = {str(name): "yes" if kind is True else kind for name, kind in self.kinds.items()}
         for name, kind in kinds.items():
             known(kind, KINDS, f"kind of the column {name!r}")
@@ -100,7 +106,7 @@ def layout(files: Sequence[str], options: TableOptions) -> Layout:
     kept = tuple(name for name in names if name != target and name not in options.left_out)
     if not kept:
         raise SeqloomError(f"{files[0]}: no column is left to tell {target!r} from")
-    return Layout(kept, target, options.numbers is not None)
+    return Layout(kept, target, options.numbers is not None or not options.header)
 
 
 def _target(wanted: str | int | None, names: Sequence[str]) -> str:
@@ -116,10 +122,11 @@ def _names(files: Sequence[str], options: TableOptions) -> list[str]:
     """The columns to be read, the target among them."""
     file = str(files[0])
     kind = form(file)
-    if options.numbers is not None:
+    if options.numbers is not None or not options.header:
         if kind == "jsonl":
-            raise SeqloomError(f"{file}: --columns {options.columns!r}: JSON lines have names, not numbers")
-        return [str(column + 1) for column in options.numbers]
+            raise SeqloomError(f"{file}: JSON lines have names: columns have no numbers there, and there is no header")
+        numbers = options.numbers or range(len(_first(file, _records(file))))
+        return [str(column + 1) for column in numbers]
     every = _keys(files) if kind == "jsonl" else _header(file, kind, _records(file))
     if len(every) < 2:
         raise SeqloomError(f"{file}: a table has at least two columns, one of them the target")
@@ -138,6 +145,11 @@ def _keys(files: Sequence[str]) -> list[str]:
     return list(found)
 
 
+def plain_lines(name: str) -> bool:
+    """Whether a file is no table but lines, each of which says by itself what it is."""
+    return form_of(name, place(name)) == "parallel"
+
+
 def form(name: str) -> str:
     """csv, tsv or jsonl."""
     kind = form_of(name, place(name))
@@ -154,20 +166,25 @@ def _records(name: str, through: Through | None = None) -> Iterator[Record]:
 
 def _header(file: str, kind: str, found: Iterator[Record]) -> list[str]:
     """The names in the first line; a column without one, as spreadsheets write for the number of the row, gets one."""
+    first = _first(file, found)
+    names = [name.strip() or f"column {place}" for place, name in enumerate(first, 1)]
+    if len(names) == 1:
+        reason = str(no_separator(first[0], kind)).partition(":")[0]
+        raise SeqloomError(f"{file}:1: {reason}: expected the names of at least two columns, {NAMES[kind]} between")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        hint = f"; {NO_HEADER}" if number(twice) is not None else ""
+        raise SeqloomError(f"{file}:1: two columns are called {twice!r}{hint}")
+    return names
+
+
+def _first(file: str, found: Iterator[Record]) -> list[str]:
     first = next(found, None)
     if first is None:
         raise SeqloomError(f"{file}: the file is empty")
     if isinstance(first[1], LineError):
         raise SeqloomError(f"{file}:1: {first[1]}")
-    names = [name.strip() or f"column {place}" for place, name in enumerate(first[1], 1)]
-    if len(names) == 1:
-        reason = str(no_separator(first[1][0], kind)).partition(":")[0]
-        raise SeqloomError(f"{file}:1: {reason}: expected the names of at least two columns, {NAMES[kind]} between")
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        hint = "; if the first line is data, give --columns by number: 1,2,…" if number(twice) is not None else ""
-        raise SeqloomError(f"{file}:1: two columns are called {twice!r}{hint}")
-    return names
+    return first[1]
 
 
 def entries(

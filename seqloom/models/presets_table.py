@@ -46,11 +46,12 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
     "mlp-transformer": {size: {**_ENCODERS["transformer"][size], **_HIDDEN[size]} for size in _HIDDEN},
 }
 
-# What suits a model; anything the user sets wins.
+# What suits a model; anything the user sets wins. Tables are often small: with more rows a batch, twenty passes over
+# them would be too few updates.
 TRAINING: dict[str, dict[str, Any]] = {
     # Without decay the weights are those of the likelihood, or of least squares, and can be read off.
-    "linear": {"rate": 2e-2, "schedule": "cosine", "warmup": 20, "weight_decay": 0.0},
-    "mlp": {"rate": 3e-3, "schedule": "cosine", "warmup": 50, "weight_decay": 0.01},
+    "linear": {"rate": 2e-2, "schedule": "cosine", "warmup": 20, "weight_decay": 0.0, "batch_rows": 32},
+    "mlp": {"rate": 3e-3, "schedule": "cosine", "warmup": 50, "weight_decay": 0.01, "batch_rows": 32},
 }
 
 

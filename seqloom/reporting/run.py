@@ -162,6 +162,7 @@ def data(facts: Facts) -> Markup:
     notes = [element("li", user(note)) for note in facts.data.get("notes") or []]
     return join(
         table(["", "files or share", "pairs", "distinct sources"], rows, numeric=(2, 3)) if rows else "",
+        tables.columns(facts.data),
         table(
             ["tokens of training", "kind", "tokens", "mean", "median", "95 % ≤", "longest", "vocabulary"],
             [[name, facts.config.get("data", {}).get(f"{name}_tokens", ""), *cells] for name, cells, _ in sides],

@@ -24,6 +24,21 @@ def sections(record: Record) -> list[Markup]:
     ]
 
 
+def columns(data: Record) -> Markup:
+    """What each column of the training rows is like, from a run's data.json."""
+    found = [*(data.get("columns") or []), *([data["target"]] if data.get("target") else [])]
+    if not data.get("columns"):
+        return Markup("")
+    rows = [[user(one["name"]), one["kind"], *_facts(one)] for one in found]
+    return table(
+        ["column, the target last", "kind", "missing", "mean", "deviation", "values"], rows, numeric=range(2, 6)
+    )
+
+
+def _facts(one: Any) -> list[str]:
+    return [whole(one.get("missing")), *map(short, (one.get("mean"), one.get("deviation"))), whole(one.get("values"))]
+
+
 def importance(record: Record) -> Markup:
     """How much worse the answers get when the fields of one column are dealt out anew (Breiman 2001)."""
     found = record.get("importance") or {}

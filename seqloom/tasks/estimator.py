@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -15,11 +16,11 @@ from torch import nn
 
 from seqloom.data import registry
 from seqloom.data.columns import Reading, split_csv
-from seqloom.data.lines import LineError
+from seqloom.data.lines import STDIN, Line, LineError, decode, number, read_lines
 from seqloom.data.rows import RowSupply, Schema
 from seqloom.data.rowset import right, unseen
 from seqloom.data.skip import Skipped, note
-from seqloom.data.table import Row, entries, from_json, sound
+from seqloom.data.table import Row, entries, from_json, plain_lines, sound
 from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError
@@ -55,13 +56,29 @@ class Estimator:
         return rows, [*unseen(self.schema.number(rows)), *(note(skipped.to_json()) if skipped else ())]
 
     def sources(self, file: str, reading: Reading | None = None) -> Iterator[str]:
-        """The rows of a file as `answers` takes them, one JSON object each; the target need not be there."""
+        """The rows of a file as `answers` takes them, one JSON object each; the target need not be there.
+
+        What is no table, as standard input ("-"), is read as it comes: its lines are rows already.
+        """
+        if file == STDIN or plain_lines(file):
+            lines = number("stdin", sys.stdin.buffer) if file == STDIN else read_lines(file, Path(file))
+            yield from self._lines("stdin" if file == STDIN else file, lines)
+            return
         for entry in entries(file, self.schema.layout, need_target=False):
             if not isinstance(entry, Row):
                 raise SeqloomError(str(entry))
             if problem := self.schema.wrong(entry, need_target=False):
                 raise SeqloomError(str(problem))
             yield json.dumps(dict(zip(self.schema.layout.columns, entry.fields, strict=True)), ensure_ascii=False)
+
+    def _lines(self, file: str, lines: Iterator[Line]) -> Iterator[str]:
+        for line, raw in lines:
+            try:
+                if isinstance(raw, LineError):
+                    raise raw
+                yield decode(raw)
+            except LineError as error:
+                raise SeqloomError(f"{file}:{line}: {error}") from None
 
     def predict(self, sources: Sequence[Asked]) -> list[str]:
         """The class or the number of each row."""
@@ -80,14 +97,14 @@ class Estimator:
         search = search or Search()
         if search.sample:
             raise SeqloomError("a table's model says the likeliest classes and draws none: leave sampling out")
-        numbered = enumerate(sources, 1)
-        while chunk := list(islice(numbered, ahead * rows)):
-            asked = [self._row(source, number) for number, source in chunk]
+        turns = enumerate(sources, 1)
+        while chunk := list(islice(turns, ahead * rows)):
+            asked = [self._row(source, turn) for turn, source in chunk]
             logits = iter(self.logits(self.schema.number([row for row in asked if row is not None]), rows))
             for row in asked:
                 yield [NOTHING] if row is None else said(self.schema.answer, next(logits), search.n_best)
 
-    def _row(self, source: Asked, number: int) -> Row | None:
+    def _row(self, source: Asked, turn: int) -> Row | None:
         """None: an empty line, of which nothing is said."""
         layout = self.schema.layout
         try:
@@ -105,10 +122,10 @@ class Estimator:
                 told = ",".join(layout.columns)
                 raise LineError(f"{len(fields)} fields, expected {len(layout.columns)}: {told}", "columns")
         except LineError as error:
-            raise SeqloomError(f"row {number}: {error}") from None
+            raise SeqloomError(f"row {turn}: {error}") from None
         row = Row(fields, "", "", 0)
         if problem := self.schema.wrong(row, need_target=False):
-            raise SeqloomError(f"row {number}: {problem.reason}")
+            raise SeqloomError(f"row {turn}: {problem.reason}")
         return row
 
     @torch.inference_mode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import re
@@ -191,11 +192,29 @@ def test_columns_by_number_need_no_names(tmp_path):
     assert [row.fields for row in sound([file], found, None)] == [("1",), ("2",)]
     with pytest.raises(SeqloomError, match=r"t.csv:1: column 9 is missing: the line has 3 fields"):
         sound([file], layout([file], TableOptions(columns="2,9")), None)
+    assert layout([file], TableOptions(header=False)).all == ("1", "2", "3")
+    assert [row.fields for row in sound([file], layout([file], TableOptions(header=False, target=1)), None)] == [
+        ("1", "x"),
+        ("2", "y"),
+    ]
+    with pytest.raises(SeqloomError, match="without a header columns have numbers, not names"):
+        TableOptions(header=False, columns="a,b")
+    taken = ready(write(tmp_path / "taken.csv", "7,1,x", "8,2,y", "9,3,z"))
+    assert any("taken for the names of the columns, among them 7; if the first" in note for note in taken.notes)
     named = write(tmp_path / "named.csv", "a,b", *(f"{i},{i / 3}" for i in range(50)))
     with pytest.raises(
         SeqloomError, match=r"named.csv:1: column '1': 'a' is no number; is the first line a line of names"
     ):
         ready(named, columns="1,2")
+
+
+def test_files_may_be_packed_marked_and_quoted(tmp_path):
+    raw = '\ufeffx,"the, note",y\r\n1,"a ""b""\nc",p\r\n2,d,q\r\n'.encode()
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(raw))
+    file = str(tmp_path / "t.csv.gz")
+    found = layout([file], TableOptions())
+    assert found.all == ("x", "the, note", "y")
+    assert sound([file], found, None) == [Row(("1", 'a "b"\nc'), "p", file, 2), Row(("2", "d"), "q", file, 4)]
 
 
 def test_json_lines_have_keys(tmp_path):
@@ -208,7 +227,7 @@ def test_json_lines_have_keys(tmp_path):
         ("", "", "hi"),
         ("", "false", ""),
     ]
-    with pytest.raises(SeqloomError, match=r"JSON lines have names, not numbers"):
+    with pytest.raises(SeqloomError, match=r"JSON lines have names"):
         layout([file], TableOptions(columns="1,2"))
 
 
@@ -260,7 +279,7 @@ def test_mostly_broken_tables_are_refused(tmp_path):
         ("", "the file is empty"),
         ("a;b\n1;2\n", 't.csv:1: no comma but ";": expected the names of at least two columns'),
         ("a,a\n1,2\n", "t.csv:1: two columns are called 'a'"),
-        ("1,1,2\n3,4,5\n", "two columns are called '1'; if the first line is data, give --columns by number"),
+        ("1,1,2\n3,4,5\n", "two columns are called '1'; if the first line is data, say data.header=false"),
         ("a,b\n", "holds no rows"),
         ("a,b\n1,p\n2,p\n", "the target 'b' is 'p' in every training row"),
         ("a,b\n,p\n,q\n", "every column but the target is empty"),
@@ -332,7 +351,7 @@ def test_only_the_training_rows_make_the_vocabulary(tmp_path):
 
 
 def test_what_was_learned_is_written_and_read_back(tmp_path):
-    lines = [f"{i},yes,note number {i} here,k{i % 3},{i % 2}" for i in range(30)]
+    lines = [f"{i},yes,note number {i} here,k{i % 3},{'pq'[i % 2]}" for i in range(30)]
     found = ready(write(tmp_path / "t.csv", "x,m,note,k,y", *lines), flag_missing=True)
     again = Schema.from_json(json.loads(json.dumps(found.vocabularies())))
     assert (again.columns, again.target, again.layout) == (
@@ -346,6 +365,13 @@ def test_what_was_learned_is_written_and_read_back(tmp_path):
     )
     kept = prepare([str(tmp_path / "t.csv")], 0.0, TableOptions(), seed=1, kept=found.vocabularies())
     assert kept.schema.columns == found.schema.columns
+    source = {"source": found.vocabularies()["source"]}
+    other = write(tmp_path / "o.csv", "note,y", *(f"number word {i},{i % 3}" for i in range(9)))
+    tokens = prepare([other], 0.0, TableOptions(), seed=1, kept=source)
+    assert tokens.schema.codec.tokens == found.schema.codec.tokens
+    strange = write(tmp_path / "s.csv", "x,m,note,k,y", *(f"{i},yes,note {i},k1,{'pqr'[i % 3]}" for i in range(9)))
+    with pytest.raises(SeqloomError, match=r"3 rows have a class that the run it starts from lacks; it has p, q"):
+        prepare([strange], 0.0, TableOptions(), seed=1, kept=found.vocabularies())
     with pytest.raises(SeqloomError, match=r"the stored columns are damaged"):
         Schema.from_json({"columns": {"columns": [{"name": "x"}], "target": {}}, "source": {}})
 
@@ -357,6 +383,13 @@ def test_yes_as_a_target_keeps_its_spelling(tmp_path):
     found = ready(file)
     assert found.schema.classes == ("FALSE", "TRUE")
     assert found.train.values.tolist() == [1, 0, 1, 0, 1]
+
+
+def test_numbers_of_rows_are_doubted(tmp_path):
+    file = write(tmp_path / "t.csv", "id,x,y", *(f"{3 * i},{i % 7},{'pq'[i % 2]}" for i in range(30)))
+    told = [note for note in ready(file).notes if "leave it out" in note]
+    assert told == ["id rises from row to row: if it only numbers them, leave it out by data.without"]
+    assert not any("leave it out" in note for note in ready(file, without="id").notes)
 
 
 def test_classes_can_weigh_unlike(tmp_path):

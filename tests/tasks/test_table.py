@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import signal
@@ -131,11 +132,19 @@ def test_what_an_estimator_refuses(classes, tmp_path):
         classes.evaluate(str(tmp_path / "t.csv"), metrics=["acuracy"])
 
 
-def test_files_for_prediction_need_no_target(classes, tmp_path):
+def test_files_for_prediction_need_no_target(classes, tmp_path, monkeypatch):
     file = tmp_path / "new.csv"
     file.write_text("note,age,height,member,colour\ngood one,30,1.7,yes,red\n")
     (source,) = classes.sources(str(file))
     assert json.loads(source) == {"age": "30", "height": "1.7", "member": "yes", "colour": "red", "note": "good one"}
+    lines = tmp_path / "lines.txt"
+    lines.write_text("30,1.7,yes,red,good one\n\n")
+    assert list(classes.sources(str(lines))) == ["30,1.7,yes,red,good one", ""]
+    lines.write_bytes(b"30,1.7,yes,red,good one\n\xff\n")
+    with pytest.raises(SeqloomError, match=r"lines.txt:2: not UTF-8"):
+        list(classes.sources(str(lines)))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'{"age": 30}\n')))
+    assert list(classes.sources("-")) == ['{"age": 30}']
     file.write_text("note,age,height,member,colour\ngood one,x,1.7,yes,red\n")
     with pytest.raises(SeqloomError, match=r"new.csv:2: column 'age': 'x' is no number"):
         list(classes.sources(str(file)))
@@ -212,6 +221,7 @@ def test_the_run_folder_holds_everything(classes):
     page = Page((classes.folder / "report.html").read_text(encoding="utf-8"))
     safe(page)
     assert "What it looks at" in page.text
+    assert "column, the target last" in page.text
     facts = json.loads((classes.folder / "data.json").read_text())
     assert [one["kind"] for one in facts["columns"]] == ["number", "number", "yes", "category", "text"]
 
@@ -257,6 +267,10 @@ def test_houses_by_name(tmp_path, capsys):
         app(["predict", str(output), str(file)])
     assert not left.value.code
     assert float(capsys.readouterr().out) == pytest.approx(first["price"], abs=100)
+    with pytest.raises(SystemExit) as left:
+        app(["predict", str(output), "houses"])
+    assert not left.value.code
+    assert len(capsys.readouterr().out.splitlines()) == 500
 
 
 STEPS = 60
