@@ -30,13 +30,14 @@ def info(
     from seqloom.runs.load import load
 
     model = load(run, "cpu")
-    layers = cost(model.model, length)
+    layers = cost(model.model, lambda: model.once(length))
     if as_json:
         typer.echo(json.dumps({"config": model.config, "layers": [layer._asdict() for layer in layers]}))
         return
     inputs = model.config["inputs"]
     typer.echo(f"{run}: {model.config['task']}, trained on {', '.join(inputs['train'])}")
-    typer.echo(f"one example of {length} source and {length} target tokens, forward pass")
+    sides = f"{length} source and {length} target" if model.config["task"] == "translate" else f"{length}"
+    typer.echo(f"one example of {sides} tokens, forward pass")
     typer.echo(f"{'layer':<34} {'parameters':>12} {'operations':>14} {'memory':>10}")
     for layer in layers:
         name = layer.name or "total"

@@ -85,7 +85,7 @@ def predict(
     [found] = registry.resolve([file], "test", model.config["task"])
     table = found == file and file.removesuffix(".gz").endswith((".tsv", ".csv", ".jsonl"))
     reading = model.reading(columns) if table else Reading(columns=columns)  # plain lines have no columns
-    sources = getattr(model, "sources", read_sources) if file != "-" else read_sources
+    sources = getattr(model, "sources", read_sources)
     asked, shown = tee(sources(found, reading))
     count = doubted = 0
     with _writer(output, stream) as write:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,9 +13,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from seqloom.data.batch import pad
-from seqloom.data.tokens import BOS, UNK
-from seqloom.models.seq2seq import Seq2Seq
 from seqloom.parts.probe import watch
 
 
@@ -27,11 +25,12 @@ class LayerCost(NamedTuple):
 
 
 @torch.no_grad()
-def cost(model: Seq2Seq, length: int = 20, deepest: int = 4) -> list[LayerCost]:
-    """Costs of one example with `length` tokens a side, forward. The plain twins run, so that every product is seen."""
+def cost(model: nn.Module, once: Callable[[], Any], deepest: int = 4) -> list[LayerCost]:
+    """Costs of what `once` does with the model: one example, forward. The plain twins run, so that every product is
+    seen."""
     model.eval()
     with watch(model), Products(model) as products:
-        model(pad([[UNK] * length]), torch.tensor([[BOS] + [UNK] * (length - 1)]))
+        once()
     rows = []
     for name, part in model.named_modules():
         depth = name.count(".") + 1 if name else 0

@@ -16,6 +16,7 @@ from seqloom.reporting.facts import HELD_OUT, Facts, Record, base_name, metric
 from seqloom.reporting.html import clean
 from seqloom.reporting.numbers import article, digits, duration, finite, whole
 from seqloom.reporting.run import verdict
+from seqloom.reporting.wording import wording
 
 OURS = "<!-- Written by seqloom, which writes it anew; delete this line to keep what you change. -->"
 # ISO 639-1, as the ends of parallel files' names: train.en train.de
@@ -48,12 +49,13 @@ def is_ours(text: str) -> bool:
 
 def front_matter(facts: Facts) -> dict[str, Any]:
     languages = _languages(facts)
-    task = "translation" if languages else "text2text-generation"
+    words = wording(facts.config)
+    task = "translation" if languages else words.pipeline
     found: dict[str, Any] = {"library_name": "seqloom"}
     if languages:
         found["language"] = languages
     model = (facts.config.get("preset") or {}).get("model", "")
-    found["tags"] = ["seqloom", "sequence-to-sequence", *([model] if re.fullmatch(r"[a-z-]+", str(model)) else [])]
+    found["tags"] = ["seqloom", words.kind, *([model] if re.fullmatch(r"[a-z-]+", str(model)) else [])]
     found["pipeline_tag"] = task
     results = [_result(facts, name, record, task) for name, record in facts.records.items()]
     if results:
@@ -92,7 +94,7 @@ def _languages(facts: Facts) -> list[str]:
 def _about(facts: Facts) -> Iterator[str]:
     size = f" with {whole(facts.parameters)} parameters" if facts.parameters else ""
     name = f"{article(facts.model)} {tick(base_name(facts.model))} model"
-    yield f"{name}{size} that turns a source text into a target text,"
+    yield f"{name}{size} that {wording(facts.config).does},"
     time = f" in {duration(facts.seconds)}" if facts.seconds else ""
     trained = f"trained on {tick(_files(facts, 'train'))} by Seqloom{time}."
     yield f"imported from {tick(facts.imported)} by Seqloom." if facts.imported else trained
@@ -158,8 +160,8 @@ def _data(facts: Facts) -> str:
 
 
 def _pairs(facts: Facts, which: str) -> str:
-    count = (facts.data.get(which) or {}).get("pairs")
-    return f", {whole(count)} pairs" if count else ""
+    count = facts.amount(which)
+    return f", {whole(count)} {facts.unit}" if count else ""
 
 
 def _limits(facts: Facts) -> str:

@@ -19,7 +19,7 @@ ROWS: tuple[tuple[str, Callable[[Facts], Any]], ...] = (
     ("model", lambda run: run.model),
     ("parameters", lambda run: whole(run.parameters)),
     ("training data", lambda run: user(run.files("train")) if run.files("train") else NONE),
-    ("pairs", lambda run: whole(run.pairs)),
+    ("examples", lambda run: whole(run.amount())),
     ("updates", lambda run: whole(run.last_step)),
     ("training time", lambda run: duration(run.seconds)),
     ("target tokens a second", lambda run: short(run.speed)),
@@ -65,7 +65,7 @@ def apart(runs: Sequence[Facts]) -> Markup:
         told.append(join("No evaluation: ", *_commas(lacking), "."))
     elif not same_held_out(runs):
         told.append("These runs were scored on different held-out data: their scores cannot be compared directly.")
-    if len({run.files("train") for run in runs} - {""}) > 1 or len({run.pairs for run in runs} - {None}) > 1:
+    if len({run.files("train") for run in runs} - {""}) > 1 or len({run.amount() for run in runs} - {None}) > 1:
         told.append("They were trained on different data.")
     return warning(*(element("p", text) for text in told)) if told else Markup("")
 

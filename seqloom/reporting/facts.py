@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from seqloom.models.presets import IMPORTED
 from seqloom.reporting.numbers import finite
+from seqloom.reporting.wording import wording
 
 Record = Mapping[str, Any]  # what a runner's `record` gives
 
@@ -173,8 +174,15 @@ class Facts:
         return ", ".join(self.given(which))
 
     @property
-    def pairs(self) -> int | None:
-        return ((self.data or {}).get("train") or {}).get("pairs")
+    def unit(self) -> str:
+        """What the data is made of: pairs, sentences, …"""
+        return wording(self.config).unit
+
+    def amount(self, which: str = "train") -> int | None:
+        """How many of them it was trained or validated on; of running text, tokens."""
+        part = (self.data or {}).get(which) or {}
+        counts = (part.get(name) for name in ("pairs", "rows", "texts"))
+        return next((count for count in counts if count), (part.get("source") or {}).get("tokens"))
 
 
 def points(lines: list[dict[str, Any]], key: str) -> list[tuple[Any, Any]]:

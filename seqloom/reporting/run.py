@@ -45,7 +45,7 @@ def summary(facts: Facts) -> Markup:
 def _origin(facts: Facts) -> list[Any]:
     if facts.imported:
         return ["imported from ", user(facts.imported)]
-    pairs = f" {whole(facts.pairs)} pairs of" if facts.pairs else ""
+    pairs = f" {whole(facts.amount())} {facts.unit} of" if facts.amount() else ""
     steps = f" for {whole(facts.last_step)} updates" if facts.last_step else ""
     time = f" ({duration(facts.seconds)} of training)" if facts.seconds else ""
     return [f"trained on{pairs} ", user(facts.files("train")), f"{steps}{time}"]
@@ -65,7 +65,8 @@ def verdict(facts: Facts) -> str:
     spread = evaluated.spread(record, facts.headline)
     interval = f" (95 % interval {spread})" if spread else ""
     which = "test" if name == "test" else "held-out validation"
-    return f"On {whole(record.get('count'))} {which} sources its {_named(facts.headline, value)}{interval}."
+    unit = record.get("unit") or {"pairs": "sources"}.get(facts.unit, facts.unit)
+    return f"On {whole(record.get('count'))} {which} {unit} its {_named(facts.headline, value)}{interval}."
 
 
 def _named(name: str, value: Any) -> str:
@@ -136,7 +137,7 @@ def _learning(facts: Facts) -> list[Markup]:
     if not facts.history:
         return []
     mean = f"The model kept is the mean of the last {facts.averaged} checkpoints." if facts.averaged else ""
-    return [element("p", mean) if mean else Markup(""), curves.one_run(facts)]
+    return [element("p", mean) if mean else Markup(""), curves.one_run(facts), samples.along(facts.history)]
 
 
 def _errors(facts: Facts) -> list[Markup]:
@@ -157,24 +158,29 @@ def data(facts: Facts) -> Markup:
     rows: list[list[Any]] = []
     for which, title in (("train", "training"), ("valid", "validation")):
         if facts.files(which):
-            rows.append([title, user(facts.files(which)), *_counts(facts.data.get(which) or {})])
-    sides = [side(name, facts) for name in ("source", "target")]
+            distinct = (facts.data.get(which) or {}).get("distinct_sources")
+            rows.append([title, user(facts.files(which)), whole(facts.amount(which)), whole(distinct)])
+    sides = [side(name, facts) for name in ("source", "target") if name in (facts.data.get("vocabulary") or {})]
     notes = [element("li", user(note)) for note in facts.data.get("notes") or []]
     return join(
-        table(["", "files or share", "pairs", "distinct sources"], rows, numeric=(2, 3)) if rows else "",
+        table(["", "files or share", facts.unit, "distinct"], rows, numeric=(2, 3)) if rows else "",
         tables.columns(facts.data),
         table(
             ["tokens of training", "kind", "tokens", "mean", "median", "95 % ≤", "longest", "vocabulary"],
-            [[name, facts.config.get("data", {}).get(f"{name}_tokens", ""), *cells] for name, cells, _ in sides],
+            [[name, _kind(name, facts), *cells] for name, cells, _ in sides],
             numeric=range(2, 8),
-        ),
+        )
+        if sides
+        else "",
         *(common for *_, common in sides),
         element("ul", *notes, class_="small") if notes else "",
     )
 
 
-def _counts(part: Mapping[str, Any]) -> list[str]:
-    return [whole(part.get("pairs")), whole(part.get("distinct_sources"))]
+def _kind(name: str, facts: Facts) -> str:
+    """How the texts of a side are cut."""
+    options = facts.config.get("data") or {}
+    return str(options.get(f"{name}_tokens") or (options.get("tokens", "") if name == "source" else ""))
 
 
 def side(name: str, facts: Facts) -> tuple[str, list[str], Markup]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seqloom.reporting.charts import Series, lines
@@ -10,7 +10,7 @@ from seqloom.reporting.curves import figure
 from seqloom.reporting.facts import Record
 from seqloom.reporting.html import Markup, element, join, user
 from seqloom.reporting.numbers import digits
-from seqloom.reporting.page import section
+from seqloom.reporting.page import folded, section, table
 
 ALONG = {
     "line": ("Along a line", "token of the line", "the first token has only the beginning, or the label, to go by"),
@@ -42,6 +42,16 @@ def written(record: Record) -> Markup:
     novelty = (record.get("novelty") or {}).get("text")
     told = element("p", f"{novelty[0].upper()}{novelty[1:]}.") if novelty else ""
     return join(told, element("ol", *map(sample, found), class_="shown"))
+
+
+def along(history: Sequence[Mapping[str, Any]], most: int = 8) -> Markup:
+    """What the model wrote at some of the validations, from the first to the last."""
+    found = [line for line in history if "sample" in line]
+    if not found:
+        return Markup("")
+    chosen = found if len(found) <= most else [found[i * (len(found) - 1) // (most - 1)] for i in range(most)]
+    rows = [[f"{one['step']:,}", user(one["sample"], class_="mono")] for one in chosen]
+    return folded("What it wrote on the way, the same draw each time", table(["step", "sample"], rows, numeric=(0,)))
 
 
 def sample(one: Mapping[str, Any]) -> Markup:

@@ -62,7 +62,7 @@ def compose(
         "preset": chosen,
         "data": asdict(data_options(task, own["data"])),
         "model": complete(shape.models, {"kind": shape.kind, **own["model"]}),
-        "training": asdict(Training.of({**shape.training, **suited(task, own["model"]), **own["training"]})),
+        "training": asdict(Training.of(_over({**shape.training, **suited(task, own["model"])}, own["training"]))),
     }
 
 
@@ -71,6 +71,14 @@ def _model(task: str, chosen: Mapping[str, str], training: dict[str, Any]) -> tu
         return preset(task, chosen["model"], chosen["size"]), training
     parts, more = model_file(task, chosen["model"])
     return parts, {**training, **more}
+
+
+def _over(suited: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """What the user sets wins; a batch is measured in rows or in tokens, so that one takes the other's place."""
+    sizes = ("batch_rows", "batch_tokens")
+    if any(own.get(name) for name in sizes):
+        suited = {name: value for name, value in suited.items() if name not in sizes}
+    return {**suited, **own}
 
 
 def _place(own: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:

@@ -6,7 +6,7 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from seqloom.runs.progress import Progress
 from seqloom.tasks.task import Judge
 from seqloom.training import checkpoint
 from seqloom.training.loop import Loop, NonFiniteError, Update
+from seqloom.training.parallel import is_shard
 from seqloom.training.settings import HIGHER, Training
 
 JOURNAL, CHECKPOINTS = "metrics.jsonl", "checkpoints"
@@ -37,6 +38,7 @@ class Session:
     ) -> None:
         self.folder, self.loop, self.model, self.data, self.progress = folder, loop, model, data, progress
         self.judge = judge
+        self.glimpse: Callable[[], str] | None = None  # something to see of what the model does now, at each validation
         self.settings: Training = loop.settings
         self.ranks = loop.ranks
         self.journal = (Journal if self.ranks.first else NoJournal)(folder / JOURNAL, progress.record)
@@ -144,7 +146,16 @@ class Session:
         line = {"step": self.loop.step, "epoch": self.loop.epoch, "valid": scores, "best": better}
         taken = time.monotonic() - started
         self.journal.add(line | {"seconds": round(taken, 3)})
+        self._look()
         self.clock += taken  # the next rate counts training alone
+
+    def _look(self) -> None:
+        """A glimpse goes to the journal; not of a shared-out model, at which all would have to look."""
+        if self.glimpse is None or not self.ranks.first or any(map(is_shard, self.model.parameters())):
+            return
+        training = self.model.training
+        self.journal.add({"step": self.loop.step, "sample": self.glimpse()})
+        self.model.train(training)
 
     def _keep(self) -> None:
         """The model as it is now is the one to use."""

@@ -228,7 +228,11 @@ def make_session(folder: Path, config: Mapping[str, Any], prepared: Ready, ranks
     objective = wrapped(task.objective(model, settings, config), ranks, settings.shard)
     loop = Loop(objective, prepared.train, settings, ranks.device, ranks)
     judge = task.judge(model, prepared, config, ranks.device)
-    return Session(folder, loop, model, prepared, judge, progress)
+    session = Session(folder, loop, model, prepared, judge, progress)
+    if glimpse := getattr(task, "glimpse", None):
+        runner = task.runner(folder, dict(config), model, stored, ranks.device)
+        session.glimpse = lambda: glimpse(runner)
+    return session
 
 
 def _given_vectors(model: nn.Module, stored: Mapping[str, Any], vectors: str) -> wordvectors.Coverage:

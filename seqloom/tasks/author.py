@@ -20,6 +20,7 @@ from seqloom.data.codec import Codec
 from seqloom.data.columns import Reading
 from seqloom.data.running import line_hash, numbered
 from seqloom.data.stream import Stream, StreamOptions
+from seqloom.data.tokens import UNK
 from seqloom.decoding.continuation import Continuation, Course
 from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer
@@ -68,6 +69,11 @@ class Author:
         """What follows the prompt, in pieces as they are written. `number` tells samples of one seed apart."""
         self.model.eval()
         return self.texts.pieces(prompt, search, course or self._course(), number)
+
+    def once(self, length: int) -> None:
+        """One example of `length` tokens through the model: what `seqloom info` counts."""
+        tokens = torch.full((1, length), UNK)
+        self.model(tokens, tokens)
 
     def predict(self, prompts: Sequence[str], search: Search | None = None) -> list[str]:
         """What follows each prompt; of a model with labels a prompt is `label TAB text`."""

@@ -128,6 +128,13 @@ class Estimator:
             raise SeqloomError(f"row {turn}: {problem.reason}")
         return row
 
+    def once(self, length: int) -> None:
+        """One example of `length` words in each text column through the model: what `seqloom info` counts."""
+        columns = self.schema.layout.columns
+        text = {column.name for column in self.schema.columns if column.kind == "text"}
+        fields = tuple(" ".join(["word"] * length) if name in text else "" for name in columns)
+        self.model(self.schema.number([Row(fields, "", "", 0)]).batch(np.zeros(1, np.int64)).source)
+
     @torch.inference_mode()
     def logits(self, rows: RowSupply, size: int = 256) -> np.ndarray:
         """[N, outputs], in batches of rows with texts of like length."""

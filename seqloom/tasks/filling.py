@@ -25,7 +25,7 @@ from seqloom.data.columns import Reading
 from seqloom.data.numbers import Rows
 from seqloom.data.pieces import Pieces
 from seqloom.data.read import Example
-from seqloom.data.tokens import EOS, SPECIALS
+from seqloom.data.tokens import EOS, SPECIALS, UNK
 from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError, known
@@ -77,6 +77,10 @@ class Filler:
             for prompt in prompts:
                 found = chain.from_iterable(islice(guesses, len(prompt.pieces)))
                 yield prompt.answers(list(found), search.n_best)
+
+    def once(self, length: int) -> None:
+        """One example of `length` tokens, one of them hidden, through the model: what `seqloom info` counts."""
+        self.model(pad([[UNK] * length]), torch.zeros(1, dtype=torch.long))
 
     @torch.inference_mode()
     def _guesses(self, pieces: list[list[int]], n: int, rows: int) -> Iterator[list[list[tuple[float, int]]]]:

@@ -20,7 +20,7 @@ from seqloom.data.labelled import Target
 from seqloom.data.labels import LabelOptions
 from seqloom.data.read import Example
 from seqloom.data.skip import examples as read_examples
-from seqloom.data.tokens import EOS
+from seqloom.data.tokens import EOS, UNK
 from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError
@@ -91,6 +91,10 @@ class Labeller:
             batch = order[start : start + rows]
             found[batch] = self.model(pad([encoded[i] for i in batch]).to(self.device)).float().cpu().numpy()
         return found
+
+    def once(self, length: int) -> None:
+        """One example of `length` tokens through the model: what `seqloom info` counts."""
+        self.model(pad([[UNK] * length]))
 
     def encode(self, text: str) -> list[int]:
         """As the training data was: cut if it is too long, ended by <eos>."""

@@ -81,6 +81,11 @@ class Likeness:
                 nothing = [Answer("", (), 0.0, 0.0, 0.0)]
                 yield [self._answer(cosine, id) for cosine, id in found] if ids else nothing
 
+    def once(self, length: int) -> None:
+        """One example of `length` words and a neighbour of each through the model: what `seqloom info` counts."""
+        words = torch.full((length,), UNK)
+        self.model(words, words[:, None])
+
     def _answer(self, cosine: float, id: int) -> Answer:
         return Answer(self.codec.decode([id]), (id,), cosine, 0.0, max(cosine, 0.0))
 

@@ -115,6 +115,10 @@ class SentenceTagger:
                 found[row].append((tags[: len(words)], marginals[: len(words)], likelihood))
         return [self._answer(sorted(several, key=lambda part: -len(part[0]))) for several in found]
 
+    def once(self, length: int) -> None:
+        """One example of `length` words through the model: what `seqloom info` counts."""
+        self._model.scores(self.lexicon.words_of([["word"] * length]))  # pyright: ignore[reportCallIssue]
+
     def _answer(self, parts: list[tuple[list[int], list[float], float]]) -> Answer:
         tags = [tag for part in parts for tag in part[0]]
         if not tags:

@@ -36,6 +36,10 @@ class Runner(Protocol):
         """What an evaluation found on examples in memory, as values for a report; fit for `json.dump`."""
         ...
 
+    def once(self, length: int) -> None:
+        """One example of `length` tokens through the model: what `seqloom info` counts."""
+        ...
+
 
 class Task(Protocol):
     """One task shape. A module of `tasks` has one, by the name TASK."""

@@ -7,11 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from seqloom.data import registry
+from seqloom.data.batch import pad
 from seqloom.data.columns import Reading
 from seqloom.data.read import Example
 from seqloom.data.skip import examples as read_examples
-from seqloom.data.tokens import BOS, EOS
+from seqloom.data.tokens import BOS, EOS, UNK
 from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer, Texts
 from seqloom.errors import SeqloomError, known
@@ -124,6 +127,10 @@ class Translator:
         from seqloom.tasks.translated import record
 
         return record(self, examples, search, most=most, tokenize=tokenize)
+
+    def once(self, length: int) -> None:
+        """One example of `length` tokens a side through the model: what `seqloom info` counts."""
+        self.model(pad([[UNK] * length]), torch.tensor([[BOS] + [UNK] * (length - 1)]))
 
     def attention(self, source: str, target: str | None = None, layer: str | None = None) -> AttentionMap:
         """Where the model looks while it writes its own answer, or `target`; the last layer unless named."""

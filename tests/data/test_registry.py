@@ -13,10 +13,10 @@ import pytest
 
 from seqloom.data import fetch, registry
 from seqloom.data.check import check
-from seqloom.data.corpus import DataOptions
 from seqloom.data.dataset import Dataset
 from seqloom.data.readers import READERS
 from seqloom.errors import SeqloomError
+from seqloom.tasks.known import TASKS, task
 
 MIRROR = os.environ.get("SEQLOOM_DATA")
 SHARED = [name for name, dataset in registry.DATASETS.items() if dataset.files]
@@ -113,7 +113,8 @@ def test_the_facts_are_complete():
         assert dataset.licence
         assert not dataset.files or dataset.files.keys() == dataset.sizes.keys()
         assert all("\n" not in text and len(text) < 110 for text in (dataset.about, dataset.licence)), name
-        DataOptions(**dataset.data)
+        if dataset.task in TASKS:
+            task(dataset.task).options(**dataset.data)
 
 
 def test_names_need_neither_torch_nor_numpy():

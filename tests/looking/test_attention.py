@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
+from seqloom.data.batch import pad
+from seqloom.data.tokens import UNK
 from seqloom.looking.attention import CJK_FONTS, AttentionMap, columns
 from seqloom.looking.cost import cost
 from seqloom.models.seq2seq import Seq2Seq
@@ -70,10 +73,15 @@ def test_heads_are_averaged(tmp_path):
     assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
 
 
+def costs(model, length):
+    tokens = torch.full((1, length), UNK)
+    return cost(model, lambda: model(pad([[UNK] * length]), tokens))
+
+
 def test_costs_are_those_counted_by_hand():
     """Per token 2·in·out operations a matrix; an LSTM has four gates over input and state, here in two directions."""
     encoder, decoder = {"kind": "lstm", "dim": 8}, {"kind": "attentive", "dim": 16, "score": "dot"}
-    rows = {row.name: row for row in cost(Seq2Seq(30, 40, encoder, decoder, embedding=12), length=10)}
+    rows = {row.name: row for row in costs(Seq2Seq(30, 40, encoder, decoder, embedding=12), 10)}
     assert rows["encoder"].operations == 2 * 10 * 2 * (4 * 8 * (12 + 8))
     assert rows["decoder.recurrent"].operations == 10 * 2 * (4 * 16 * (12 + 16))
     assert rows["output"].operations == 10 * 2 * 16 * 40
@@ -85,7 +93,7 @@ def test_costs_are_those_counted_by_hand():
 
 def test_a_transformers_costs():
     stack = {"kind": "transformer", "dim": 8, "layers": 1, "heads": 2, "hidden": 16}
-    rows = {row.name: row for row in cost(Seq2Seq(30, 40, stack, stack, embedding=8), length=6)}
+    rows = {row.name: row for row in costs(Seq2Seq(30, 40, stack, stack, embedding=8), 6)}
     projections, mixing, feed = 6 * 2 * 8 * 32, 2 * (2 * 6 * 6 * 8), 6 * 2 * 2 * 8 * 16
     assert rows["encoder"].operations == projections + mixing + feed
     assert rows["decoder"].operations == 2 * (projections + mixing) + feed

@@ -1,0 +1,33 @@
+"""What reports and cards call a task and its data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Wording(NamedTuple):
+    does: str  # "a model that …"
+    pipeline: str  # as model hubs name the task
+    kind: str  # a tag for model hubs
+    unit: str  # what its data is made of
+
+
+WORDING = {
+    "translate": Wording(
+        "turns a source text into a target text", "text2text-generation", "sequence-to-sequence", "pairs"
+    ),
+    "classify": Wording("guesses the label of a text", "text-classification", "text-classification", "texts"),
+    "table": Wording(
+        "guesses a column of a table from the others", "tabular-classification", "tabular-classification", "rows"
+    ),
+    "tag": Wording("gives every word of a sentence its tag", "token-classification", "tagging", "sentences"),
+    "generate": Wording("goes on from a prompt", "text-generation", "language-model", "tokens"),
+    "mask": Wording("fills in hidden tokens of a text", "fill-mask", "masked-language-model", "texts"),
+    "vectors": Wording("has a vector for every word", "feature-extraction", "word-vectors", "texts"),
+}
+
+
+def wording(config: Mapping[str, Any]) -> Wording:
+    """Of a run's task; what is not known yet is called a translation."""
+    return WORDING.get(str(config.get("task", "translate")), WORDING["translate"])
