@@ -223,7 +223,7 @@ def heat(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[
     highest = max((value for row in cells for value in row if value is not None), default=0.0)
     if not highest > 0:
         return _empty(what)
-    size, turned = 22, [width_of(token) > 3 for token in columns]  # longer ones would run into each other
+    size, turned = 22, [max(map(width_of, columns)) > 3] * len(columns)  # longer ones would run into each other
     left = 12 + 7.2 * min(max(map(width_of, rows)), 14)
     top = max(22, 10 + 7.2 * min(max(map(width_of, columns)), 14) if any(turned) else 0)
     parts = []

@@ -14,6 +14,7 @@ from seqloom.reporting.facts import HELD_OUT, Facts, metric
 from seqloom.reporting.html import Markup, element, join, user
 from seqloom.reporting.numbers import NONE, digits, duration, setting, short, whole
 from seqloom.reporting.page import page, section, table, warning
+from seqloom.reporting.wording import wording
 
 ROWS: tuple[tuple[str, Callable[[Facts], Any]], ...] = (
     ("model", lambda run: run.model),
@@ -22,7 +23,7 @@ ROWS: tuple[tuple[str, Callable[[Facts], Any]], ...] = (
     ("examples", lambda run: whole(run.amount())),
     ("updates", lambda run: whole(run.last_step)),
     ("training time", lambda run: duration(run.seconds)),
-    ("target tokens a second", lambda run: short(run.speed)),
+    ("trained a second", lambda run: f"{short(run.speed)} {wording(run.config).label}s" if run.speed else NONE),
     ("sources a second, decoding", lambda run: whole(run.record[1].get("per_second")) if run.record else NONE),
     ("device", lambda run: run.device or NONE),
     ("seed", lambda run: setting((run.config.get("training") or {}).get("seed"))),

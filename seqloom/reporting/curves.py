@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from seqloom.reporting.charts import Series, colour_of, lines
 from seqloom.reporting.facts import Facts, metric, points, scores
 from seqloom.reporting.html import Markup, element, user
+from seqloom.reporting.wording import wording
 
 
 def one_run(facts: Facts) -> Markup:
@@ -26,10 +27,12 @@ def several(runs: Sequence[Facts]) -> Markup:
 
 
 def _charts(losses: list[list[Series]], runs: Sequence[Facts], name: str) -> Markup:
+    label = wording(runs[0].config).label
     titles = ["Loss"] if len(losses) == 1 else ["Training loss", "Validation loss"]
     figures = [
-        figure(title, lines(loss, x="step", y="nats a token", log=True), _legend(loss) if len(losses) == 1 else "")
+        figure(title, lines(loss, x="step", y=f"nats a {label}", log=True), _legend(loss) if len(losses) == 1 else "")
         for title, loss in zip(titles, losses, strict=True)
+        if any(one.points for one in loss)
     ]
     score = [
         Series(run.name, scores(run.validations, name), n, mark=_ring(run, name), dots=True)
@@ -37,12 +40,13 @@ def _charts(losses: list[list[Series]], runs: Sequence[Facts], name: str) -> Mar
     ]
     figures.append(figure("Validation score", lines(score, x="step", y=unit(name)), "ring: the model kept"))
     for title, field, per, log in (
-        ("Speed", "tokens_per_second", "target tokens a second", False),
+        ("Speed", "tokens_per_second", f"{label}s a second", False),
         ("Learning rate", "rate", "rate", False),
         ("Gradient norm", "norm", "norm before clipping", True),
     ):
         drawn = [Series(run.name, points(run.steps, field), n) for n, run in enumerate(runs)]
-        figures.append(figure(title, lines(drawn, x="step", y=per, zero=not log, log=log)))
+        if any(one.points for one in drawn):
+            figures.append(figure(title, lines(drawn, x="step", y=per, zero=not log, log=log)))
     return element("div", *figures, class_="charts")
 
 

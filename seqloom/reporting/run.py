@@ -13,6 +13,7 @@ from seqloom.reporting.facts import Facts, metric
 from seqloom.reporting.html import Markup, element, join, user
 from seqloom.reporting.numbers import article, digits, duration, finite, short, whole
 from seqloom.reporting.page import code, figures, folded, page, section, table, warning
+from seqloom.reporting.wording import wording
 
 
 def report(facts: Facts) -> str:
@@ -85,7 +86,7 @@ def headline(facts: Facts) -> Markup:
     for value, shown, name in (
         (facts.parameters, short(facts.parameters), "parameters"),
         (facts.seconds, duration(facts.seconds), "of training"),
-        (facts.speed, short(facts.speed), "target tokens a second"),
+        (facts.speed, short(facts.speed), f"{wording(facts.config).label}s a second"),
     ):
         if value:
             entries.append((shown, name, facts.device if name == "of training" else ""))
@@ -160,7 +161,8 @@ def data(facts: Facts) -> Markup:
         if facts.files(which):
             distinct = (facts.data.get(which) or {}).get("distinct_sources")
             rows.append([title, user(facts.files(which)), whole(facts.amount(which)), whole(distinct)])
-    sides = [side(name, facts) for name in ("source", "target") if name in (facts.data.get("vocabulary") or {})]
+    known = {**(facts.data.get("vocabulary") or {}), **facts.vocabulary}
+    sides = [side(name, facts) for name in ("source", "target") if name in known]
     notes = [element("li", user(note)) for note in facts.data.get("notes") or []]
     return join(
         table(["", "files or share", facts.unit, "distinct"], rows, numeric=(2, 3)) if rows else "",

@@ -11,20 +11,25 @@ class Wording(NamedTuple):
     pipeline: str  # as model hubs name the task
     kind: str  # a tag for model hubs
     unit: str  # what its data is made of
+    label: str  # what its loss is counted by
 
 
 WORDING = {
     "translate": Wording(
-        "turns a source text into a target text", "text2text-generation", "sequence-to-sequence", "pairs"
+        "turns a source text into a target text",
+        "text2text-generation",
+        "sequence-to-sequence",
+        "pairs",
+        "target token",
     ),
-    "classify": Wording("guesses the label of a text", "text-classification", "text-classification", "texts"),
+    "classify": Wording("guesses the label of a text", "text-classification", "text-classification", "texts", "text"),
     "table": Wording(
-        "guesses a column of a table from the others", "tabular-classification", "tabular-classification", "rows"
+        "guesses a column of a table from the others", "tabular-classification", "tabular-classification", "rows", "row"
     ),
-    "tag": Wording("gives every word of a sentence its tag", "token-classification", "tagging", "sentences"),
-    "generate": Wording("goes on from a prompt", "text-generation", "language-model", "tokens"),
-    "mask": Wording("fills in hidden tokens of a text", "fill-mask", "masked-language-model", "texts"),
-    "vectors": Wording("has a vector for every word", "feature-extraction", "word-vectors", "texts"),
+    "tag": Wording("gives every word of a sentence its tag", "token-classification", "tagging", "sentences", "word"),
+    "generate": Wording("goes on from a prompt", "text-generation", "language-model", "tokens", "token"),
+    "mask": Wording("fills in hidden tokens of a text", "fill-mask", "masked-language-model", "texts", "hidden token"),
+    "vectors": Wording("has a vector for every word", "feature-extraction", "word-vectors", "texts", "pair"),
 }
 
 
