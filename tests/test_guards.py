@@ -217,6 +217,11 @@ def test_the_readmes_commands_run(readme, tmp_path, monkeypatch, capsys):
     write_pairs(tmp_path / "words.tsv", words(80))
     write_pairs(tmp_path / "test.tsv", words(10, seed=5))
     (tmp_path / "words.txt").write_text("abc\nchad\n")
+    texts = [f"{good} {thing} number {i}" for i in range(40) for good, thing in (("fine", "film"), ("poor", "song"))]
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in texts))
+    (tmp_path / "labelled.tsv").write_text("".join(f"{text}\t{text.split()[0]}\n" for text in texts))
+    (tmp_path / "tagged.conll").write_text("".join(f"{text.split()[0]} A\n{text.split()[1]} N\n\n" for text in texts))
+    (tmp_path / "book.txt").write_text("Once upon a time there was a loom.\n" * 60)
     (tmp_path / "hanzi.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in PINYIN.items()) * 20)
     (tmp_path / "hanzi-test.tsv").write_text("ni hao\t你好\n")
     (tmp_path / "hanzi.txt").write_text("ni hao\n")
