@@ -98,6 +98,8 @@ def settle(job: Job, ranks: Ranks) -> Settled:
     taken = list(given.vocabularies) if given else (saved or {}).get("inputs", {}).get("taken")
     if taken is not None:  # else all, by a run of the same task
         config["inputs"]["taken"] = taken
+    if start and config["training"]["vectors"]:
+        raise SeqloomError(f"--from {start} brings the source's embedding: leave --vectors out")
     home = None if start is None else job.folder if saved is not None else Path(start)
     kept = None if home is None else vocabularies(home, configs.load(home))
     return Settled(

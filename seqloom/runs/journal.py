@@ -44,7 +44,8 @@ class Journal:
     def lines(self) -> list[dict[str, Any]]:
         if not self.path.exists():
             return []
-        return [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
+        with self.path.open(encoding="utf-8") as lines:  # which end at "\n" only: a sample may hold other ends
+            return [json.loads(line) for line in lines]
 
 
 class NoJournal(Journal):

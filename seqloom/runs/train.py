@@ -122,7 +122,12 @@ def rehearse(job: Job, progress: Progress) -> Trial:
     with _joined(job) as ranks:
         settled = _told(job, ranks)
         progress = progress if ranks.first else Silent()
-        return trial(_session(job, settled, ranks, progress).loop)
+        session = _session(job, settled, ranks, progress)
+        if hasattr(session.model, "fit"):
+            raise SeqloomError(
+                f"{settled.config['preset']['model']} is counted, not trained step by step: just train it"
+            )
+        return trial(session.loop)
 
 
 def _joined(job: Job) -> AbstractContextManager[Ranks]:
@@ -148,18 +153,18 @@ def _session(job: Job, settled: Settled, ranks: Ranks, progress: Progress) -> Se
             progress.note(f"validates on {settled.valid}")
         _greet(session, data, progress)
     if settled.start is not None:
-        _take_over(session, Path(settled.start), job.task)
+        _take_over(session, Path(settled.start), "taken" not in settled.config["inputs"])
     return session
 
 
-def _take_over(session: Session, run: Path, task: str) -> None:
+def _take_over(session: Session, run: Path, alike: bool) -> None:
     """The weights of another run, read by the first of us; of another task's, those that read text."""
     ranks, weights = session.ranks, {}
     with ranks.together():
         if ranks.first:
             weights = checkpoint.read_tensors(run / MODEL)
     shared = ranks.share(weights)
-    if configs.load(run)["task"] == task:
+    if alike:
         checkpoint.load_weights(session.model, shared, run / MODEL)
         session.progress.note(f"starts from the weights and vocabularies of {run}")
         return

@@ -42,7 +42,11 @@ class Runner(Protocol):
 
 
 class Task(Protocol):
-    """One task shape. A module of `tasks` has one, by the name TASK."""
+    """One task shape. A module of `tasks` has one, by the name TASK.
+
+    It may also have `select(ready) -> str`, the score to choose by where the data decides it, and
+    `glimpse(runner) -> str`, something to see of what the model does, at every validation.
+    """
 
     name: str
     models: Mapping[str, Any]  # the table that `build` and `complete` choose from

@@ -69,7 +69,8 @@ class Loop:
         self.plan = self._plan()
         self._flag: tuple[Late, Late | None, dict[str, Any]] | None = None
         if ranks.several:
-            self._warm_up()
+            if any(parameter.requires_grad for parameter in objective.parameters()):  # else it is counted, not trained
+                self._warm_up()
             seeded(settings.seed, ranks.rank, 0)
 
     def __iter__(self) -> Iterator[Update]:
