@@ -1,4 +1,4 @@
 """The version, and the version of the run folder's layout."""
 
-__version__ = "0.2.0"
-FORMAT = 2  # raised whenever an older Seqloom could not read a run folder
+__version__ = "0.3.0"
+FORMAT = 3  # raised whenever an older Seqloom could not read a run folder
