@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from seqloom.data import looking
 from seqloom.data.columns import Reading
 from seqloom.data.facts import summary
 from seqloom.data.groups import Group, group
@@ -18,8 +19,6 @@ from seqloom.data.marks import Marks
 from seqloom.data.read import MAX_LENGTH, Example, Problem, entries, too_long
 
 __all__ = ["Problem", "Report", "Statistics", "check"]
-
-KEPT = 1_000  # problems that to_json lists; all are counted
 
 
 def check(files: list[str], *, max_length: int | None = None, reading: Reading | None = None) -> Report:
@@ -33,71 +32,25 @@ def check(files: list[str], *, max_length: int | None = None, reading: Reading |
     return Report(group(files, reading), MAX_LENGTH if max_length is None else max_length)
 
 
-class Report:
-    """Iterating reads the files and gives each `Problem`; after that the numbers are there.
-
-    `errors`, `warnings`, `statistics` and `to_json` read the files themselves if nobody has iterated yet.
-    """
+class Report(looking.Report):
+    """Of pairs, as `check` says."""
 
     def __init__(self, groups: list[Group], max_length: int = MAX_LENGTH):
         self.groups, self.max_length = groups, max_length
-        self._done = False
-
-    def __iter__(self) -> Iterator[Problem]:
-        self._done = False
-        self._counts: Counter[str] = Counter()
-        self._codes: Counter[str] = Counter()
-        self._statistics = [self.counted(group) for group in self.groups]
-        self._kept: list[Problem] = []
-        for problem in self._problems():
-            self._counts[problem.kind] += 1
-            self._codes[problem.code] += 1
-            if len(self._kept) < KEPT:
-                self._kept.append(problem)
-            yield problem
-        self._done = True
 
     def counted(self, group: Group) -> Statistics:
         """What is counted of a group of files."""
         return Statistics(group)
 
     @property
-    def errors(self) -> int:
-        return self._read()._counts["error"]
-
-    @property
-    def warnings(self) -> int:
-        return self._read()._counts["warning"]
-
-    @property
     def notes(self) -> list[str]:
-        """What was decided about the files."""
         return [note for group in self.groups for note in group.notes]
-
-    @property
-    def statistics(self) -> list[Statistics]:
-        """One for each group of files."""
-        return self._read()._statistics
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "errors": self.errors,
-            "warnings": self.warnings,
-            "codes": dict(self._codes),
-            "notes": self.notes,
-            "problems": [{**problem._asdict(), "text": str(problem)} for problem in self._kept],
-            "groups": [statistics.to_json() for statistics in self.statistics],
-        }
-
-    def _read(self) -> Report:
-        if not self._done:
-            for _ in self:
-                pass
-        return self
 
     def _problems(self) -> Iterator[Problem]:
         first: _Seen | None = None
-        for statistics in self._statistics:
+        for one in self.groups:
+            statistics = self.counted(one)
+            self._statistics.append(statistics)
             seen, marks = _Seen(), Marks(statistics.group.form)
             for entry in entries(statistics.group, through=marks.through):
                 problem = entry if isinstance(entry, Problem) else too_long(entry, self.max_length)

@@ -10,9 +10,11 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from seqloom.data import looking
 from seqloom.data.columns import Reading
 from seqloom.data.lines import BLOCK, BOM, LineError, decode, open_bytes, place
 from seqloom.data.marks import Marks
@@ -20,7 +22,6 @@ from seqloom.data.read import MAX_LENGTH, Problem, read_sources
 from seqloom.data.skip import Skipped
 from seqloom.errors import SeqloomError
 
-KEPT = 1_000  # problems that to_json lists; all are counted
 _BLANK = re.compile(rb"[ \t](?=[^ \t]*$)")
 TABLES = (".tsv", ".csv", ".jsonl")
 
@@ -114,63 +115,36 @@ def check(files: list[str], *, max_length: int | None = None, reading: Reading |
     return Report(files, MAX_LENGTH if max_length is None else max_length)
 
 
-class Report:
-    """As `check.Report`, for running text. Iterating reads the files; after that the numbers are there."""
+@dataclass(frozen=True)
+class Statistics:
+    """The numbers of one text."""
 
-    notes: tuple[str, ...] = ()
+    file: str
+    numbers: dict[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"files": [self.file], "form": "text", **self.numbers, "told": [self.told()]}
+
+    def told(self) -> str:
+        """In a sentence."""
+        n = self.numbers
+        return (
+            f"{self.file}: {n['characters']:,} characters, {n['words']:,} words in {n['lines']:,} lines, the "
+            f"longest of {n['longest']:,}; {n['distinct_characters']:,} distinct characters"
+        )
+
+
+class Report(looking.Report):
+    """Of running text."""
 
     def __init__(self, files: list[str], max_length: int = MAX_LENGTH):
         self.files, self.max_length = files, max_length
-        self._done = False
 
-    def __iter__(self) -> Iterator[Problem]:
-        self._done = False
-        self._counts: Counter[str] = Counter()
-        self._codes: Counter[str] = Counter()
-        self._kept: list[Problem] = []
-        self._groups: list[dict[str, Any]] = []
+    def _problems(self) -> Iterator[Problem]:
         for file in self.files:
-            for problem in self._problems("stdin" if file == "-" else file, place(file)):
-                self._counts[problem.kind] += 1
-                self._codes[problem.code] += 1
-                if len(self._kept) < KEPT:
-                    self._kept.append(problem)
-                yield problem
-        self._done = True
+            yield from self._text("stdin" if file == "-" else file, place(file))
 
-    @property
-    def errors(self) -> int:
-        return self._read()._counts["error"]
-
-    @property
-    def warnings(self) -> int:
-        return self._read()._counts["warning"]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "errors": self.errors,
-            "warnings": self.warnings,
-            "codes": dict(self._codes),
-            "notes": list(self.notes),
-            "problems": [{**problem._asdict(), "text": str(problem)} for problem in self._kept],
-            "groups": [{**one, "told": [line]} for one, line in zip(self._groups, self.told(), strict=True)],
-        }
-
-    def told(self) -> list[str]:
-        """What the files hold, a sentence each."""
-        return [
-            f"{one['files'][0]}: {one['characters']:,} characters, {one['words']:,} words in {one['lines']:,} lines, "
-            f"the longest of {one['longest']:,}; {one['distinct_characters']:,} distinct characters"
-            for one in self._read()._groups
-        ]
-
-    def _read(self) -> Report:
-        if not self._done:
-            for _ in self:
-                pass
-        return self
-
-    def _problems(self, file: str, path: Path) -> Iterator[Problem]:
+    def _text(self, file: str, path: Path) -> Iterator[Problem]:
         marks, facts, alphabet = Marks("text"), Counter[str](), set[str]()
         for raw in raw_pieces(file, path):
             for line, content in marks.through(file, enumerate(_lines(raw.content), raw.line)):
@@ -194,4 +168,4 @@ class Report:
             yield Problem(file, 1, "the file is empty", code="empty")
         yield from marks.line_ends()
         numbers = {name: facts[name] for name in ("lines", "broken", "characters", "words", "longest")}
-        self._groups.append({"files": [file], "form": "text", **numbers, "distinct_characters": len(alphabet)})
+        self._statistics.append(Statistics(file, {**numbers, "distinct_characters": len(alphabet)}))

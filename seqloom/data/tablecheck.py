@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from seqloom.data.check import Report
+from seqloom.data import looking
 from seqloom.data.columns import Reading
 from seqloom.data.kinds import plain
 from seqloom.data.marks import Marks
@@ -48,11 +48,10 @@ class TableStatistics:
         return [first, *(f"  {_column(one)}" for one in self.columns)]
 
 
-class TableReport(Report):
-    """See `check.Report`: the problems, then the numbers."""
+class TableReport(looking.Report):
+    """Of tables."""
 
     def __init__(self, files: Sequence[str], options: TableOptions, max_length: int | None) -> None:
-        super().__init__([])
         self.files, self.options, self.longest = list(files), options, max_length
         self.layout = layout(self.files[:1], options)
 
@@ -66,7 +65,7 @@ class TableReport(Report):
         first: _Seen = {}
         for file in self.files:
             told, seen = TableStatistics([file], form(file)), {}
-            self._statistics.append(told)  # pyright: ignore[reportArgumentType]
+            self._statistics.append(told)
             rows: list[Row] = []
             for entry in self._entries(file):
                 if isinstance(entry, Row):

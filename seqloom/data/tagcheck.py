@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from seqloom.data.check import KEPT
+from seqloom.data import looking
 from seqloom.data.columns import Reading
 from seqloom.data.conll import LONGEST, Sentence, Source, blocks, source_of, too_long
 from seqloom.data.facts import COMMONEST, summary
@@ -28,62 +28,23 @@ def check(files: list[str], *, max_length: int | None = None, reading: Reading |
     return Report([source_of(file, reading) for file in files], LONGEST if max_length is None else max_length)
 
 
-class Report:
-    """As `data.check.Report`: iterating reads the files; the numbers read them themselves if nobody has."""
+class Report(looking.Report):
+    """Of tagged sentences."""
 
     def __init__(self, sources: list[Source], max_length: int = LONGEST) -> None:
         self.sources, self.max_length = sources, max_length
-        self._done = False
-
-    def __iter__(self) -> Iterator[Problem]:
-        self._done = False
-        self._counts, self._codes = Counter[str](), Counter[str]()
-        self._statistics = [Statistics(source) for source in self.sources]
-        self._kept: list[Problem] = []
-        seen: dict[bytes, str] = {}
-        for statistics in self._statistics:
-            for problem in self._problems(statistics, seen):
-                self._counts[problem.kind] += 1
-                self._codes[problem.code] += 1
-                if len(self._kept) < KEPT:
-                    self._kept.append(problem)
-                yield problem
-        self._done = True
-
-    @property
-    def errors(self) -> int:
-        return self._read()._counts["error"]
-
-    @property
-    def warnings(self) -> int:
-        return self._read()._counts["warning"]
 
     @property
     def notes(self) -> list[str]:
         return [note for source in self.sources for note in source.notes]
 
-    @property
-    def statistics(self) -> list[Statistics]:
-        """One for each file."""
-        return self._read()._statistics
+    def _problems(self) -> Iterator[Problem]:
+        seen: dict[bytes, str] = {}
+        for source in self.sources:
+            self._statistics.append(Statistics(source))
+            yield from self._file(self._statistics[-1], seen)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "errors": self.errors,
-            "warnings": self.warnings,
-            "codes": dict(self._codes),
-            "notes": self.notes,
-            "problems": [{**problem._asdict(), "text": str(problem)} for problem in self._kept],
-            "groups": [statistics.to_json() for statistics in self.statistics],
-        }
-
-    def _read(self) -> Report:
-        if not self._done:
-            for _ in self:
-                pass
-        return self
-
-    def _problems(self, statistics: Statistics, seen: dict[bytes, str]) -> Iterator[Problem]:
+    def _file(self, statistics: Statistics, seen: dict[bytes, str]) -> Iterator[Problem]:
         """Of one file. `seen`: where the sentences of the first file stand, and those of this one."""
         source, marks = statistics.source, Marks(statistics.source.form)
         own: dict[bytes, int] = {}

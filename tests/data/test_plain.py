@@ -66,7 +66,7 @@ def test_check_names_lines_and_counts(tmp_path):
     assert (report.errors, report.warnings) == (1, 3)
     [facts] = report.to_json()["groups"]
     assert (facts["lines"], facts["broken"], facts["words"], facts["longest"]) == (4, 1, 5, 60)
-    assert "5 words in 4 lines" in report.told()[0]
+    assert "5 words in 4 lines" in report.statistics[0].told()
 
 
 def test_check_of_an_empty_file(tmp_path):
