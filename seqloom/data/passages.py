@@ -22,7 +22,7 @@ from seqloom.data.stream import StreamOptions
 from seqloom.errors import SeqloomError
 from seqloom.files import sha256
 
-LAYOUT = 1  # of the cache folder and the meaning of its numbers
+LAYOUT = 2  # of the cache folder and the meaning of its numbers
 
 
 class Block(NamedTuple):

@@ -69,7 +69,11 @@ def prepare(
         with new_folder(folder, keep_existing=True) as fresh:
             _build(fresh, source, kept)
     meta = json.loads((folder / "meta.json").read_bytes())
-    streams = {name: _open(folder, name, options, fingerprint) for name in ("train", "valid") if meta["facts"][name]}
+    streams = {
+        name: _open(folder, name, options, fingerprint, meta["characters"][name])
+        for name in ("train", "valid")
+        if meta["facts"][name]
+    }
     return Running(
         codec=Codec.from_json(json.loads((folder / "source.json").read_bytes())),
         labels=meta["labels"],
@@ -95,7 +99,9 @@ def numbered(
     if len(ids) < 2:
         raise SeqloomError(f"{', '.join(files)}: holds no text")
     offsets = np.cumsum(lengths) if options.lines else None
-    return Stream(ids, offsets, options, name), list(note(skipped.to_json())) if skipped else []
+    return Stream(ids, offsets, options, name, characters=numbers.written[False]), list(
+        note(skipped.to_json())
+    ) if skipped else []
 
 
 class _Numbers:
@@ -106,6 +112,7 @@ class _Numbers:
         self.splitter = make(options.tokens) if codec is None else codec.splitter
         self.vocabulary, self.counts = Vocabulary(), Counter[str]()
         self.labels = {label: number for number, label in enumerate(labels)}
+        self.written = {False: 0, True: 0}  # characters, of what is held out and of the rest
 
     def number(self, block: Block) -> Rows:
         """A row for each line; running text is one row."""
@@ -113,12 +120,21 @@ class _Numbers:
         by_line = not self.options.lines and self.options.tokens == "words"
         side = number_texts(self.splitter, texts[0].split("\n") if by_line else texts)
         rows = self._met(side, block.held)
+        self.written[block.held] += self._characters(texts, rows.lengths)
         if self.options.lines:
             return self._bounded(rows, block.labels)
         self.counts["lines"] += texts[0].count("\n")
         if by_line:  # what follows the last line end is no whole line yet
             rows = Rows(rows.between((), (EOS,)).ids[:-1], rows.lengths)
         return Rows(rows.ids, np.array([len(rows.ids)]))
+
+    def _characters(self, texts: list[str], lengths: np.ndarray) -> int:
+        """Of whole lines with their ends, of others as far as they are kept; unknown tokens count like all others."""
+        if not self.options.lines:
+            return sum(map(len, texts))
+        long = [texts[row] for row in np.flatnonzero(lengths > self.options.length)]
+        kept = (self.splitter.join(self.splitter.split(text)[: self.options.length]) for text in long)
+        return sum(map(len, texts)) + len(texts) - sum(len(text) + 1 for text in long) + sum(map(len, kept))
 
     def _met(self, side: Side, held: bool) -> Rows:
         if side.tokens is None:
@@ -195,7 +211,8 @@ def _build(folder: Path, source: Source, kept: Mapping[str, Any] | None) -> None
     facts["skipped"] = (skipped or Skipped()).to_json()
     write_json(folder / "source.json", codec.to_json())
     notes = [*_notes(source, facts, numbers.counts), *note(facts["skipped"])]
-    write_json(folder / "meta.json", {"facts": facts, "notes": notes, "labels": labels})
+    written = {"train": numbers.written[False], "valid": numbers.written[True]}
+    write_json(folder / "meta.json", {"facts": facts, "notes": notes, "labels": labels, "characters": written})
 
 
 def _trained(source: Source) -> Codec | None:
@@ -232,6 +249,6 @@ def _notes(source: Source, facts: dict[str, Any], counts: Counter[str]) -> Itera
         yield f"{unknown:,} of {held['source']['tokens']:,} tokens for validation are unknown"
 
 
-def _open(folder: Path, name: str, options: StreamOptions, fingerprint: str) -> Stream:
+def _open(folder: Path, name: str, options: StreamOptions, fingerprint: str, characters: int) -> Stream:
     ids, offsets = load_rows(folder, name)
-    return Stream(ids, offsets if options.lines else None, options, f"{fingerprint}-{name}", folder)
+    return Stream(ids, offsets if options.lines else None, options, f"{fingerprint}-{name}", folder, characters)

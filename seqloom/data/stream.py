@@ -146,7 +146,8 @@ def _stretches(tokens: Tensor, lengths: Tensor, rows: tuple[int, ...], goes_on: 
 
 
 class Stream:
-    """Numbered text that can be trained on. `offsets`: where each line begins, and the end; None: running text."""
+    """Numbered text that can be trained on. `offsets`: where each line begins, and the end; None: running text.
+    `characters`: how many the text has, a line end after every whole line among them."""
 
     def __init__(
         self,
@@ -155,9 +156,10 @@ class Stream:
         options: StreamOptions,
         fingerprint: str = "",
         folder: Path | None = None,
+        characters: int = 0,
     ) -> None:
         self.ids, self.offsets, self.options = ids, offsets, options
-        self.fingerprint, self.folder = fingerprint, folder
+        self.fingerprint, self.folder, self.characters = fingerprint, folder, characters
         if len(ids) < 2:
             raise SeqloomError("the text is too short: a language model needs two tokens at least")
         self.length = min(options.length, len(ids) - 1)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from seqloom.data.codec import Codec
-from seqloom.data.running import prepare
+from seqloom.data.running import numbered, prepare
 from seqloom.data.stream import StreamOptions
 from seqloom.models.language import LANGUAGE
 from seqloom.models.ngram import Ngram
@@ -154,16 +153,32 @@ def test_bits_per_character_whatever_the_tokens(text):
     total = len(TEXT)
     for tokens in ("chars", "bytes", "bpe:280", "words"):
         ready = prepare([text], 0.0, StreamOptions(tokens=tokens), seed=1)
-        sizes = characters(ready.codec)
-        assert int(sizes[ready.train.ids].sum()) == total
-    codec = Codec.build("bytes", [])
-    assert int(characters(codec)[codec.encode("é字a")].sum()) == 3
+        assert ready.train.characters == total
+        given = {"words": "the ", "bpe:280": "the"}.get(tokens, "t")
+        assert characters(ready.train, ready.codec) == total - len(given)
     found = surprise(make(ready), ready.train, 16, CPU)
     assert math.isclose(
-        measures(found, ready.codec)["bits_per_character"],
+        measures(found, ready.train, ready.codec)["bits_per_character"],
         found.nats.sum() / math.log(2) / (total - len("the ")),
         rel_tol=1e-9,
     )
+
+
+@pytest.mark.parametrize("tokens", ["chars", "words", "bytes", "bpe:280"])
+def test_characters_are_those_of_the_text_known_or_not(tmp_path, text, tokens):
+    """Empty lines and what is unknown count as well: their nats do."""
+    codec = prepare([text], 0.0, StreamOptions(tokens=tokens), seed=1).codec
+    other = tmp_path / "other.txt"
+    other.write_text("the é字\n\n\nzebra  sat\n")
+    stream, _ = numbered([str(other)], StreamOptions(tokens=tokens), codec, [])
+    assert stream.characters == len("the é字\n\n\nzebra  sat\n")
+    lines, _ = numbered([str(other)], StreamOptions(tokens=tokens, batches="lines"), codec, [])
+    assert characters(lines, codec) == len("the é字\nzebra  sat\n")
+    held = prepare([text], [str(other)], StreamOptions(tokens=tokens), seed=1).valid
+    assert held.characters == stream.characters
+    short, _ = numbered([str(other)], StreamOptions(tokens=tokens, batches="lines", length=1), codec, [])
+    given = {"words": "thezebra", "bpe:280": None}.get(tokens, "tz")
+    assert given is None or characters(short, codec) == len(given), "of what is cut off, nothing"
 
 
 @pytest.mark.parametrize("kind", ["gru", "transformer"])
