@@ -22,7 +22,7 @@ from seqloom.data.stream import StreamOptions
 from seqloom.errors import SeqloomError
 from seqloom.files import sha256
 
-LAYOUT = 1  # of the cache folder and the meaning of its numbers
+LAYOUT = 2  # of the cache folder and the meaning of its numbers
 
 
 class Block(NamedTuple):
@@ -31,6 +31,7 @@ class Block(NamedTuple):
     held: bool
     texts: list[str]
     labels: list[str] | None = None
+    file: str = ""  # of the labels
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class Source:
             more = len(block.texts) if limit is None else limit - taken
             if more <= 0:
                 return
-            yield Block(False, block.texts[:more], block.labels and block.labels[:more])
+            yield block._replace(texts=block.texts[:more], labels=block.labels and block.labels[:more])
             taken += len(block.texts)
 
     def _plain(self, files: list[str], skipped: Skipped | None) -> Iterator[Block]:
@@ -125,7 +126,7 @@ class Source:
             for pairs in sound(one, skipped):
                 each = pairs.counts or [1] * len(pairs)
                 labels = [label for label, count in zip(pairs.sources, each, strict=True) for _ in range(count)]
-                yield Block(False, pairs.targets, labels)
+                yield Block(False, pairs.targets, labels, one.files[0])
 
 
 def _content(file: str) -> str:
@@ -165,4 +166,4 @@ def _by_hash(block: Block, split: Split, ways: dict[str, bool]) -> Iterator[Bloc
         texts = [text for text, is_out in zip(block.texts, out, strict=True) if is_out is held]
         labels = block.labels and [label for label, is_out in zip(block.labels, out, strict=True) if is_out is held]
         if texts:
-            yield Block(held, texts, labels)
+            yield Block(held, texts, labels, block.file)

@@ -69,7 +69,11 @@ def prepare(
         with new_folder(folder, keep_existing=True) as fresh:
             _build(fresh, source, kept)
     meta = json.loads((folder / "meta.json").read_bytes())
-    streams = {name: _open(folder, name, options, fingerprint) for name in ("train", "valid") if meta["facts"][name]}
+    streams = {
+        name: _open(folder, name, options, fingerprint, meta["characters"][name])
+        for name in ("train", "valid")
+        if meta["facts"][name]
+    }
     return Running(
         codec=Codec.from_json(json.loads((folder / "source.json").read_bytes())),
         labels=meta["labels"],
@@ -92,10 +96,17 @@ def numbered(
     table = numbers.final(codec, labels)
     ids = np.concatenate([np.zeros(0, np.int64), *(table[rows.ids] for rows in parts)])
     lengths = np.concatenate([np.zeros(1, np.int64), *(rows.lengths for rows in parts)])
-    if len(ids) < 2:
-        raise SeqloomError(f"{', '.join(files)}: holds no text")
+    _enough(files, len(ids))
     offsets = np.cumsum(lengths) if options.lines else None
-    return Stream(ids, offsets, options, name), list(note(skipped.to_json())) if skipped else []
+    notes = [*_unlabelled(numbers.met[False], labels), *note((skipped or Skipped()).to_json())]
+    return Stream(ids, offsets, options, name, characters=numbers.written[False]), notes
+
+
+def _enough(files: list[str], tokens: int) -> None:
+    if not tokens:
+        raise SeqloomError(f"{', '.join(files)}: holds no text")
+    if tokens < 2:
+        raise SeqloomError(f"{', '.join(files)}: the text is too short: a language model needs two tokens at least")
 
 
 class _Numbers:
@@ -106,6 +117,8 @@ class _Numbers:
         self.splitter = make(options.tokens) if codec is None else codec.splitter
         self.vocabulary, self.counts = Vocabulary(), Counter[str]()
         self.labels = {label: number for number, label in enumerate(labels)}
+        self.met: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}  # labels
+        self.written = {False: 0, True: 0}  # characters, of what is held out and of the rest
 
     def number(self, block: Block) -> Rows:
         """A row for each line; running text is one row."""
@@ -113,12 +126,22 @@ class _Numbers:
         by_line = not self.options.lines and self.options.tokens == "words"
         side = number_texts(self.splitter, texts[0].split("\n") if by_line else texts)
         rows = self._met(side, block.held)
+        self.met[block.held].update(block.labels or ())
+        self.written[block.held] += self._characters(texts, rows.lengths)
         if self.options.lines:
             return self._bounded(rows, block.labels)
         self.counts["lines"] += texts[0].count("\n")
         if by_line:  # what follows the last line end is no whole line yet
             rows = Rows(rows.between((), (EOS,)).ids[:-1], rows.lengths)
         return Rows(rows.ids, np.array([len(rows.ids)]))
+
+    def _characters(self, texts: list[str], lengths: np.ndarray) -> int:
+        """Of whole lines with their ends, of others as far as they are kept; unknown tokens count like all others."""
+        if not self.options.lines:
+            return sum(map(len, texts))
+        long = [texts[row] for row in np.flatnonzero(lengths > self.options.length)]
+        kept = (self.splitter.join(self.splitter.split(text)[: self.options.length]) for text in long)
+        return sum(map(len, texts)) + len(texts) - sum(len(text) + 1 for text in long) + sum(map(len, kept))
 
     def _met(self, side: Side, held: bool) -> Rows:
         if side.tokens is None:
@@ -169,23 +192,28 @@ def _build(folder: Path, source: Source, kept: Mapping[str, Any] | None) -> None
     options, skipped = source.options, Skipped() if source.options.skip_bad else None
     codec = Codec.from_json(kept["source"]) if kept else _trained(source)
     numbers = _Numbers(options, codec)
+    labels = None if not kept or "lines" not in kept else list(kept["lines"]["labels"])
     sides = {held: RowsFile(folder, name) for held, name in ((False, "train"), (True, "valid"))}
     seen: Counter[str] = Counter()
-    met: set[str] = set()
     try:
         for block in source.blocks(skipped):
+            if labels is not None and not block.held:
+                _all_known(block, labels)
             rows = numbers.number(block)
             sides[block.held].extend(rows)
             seen["valid" if block.held else "train"] += len(rows.lengths) if options.lines else len(rows.ids)
-            met.update(() if block.held or not block.labels else block.labels)
     finally:
         for side in sides.values():
             side.close()
     if not seen["train"]:
         held = "; all of it was held out for validation" if seen["valid"] else ""
         raise SeqloomError(f"{', '.join(source.train)}: holds no text{held}")
+    if not options.lines:
+        _enough(source.train, seen["train"])
+        if seen["valid"]:
+            _enough(source.valid if isinstance(source.valid, list) else source.train, seen["valid"])
     codec = codec or Codec.of_counts(options.tokens, numbers.vocabulary.counts(), **options.limits)
-    labels = list(kept["lines"]["labels"]) if kept and "lines" in kept else sorted(met)
+    labels = sorted(numbers.met[False]) if labels is None else labels
     table, facts = numbers.final(codec, labels), dict[str, Any]()
     for held, name in ((False, "train"), (True, "valid")):
         counts = sides[held].settle(table)
@@ -194,8 +222,25 @@ def _build(folder: Path, source: Source, kept: Mapping[str, Any] | None) -> None
             facts["vocabulary"] = {"source": vocabulary(codec, counts[: codec.size])}
     facts["skipped"] = (skipped or Skipped()).to_json()
     write_json(folder / "source.json", codec.to_json())
-    notes = [*_notes(source, facts, numbers.counts), *note(facts["skipped"])]
-    write_json(folder / "meta.json", {"facts": facts, "notes": notes, "labels": labels})
+    notes = [*_notes(source, facts, numbers.counts), *_unlabelled(numbers.met[True], labels, " for validation")]
+    notes += note(facts["skipped"])
+    written = {"train": numbers.written[False], "valid": numbers.written[True]}
+    write_json(folder / "meta.json", {"facts": facts, "notes": notes, "labels": labels, "characters": written})
+
+
+def _all_known(block: Block, labels: list[str]) -> None:
+    if new := sorted({*(block.labels or ())}.difference(labels)):
+        have = f"choose from: {', '.join(labels)}" if labels else "it was trained without labels"
+        raise SeqloomError(f"{block.file}: the model that is gone on from has no label {new[0]!r}; {have}")
+
+
+def _unlabelled(met: Counter[str], labels: list[str], where: str = "") -> Iterator[str]:
+    """What there is to say of lines whose label the model lacks: they are read from <bos> on, which it never saw."""
+    unknown = [label for label in sorted(met) if label not in labels]
+    if unknown:
+        some = ", ".join(map(repr, unknown[:5])) + (" …" if len(unknown) > 5 else "")
+        lines = sum(met[label] for label in unknown)
+        yield f"{lines:,} of {met.total():,} lines{where} have a label that the model lacks: {some}"
 
 
 def _trained(source: Source) -> Codec | None:
@@ -232,6 +277,6 @@ def _notes(source: Source, facts: dict[str, Any], counts: Counter[str]) -> Itera
         yield f"{unknown:,} of {held['source']['tokens']:,} tokens for validation are unknown"
 
 
-def _open(folder: Path, name: str, options: StreamOptions, fingerprint: str) -> Stream:
+def _open(folder: Path, name: str, options: StreamOptions, fingerprint: str, characters: int) -> Stream:
     ids, offsets = load_rows(folder, name)
-    return Stream(ids, offsets if options.lines else None, options, f"{fingerprint}-{name}", folder)
+    return Stream(ids, offsets if options.lines else None, options, f"{fingerprint}-{name}", folder, characters)

@@ -112,26 +112,21 @@ class Stretches:
         return Stretches(self.tokens.to(device, non_blocking=not wait), index, self.rows, self.count, self.goes_on)
 
     def pieces(self, n: int) -> list[Stretches]:
-        """At most `n` parts: of rows, but of steps where a state is carried on, which each part hands to the next."""
+        """Its rows cut into at most `n` nearly equal parts."""
         if n < 1:
             raise ValueError(f"a batch can be cut into 1 or more pieces, not {n}")
-        along = self.tokens.size(1) - 1 if self.goes_on else self.tokens.size(0)
-        n = min(n, along)
+        rows = self.tokens.size(0)
+        n = min(n, rows)
         if n <= 1:
             return [self]
-        cuts = pairwise(along * piece // n for piece in range(n + 1))
-        return [self._steps(a, b) if self.goes_on else self._part(a, b) for a, b in cuts]
+        return [self._part(a, b) for a, b in pairwise(rows * piece // n for piece in range(n + 1))]
 
     def emptied(self) -> Stretches:
         """A row without a label."""
         return Stretches(self.tokens[:1, :2], self.tokens.new_zeros(0), (), 0, False)
 
-    def _steps(self, first: int, last: int) -> Stretches:
-        tokens = self.tokens[:, first : last + 1]
-        return _stretches(tokens, self._lengths().clamp(first, last) - first, self.rows, True)
-
     def _part(self, first: int, last: int) -> Stretches:
-        return _stretches(self.tokens[first:last], self._lengths()[first:last], self.rows[first:last])
+        return _stretches(self.tokens[first:last], self._lengths()[first:last], self.rows[first:last], self.goes_on)
 
     def _lengths(self) -> Tensor:
         """[B] real labels of each row."""
@@ -151,7 +146,8 @@ def _stretches(tokens: Tensor, lengths: Tensor, rows: tuple[int, ...], goes_on: 
 
 
 class Stream:
-    """Numbered text that can be trained on. `offsets`: where each line begins, and the end; None: running text."""
+    """Numbered text that can be trained on. `offsets`: where each line begins, and the end; None: running text.
+    `characters`: how many the text has, a line end after every whole line among them."""
 
     def __init__(
         self,
@@ -160,9 +156,10 @@ class Stream:
         options: StreamOptions,
         fingerprint: str = "",
         folder: Path | None = None,
+        characters: int = 0,
     ) -> None:
         self.ids, self.offsets, self.options = ids, offsets, options
-        self.fingerprint, self.folder = fingerprint, folder
+        self.fingerprint, self.folder, self.characters = fingerprint, folder, characters
         if len(ids) < 2:
             raise SeqloomError("the text is too short: a language model needs two tokens at least")
         self.length = min(options.length, len(ids) - 1)

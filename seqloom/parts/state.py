@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 State = Any  # Tensor | None | tuple[State, ...] | an object with .pick(rows)
@@ -20,6 +21,14 @@ def pick(state: State, rows: Tensor) -> State:
         return state
     picked = [pick(part, rows) for part in state]
     return type(state)(*picked) if hasattr(state, "_fields") else tuple(picked)
+
+
+def join(states: Sequence[State]) -> State:
+    """Nested tuples of tensors, alike but for their rows, one below the other: what `pick` took apart."""
+    first = states[0]
+    if isinstance(first, Tensor):
+        return torch.cat(list(states))
+    return None if first is None else tuple(join(parts) for parts in zip(*states, strict=True))
 
 
 def flatten(state: State) -> tuple[list[Tensor], Any]:

@@ -130,7 +130,8 @@ class Author:
         for name in metrics or ():
             known(name, METRICS, "metric of generate")
         found = surprise(self.model, stream, self.config["decoding"]["room"], self.device)
-        values, spread = measures(found, self.texts.codec), self._intervals(found)
+        values = measures(found, stream, self.texts.codec)
+        spread = self._intervals(found, characters(stream, self.texts.codec))
         chosen = list(metrics or values)
         scores = {name: values[name] for name in chosen}, {name: spread[name] for name in chosen}
         signature = dict.fromkeys(chosen, f"tokens:{self.texts.codec.kind}|{self._protocol(stream)}")
@@ -144,14 +145,13 @@ class Author:
             return "state carried over the whole text|first token given"
         return f"blocks of {self.config['decoding']['room']}|first token given"
 
-    def _intervals(self, found: Surprise) -> dict[str, tuple[float, float]]:
+    def _intervals(self, found: Surprise, written: int) -> dict[str, tuple[float, float]]:
         """Resampled over stretches of the text."""
         each = max(1, min(CHUNK, len(found.nats) // 50))
         starts = np.arange(0, len(found.nats), each)
         nats = np.add.reduceat(found.nats, starts)
         low, high = ratio_interval(nats, np.diff(starts, append=len(found.nats)))
-        written = characters(self.texts.codec)[found.ids].sum() or math.nan
-        bits = len(found.nats) / math.log(2) / float(written)
+        bits = len(found.nats) / math.log(2) / written if written > 0 else math.nan
         return {
             "loss": (low, high),
             "perplexity": (math.exp(min(low, 700)), math.exp(min(high, 700))),

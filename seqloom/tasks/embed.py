@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from seqloom.data.batch import cut, pad
 from seqloom.data.codec import Codec
-from seqloom.data.tokens import EOS
+from seqloom.data.tokens import BOS, EOS, UNK
 from seqloom.errors import SeqloomError, known
 from seqloom.models.encoded import Encoded
 from seqloom.parts.see import last, mean
@@ -37,6 +37,8 @@ class Embedder(NamedTuple):
     layer: int | None = None
     max_length: int | None = None
     drop: str = "tail"  # of longer texts
+    before: tuple[int, ...] = ()  # what stood before and after each text in training
+    after: tuple[int, ...] = (EOS,)
 
     @classmethod
     def of(cls, runner: Any, codec: Codec, way: str = "mean", layer: int | None = None) -> Embedder:
@@ -52,7 +54,7 @@ class Embedder(NamedTuple):
             raise SeqloomError("--layer chooses states to take the mean of; the summary is of the last layer")
         data, device = runner.config["data"], next(model.parameters()).device
         limits = data.get("max_length"), data.get("cut", "tail")
-        return cls(model, codec, device, known(way, WAYS, "way to embed"), layer, *limits)
+        return cls(model, codec, device, known(way, WAYS, "way to embed"), layer, *limits, *_around(runner, codec))
 
     @torch.inference_mode()
     def __call__(self, texts: Iterable[str], rows: int = 64) -> Iterator[np.ndarray]:
@@ -60,7 +62,7 @@ class Embedder(NamedTuple):
         self.model.eval()
         texts = iter(texts)
         while chunk := list(islice(texts, AHEAD * rows)):
-            encoded = [[*cut(self.codec.encode(text), self.max_length, self.drop), EOS] for text in chunk]
+            encoded = [self._encode(text) for text in chunk]
             order = sorted(range(len(chunk)), key=lambda i: len(encoded[i]))
             found: dict[int, np.ndarray] = {}
             for start in range(0, len(order), rows):
@@ -72,6 +74,11 @@ class Embedder(NamedTuple):
     def matrix(self, texts: Sequence[str]) -> np.ndarray:
         """[texts, dim]"""
         return np.stack(list(self(texts)))
+
+    def _encode(self, text: str) -> list[int]:
+        """The ids a text is read as, one at least: of running text, nothing is a line end."""
+        ids = [*self.before, *cut(self.codec.encode(text), self.max_length, self.drop), *self.after]
+        return ids or self.codec.encode("\n") or [UNK]
 
     def _vectors(self, rows: list[list[int]]) -> Tensor:
         source = pad(rows).to(self.device)
@@ -90,6 +97,17 @@ class Embedder(NamedTuple):
             return encoder(x, lengths)
         states, _ = encoder(x)  # of a language model, which reads from left to right: what is padded comes after
         return Encoded(states=states, lengths=lengths, summary=last(states, lengths), layers=(states,))
+
+
+def _around(runner: Any, codec: Codec) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What stood before and after a text in training. A language model knows <eos> where it read lines, or words, and
+    <bos> where it read lines without labels; an embedded text has no label."""
+    if runner.config["task"] != "generate":
+        return (), (EOS,)
+    options = runner.options
+    if options.lines:
+        return () if options.condition else (BOS,), (EOS,)
+    return (), (EOS,) if codec.kind == "words" else ()
 
 
 class Near(NamedTuple):

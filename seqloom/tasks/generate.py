@@ -16,12 +16,16 @@ from seqloom.data.split import Fold
 from seqloom.data.stream import StreamOptions
 from seqloom.data.supply import Ready
 from seqloom.decoding.continuation import Course
+from seqloom.errors import SeqloomError
 from seqloom.models.language import LANGUAGE
+from seqloom.models.outputs import Adaptive
 from seqloom.tasks.author import Author
 from seqloom.tasks.task import Judge, Runner
 from seqloom.training.distributed import Ranks
 from seqloom.training.next_token import NextToken, likelihood
 from seqloom.training.settings import Training
+
+UNRANKED = ("bytes", "bpe")  # tokens whose ids do not go from the most frequent to the rarest
 
 
 class Generate:
@@ -57,6 +61,12 @@ class Generate:
         return {"room": max(room, before.get("room", 0)), "longest": max(longest, before.get("longest", 0))}
 
     def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
+        tokens = config["data"].get("tokens", StreamOptions.tokens)
+        if isinstance(getattr(model, "output", None), Adaptive) and tokens.startswith(UNRANKED):
+            raise SeqloomError(
+                f"output: adaptive needs tokens numbered from the most frequent to the rarest; {tokens} are not: "
+                "choose output: softmax, or tokens: words, chars or jieba"
+            )
         return NextToken(model, settings.smoothing)
 
     def judge(self, model: nn.Module, ready: Ready, config: Mapping[str, Any], device: torch.device) -> Judge:

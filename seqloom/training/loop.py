@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from seqloom.data.order import Plan
 from seqloom.data.supply import Piece, Supply
 from seqloom.errors import SeqloomError
-from seqloom.parts.state import State, flatten, rebuild
+from seqloom.parts.state import State, join, pick, rebuild
 from seqloom.training.distributed import ALONE, Ranks
 from seqloom.training.objective import Loss
 from seqloom.training.optimise import Late, Plateau, apply, optimiser, optimiser_state, rate_at, restore_optimiser
-from seqloom.training.parallel import pieces, portion, seeded
+from seqloom.training.parallel import gathered, pieces, portion, seeded
 from seqloom.training.settings import Training
 
 PATIENCE_WITH_NAN = 5
@@ -162,7 +162,7 @@ class Loop:
         DDP orders its buckets by the first backward pass: done here, a resumed run adds in the same order as one that
         went through. FSDP makes its buffers in the first pass, and those made under inference could not be trained.
         """
-        self._backward([self.supply.batch(self.plan[0][:1]).emptied()])
+        self._backward([[self.supply.batch(self.plan[0][:1]).emptied()]])
         self.optimiser.zero_grad(set_to_none=True)
         self.carried = None
 
@@ -171,7 +171,7 @@ class Loop:
         while True:
             random, carried = rng_state(self.device), self.carried
             try:
-                return self._backward([piece for batch in batches for piece in self._pieces(batch)])
+                return self._backward([self._pieces(batch) for batch in batches])
             except RuntimeError as error:
                 rows = max(len(batch.rows) for batch in batches)
                 if _out_of_memory(error) and self.ranks.several:
@@ -192,21 +192,35 @@ class Loop:
     def _pieces(self, batch: Piece) -> list[Piece]:
         return pieces(batch, self.pieces) if self.ranks.several else batch.pieces(self.pieces)
 
-    def _backward(self, pieces: list[Piece]) -> Loss:
+    def _backward(self, batches: list[list[Piece]]) -> Loss:
+        """Batches in pieces. Each piece goes on from its own rows of the state, and all together hand it on."""
         total, count = torch.zeros((), device=self.device), 0
         half = self.settings.precision == "bf16"
         # Gradients are exchanged once, with the last piece. Not so where they are sharded: to keep them until then,
         # every rank would need room for all of them, and they are sharded for want of it.
         alone = getattr(self.objective, "no_sync", nullcontext)
-        for number, piece in enumerate(pieces, 1):
-            with nullcontext() if number == len(pieces) else alone():
-                with torch.autocast(self.device.type, torch.bfloat16, enabled=half):
-                    batch = piece.to(self.device)
-                    loss = self.objective(batch) if self.carried is None else self.objective(batch, self.carried)
-                loss.total.backward()
-            self.carried = loss.carried
-            total, count = total + loss.total.detach(), count + loss.count
+        left = sum(map(len, batches))
+        for cut in batches:
+            states, first = [], 0
+            for piece in cut:
+                left -= 1
+                state = self._rows(first, len(piece.rows)) if len(cut) > 1 else self.carried
+                with alone() if left else nullcontext():
+                    with torch.autocast(self.device.type, torch.bfloat16, enabled=half):
+                        batch = piece.to(self.device)
+                        loss = self.objective(batch) if state is None else self.objective(batch, state)
+                    loss.total.backward()
+                first += len(piece.rows)
+                states += [] if loss.carried is None else [loss.carried]
+                total, count = total + loss.total.detach(), count + loss.count
+            self.carried = states[0] if len(states) == 1 else join(states) if states else None
         return Loss(total, count)
+
+    def _rows(self, first: int, count: int) -> State:
+        """Some rows of the carried state; an emptied piece, which has none, goes on from nothing."""
+        if self.carried is None or not count:
+            return None
+        return pick(self.carried, torch.arange(first, first + count, device=self.device))
 
     def settle(self) -> dict[str, Any] | None:
         """Read the flag of the last update: says where it was if it was skipped; five in a row end the training."""
@@ -230,17 +244,18 @@ class Loop:
 
         Whole on the first rank; the others take part and get less.
         """
+        carried, layout = gathered(self.carried, self.ranks)
         tensors = {
             "order": torch.from_numpy(np.ascontiguousarray(self.plan.order)),
             "ends": torch.from_numpy(np.ascontiguousarray(self.plan.ends)),
             **self._random(),
-            **self._carried(),
+            **carried,
             **optimiser_state(self.optimiser, self.objective, self.ranks.first),
         }
         plateau = {"factor": self.plateau.factor, "worse": self.plateau.worse}
         more = {"elapsed": self.spent, "plateau": plateau, "processes": self.ranks.world}
-        if self.carried is not None:
-            more["carried"] = flatten(self.carried)[1]
+        if layout is not None:
+            more["carried"] = layout
         return tensors, {name: getattr(self, name) for name in COUNTERS} | more
 
     def _random(self) -> dict[str, Tensor]:
@@ -250,14 +265,6 @@ class Loop:
             f"random.{f'{rank}.' if rank else ''}{name}": state
             for name, value in mine
             for rank, state in enumerate(self.ranks.gather_tensors(value))
-        }
-
-    def _carried(self) -> dict[str, Tensor]:
-        """`carried.<rank>.<number>`"""
-        return {
-            f"carried.{rank}.{number}": state
-            for number, value in enumerate(flatten(self.carried)[0])
-            for rank, state in enumerate(self.ranks.gather_tensors(value.cpu()))
         }
 
     def restore(self, tensors: Mapping[str, Tensor], values: dict[str, Any]) -> None:
@@ -276,7 +283,8 @@ class Loop:
         mine = f"{self.ranks.rank}." if self.ranks.rank else ""
         if values.get("processes", 1) == self.ranks.world:
             # Other processes would have other rows: there the next batch begins afresh.
-            self.carried = rebuild(values.get("carried"), kept.get(self.ranks.rank, {}))
+            states = kept.get(self.ranks.rank)  # none where a rank has no rows
+            self.carried = rebuild(values["carried"], states) if states else None
             set_rng_state({name: random[mine + name] for name in DEVICES if mine + name in random}, self.device)
         else:
             seeded(self.settings.seed, self.ranks.rank, self.step)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seqloom.data.codec import Codec
 from seqloom.data.stream import Stream, Stretches
-from seqloom.data.tokens import EOS, SPECIALS, alphabet
+from seqloom.data.tokens import UNK
 from seqloom.metrics.information import perplexity
 from seqloom.parts.state import State
 from seqloom.training.distributed import ALONE, Ranks
@@ -112,23 +112,18 @@ def _sizes(model: Any, length: int, carry: bool, streams: int) -> tuple[int, int
     return length, max(1, min(64, cells // length))
 
 
-def measures(found: Surprise, codec: Codec) -> dict[str, float]:
+def measures(found: Surprise, stream: Stream, codec: Codec) -> dict[str, float]:
     """Perplexity a token, nats a token (`loss`) and bits a character."""
-    nats, count = float(found.nats.sum()), len(found.nats)
-    written = int(characters(codec)[found.ids].sum())
-    bits = nats / math.log(2) / written if written else math.nan
+    nats, count, written = float(found.nats.sum()), len(found.nats), characters(stream, codec)
+    bits = nats / math.log(2) / written if written > 0 else math.nan
     return {"loss": nats / max(count, 1), "perplexity": perplexity(nats, count), "bits_per_character": bits}
 
 
-def characters(codec: Codec) -> np.ndarray:
-    """[ids]: how many characters each token is in a text; after a word stands a blank or a line end."""
-    if codec.kind in ("chars", "jieba"):
-        sizes = [len(token) for token in codec.tokens]
-    elif codec.kind == "words":
-        sizes = [len(token) + 1 for token in codec.tokens]
-    else:  # of UTF-8, the bytes that begin a character
-        byte = ord if codec.kind == "bytes" else alphabet().__getitem__
-        sizes = [sum(byte(mark) & 0xC0 != 0x80 for mark in token) for token in codec.tokens]
-    known = [0] * len(SPECIALS)
-    known[EOS] = int(codec.kind != "words")  # the end of a line by itself
-    return np.array([*known, *sizes], np.int64)
+def characters(stream: Stream, codec: Codec) -> int:
+    """How many characters of a text are guessed: of running text all but its first token, which is given. If that is
+    unknown, it counts as one."""
+    if stream.offsets is not None:
+        return stream.characters
+    first = int(stream.ids[0])
+    given = 1 if first == UNK else len(codec.decode([first]))
+    return stream.characters - given - (codec.kind == "words")  # after a word stands a blank or a line end

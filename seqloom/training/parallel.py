@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.data.supply import Piece, Supply
-from seqloom.training.distributed import Ranks
+from seqloom.parts.state import State, flatten
+from seqloom.training.distributed import DTYPES, Ranks
 
 
 def portion(supply: Supply, rows: np.ndarray, ranks: Ranks) -> Any:
@@ -30,6 +31,27 @@ def pieces(batch: Piece, count: int) -> list[Any]:
     """Exactly `count` pieces, so that every rank goes forward and back as often as the others."""
     cut = batch.pieces(count)
     return cut + [cut[0].emptied()] * (count - len(cut))
+
+
+def gathered(state: State, ranks: Ranks) -> tuple[dict[str, Tensor], Any]:
+    """The state of every rank, as `carried.<rank>.<number>`, and the layout of them all.
+
+    Ranks may have unlike numbers of rows, or none and so no state: an exchange wants one shape, so that rows are
+    added to all but the largest and taken away again.
+    """
+    tensors, layout = flatten(state)
+    forms = ranks.gather([layout, [[str(one.dtype), list(one.shape)] for one in tensors]])
+    if not (held := [form for form in forms if form[0] is not None]):
+        return {}, None
+    layout, found = held[0][0], {}
+    for number, (kind, shape) in enumerate(held[0][1]):
+        rows = [parts[number][1][0] if parts else 0 for _, parts in forms]
+        mine = torch.zeros(max(rows), *shape[1:], dtype=DTYPES[kind])
+        if tensors:
+            mine[: rows[ranks.rank]] = tensors[number].cpu()
+        every = zip(rows, ranks.gather_tensors(mine), strict=True)
+        found |= {f"carried.{rank}.{number}": one[:count] for rank, (count, one) in enumerate(every) if count}
+    return found, layout
 
 
 def wrapped(objective: nn.Module, ranks: Ranks, shard: bool) -> nn.Module:

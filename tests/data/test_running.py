@@ -100,8 +100,24 @@ def test_labels_stand_in_the_place_of_bos(tmp_path):
     turned.write_text("name,language\nDupont,French\nJansen,Dutch\nMartin,French\n")
     again = prepare([str(turned)], 0.0, StreamOptions(condition=True, columns="language,name"), seed=1)
     assert again.train.ids.tolist() == found.train.ids.tolist()
-    kept, _ = numbered([str(file)], StreamOptions(condition=True), found.codec, ["French"])
+    kept, notes = numbered([str(file)], StreamOptions(condition=True), found.codec, ["French"])
     assert kept.ids[kept.offsets[:-1]].tolist() == [size, BOS, size]
+    assert notes == ["1 of 3 lines have a label that the model lacks: 'Dutch'"]
+
+
+def test_a_label_that_the_model_lacks_is_named(tmp_path):
+    names, others = tmp_path / "names.tsv", tmp_path / "others.tsv"
+    names.write_text("French\tDupont\nDutch\tJansen\n")
+    others.write_text("Dutch\tSmit\nWelsh\tLloyd\n")
+    options = StreamOptions(condition=True)
+    found = prepare([str(names)], [str(others)], options, seed=1)
+    assert "1 of 2 lines for validation have a label that the model lacks: 'Welsh'" in found.notes
+    with pytest.raises(SeqloomError, match=r"others.tsv: .* has no label 'Welsh'; choose from: Dutch, French"):
+        prepare([str(others)], 0.0, options, seed=1, kept=found.vocabularies())
+    plain = prepare([str(names)], 0.0, StreamOptions(batches="lines"), seed=1)
+    with pytest.raises(SeqloomError, match=r"names.tsv: .* has no label 'Dutch'; it was trained without labels"):
+        prepare([str(names)], 0.0, options, seed=1, kept=plain.vocabularies())
+    assert prepare([str(names)], [str(others)], options, seed=1, kept=found.vocabularies()).labels == found.labels
 
 
 def test_limit_counts_lines(text):
@@ -148,5 +164,13 @@ def test_nothing_to_train_on_is_said(tmp_path):
     file.touch()
     with pytest.raises(SeqloomError, match=r"empty.txt: holds no text"):
         prepare([str(file)], 0.0, StreamOptions(), seed=1)
+    file.write_text("a")
+    text = tmp_path / "text.txt"
+    text.write_text("a text")
+    for train, valid in ((file, 0.0), (text, [str(file)])):
+        with pytest.raises(SeqloomError, match=r"empty.txt: the text is too short"):
+            prepare([str(train)], valid, StreamOptions(), seed=1)
+    with pytest.raises(SeqloomError, match=r"empty.txt: the text is too short"):
+        numbered([str(file)], StreamOptions(), prepare([str(text)], 0.0, StreamOptions(), seed=1).codec, [])
     with pytest.raises(SeqloomError, match="no such file"):
         prepare([str(tmp_path / "missing.txt")], 0.0, StreamOptions(), seed=1)

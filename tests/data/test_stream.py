@@ -102,12 +102,13 @@ def test_lines_are_padded_and_counted():
     assert not batch.goes_on
 
 
-def test_pieces_of_a_stream_are_of_steps_and_others_of_rows():
+def test_pieces_are_of_rows_and_those_of_a_stream_go_on():
     one = stream(batches="stream", length=8)
     batch = one.batch(planned(one)[0])
-    parts = batch.pieces(3)
-    assert [part.tokens.shape for part in parts] == [(3, 3), (3, 4), (3, 4)]
-    assert torch.equal(parts[0].tokens[:, -1], parts[1].tokens[:, 0])
+    parts = batch.pieces(2)
+    assert [part.tokens.shape for part in parts] == [(1, 9), (2, 9)]
+    assert all(part.goes_on for part in parts)
+    assert torch.equal(torch.cat([part.tokens for part in parts]), batch.tokens)
     assert sum(part.count for part in parts) == batch.count
     apart = stream(batches="blocks", length=8)
     batch = apart.batch(np.concatenate(list(planned(apart))))

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.parts.state import Cache, Decoding, pick
+from seqloom.parts.state import Cache, Decoding, join, pick
 from tests.laws import drawn
 
 
@@ -24,6 +24,15 @@ def test_pick_reaches_every_tensor_and_keeps_the_shape_of_the_nest():
     assert picked[1][0].left.tolist() == [2, 2, 0]
     assert picked[1][0].right is None
     assert picked[1][1] == "word"
+
+
+def test_what_was_picked_apart_is_joined_again():
+    state = ((torch.arange(6).view(3, 2), None), torch.arange(3))
+    joined = join([pick(state, torch.tensor(rows)) for rows in ([0], [1, 2])])
+    assert torch.equal(joined[0][0], state[0][0])
+    assert joined[0][1] is None
+    assert torch.equal(joined[1], state[1])
+    assert join([None, None]) is None
 
 
 def test_what_was_read_is_never_repeated_for_hypotheses():

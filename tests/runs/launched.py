@@ -26,7 +26,7 @@ def main(file: str) -> None:
 
     for case in json.loads(Path(file).read_text()):
         try:
-            seqloom.train("translate", device="cpu", **case)
+            seqloom.train(**{"task": "translate", "device": "cpu", **case})
         except seqloom.SeqloomError as error:
             sys.exit(f"seqloom: {error}")
 

@@ -230,6 +230,26 @@ def test_one_process_under_torchrun_is_plain(home):
     same(home / "torchrun-one", home / "plain-one")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [3, 1])
+def test_streams_that_ranks_share_unevenly_go_on_after_a_resume(home, rows):
+    """Of three rows one rank carries the states of two, of one row none."""
+    (home / "text.txt").write_text("the cat sat on the mat.\n" * 20)
+
+    def text(name: str, steps: int) -> dict:
+        wanted = case(home, f"{name}-{rows}", "lstm", batch_rows=rows, max_steps=steps, precision="bf16", valid_every=4)
+        more = {"task": "generate", "files": str(home / "text.txt"), "valid": "10%", "data": {"length": 16}}
+        return wanted | more | {"settings": {}}
+
+    ends_well(torchrun([text("through", 8), text("stopped", 4), text("stopped", 8) | {"resume": True}], home))
+    last = [folders(home / f"{name}-{rows}" / "checkpoints")[-1] for name in ("through", "stopped")]
+    ours, theirs = (load_file(folder / "training.safetensors") for folder in last)
+    assert {name for name in ours if name.startswith("carried.1.")} == (
+        set() if rows == 1 else {"carried.1.0", "carried.1.1"}
+    )
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours if name.startswith(("carried", "optimiser")))
+
+
 def wait_for_step(process, folder: Path, goal: int) -> None:
     journal = folder / "metrics.jsonl"
     while process.poll() is None and (not journal.exists() or journal.read_text().count('"rate"') < goal):

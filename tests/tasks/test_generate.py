@@ -14,11 +14,13 @@ import torch
 
 import seqloom
 from seqloom.data.columns import Reading
+from seqloom.data.tokens import BOS, EOS
 from seqloom.decoding.continuation import Course
 from seqloom.decoding.search import Search
 from seqloom.errors import SeqloomError
 from seqloom.reporting.page import page as whole_page
 from seqloom.reporting.samples import sections
+from seqloom.tasks.embed import Embedder
 from seqloom.tasks.generate import TASK
 from tests.reporting.pages import Page, safe
 from tests.tasks.conftest import sentences
@@ -197,6 +199,33 @@ def test_wrong_settings_are_one_line(options, message, plain, tmp_path):
     with pytest.raises(SeqloomError, match=message):
         train(plain, tmp_path / "run", options=options)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("tokens", ["bytes", "bpe:280"])
+def test_an_adaptive_softmax_needs_tokens_in_the_order_of_their_frequency(tokens, plain, tmp_path):
+    with pytest.raises(SeqloomError, match=f"from the most frequent to the rarest; {tokens} are not"):
+        train(plain, tmp_path / "run", options={"tokens": tokens}, settings={"output": "adaptive", "tie": False})
+    assert not (tmp_path / "run").exists()
+    train(plain, tmp_path / "run", settings={"output": "adaptive", "tie": False}, max_steps=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "before", "after"),
+    [
+        ({}, [], []),
+        ({"tokens": "words"}, [], [EOS]),
+        ({"batches": "lines"}, [BOS], [EOS]),
+    ],
+)
+def test_a_text_is_embedded_as_training_had_it(options, before, after, plain, tmp_path):
+    author = train(plain, tmp_path / "run", "gru", options=options, max_steps=2).load("cpu")
+    codec = author.texts.codec
+    embedder = Embedder.of(author, codec)
+    rows = torch.tensor([[*before, *codec.encode("the cat"), *after]])
+    with torch.inference_mode():
+        states = author.model.encoder(author.model.source(rows))[0]
+    assert torch.allclose(torch.from_numpy(embedder.matrix(["the cat"])[0]), states[0].mean(0), atol=1e-6)
+    assert torch.from_numpy(embedder.matrix(["", "a"])).isfinite().all()
 
 
 def test_no_validation_at_all(plain, tmp_path):

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from seqloom.data.codec import Codec
-from seqloom.data.running import prepare
+from seqloom.data.running import numbered, prepare
 from seqloom.data.stream import StreamOptions
 from seqloom.models.language import LANGUAGE
 from seqloom.models.ngram import Ngram
 from seqloom.parts.choose import build
+from seqloom.parts.state import flatten
 from seqloom.training.loop import Loop
 from seqloom.training.next_token import NextToken, characters, likelihood, measures, surprise
+from seqloom.training.parallel import gathered
 from seqloom.training.settings import Training
 
 CPU = torch.device("cpu")
@@ -67,12 +68,60 @@ def test_a_carried_state_is_one_long_text(text):
     first = model(short.batch(plans[1][0]))
     second = model(short.batch(plans[1][1]), first.carried)
     assert torch.allclose(whole, first.total + second.total)
-    pieces = long.batch(plans[0][0]).pieces(3)
-    state, total = None, 0.0
-    for piece in pieces:
-        loss = model(piece) if state is None else model(piece, state)
-        state, total = loss.carried, total + loss.total
-    assert torch.allclose(whole, total)
+
+
+def test_pieces_of_streams_change_neither_loss_nor_gradient_nor_state(text):
+    """Out of memory, every piece goes on from its own rows; a batch of five rows, two of them one after the other."""
+    ready = prepare([text], 0.0, StreamOptions(length=10), seed=1)
+    found = []
+    for pieces in (1, 4, 8):
+        loop = make_loop(ready, make(ready).double(), batch_rows=5)
+        loop.objective.eval()
+        loop.pieces = pieces
+        loss = loop._accumulate([ready.train.batch(loop.plan[number]) for number in range(2)])
+        gradients = [parameter.grad for parameter in loop.objective.parameters()]
+        found.append([loss.total, *gradients, *flatten(loop.carried)[0]])
+        assert loss.count == 100
+    for other in found[1:]:
+        for one, same in zip(found[0], other, strict=True):
+            assert torch.allclose(one, same, rtol=1e-9, atol=1e-12)
+
+
+class Pair:
+    """One of two ranks whose states are to hand: what `Ranks` would gather, without a second process."""
+
+    def __init__(self, rank, states):
+        self.rank, self.world, self.several, self.first = rank, 2, True, rank == 0
+        self.states, self.turn = [flatten(state) for state in states], 0
+
+    def gather(self, value):
+        forms = [[layout, [[str(one.dtype), list(one.shape)] for one in tensors]] for tensors, layout in self.states]
+        assert forms[self.rank] == value
+        return forms
+
+    def gather_tensors(self, tensor):
+        number, self.turn = self.turn, self.turn + 1
+        found = []
+        for tensors, _ in self.states:
+            rows = torch.zeros_like(tensor)
+            if tensors:
+                rows[: len(tensors[number])] = tensors[number]
+            found.append(rows)
+        assert torch.equal(found[self.rank], tensor), "one shape on all ranks"
+        return found
+
+
+@pytest.mark.parametrize("rows", [(2, 1), (1, 0)])
+def test_states_of_unlike_rows_are_gathered(rows):
+    states = [((torch.rand(n, 3), torch.rand(n, 3)), (torch.rand(n, 2),)) if n else None for n in rows]
+    for rank, state in enumerate(states):
+        tensors, layout = gathered(state, Pair(rank, states))
+        assert layout == [[0, 1], [2]]
+        for other, wanted in enumerate(states):
+            for number, one in enumerate(flatten(wanted)[0]):
+                assert torch.equal(tensors[f"carried.{other}.{number}"], one)
+        assert len(tensors) == 3 * sum(map(bool, rows))
+    assert gathered(None, Pair(0, [None, None])) == ({}, None)
 
 
 @pytest.mark.parametrize("kind", ["lstm", "transformer", "ngram"])
@@ -104,16 +153,32 @@ def test_bits_per_character_whatever_the_tokens(text):
     total = len(TEXT)
     for tokens in ("chars", "bytes", "bpe:280", "words"):
         ready = prepare([text], 0.0, StreamOptions(tokens=tokens), seed=1)
-        sizes = characters(ready.codec)
-        assert int(sizes[ready.train.ids].sum()) == total
-    codec = Codec.build("bytes", [])
-    assert int(characters(codec)[codec.encode("é字a")].sum()) == 3
+        assert ready.train.characters == total
+        given = {"words": "the ", "bpe:280": "the"}.get(tokens, "t")
+        assert characters(ready.train, ready.codec) == total - len(given)
     found = surprise(make(ready), ready.train, 16, CPU)
     assert math.isclose(
-        measures(found, ready.codec)["bits_per_character"],
+        measures(found, ready.train, ready.codec)["bits_per_character"],
         found.nats.sum() / math.log(2) / (total - len("the ")),
         rel_tol=1e-9,
     )
+
+
+@pytest.mark.parametrize("tokens", ["chars", "words", "bytes", "bpe:280"])
+def test_characters_are_those_of_the_text_known_or_not(tmp_path, text, tokens):
+    """Empty lines and what is unknown count as well: their nats do."""
+    codec = prepare([text], 0.0, StreamOptions(tokens=tokens), seed=1).codec
+    other = tmp_path / "other.txt"
+    other.write_text("the é字\n\n\nzebra  sat\n")
+    stream, _ = numbered([str(other)], StreamOptions(tokens=tokens), codec, [])
+    assert stream.characters == len("the é字\n\n\nzebra  sat\n")
+    lines, _ = numbered([str(other)], StreamOptions(tokens=tokens, batches="lines"), codec, [])
+    assert characters(lines, codec) == len("the é字\nzebra  sat\n")
+    held = prepare([text], [str(other)], StreamOptions(tokens=tokens), seed=1).valid
+    assert held.characters == stream.characters
+    short, _ = numbered([str(other)], StreamOptions(tokens=tokens, batches="lines", length=1), codec, [])
+    given = {"words": "thezebra", "bpe:280": None}.get(tokens, "tz")
+    assert given is None or characters(short, codec) == len(given), "of what is cut off, nothing"
 
 
 @pytest.mark.parametrize("kind", ["gru", "transformer"])
