@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqloom.data.batch import cuts
 from seqloom.data.labels import TARGETS
 from seqloom.data.order import Plan, plan
 from seqloom.data.store import Corpus
@@ -97,10 +98,7 @@ class Labelled:
 
     def pieces(self, n: int) -> list[Labelled]:
         """The rows cut into at most `n` nearly equal parts: micro-batches."""
-        n = min(n, len(self.rows))
-        if n <= 1:
-            return [self]
-        return [self._part(a, b) for a, b in pairwise(len(self.rows) * piece // n for piece in range(n + 1))]
+        return [self._part(a, b) for a, b in cuts(len(self.rows), n)] or [self]
 
     def _part(self, a: int, b: int) -> Labelled:
         weight = None if self.weight is None else self.weight[a:b]
