@@ -142,6 +142,12 @@ class LabelSupply:
     def count(self, rows: np.ndarray) -> int:
         return counted(self.values[rows])
 
+    def missing(self) -> np.ndarray:
+        """[rows]: how many labels of each the training data lacks."""
+        ids, lengths = self.corpus.targets()
+        rows = np.repeat(np.arange(len(self)), lengths)
+        return np.bincount(rows[ids < len(SPECIALS)], minlength=len(self))
+
     def costs(self, plan: Plan) -> np.ndarray:
         """[batches]: padded tokens."""
         starts = np.concatenate([[0], plan.ends[:-1]])
@@ -179,9 +185,12 @@ def label_weights(way: str, target: Target, counts: np.ndarray) -> np.ndarray | 
         name, _, number = part.rpartition("=")
         place = target.names.index(known(name.strip(), target.names, "label in weights"))
         try:
-            weights[place] = float(number)
+            weight = float(number)
         except ValueError:
             raise SeqloomError(f"weights {way!r}: {number!r} is no number; write label=weight,label=weight") from None
+        if not 0 <= weight <= np.finfo(np.float32).max:
+            raise SeqloomError(f"weights {way!r}: a weight is a finite number of 0 or more, not {number.strip()}")
+        weights[place] = weight
     return weights
 
 
