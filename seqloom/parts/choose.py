@@ -79,7 +79,8 @@ def change(config: dict[str, Any], key: str, value: Any) -> None:
         here = here[name]
     inner = here.get(last)
     if isinstance(inner, dict) and isinstance(value, str):  # another kind, of the same width and depth
-        here[last] = {"kind": value, **{name: inner[name] for name in ("dim", "layers") if name in inner}}
+        kept = () if value == "none" else ("dim", "layers")  # what is none has neither
+        here[last] = {"kind": value, **{name: inner[name] for name in kept if name in inner}}
     else:
         here[last] = value
 

@@ -131,6 +131,9 @@ def test_change():
     }
     change(config, "model.decoder", "recurrent")  # another kind keeps its width and depth, and nothing else
     assert config["model"]["decoder"] == {"kind": "recurrent", "dim": 3}
+    spelt = {"characters": {"kind": "recurrent", "dim": 32}}
+    change(spelt, "characters", "none")  # which has no width to keep
+    assert spelt == {"characters": {"kind": "none"}}
     change(config, "model.decoder.kind", "transformer")
     assert config["model"]["decoder"] == {"kind": "transformer", "dim": 3}
 
