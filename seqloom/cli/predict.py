@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -112,7 +112,7 @@ def _line(text: str, answer: Answer, place: tuple[int, ...], scores: bool) -> st
     return "\t".join([*columns, text.replace("\n", " ")])
 
 
-def _json(source: str, text: str, answer: Answer, place: tuple[int, ...]) -> str:
+def _json(source: str | Sequence[str], text: str, answer: Answer, place: tuple[int, ...]) -> str:
     facts = {"source": source, "text": text, "confidence": answer.confidence, "log_probability": answer.log_probability}
     return json.dumps(facts | dict(zip(("number", "rank"), place, strict=False)), ensure_ascii=False)
 

@@ -67,15 +67,8 @@ class Batch:
 
     def pieces(self, n: int) -> list[Batch]:
         """The rows cut into at most `n` nearly equal parts, each trimmed to its own longest: micro-batches."""
-        if n < 1:
-            raise ValueError(f"a batch can be cut into 1 or more pieces, not {n}")
-        total = len(self.rows)
-        n = min(n, total)
-        if n <= 1:
-            return [self]
-        bounds = [total * piece // n for piece in range(n + 1)]
-        cuts = pairwise(bounds)
-        return [Batch.of(self.source.part(a, b), self.target.part(a, b), self.rows[a:b]) for a, b in cuts]
+        parts = cuts(len(self.rows), n)
+        return [Batch.of(self.source.part(a, b), self.target.part(a, b), self.rows[a:b]) for a, b in parts] or [self]
 
 
 def pad(sequences: Sequence[Sequence[int] | np.ndarray], where: str = "after", value: int = PAD) -> Padded:
@@ -109,6 +102,14 @@ def cut(sequence: Sequence[Item], limit: int | None, drop: str = "tail") -> Sequ
     if limit is None or len(sequence) <= limit:
         return sequence
     return sequence[:limit] if drop == "tail" else sequence[len(sequence) - limit :]
+
+
+def cuts(total: int, n: int) -> list[tuple[int, int]]:
+    """Where to cut `total` rows into at most `n` nearly equal parts; none where they stay whole."""
+    if n < 1:
+        raise ValueError(f"a batch can be cut into 1 or more pieces, not {n}")
+    n = min(n, total)
+    return list(pairwise(total * piece // n for piece in range(n + 1))) if n > 1 else []
 
 
 def send(tensor: Tensor, device: torch.device | str) -> Tensor:

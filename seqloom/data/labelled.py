@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqloom.data.batch import cuts
 from seqloom.data.labels import TARGETS
 from seqloom.data.order import Plan, plan
 from seqloom.data.store import Corpus
@@ -97,10 +98,7 @@ class Labelled:
 
     def pieces(self, n: int) -> list[Labelled]:
         """The rows cut into at most `n` nearly equal parts: micro-batches."""
-        n = min(n, len(self.rows))
-        if n <= 1:
-            return [self]
-        return [self._part(a, b) for a, b in pairwise(len(self.rows) * piece // n for piece in range(n + 1))]
+        return [self._part(a, b) for a, b in cuts(len(self.rows), n)] or [self]
 
     def _part(self, a: int, b: int) -> Labelled:
         weight = None if self.weight is None else self.weight[a:b]
@@ -144,6 +142,12 @@ class LabelSupply:
     def count(self, rows: np.ndarray) -> int:
         return counted(self.values[rows])
 
+    def missing(self) -> np.ndarray:
+        """[rows]: how many labels of each the training data lacks."""
+        ids, lengths = self.corpus.targets()
+        rows = np.repeat(np.arange(len(self)), lengths)
+        return np.bincount(rows[ids < len(SPECIALS)], minlength=len(self))
+
     def costs(self, plan: Plan) -> np.ndarray:
         """[batches]: padded tokens."""
         starts = np.concatenate([[0], plan.ends[:-1]])
@@ -181,9 +185,12 @@ def label_weights(way: str, target: Target, counts: np.ndarray) -> np.ndarray | 
         name, _, number = part.rpartition("=")
         place = target.names.index(known(name.strip(), target.names, "label in weights"))
         try:
-            weights[place] = float(number)
+            weight = float(number)
         except ValueError:
             raise SeqloomError(f"weights {way!r}: {number!r} is no number; write label=weight,label=weight") from None
+        if not 0 <= weight <= np.finfo(np.float32).max:
+            raise SeqloomError(f"weights {way!r}: a weight is a finite number of 0 or more, not {number.strip()}")
+        weights[place] = weight
     return weights
 
 

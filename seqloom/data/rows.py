@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqloom.data.batch import Padded, pad_flat
 from seqloom.data.codec import Codec
-from seqloom.data.kinds import NONE, Column
+from seqloom.data.kinds import NONE, Column, missing
 from seqloom.data.labelled import Labelled, Target, counted
 from seqloom.data.numbers import Rows, runs
 from seqloom.data.order import Plan, plan
@@ -85,6 +85,8 @@ class Schema:
                 header = row.line == 1 and self.numbered
                 hint = "; is the first line a line of names? Then name the columns" if header else ""
                 return Problem(row.file, row.line, f"{reason}{hint}", code="value")
+        if need_target and self.target.kind in ("number", "yes") and missing(row.target):
+            return Problem(row.file, row.line, f"the target ({self.target.name}) is missing", code="empty")
         return None
 
     def number(self, rows: Sequence[Row], fingerprint: str = "") -> RowSupply:

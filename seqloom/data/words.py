@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.data.batch import Padded, pad_flat, send
+from seqloom.data.batch import Padded, cuts, pad_flat, send
 from seqloom.data.codec import Codec
 from seqloom.data.numbers import Rows
 from seqloom.data.tokens import BOS, EOS, normal
@@ -61,12 +60,7 @@ class TagBatch:
         return TagBatch(self.source.to(device), send(self.tags, device), self.rows)
 
     def pieces(self, n: int) -> list[TagBatch]:
-        if n < 1:
-            raise ValueError(f"a batch can be cut into 1 or more pieces, not {n}")
-        total = len(self.rows)
-        n = min(n, total)
-        bounds = [total * piece // n for piece in range(n + 1)] if n > 1 else []
-        return [self._part(a, b) for a, b in pairwise(bounds)] or [self]
+        return [self._part(a, b) for a, b in cuts(len(self.rows), n)] or [self]
 
     def emptied(self) -> TagBatch:
         return replace(self._part(0, 1), rows=())

@@ -12,6 +12,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.encoders import ENCODERS
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout
+from seqloom.parts.embedding import embedding_of
 from seqloom.parts.head import Head
 from seqloom.parts.see import keep, mean
 from seqloom.parts.summary import SUMMARIES
@@ -37,7 +38,7 @@ class Classifier(nn.Module):
         frozen: bool = False,
     ) -> None:
         super().__init__()
-        self.source = _embedding(source_size, embedding, frozen)
+        self.source = embedding_of(source_size, embedding, frozen)
         self.encoder = build(ENCODERS, encoder, input_dim=embedding)
         ways = getattr(self.encoder, "directions", 0)
         self.summary = build(SUMMARIES, summary, input_dim=embedding, dim=self.encoder.dim, ways=ways)
@@ -79,7 +80,7 @@ class Bag(nn.Module):
         self, source_size: int, label_count: int, embedding: int = 64, dropout: float = 0.0, frozen: bool = False
     ) -> None:
         super().__init__()
-        self.source = _embedding(source_size, embedding, frozen)
+        self.source = embedding_of(source_size, embedding, frozen)
         self.head = Head(embedding, label_count)
         self.dropout = dropout
 
@@ -101,7 +102,7 @@ class Logistic(nn.Module):
         super().__init__()
         if label_count != 2:
             raise SeqloomError(f"model logistic tells two labels apart, here {label_count}; choose softmax")
-        self.source = _embedding(source_size, embedding, frozen)
+        self.source = embedding_of(source_size, embedding, frozen)
         self.head = Head(length * embedding, 1)
         self.length = length
 
@@ -128,7 +129,7 @@ class Mlp(nn.Module):
         frozen: bool = False,
     ) -> None:
         super().__init__()
-        self.source = _embedding(source_size, embedding, frozen)
+        self.source = embedding_of(source_size, embedding, frozen)
         self.head = Head(length * embedding, label_count, hidden, activation, dropout)
         self.length = length
 
@@ -152,10 +153,3 @@ def window(embedding: nn.Embedding, source: Padded, length: int) -> Tensor:
     tokens = source.tokens[:, :length]
     x = embedding(tokens).masked_fill(~keep(source.lengths - 1, tokens.size(1))[:, :, None], 0.0)
     return nn.functional.pad(x, (0, 0, 0, length - tokens.size(1))).flatten(1)
-
-
-def _embedding(size: int, dim: int, frozen: bool) -> nn.Embedding:
-    embedding = nn.Embedding(size, dim)
-    nn.init.normal_(embedding.weight, std=dim**-0.5)
-    embedding.weight.requires_grad_(not frozen)
-    return embedding

@@ -14,6 +14,7 @@ from seqloom.models.ngram import Ngram
 from seqloom.models.outputs import OUTPUTS, Guess
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout, locked
+from seqloom.parts.embedding import embedding_of
 from seqloom.parts.state import Decoding, State
 
 
@@ -48,8 +49,8 @@ class Language(nn.Module):
             if not 0 <= share < 1:
                 raise SeqloomError(f"{name} lies in 0 … 1, here {share}")
         self.size = source_size
-        self.source = _embedding(source_size, embedding)
-        self.labels = _embedding(labels, embedding) if labels else None
+        self.source = embedding_of(source_size, embedding)
+        self.labels = embedding_of(labels, embedding) if labels else None
         self.encoder = build(STACKS, encoder, input_dim=embedding)
         self.output = build(OUTPUTS, output, dim=self.encoder.dim, size=source_size)
         if tie:
@@ -130,12 +131,6 @@ class Language(nn.Module):
 
 def _scaled(state: State, factor: Tensor) -> State:
     return state * factor if isinstance(state, Tensor) else tuple(_scaled(part, factor) for part in state)
-
-
-def _embedding(size: int, dim: int) -> nn.Embedding:
-    embedding = nn.Embedding(size, dim)
-    nn.init.normal_(embedding.weight, std=dim**-0.5)
-    return embedding
 
 
 LANGUAGE = {"language": Language, "ngram": Ngram}

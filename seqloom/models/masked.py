@@ -12,6 +12,7 @@ from seqloom.models.encoded import Encoded
 from seqloom.models.encoders import ENCODERS
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout
+from seqloom.parts.embedding import embedding_of
 
 # What stands where a token is hidden. No source begins with <bos>, yet every table of a source has a row for it: so
 # the tables of all tasks keep one shape, and can be handed from one to the other whole.
@@ -34,8 +35,7 @@ class Masked(nn.Module):
         tie: bool = True,
     ) -> None:
         super().__init__()
-        self.source = nn.Embedding(source_size, embedding)
-        nn.init.normal_(self.source.weight, std=embedding**-0.5)
+        self.source = embedding_of(source_size, embedding)
         self.encoder = build(ENCODERS, encoder, input_dim=embedding)
         narrow = tie and self.encoder.dim != embedding
         self.project = nn.Linear(self.encoder.dim, embedding) if narrow else nn.Identity()

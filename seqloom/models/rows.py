@@ -13,6 +13,7 @@ from seqloom.models.classifier import Majority
 from seqloom.models.encoders import ENCODERS
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout
+from seqloom.parts.embedding import embedding_of
 from seqloom.parts.head import Head
 from seqloom.parts.summary import SUMMARIES
 
@@ -43,8 +44,7 @@ class RowModel(nn.Module):
         super().__init__()
         dim = value_count
         if text_count:
-            self.source = nn.Embedding(source_size, embedding)
-            nn.init.normal_(self.source.weight, std=embedding**-0.5)
+            self.source = embedding_of(source_size, embedding)
             self.encoder = build(ENCODERS, encoder, input_dim=embedding)
             ways = getattr(self.encoder, "directions", 0)
             self.summary = build(SUMMARIES, summary, input_dim=embedding, dim=self.encoder.dim, ways=ways)

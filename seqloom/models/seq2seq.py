@@ -14,6 +14,7 @@ from seqloom.models.encoded import Encoded
 from seqloom.models.encoders import ENCODERS
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout
+from seqloom.parts.embedding import embedding_of
 from seqloom.parts.state import Decoding
 
 DECODERS = {"recurrent": RecurrentDecoder, "attentive": AttentiveDecoder, "transformer": TransformerDecoder}
@@ -49,8 +50,8 @@ class Seq2Seq(nn.Module):
         super().__init__()
         if share and source_size != target_size:
             raise SeqloomError(f"share needs one vocabulary for both sides, here {source_size} and {target_size} ids")
-        self.source = _embedding(source_size, embedding)
-        self.target = self.source if share else _embedding(target_size, embedding)
+        self.source = embedding_of(source_size, embedding)
+        self.target = self.source if share else embedding_of(target_size, embedding)
         self.encoder = build(ENCODERS, encoder, input_dim=embedding)
         self.decoder = build(
             DECODERS,
@@ -93,9 +94,3 @@ class Seq2Seq(nn.Module):
 
 
 MODELS = {"seq2seq": Seq2Seq}
-
-
-def _embedding(size: int, dim: int) -> nn.Embedding:
-    embedding = nn.Embedding(size, dim)
-    nn.init.normal_(embedding.weight, std=dim**-0.5)
-    return embedding

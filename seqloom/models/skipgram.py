@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from seqloom.parts.embedding import embedding_of
+
 
 class SkipGram(nn.Module):
     """Skip-gram with negative sampling (Mikolov et al. 2013, section 2.2, https://arxiv.org/abs/1310.4546).
@@ -13,8 +15,7 @@ class SkipGram(nn.Module):
 
     def __init__(self, source_size: int, embedding: int = 100) -> None:
         super().__init__()
-        self.source = nn.Embedding(source_size, embedding)
-        nn.init.normal_(self.source.weight, std=embedding**-0.5)
+        self.source = embedding_of(source_size, embedding)
         self.context = nn.Embedding(source_size, embedding)
         nn.init.zeros_(self.context.weight)
 

@@ -16,6 +16,7 @@ from seqloom.models.spelling import SPELLINGS
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.crf import OUTPUTS, Allowed, Softmax
 from seqloom.parts.dropout import dropout
+from seqloom.parts.embedding import embedding_of
 
 
 class Found(NamedTuple):
@@ -51,8 +52,7 @@ class Tagger(nn.Module):
         super().__init__()
         if not 0 <= unknown <= 1:
             raise SeqloomError(f"unknown is a probability, 0 … 1, here {unknown}")
-        self.source = nn.Embedding(source_size, embedding)
-        nn.init.normal_(self.source.weight, std=embedding**-0.5)
+        self.source = embedding_of(source_size, embedding)
         self.characters = build(SPELLINGS, characters, size=characters_size)
         self.encoder = build(ENCODERS, encoder, input_dim=embedding + self.characters.dim)
         self.score = nn.Linear(self.encoder.dim, tags)

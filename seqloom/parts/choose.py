@@ -15,7 +15,8 @@ from typing import Annotated, Any, get_args, get_origin
 from seqloom.errors import SeqloomError, known
 from seqloom.options import hints_of, typed
 
-AT_LEAST_ONE = ("dim", "layers", "heads", "embedding", "longest")
+# The least that a setting of this name may be, in every part that has it.
+LEAST = dict.fromkeys(("dim", "layers", "heads", "embedding", "longest", "length", "window"), 1) | {"hidden": 0}
 Choice = str | Mapping[str, Any] | Callable[..., Any]  # "gru", {"kind": "gru", "layers": 2}, or the user's own class
 Table = Mapping[str, Any]  # name -> class, or name -> {"kind": another name, keyword: value}
 
@@ -48,8 +49,8 @@ def _fitting(make: Callable[..., Any], name: str, value: Any) -> Any:
     """A setting of the right type and within its bounds."""
     value = typed(f"{name} of {make.__name__}", hints_of(make)[name], value)
     numbers = value if isinstance(value, list) else [value]
-    if name in AT_LEAST_ONE and any(isinstance(n, int | float) and n < 1 for n in numbers):
-        raise SeqloomError(f"{name} of {make.__name__} is at least 1, here {value}")
+    if name in LEAST and any(isinstance(n, int | float) and n < LEAST[name] for n in numbers):
+        raise SeqloomError(f"{name} of {make.__name__} is at least {LEAST[name]}, here {value}")
     if name == "dropout" and not 0 <= numbers[0] < 1:
         raise SeqloomError(f"dropout of {make.__name__} lies in 0 … 1, here {value}")
     return value
@@ -78,7 +79,8 @@ def change(config: dict[str, Any], key: str, value: Any) -> None:
         here = here[name]
     inner = here.get(last)
     if isinstance(inner, dict) and isinstance(value, str):  # another kind, of the same width and depth
-        here[last] = {"kind": value, **{name: inner[name] for name in ("dim", "layers") if name in inner}}
+        kept = () if value == "none" else ("dim", "layers")  # what is none has neither
+        here[last] = {"kind": value, **{name: inner[name] for name in kept if name in inner}}
     else:
         here[last] = value
 

@@ -26,7 +26,10 @@ from seqloom.tasks.transfer import Handed, handed
 from seqloom.training.distributed import Ranks
 
 # Settings of the data that its vocabularies depend on.
-NUMBERING = ("source_tokens", "target_tokens", "tokens", "fold", "half_width", "max_vocab", "min_count")
+NUMBERING = (
+    *("source_tokens", "target_tokens", "tokens", "fold", "half_width", "max_vocab", "min_count"),
+    *("repair", "stop_words", "separator", "target"),
+)
 Files = str | Path | Sequence[str | Path]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -154,9 +155,11 @@ def validated(
     )
     order = np.concatenate([np.array(one["rows"], np.int64) for one in told])
     every = np.concatenate([np.array(one["logits"], np.float32).reshape(-1, supply.target.size) for one in told])
-    found = guessed(supply.target, every, supply.values[order])
+    missing = supply.missing()[order] if supply.target.kind == "labels" else None  # one label says it by its number
+    found = guessed(supply.target, every, supply.values[order], missing)
     names = USUAL[supply.target.kind]
-    loss = sum(one["total"] for one in told) / max(sum(one["count"] for one in told), 1)
+    count = sum(one["count"] for one in told)
+    loss = sum(one["total"] for one in told) / count if count else math.nan
     return {"loss": loss, **score_labels(found, metrics=names, samples=0).metrics}
 
 

@@ -109,7 +109,7 @@ class Estimator:
         layout = self.schema.layout
         try:
             if isinstance(source, Mapping):
-                source = json.dumps(source)
+                source = json.dumps({str(name): value for name, value in source.items()}, default=str)
             if not source.strip():
                 return None
             if source.lstrip().startswith("{"):

@@ -26,7 +26,7 @@ from seqloom.data.read import Example
 from seqloom.data.tokens import SPECIALS, UNK
 from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer
-from seqloom.errors import SeqloomError
+from seqloom.errors import SeqloomError, known
 from seqloom.tasks.evaluation import Evaluation
 from seqloom.training.neighbours import NegativeSampling, Windows
 from seqloom.training.validate import likelihood, some
@@ -98,6 +98,8 @@ class Likeness:
         reading: Reading | None = None,
     ) -> Evaluation:
         """The mean loss of the pairs of neighbours in the texts."""
+        for name in metrics or ():
+            known(name, ("loss",), "metric")
         names = [files] if isinstance(files, str | Path) else list(files)
         found = registry.resolve(names, "test", self.config["task"])
         own = self.reading() if found == list(map(str, names)) else Reading()  # a dataset has its own columns

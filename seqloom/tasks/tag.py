@@ -32,6 +32,7 @@ from seqloom.training.settings import Training
 from seqloom.training.tags import TagLikelihood, allowed_moves, tag_scores
 
 COLUMNED = (".conll", ".conllu", ".tsv", ".iob", ".bio")
+Asked = str | Sequence[str]  # a sentence: its text, or its words
 NOTHING = Answer("", (), 0.0, 0.0, 1.0)  # is said of an empty line
 
 
@@ -63,27 +64,29 @@ class SentenceTagger:
 
     def read(self, files: Sequence[str], reading: Reading) -> tuple[list[Sentence], list[str]]:
         """The tagged sentences of some files, mended if those of the training were, and what is to be said of them."""
-        found = read(files, reading)
+        found = read(files, reading, longest=None)  # `tag` reads long ones in parts
         options = TagOptions(repair=self.config["data"].get("repair", False))
         sentences, notes = fitted(found.sentences, options, self.tags.scheme)
         return sentences, [*found.notes, *notes]
 
-    def sources(self, file: str, reading: Reading | None = None) -> Iterator[str]:
+    def sources(self, file: str, reading: Reading | None = None) -> Iterator[Asked]:
         """What to tag: sentences of a CoNLL file (.conll, .conllu, .tsv), with or without tags, or lines of text."""
         if file.removesuffix(".gz").endswith(COLUMNED):
-            return (" ".join(words) for words in sentences(file, reading or self.reading()))
+            return sentences(file, reading or self.reading())
         return read_sources(file, reading)
 
-    def predict(self, sources: Sequence[str], search: Search | None = None) -> list[str]:
+    def predict(self, sources: Sequence[Asked], search: Search | None = None) -> list[str]:
         """The tags of each sentence, blanks between, as its words have blanks between."""
         if isinstance(sources, str):
             raise SeqloomError("predict takes a list of sentences: model.predict([text])")
         return [found[0].text for found in self.answers(sources, search or Search())]
 
     def answers(
-        self, sources: Iterable[str], search: Search | None = None, rows: int = 64, ahead: int = 16
+        self, sources: Iterable[Asked], search: Search | None = None, rows: int = 64, ahead: int = 16
     ) -> Iterator[list[Answer]]:
-        """The tags of each sentence, in order, as a stream; the confidence is the geometric mean of their marginals."""
+        """The tags of each sentence, in order, as a stream; the confidence is the geometric mean of their marginals.
+
+        A text is cut into words at its blanks; words that were told apart already may hold some."""
         search = search or Search()
         if search.beam > 1 or search.n_best > 1 or search.sample:
             raise SeqloomError(
@@ -92,13 +95,12 @@ class SentenceTagger:
         if rows < 1:
             raise SeqloomError(f"a batch has at least 1 row, here {rows}")
         sources = iter(sources)
-        while chunk := [text.split() for text in islice(sources, ahead * rows)]:
+        while chunk := [_words(source) for source in islice(sources, ahead * rows)]:
             yield from ([answer] for answer in self.tag(chunk, rows))
 
     @torch.inference_mode()
     def tag(self, sentences: Sequence[Sequence[str]], rows: int = 64) -> list[Answer]:
-        """As `answers`, for sentences that are lists of words: these may hold blanks. A very long sentence is read in
-        parts."""
+        """As `answers`, for sentences that are lists of words. A very long sentence is read in parts."""
         self._model.eval()
         parts = [
             (row, words[at : at + self._most])
@@ -170,6 +172,10 @@ class SentenceTagger:
     def record(self, examples: Sequence[Sentence], search: Search | None = None, *, most: int = 1000) -> dict[str, Any]:
         """What an evaluation of at most `most` sentences found, for a report; see `tagrecord`."""
         return record(self, examples, most)
+
+
+def _words(source: Asked) -> Sequence[str]:
+    return source.split() if isinstance(source, str) else source
 
 
 def _starts(words: Sequence[str], most: int) -> range:

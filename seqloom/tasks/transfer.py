@@ -52,9 +52,18 @@ def handed(
     data |= {name: config["data"][name] for name in WAYS if name in config["data"] and name in mine}
     parts = {name: model[name] for name in ("embedding",) if name in settings(make)}
     if "encoder" in model and "encoder" in settings(make):
+        _alone(model, words)
         parts |= {"encoder": _encoder(model["encoder"], make, f"encoder of {task.name}, brought by --from {run}:")}
         parts |= {name: value for name, value in ALONE.items() if name in settings(make)}
     return Handed(data, {"source": vocabularies["source"]}, parts)
+
+
+def _alone(model: Mapping[str, Any], words: str) -> None:
+    """An encoder that was given more than the embedding cannot read without it."""
+    for name, value in ALONE.items():
+        if model.get(name, value)["kind"] != value["kind"]:
+            cure = f"train from one with --set {name}={value['kind']}"
+            raise SeqloomError(f"{words} whose encoder reads {name} beside the embedding cannot hand it over; {cure}")
 
 
 def _encoder(config: Mapping[str, Any], make: Callable[..., Any], what: str) -> dict[str, Any]:

@@ -65,7 +65,8 @@ class VectorsReady:
         return self.texts.vocabularies()
 
     def held(self) -> list[Example]:
-        return self.texts.held()
+        """None where no two words of the vocabulary stand in one of them: there is nothing to score."""
+        return [] if self.valid is None else self.texts.held()
 
 
 class Vectors:

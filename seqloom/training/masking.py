@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqloom.data.batch import Padded, send
+from seqloom.data.batch import Padded, cuts, send
 from seqloom.data.order import Plan, plan
 from seqloom.data.pieces import Pieces
 from seqloom.data.tokens import SPECIALS
@@ -49,9 +48,7 @@ class Cloze:
         return Cloze.of(source, counts, self.rows[first:last], draws)
 
     def pieces(self, n: int) -> list[Cloze]:
-        total = len(self.counts)
-        n = min(n, total)
-        return [self] if n <= 1 else [self.part(a, b) for a, b in pairwise(total * i // n for i in range(n + 1))]
+        return [self.part(a, b) for a, b in cuts(len(self.counts), n)] or [self]
 
     def emptied(self) -> Cloze:
         first = self.part(0, 1)

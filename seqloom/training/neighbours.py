@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqloom.data.batch import send
+from seqloom.data.batch import cuts, send
 from seqloom.data.order import Plan, plan
 from seqloom.data.pieces import Pieces
 from seqloom.data.tokens import SPECIALS
@@ -32,10 +31,8 @@ class Neighbours:
         return replace(self, centre=send(self.centre, device), others=send(self.others, device))
 
     def pieces(self, n: int) -> list[Neighbours]:
-        total = len(self.centre)
-        n = max(1, min(n, total))
-        cuts = pairwise(total * i // n for i in range(n + 1))
-        return [replace(self, centre=self.centre[a:b], others=self.others[a:b]) for a, b in cuts]
+        parts = cuts(len(self.centre), n)
+        return [replace(self, centre=self.centre[a:b], others=self.others[a:b]) for a, b in parts] or [self]
 
     def emptied(self) -> Neighbours:
         return Neighbours(self.centre[:0], self.others[:0], ())

@@ -231,6 +231,9 @@ def test_weights():
         "balancd": "unknown way to weigh labels 'balancd'; did you mean 'balanced'",
         "spam=x": "'x' is no number",
         "span=2": "did you mean 'spam'",
+        "spam=-1": "a weight is a finite number of 0 or more, not -1",
+        "ham=1,spam=nan": "a weight is a finite number of 0 or more, not nan",
+        "spam=1e39": "a weight is a finite number of 0 or more, not 1e39",
     }.items():
         with pytest.raises(SeqloomError, match=message):
             label_weights(way, target, counts)

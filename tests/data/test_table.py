@@ -427,3 +427,20 @@ def test_columns_say_what_is_wrong():
     assert column.wrong(" ") is None
     assert column.wrong("n/a") is None
     assert column.wrong("old") == "column 'age': 'old' is no number"
+
+
+@pytest.mark.parametrize(
+    ("values", "gap"), [(["1.5", "2.5", "3.25"], "NA"), (["yes", "no", "yes"], "NA"), (["1.5", "2.5", "0.5"], " ? ")]
+)
+def test_a_missing_target_is_named_or_left_out(tmp_path, values, gap):
+    """It would make the loss NaN, and the mean of all that is learned."""
+    rows = [f"{place},{value}" for place, value in enumerate([*values, gap] * 3)]
+    file = write(tmp_path / "a.csv", "x,y", *rows)
+    with pytest.raises(SeqloomError, match=r"a\.csv:5: the target \(y\) is missing"):
+        ready(file)
+    found = ready(file, skip_bad=True)
+    assert len(found.train) == 9
+    assert np.isfinite(found.train.values).all()
+    schema = found.schema
+    assert schema.wrong(Row(("1",), gap, "b.csv", 2), need_target=False) is None
+    assert str(schema.wrong(Row(("1",), gap, "b.csv", 2))) == "b.csv:2: the target (y) is missing"

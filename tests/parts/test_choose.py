@@ -5,8 +5,10 @@ from typing import Annotated
 import pytest
 
 from seqloom.errors import SeqloomError
+from seqloom.models.classifier import CLASSIFIERS
 from seqloom.models.encoders import ENCODERS
 from seqloom.models.seq2seq import DECODERS, MODELS
+from seqloom.models.spelling import SPELLINGS
 from seqloom.parts.block import ACTIVATIONS
 from seqloom.parts.cell import CELLS, GruCell
 from seqloom.parts.choose import Choice, build, change, complete, nested_tables, settings
@@ -129,5 +131,23 @@ def test_change():
     }
     change(config, "model.decoder", "recurrent")  # another kind keeps its width and depth, and nothing else
     assert config["model"]["decoder"] == {"kind": "recurrent", "dim": 3}
+    spelt = {"characters": {"kind": "recurrent", "dim": 32}}
+    change(spelt, "characters", "none")  # which has no width to keep
+    assert spelt == {"characters": {"kind": "none"}}
     change(config, "model.decoder.kind", "transformer")
     assert config["model"]["decoder"] == {"kind": "transformer", "dim": 3}
+
+
+@pytest.mark.parametrize(
+    ("table", "choice", "message"),
+    [
+        (CLASSIFIERS, {"kind": "mlp", "hidden": [8, -3]}, r"hidden of Mlp is at least 0, here \[8, -3\]"),
+        (CLASSIFIERS, {"kind": "classifier", "hidden": -1}, "hidden of Classifier is at least 0, here -1"),
+        (CLASSIFIERS, {"kind": "logistic", "length": 0}, "length of Logistic is at least 1, here 0"),
+        (CLASSIFIERS, {"kind": "softmax", "length": 0}, "length of Mlp is at least 1, here 0"),
+        (SPELLINGS, {"kind": "convolution", "window": 0}, "window of ConvolvedSpelling is at least 1, here 0"),
+    ],
+)
+def test_sizes_that_no_part_can_have(table, choice, message):
+    with pytest.raises(SeqloomError, match=message):
+        complete(table, choice)

@@ -113,6 +113,15 @@ def test_a_run_that_does_not_fit_is_refused(labelled, tagged, run, tmp_path):
         quick("tag", tagged, tmp_path / "run", start=run)
 
 
+def test_a_tagger_hands_over_its_encoder_if_that_reads_words_alone(labelled, tagged, tmp_path):
+    spelling = quick("tag", tagged, tmp_path / "spelling", size="tiny")
+    with pytest.raises(SeqloomError, match=r"reads characters beside the embedding .* --set characters=none"):
+        quick("classify", labelled, tmp_path / "run", start=spelling)
+    alone = quick("tag", tagged, tmp_path / "alone", size="tiny", settings={"characters": "none"})
+    run = quick("classify", labelled, tmp_path / "run", start=alone, training={"freeze": "source,encoder"})
+    assert same(side(run), side(alone))
+
+
 def test_an_embedding_begins_with_vectors_of_a_file(plain, labelled, tmp_path):
     file = tmp_path / "vectors.txt"
     file.write_text("".join(f"{word} {' '.join(['0.5'] * 64)}\n" for word in (*ANIMALS, "the")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,12 @@ import seqloom
 from seqloom.data.read import Example
 from seqloom.decoding.search import Search
 from seqloom.errors import SeqloomError
-from seqloom.models.classifier import Logistic
+from seqloom.models.classifier import Logistic, Mlp
 from seqloom.reporting.labels import sections
 from seqloom.reporting.run import report
 from seqloom.runs.report import facts
 from seqloom.tasks.classify import TASK
+from seqloom.training.distributed import ALONE
 from seqloom.training.settings import Training
 
 GOOD, BAD = ("good", "great", "fine", "lovely"), ("bad", "awful", "poor", "dull")
@@ -198,3 +200,47 @@ def test_training_on_balanced_weights_differs(tmp_path):
         model = trained(tmp_path / way, rows, "bag", steps=3, valid=0.0, data={"weights": way}).model
         heads.append(model.head.layers[0].weight)
     assert not torch.equal(*heads)
+
+
+def validated(tmp_path: Path, train, valid, **data):
+    """The scores of an untrained model as training sees them, and as an evaluation of the same file."""
+    files = write(tmp_path / "a.tsv", train), write(tmp_path / "v.tsv", valid)
+    ready = TASK.prepare([str(files[0])], [str(files[1])], TASK.options(**data), seed=1)
+    torch.manual_seed(1)
+    model, settings = Mlp(**TASK.sizes(ready.vocabularies())), Training(batch_rows=8)
+    config = {"task": "classify", "data": asdict(TASK.options(**data))}
+    cpu = torch.device("cpu")
+    scores = TASK.judge(model, ready, config, cpu)(TASK.objective(model, settings, config), settings, ALONE)
+    return scores, TASK.runner(tmp_path, config, model, ready.vocabularies(), cpu).evaluate(files[1])
+
+
+def test_validation_and_evaluation_agree_on_labels_that_the_training_data_lacks(tmp_path):
+    rows = [(text, f"{label}|film" if "film" in text.split() else label) for text, label in sentences(100)]
+    valid = [(text, f"{label}|odd|new") for text, label in rows[:20]] + rows[20:40]
+    scores, found = validated(tmp_path, rows, valid, target="labels")
+    assert {name: value for name, value in scores.items() if name != "loss"} == pytest.approx(found.metrics)
+    assert scores["micro_f1"] > 0
+    assert found.notes == ("20 of 40 examples have labels that the training data lacks",)
+
+
+def test_where_no_validation_label_is_known_there_is_no_loss(tmp_path):
+    scores, found = validated(tmp_path, [("good film", "a"), ("dull film", "b")], [("good", "c"), ("film", "d")])
+    assert np.isnan(scores.pop("loss"))
+    assert scores == pytest.approx(found.metrics)
+    assert scores["accuracy"] == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ({"repair": True}, "repair stays False"),
+        ({"stop_words": "english"}, "stop_words stays none"),
+        ({"separator": ","}, r"separator stays \|"),
+        ({"target": "number"}, "target stays label"),
+    ],
+)
+def test_what_the_vocabularies_depend_on_cannot_be_chosen_again(labeller, tmp_path, data, told):
+    file = write(tmp_path / "more.tsv", sentences(20, seed=2))
+    with pytest.raises(SeqloomError, match=f"brings its vocabularies: {told}"):
+        seqloom.train("classify", file, output=tmp_path / "run", start=labeller.folder, data=data, quiet=True)
+    assert not (tmp_path / "run").exists()

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -86,6 +87,8 @@ def test_rows_are_asked_in_three_ways(classes):
     line = '80,1.7,yes,blue,"bad, old"'
     one = classes.predict([fields])
     assert one == classes.predict([json.dumps(fields)]) == classes.predict([line]) == ["gold"]
+    counted = {**fields, "age": np.int64(80), "height": np.float32(1.7), "member": np.bool_(True)}
+    assert classes.predict([counted, MappingProxyType(fields)]) == ["gold", "gold"]
     some = list(classes.answers([line, "", {"age": 30, "note": "good"}], Search(beam=3, n_best=3)))
     assert [len(answers) for answers in some] == [3, 1, 3]
     assert some[1][0].text == ""

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 import seqloom
+from seqloom.data.conll import LONGEST
 from seqloom.decoding.search import Search
 from seqloom.errors import SeqloomError
 from seqloom.runs.journal import TIMES
@@ -224,3 +225,27 @@ def test_two_processes_train_what_one_does(shard, home, tmp_path):
         a, b = (line.get("valid", line) for line in (a, b))
         assert a["loss"] == pytest.approx(b["loss"], abs=1e-5)
         assert a.get("f1") == b.get("f1")
+
+
+def test_words_that_hold_blanks_stay_one_word(parts, home, tmp_path, capsys, monkeypatch):
+    """As many tags as the file has words, and those that an evaluation judges."""
+    from seqloom.cli.main import run
+
+    odd = [[("the", "DET"), ("lano moro", "NOUN"), ("mor\u00a0kalas", "VERB"), (".", "PUNCT")], [("the", "DET")]]
+    file = write_tags(tmp_path / "odd.conll", odd)
+    asked = list(parts.sources(str(file)))
+    assert [list(words) for words in asked] == [[word for word, _ in row] for row in odd]
+    assert parts.predict(asked) == parts.evaluate(file).predictions
+    monkeypatch.setattr(sys, "argv", ["seqloom", "predict", str(home / "parts"), str(file), "--json"])
+    with pytest.raises(SystemExit):
+        run()
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [len(one["text"].split()) for one in told] == [4, 1]
+    assert told[0]["source"] == [word for word, _ in odd[0]]
+
+
+def test_evaluation_reads_long_sentences_in_parts(parts, tmp_path):
+    row = [pair for row in sentences(900, seed=4) for pair in row][: LONGEST + 3]
+    found = parts.evaluate(write_tags(tmp_path / "long.tsv", [row]))
+    assert (found.count, len(found.predictions[0].split())) == (1, LONGEST + 3)
+    assert found.metrics["accuracy"] > 90

@@ -142,3 +142,13 @@ def test_nothing_is_changed_if_something_does_not_fit(base):
     with pytest.raises(SeqloomError):
         take_over(model, tensors | {"source.weight": torch.zeros(20, 10)}, "runs/base")
     assert all(torch.equal(tensor, before[name]) for name, tensor in weights(model).items())
+
+
+def test_a_tagger_that_spells_its_words_says_what_would_help(base):
+    config, vocabularies, _ = base
+    spelling = {**config, "task": "tag", "model": {**config["model"], "characters": {"kind": "recurrent"}}}
+    with pytest.raises(SeqloomError, match=r"a tag run whose encoder reads characters .* --set characters=none"):
+        handed("runs/base", spelling, vocabularies, StandinTask())
+    assert handed("runs/base", spelling, vocabularies, StandinTask(), "bag").model == {"embedding": 10}
+    spelling["model"]["characters"] = {"kind": "none"}
+    assert "encoder" in handed("runs/base", spelling, vocabularies, StandinTask()).model

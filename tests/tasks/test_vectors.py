@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+import seqloom
 from seqloom.data.codec import Codec
 from seqloom.data.columns import Reading
 from seqloom.data.tokens import SPECIALS
@@ -234,3 +235,26 @@ def test_vectors_of_another_run(run, tmp_path):
     assert np.allclose(again.table[again.words["a"]], row, rtol=1e-4, atol=1e-6)
     with pytest.raises(SeqloomError, match=r"source\.json: no such file"):
         wordvectors.load(str(tmp_path), codec)
+
+
+def test_held_out_texts_without_a_pair_leave_the_report_whole(plain, tmp_path, capsys):
+    (tmp_path / "alone.txt").write_text("cat\nzyx\n")
+    run = seqloom.train(
+        "vectors",
+        plain,
+        output=tmp_path / "run",
+        valid=tmp_path / "alone.txt",
+        size="tiny",
+        training={"max_steps": 2},
+        quiet=True,
+        device="cpu",
+    )
+    assert "warning" not in capsys.readouterr().err
+    assert (run.folder / "report.html").exists()
+    assert not (run.folder / "evaluation-valid.json").exists()
+
+
+def test_there_is_one_metric(likeness, plain):
+    assert list(likeness.evaluate(plain, metrics=["loss"]).metrics) == ["loss"]
+    with pytest.raises(SeqloomError, match=r"unknown metric 'nonsense'\. Choose from: loss"):
+        likeness.evaluate(plain, metrics=["nonsense"])
