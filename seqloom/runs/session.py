@@ -111,7 +111,7 @@ class Session:
         if update.skipped:
             self._skipped(update.skipped)
         self.window += torch.stack([update.loss, update.count]).double()
-        if update.step % self.settings.log_every and not self.loop.finished():
+        if update.step % self.settings.log_every:
             self.progress.show(self.loop.progress(), {"step": update.step, "epoch": update.epoch + 1})
             return
         if skipped := self.loop.settle():

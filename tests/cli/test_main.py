@@ -73,7 +73,8 @@ def test_completion_for_any_shell_whichever_is_running(name):
     ("line", "offered"),
     [
         ("seqloom tr", ["train"]),
-        ("seqloom train --model trans", ["transformer"]),
+        ("seqloom train --model trans", ["transformer", "transformer-crf"]),
+        ("seqloom train cl", ["classify"]),
         ("seqloom train --size ", ["tiny", "small", "base"]),
         ("seqloom train --schedule c", ["constant", "cosine"]),
         ("seqloom train --source-tokens ", ["chars", "words", "bytes", "bpe:", "jieba"]),
