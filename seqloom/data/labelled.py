@@ -188,7 +188,7 @@ def label_weights(way: str, target: Target, counts: np.ndarray) -> np.ndarray | 
             weight = float(number)
         except ValueError:
             raise SeqloomError(f"weights {way!r}: {number!r} is no number; write label=weight,label=weight") from None
-        if not 0 <= weight <= np.finfo(np.float32).max:
+        if not 0 <= weight <= float(np.finfo(np.float32).max):
             raise SeqloomError(f"weights {way!r}: a weight is a finite number of 0 or more, not {number.strip()}")
         weights[place] = weight
     return weights
