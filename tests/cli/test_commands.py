@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from seqloom.training.checkpoint import folders
+from seqloom.version import FORMAT
 from tests.cli.conftest import one_line
 from tests.conftest import words, write_pairs
 
@@ -224,7 +225,7 @@ def test_a_damaged_run_is_named(seqloom, run, pairs, tmp_path):
         ("model.safetensors", lambda blob: blob[: len(blob) // 2], "damaged"),
         ("source.json", lambda blob: b"{", "vocabulary"),
         ("config.yaml", lambda blob: b"a: [", "not YAML"),
-        ("config.yaml", lambda blob: blob.replace(b"format: 2", b"format: 99"), "newer Seqloom"),
+        ("config.yaml", lambda blob: blob.replace(f"format: {FORMAT}".encode(), b"format: 99"), "newer Seqloom"),
         ("model.safetensors", lambda blob: None, "no model yet"),
     ):
         copy = tmp_path / f"{name}-{told.split()[0]}"
