@@ -228,7 +228,10 @@ def test_the_readmes_commands_run(readme, tmp_path, monkeypatch, capsys):
     commands = [
         line for block in readme_blocks(readme, "console") for line in block.splitlines() if line.startswith("seqloom ")
     ]
-    assert len(commands) >= 8
+    if readme != READMES[0]:  # it holds the other's too, which need not run twice
+        english = {line for block in readme_blocks(READMES[0], "console") for line in block.splitlines()}
+        commands = [line for line in commands if line not in english]
+    assert len(commands) >= 5
     for command in commands:
         arguments = command.partition("#")[0].split()
         if "train" in arguments and "--resume" not in arguments:

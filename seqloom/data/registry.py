@@ -27,8 +27,9 @@ DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (*TEXTS, *O
 TASKS = tuple(dict.fromkeys(dataset.task for dataset in DATASETS.values()))
 LAYOUT = 1  # of the files written here; a change makes every cached split new
 
-# Tasks that learn from plain text take the texts of others, and leave their labels.
-ALIKE = {"mask": ("classify", "generate"), "vectors": ("classify", "generate")}
+# Tasks that learn from plain text take the texts of others, and leave their labels; a language model may be conditioned
+# on them (--columns 2,1).
+ALIKE = {"mask": ("classify", "generate"), "vectors": ("classify", "generate"), "generate": ("classify",)}
 
 # How the examples of a task that works on text are written: what the file is called behind its name, and each example.
 _WRITTEN: tuple[tuple[str, str, Callable[[Any], str]], ...] = (

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from seqloom.data import registry
 from seqloom.data.codec import Codec
 from seqloom.data.columns import Reading
 from seqloom.data.running import line_hash, numbered
@@ -26,7 +25,7 @@ from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError, known
 from seqloom.metrics.bootstrap import ratio_interval
-from seqloom.tasks.evaluation import Evaluation
+from seqloom.tasks.evaluation import Evaluation, examples_of
 from seqloom.training.next_token import CHUNK, Surprise, characters, measures, surprise
 
 SCHEMA = 1
@@ -112,15 +111,9 @@ class Author:
         *,
         metrics: Sequence[str] | None = None,
         reading: Reading | None = None,
-        **others: Any,
     ) -> Evaluation:
-        """Perplexity, nats a token and bits a character of a text, or of the test split of a dataset by name. Of
-        `others`, options that only other tasks have, none may be on."""
-        if others.get("together"):
-            raise SeqloomError("--together joins several references; a text has none")
-        names = [files] if isinstance(files, str | Path) else list(files)
-        found = registry.resolve(names, "test", self.config["task"])
-        streams, notes = self.read(found, reading or self.reading())
+        """Perplexity, nats a token and bits a character of a text, or of the test split of a dataset by name."""
+        streams, notes = examples_of(self, files, reading, "text")
         judged, _ = self.judge(streams[0], metrics)
         novelty = [self._novelty()["text"]] if self._seen else []
         return replace(judged, notes=(*notes, *novelty))

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from seqloom.data import registry
 from seqloom.data.columns import Reading, split_csv
 from seqloom.data.lines import STDIN, Line, LineError, decode, number, read_lines
 from seqloom.data.rows import RowSupply, Schema
@@ -25,7 +24,7 @@ from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError
 from seqloom.metrics.labels import Guesses, Numbers, score_labels
-from seqloom.tasks.evaluation import Evaluation
+from seqloom.tasks.evaluation import Evaluation, examples_of
 from seqloom.tasks.guessing import guessed, said
 from seqloom.tasks.labeller import NOTHING
 from seqloom.tasks.tablerecord import record
@@ -153,17 +152,9 @@ class Estimator:
         *,
         metrics: Sequence[str] | None = None,
         reading: Reading | None = None,
-        **others: Any,
     ) -> Evaluation:
-        """Scores on tables, or on the test split of a dataset by name. Of `others`, options that only other tasks have,
-        none may be on."""
-        if others.get("together"):
-            raise SeqloomError("--together joins several references; a row has one target")
-        names = [files] if isinstance(files, str | Path) else list(files)
-        found = registry.resolve(names, "test", self.config["task"])
-        rows, notes = self.read(found, reading or self.reading())
-        if not rows:
-            raise SeqloomError(f"{', '.join(map(str, names))}: no rows")
+        """Scores on tables, or on the test split of a dataset by name."""
+        rows, notes = examples_of(self, files, reading, "rows")
         numbered = self.schema.number(rows)
         judged = self.judge(numbered, self.logits(numbered), metrics)
         return replace(judged, notes=(*notes, *judged.notes))

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+
+from seqloom.data import registry
+from seqloom.data.columns import Reading
+from seqloom.errors import SeqloomError
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,26 @@ class Evaluation:
             "signature": self.signature,
             "count": self.count,
         }
+
+
+def reading_of(config: Mapping[str, Any], columns: str | None = None, skip_bad: bool | None = None) -> Reading:
+    """How files are read: as those of the training, but for what is given."""
+    data = config["data"]
+    bad = data.get("skip_bad", False) if skip_bad is None else skip_bad
+    return Reading(columns=columns or data.get("columns"), skip_bad=bad)
+
+
+def examples_of(
+    runner: Any, files: str | Path | Sequence[str | Path], reading: Reading | None, what: str = "examples"
+) -> tuple[list[Any], list[str]]:
+    """What a runner is asked to score, from files or from the test split of a dataset by name, and notes on it."""
+    names = [str(files)] if isinstance(files, str | Path) else list(map(str, files))
+    found = registry.resolve(names, "test", runner.config["task"])
+    own = runner.reading() if found == names else replace(runner.reading(), columns=None)  # a dataset has its own
+    examples, notes = runner.read(found, reading or own)
+    if not examples:
+        raise SeqloomError(f"{', '.join(names)}: no {what}")
+    return examples, notes
 
 
 def _finite(value: float) -> float | None:

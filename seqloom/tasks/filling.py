@@ -17,7 +17,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from seqloom.data import registry
 from seqloom.data.batch import pad
 from seqloom.data.codec import Codec
 from seqloom.data.collect import read_texts
@@ -32,7 +31,7 @@ from seqloom.errors import SeqloomError, known
 from seqloom.metrics.bootstrap import percentiles, resampled_sums
 from seqloom.metrics.information import perplexity
 from seqloom.models.masked import MASK
-from seqloom.tasks.evaluation import Evaluation
+from seqloom.tasks.evaluation import Evaluation, examples_of, reading_of
 from seqloom.training.masking import Clozes, guessed
 from seqloom.training.validate import some
 from seqloom.version import __version__
@@ -51,8 +50,7 @@ class Filler:
 
     def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
         """How files are read: as those of the training, but for what is given."""
-        data = self.config["data"]
-        return Reading(columns=columns or data["columns"], skip_bad=data["skip_bad"] if skip_bad is None else skip_bad)
+        return reading_of(self.config, columns, skip_bad)
 
     def read(self, files: list[str], reading: Reading) -> tuple[list[Example], list[str]]:
         return read_texts(files, reading)
@@ -109,12 +107,7 @@ class Filler:
         reading: Reading | None = None,
     ) -> Evaluation:
         """How well hidden tokens of the texts are guessed: the same ones in every evaluation, each behind <mask>."""
-        names = [files] if isinstance(files, str | Path) else list(files)
-        found = registry.resolve(names, "test", self.config["task"])
-        own = self.reading() if found == list(map(str, names)) else Reading()  # a dataset has its own columns
-        examples, notes = self.read(found, reading or own)
-        if not examples:
-            raise SeqloomError(f"{', '.join(map(str, names))}: no texts")
+        examples, notes = examples_of(self, files, reading, "texts")
         return self.judge([example.source for example in examples], metrics=metrics, notes=notes)
 
     def judge(

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from seqloom.data import registry
 from seqloom.data.batch import cut, pad
 from seqloom.data.codec import Codec
 from seqloom.data.columns import Reading
@@ -28,7 +27,7 @@ from seqloom.metrics.labels import Guesses, Numbers, score_labels
 from seqloom.options import checked
 from seqloom.parts.probe import watch
 from seqloom.parts.summary import AttentionPool
-from seqloom.tasks.evaluation import Evaluation
+from seqloom.tasks.evaluation import Evaluation, examples_of
 from seqloom.tasks.guessing import USUAL, guessed, said
 from seqloom.tasks.labelrecord import record
 
@@ -113,14 +112,7 @@ class Labeller:
         reading: Reading | None = None,
     ) -> Evaluation:
         """Scores on files of examples, or on the test split of a dataset by name."""
-        names = [files] if isinstance(files, str | Path) else list(files)
-        found = registry.resolve(names, "test", self.config["task"])
-        own = self.reading()
-        if found != list(map(str, names)):  # a dataset has its own columns
-            own = replace(own, columns=None)
-        examples, notes = self.read(found, reading or own)
-        if not examples:
-            raise SeqloomError(f"{', '.join(map(str, names))}: no examples")
+        examples, notes = examples_of(self, files, reading)
         judged = self.judge(examples, self.logits([example.source for example in examples]), metrics)
         return replace(judged, notes=(*notes, *judged.notes))
 

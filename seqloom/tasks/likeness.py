@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqloom.data import registry
 from seqloom.data.codec import Codec
 from seqloom.data.collect import read_texts
 from seqloom.data.columns import Reading
@@ -27,7 +26,7 @@ from seqloom.data.tokens import SPECIALS, UNK
 from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError, known
-from seqloom.tasks.evaluation import Evaluation
+from seqloom.tasks.evaluation import Evaluation, examples_of, reading_of
 from seqloom.training.neighbours import NegativeSampling, Windows
 from seqloom.training.validate import likelihood, some
 from seqloom.version import __version__
@@ -44,8 +43,7 @@ class Likeness:
 
     def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
         """How files are read: as those of the training, but for what is given."""
-        data = self.config["data"]
-        return Reading(columns=columns or data["columns"], skip_bad=data["skip_bad"] if skip_bad is None else skip_bad)
+        return reading_of(self.config, columns, skip_bad)
 
     def read(self, files: list[str], reading: Reading) -> tuple[list[Example], list[str]]:
         return read_texts(files, reading)
@@ -100,12 +98,7 @@ class Likeness:
         """The mean loss of the pairs of neighbours in the texts."""
         for name in metrics or ():
             known(name, ("loss",), "metric")
-        names = [files] if isinstance(files, str | Path) else list(files)
-        found = registry.resolve(names, "test", self.config["task"])
-        own = self.reading() if found == list(map(str, names)) else Reading()  # a dataset has its own columns
-        examples, notes = self.read(found, reading or own)
-        if not examples:
-            raise SeqloomError(f"{', '.join(map(str, names))}: no texts")
+        examples, notes = examples_of(self, files, reading, "texts")
         return self.judge([example.source for example in examples], notes)
 
     def judge(self, texts: Sequence[str], notes: Sequence[str] = ()) -> Evaluation:

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from seqloom.data import registry
 from seqloom.data.columns import Reading
 from seqloom.data.conll import LONGEST, Sentence, read, sentences
 from seqloom.data.read import read_sources
@@ -24,7 +23,7 @@ from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError
 from seqloom.metrics.spans import Tagged, score_tags
 from seqloom.models.tagger import TAGGERS
-from seqloom.tasks.evaluation import Evaluation
+from seqloom.tasks.evaluation import Evaluation, examples_of, reading_of
 from seqloom.tasks.tagrecord import Judged, record
 from seqloom.tasks.task import Judge
 from seqloom.training.distributed import Ranks
@@ -58,9 +57,7 @@ class SentenceTagger:
 
     def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
         """How files are read: as those of the training, but for what is given."""
-        data = self.config["data"]
-        bad = data.get("skip_bad", False) if skip_bad is None else skip_bad
-        return Reading(columns=columns or data.get("columns"), skip_bad=bad)
+        return reading_of(self.config, columns, skip_bad)
 
     def read(self, files: Sequence[str], reading: Reading) -> tuple[list[Sentence], list[str]]:
         """The tagged sentences of some files, mended if those of the training were, and what is to be said of them."""
@@ -138,12 +135,7 @@ class SentenceTagger:
         reading: Reading | None = None,
     ) -> Evaluation:
         """Scores on files of tagged sentences, or on the test split of a dataset by name."""
-        names = [files] if isinstance(files, str | Path) else list(files)
-        found = registry.resolve(names, "test", self.config["task"])
-        own = self.reading() if found == list(map(str, names)) else Reading()  # a dataset has its own columns
-        sentences, notes = self.read(found, reading or own)
-        if not sentences:
-            raise SeqloomError(f"{', '.join(map(str, names))}: no tagged sentences")
+        sentences, notes = examples_of(self, files, reading, "tagged sentences")
         return self.judge(self.judged(sentences), metrics, tuple(notes))
 
     def judged(self, sentences: Sequence[Sentence]) -> list[Judged]:

@@ -28,7 +28,9 @@ class Runner(Protocol):
     @property
     def model(self) -> nn.Module: ...
 
-    def evaluate(self, files: Any, **how: Any) -> Evaluation:
+    def evaluate(
+        self, files: Any, search: Any = None, *, metrics: Sequence[str] | None = None, reading: Any = None
+    ) -> Evaluation:
         """Scores on files of examples, or on the test split of a dataset by name."""
         ...
 

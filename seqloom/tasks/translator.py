@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from seqloom.data import registry
 from seqloom.data.batch import pad
 from seqloom.data.columns import Reading
 from seqloom.data.read import Example
@@ -21,7 +20,7 @@ from seqloom.errors import SeqloomError, known
 from seqloom.looking.attention import AttentionMap, attention_maps
 from seqloom.metrics.score import score
 from seqloom.metrics.text import advice
-from seqloom.tasks.evaluation import Evaluation
+from seqloom.tasks.evaluation import Evaluation, examples_of, reading_of
 from seqloom.training.objective import TeacherForcing
 from seqloom.training.validate import group_by_source, likelihood, paired_batches
 
@@ -38,9 +37,7 @@ class Translator:
 
     def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
         """How files are read: as those of the training, but for what is given."""
-        data = self.config["data"]
-        bad = data.get("skip_bad", False) if skip_bad is None else skip_bad
-        return Reading(columns=columns or data.get("columns"), skip_bad=bad)
+        return reading_of(self.config, columns, skip_bad)
 
     def read(self, files: list[str], reading: Reading) -> tuple[list[Example], list[str]]:
         """The examples of files, and what should be said about them."""
@@ -73,14 +70,9 @@ class Translator:
         `together`: lines with one source are one example with several references. `reading`: which columns, and what
         about broken lines; as the run was trained unless given.
         """
-        names = [files] if isinstance(files, str | Path) else list(files)
-        found = registry.resolve(names, "test", self.config["task"])
-        own = self.reading() if found == list(map(str, names)) else Reading()  # a dataset has its own columns
-        examples, notes = self.read(found, reading or own)
-        if not examples:
-            raise SeqloomError(f"{', '.join(map(str, names))}: no examples")
+        examples, notes = examples_of(self, files, reading)
         if together:
-            examples = [Example(s, tuple(t), names[0], 0) for s, t in group_by_source(examples).items()]  # pyright: ignore
+            examples = [Example(source, tuple(targets), "", 0) for source, targets in group_by_source(examples).items()]
         predictions = self.predict([example.source for example in examples], search)
         judged = self.judge(examples, predictions, metrics=metrics, tokenize=tokenize)
         return replace(judged, notes=(*notes, *judged.notes))

@@ -92,6 +92,7 @@ def test_wrong_inputs(seqloom, data, run, tmp_path):
     assert not (tmp_path / "none" / "config.yaml").exists()
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_to_the_last_bit(data, tmp_path):
     def command(output: Path) -> list[str]:
         return [

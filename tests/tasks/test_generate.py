@@ -146,8 +146,6 @@ def test_evaluation_reads_other_files_and_columns(labelled, tmp_path):
     assert list(model.evaluate(plain, metrics=["loss"]).metrics) == ["loss"]
     with pytest.raises(SeqloomError, match="unknown metric of generate 'bleu'"):
         model.evaluate(plain, metrics=["bleu"])
-    with pytest.raises(SeqloomError, match="--together joins several references"):
-        model.evaluate(plain, together=True)
 
 
 @pytest.mark.parametrize("model", ["lstm", pytest.param("transformer", marks=pytest.mark.slow)])
