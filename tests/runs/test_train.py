@@ -40,7 +40,11 @@ def train(data, output, model="gru-attention", resume=False, **training):
     )
 
 
-@pytest.mark.parametrize("model", PRESETS)
+# These take longest and are left to the long tests.
+LONGER = ("rnn", "gru-attention", "transformer")
+
+
+@pytest.mark.parametrize("model", [pytest.param(m, marks=pytest.mark.slow if m in LONGER else ()) for m in PRESETS])
 def test_every_preset_learns_32_examples_by_heart(model, tmp_path):
     chosen = words(32, seed=5, longest=5)
     data = write_pairs(tmp_path / "few.tsv", chosen)

@@ -85,7 +85,7 @@ def test_sampling_is_refused(filler):
         filler.predict(["a <mask>"], Search(sample=True))
 
 
-@pytest.mark.parametrize("tokens", ["chars", "bpe:300"])
+@pytest.mark.parametrize("tokens", ["bpe:300", pytest.param("chars", marks=pytest.mark.slow)])
 def test_gaps_within_other_tokens(plain, tokens, tmp_path):
     options = MaskOptions(max_length=64, tokens=tokens)
     ready = TASK.prepare([str(plain)], 0.1, options, seed=1)

@@ -166,6 +166,7 @@ def command(data, output, steps=40):
     ]
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_is_bit_identical(home, tmp_path):
     """With dropout and with words that become unknown at random."""
     subprocess.run(command(home / "parts.tsv", tmp_path / "undisturbed"), check=True)
