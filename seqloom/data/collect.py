@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,9 @@ from seqloom.files import damage, default_cache, new_folder, sha256, write_atomi
 LAYOUT = 1  # of the cache folder and of what its numbers mean; a change makes every cache new
 BLOCK = 1 << 14  # texts that are numbered at a time
 HELD = "held.jsonl"
+
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +98,29 @@ class Collected:
         with (folder / HELD).open(encoding="utf-8") as lines:  # which end at "\n" only, whatever a text holds
             found = (json.loads(line) for line in lines)
             return [Example(text, (), self.files[file], line) for file, line, text in found]
+
+
+@dataclass(frozen=True, eq=False)
+class TextReady(Generic[Made]):
+    """Collected texts, and what a task makes of them to train on."""
+
+    texts: Collected
+    train: Made
+    valid: Made | None  # None: there is nothing in the held-out texts to be scored by
+
+    @property
+    def notes(self) -> list[str]:
+        return self.texts.notes
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return self.texts.facts
+
+    def vocabularies(self) -> dict[str, Any]:
+        return self.texts.vocabularies()
+
+    def held(self) -> list[Example]:
+        return [] if self.valid is None else self.texts.held()
 
 
 def collect(

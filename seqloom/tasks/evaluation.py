@@ -11,6 +11,7 @@ from typing import Any
 from seqloom.data import registry
 from seqloom.data.columns import Reading
 from seqloom.errors import SeqloomError
+from seqloom.metrics.bootstrap import ratio_interval
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,30 @@ def examples_of(
     if not examples:
         raise SeqloomError(f"{', '.join(names)}: no {what}")
     return examples, notes
+
+
+def error_by_length(judged: Sequence[tuple[int, int, int]], buckets: int) -> list[dict[str, Any]]:
+    """Of (length, errors, tokens wanted): the error rate in about `buckets` groups as even as whole lengths allow."""
+    groups: list[list[tuple[int, int, int]]] = [[]]
+    for one in sorted(judged, key=lambda one: one[0]):
+        full = len(groups[-1]) >= len(judged) / buckets
+        if full and groups[-1][-1][0] != one[0]:
+            groups.append([])
+        groups[-1].append(one)
+    return [_bucket(group) for group in groups if group]
+
+
+def _bucket(group: list[tuple[int, int, int]]) -> dict[str, Any]:
+    _, errors, wanted = zip(*group, strict=True)
+    low, high = ratio_interval(errors, wanted)
+    return {
+        "shortest": group[0][0],
+        "longest": group[-1][0],
+        "count": len(group),
+        "error_rate": round(100 * sum(errors) / max(sum(wanted), 1), 3),
+        "interval": [round(100 * low, 3), round(100 * high, 3)],
+        "exact_match": round(100 * sum(count == 0 for count in errors) / len(group), 3),
+    }
 
 
 def _finite(value: float) -> float | None:

@@ -12,8 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from seqloom.data.codec import Codec
-from seqloom.data.collect import Collected, TextOptions, collect
-from seqloom.data.read import Example
+from seqloom.data.collect import TextOptions, TextReady, collect
 from seqloom.data.split import Fold
 from seqloom.data.supply import Ready
 from seqloom.errors import SeqloomError
@@ -40,29 +39,6 @@ class MaskOptions(TextOptions):
         super().__post_init__()
 
 
-@dataclass(frozen=True, eq=False)
-class MaskReady:
-    """Collected texts, to be guessed at."""
-
-    texts: Collected
-    train: Clozes
-    valid: Clozes | None  # with the same tokens hidden in every validation
-
-    @property
-    def notes(self) -> list[str]:
-        return self.texts.notes
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        return self.texts.facts
-
-    def vocabularies(self) -> dict[str, Any]:
-        return self.texts.vocabularies()
-
-    def held(self) -> list[Example]:
-        return self.texts.held()
-
-
 class Mask:
     name = "mask"
     models = MODELS
@@ -80,10 +56,10 @@ class Mask:
         seed: int,
         cache: Path | None = None,
         kept: Mapping[str, Any] | None = None,
-    ) -> MaskReady:
+    ) -> TextReady[Clozes]:
         texts = collect(train, valid, options, seed=seed, cache=cache, kept=kept)
         held = None if texts.valid is None else Clozes(texts.valid, options.masked, seed)
-        return MaskReady(texts, Clozes(texts.train, options.masked), held)
+        return TextReady(texts, Clozes(texts.train, options.masked), held)
 
     def sizes(self, vocabularies: Mapping[str, Any]) -> dict[str, Any]:
         return {"source_size": Codec.from_json(vocabularies["source"]).size}

@@ -18,6 +18,7 @@ from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import ratio_interval
 from seqloom.metrics.spans import Tagged, by_kind
 from seqloom.reporting.numbers import finite
+from seqloom.tasks.evaluation import error_by_length
 
 if TYPE_CHECKING:
     from seqloom.tasks.tag import SentenceTagger
@@ -114,27 +115,8 @@ def _share(pairs: Sequence[tuple[int, int]]) -> dict[str, Any]:
 
 
 def by_length(judged: Sequence[Judged], buckets: int = BUCKETS) -> list[dict[str, Any]]:
-    """The share of wrong tags by the length of the sentence, in about `buckets` groups as even as lengths allow."""
-    groups: list[list[Judged]] = [[]]
-    for one in sorted(judged, key=lambda one: one.length):
-        full = len(groups[-1]) >= len(judged) / buckets
-        if full and groups[-1][-1].length != one.length:
-            groups.append([])
-        groups[-1].append(one)
-    return [_bucket(group) for group in groups if group]
-
-
-def _bucket(group: list[Judged]) -> dict[str, Any]:
-    errors, words = [one.errors for one in group], [one.length for one in group]
-    low, high = ratio_interval(errors, words)
-    return {
-        "shortest": group[0].length,
-        "longest": group[-1].length,
-        "count": len(group),
-        "error_rate": round(100 * sum(errors) / max(sum(words), 1), 3),
-        "interval": [round(100 * low, 3), round(100 * high, 3)],
-        "exact_match": round(100 * sum(not count for count in errors) / len(group), 3),
-    }
+    """The share of wrong tags by the length of the sentence."""
+    return error_by_length([(one.length, one.errors, one.length) for one in judged], buckets)
 
 
 def chosen(judged: Sequence[Judged], count: int = SHOWN) -> dict[str, list[dict[str, Any]]]:

@@ -18,8 +18,8 @@ from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError
 from seqloom.looking.attention import attention_maps
 from seqloom.metrics.align import Pair, align, closest
-from seqloom.metrics.bootstrap import ratio_interval
 from seqloom.reporting.numbers import finite
+from seqloom.tasks.evaluation import error_by_length
 from seqloom.tasks.translator import Translator
 from seqloom.training.validate import group_by_source, some
 
@@ -110,27 +110,8 @@ def _judge(translator: Translator, asked: tuple[str, list[str]], answer: Answer)
 
 
 def by_length(judged: Sequence[Judged], buckets: int = BUCKETS) -> list[dict[str, Any]]:
-    """The error rate by the length of the source, in about `buckets` groups as even as whole lengths allow."""
-    groups: list[list[Judged]] = [[]]
-    for one in sorted(judged, key=lambda one: one.length):
-        full = len(groups[-1]) >= len(judged) / buckets
-        if full and groups[-1][-1].length != one.length:
-            groups.append([])
-        groups[-1].append(one)
-    return [_bucket(group) for group in groups if group]
-
-
-def _bucket(group: list[Judged]) -> dict[str, Any]:
-    edits, wanted = [one.edits for one in group], [one.wanted for one in group]
-    low, high = ratio_interval(edits, wanted)
-    return {
-        "shortest": group[0].length,
-        "longest": group[-1].length,
-        "count": len(group),
-        "error_rate": round(100 * sum(edits) / max(sum(wanted), 1), 3),
-        "interval": [round(100 * low, 3), round(100 * high, 3)],
-        "exact_match": round(100 * sum(count == 0 for count in edits) / len(group), 3),
-    }
+    """The error rate by the length of the source."""
+    return error_by_length([(one.length, one.edits, one.wanted) for one in judged], buckets)
 
 
 def chosen(judged: Sequence[Judged], count: int = SHOWN) -> dict[str, list[dict[str, Any]]]:

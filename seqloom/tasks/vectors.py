@@ -12,8 +12,7 @@ import torch
 from torch import nn
 
 from seqloom.data.codec import Codec
-from seqloom.data.collect import Collected, TextOptions, collect
-from seqloom.data.read import Example
+from seqloom.data.collect import TextOptions, TextReady, collect
 from seqloom.data.split import Fold
 from seqloom.data.supply import Ready
 from seqloom.errors import SeqloomError
@@ -45,30 +44,6 @@ class VectorOptions(TextOptions):
         super().__post_init__()
 
 
-@dataclass(frozen=True, eq=False)
-class VectorsReady:
-    """Collected texts, and the neighbours in them."""
-
-    texts: Collected
-    train: Windows
-    valid: Windows | None
-
-    @property
-    def notes(self) -> list[str]:
-        return self.texts.notes
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        return self.texts.facts
-
-    def vocabularies(self) -> dict[str, Any]:
-        return self.texts.vocabularies()
-
-    def held(self) -> list[Example]:
-        """None where no two words of the vocabulary stand in one of them: there is nothing to score."""
-        return [] if self.valid is None else self.texts.held()
-
-
 class Vectors:
     name = "vectors"
     models = MODELS
@@ -86,7 +61,7 @@ class Vectors:
         seed: int,
         cache: Path | None = None,
         kept: Mapping[str, Any] | None = None,
-    ) -> VectorsReady:
+    ) -> TextReady[Windows]:
         texts = collect(train, valid, options, seed=seed, cache=cache, kept=kept)
         counts = np.bincount(texts.train.ids, minlength=texts.codec.size)
         how = {"window": options.window, "negatives": options.negatives, "often": options.often, "seed": seed}
@@ -97,7 +72,7 @@ class Vectors:
                 "lower --min-count or give more text"
             )
         held = None if texts.valid is None else Windows(texts.valid, counts, **how)
-        return VectorsReady(texts, windows, held if held is not None and len(held) else None)
+        return TextReady(texts, windows, held if held is not None and len(held) else None)
 
     def sizes(self, vocabularies: Mapping[str, Any]) -> dict[str, Any]:
         return {"source_size": Codec.from_json(vocabularies["source"]).size}
