@@ -59,10 +59,10 @@ def embed(
     from seqloom.data.columns import Reading
     from seqloom.data.read import read_sources
     from seqloom.files import read_json
-    from seqloom.runs.load import load
+    from seqloom.runs.load import load_one
     from seqloom.tasks.embed import Embedder
 
-    model = load(run, device)
+    model = load_one(run, device)
     embedder = Embedder.of(model, Codec.from_json(read_json(model.folder / "source.json")), way, layer)
     if pairs:
         _measure(embedder, file, Reading(columns=columns), batch)

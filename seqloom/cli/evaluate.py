@@ -8,12 +8,18 @@ from typing import Annotated
 import typer
 
 from seqloom.cli.data import COLUMNS
-from seqloom.cli.usage import UsageError
+from seqloom.cli.usage import UsageError, members
 
 
 def evaluate(
     run: Annotated[str, typer.Argument(help="A run folder.")],
-    files: Annotated[list[str], typer.Argument(help="Test examples, as train reads them, or a dataset.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="More runs, to answer together by the mean of their probabilities; then test examples, as train reads "
+            "them, or a dataset.",
+        ),
+    ],
     columns: Annotated[str | None, typer.Option(help=f"{COLUMNS} (default: as the run was trained).")] = None,
     skip_bad: Annotated[
         bool | None, typer.Option("--skip-bad", help="Leave out broken lines and count them, instead of stopping.")
@@ -34,7 +40,7 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Score a model on held-out examples, with 95 % intervals and signatures.
+    """Score a model, or several together, on held-out examples, with 95 % intervals and signatures.
 
     Of translations, columns of a TSV after the second are further references: the closest counts.
     """
@@ -44,9 +50,12 @@ def evaluate(
     from seqloom.files import write_atomic
     from seqloom.runs.load import load
 
+    runs, files = members(run, files)
+    if not files:
+        raise UsageError(f"{', '.join(runs)}: all are runs; name the test examples after them")
     chosen = None if metrics is None else [name.strip() for name in metrics.split(",")]
     search = Search(beam=beam, alpha=alpha)
-    model = load(run, device)
+    model = load(*runs, device=device)
     asked = columns is not None or skip_bad is not None
     reading = model.reading(columns=columns, skip_bad=skip_bad) if asked else None
     how = {"together": together or None, "tokenize": tokenize, "beam": beam if beam > 1 else None}
@@ -63,7 +72,8 @@ def evaluate(
         typer.echo(json.dumps(result.to_json(), ensure_ascii=False))
         return
     way = f", {'greedy' if beam == 1 else f'beam {beam}'}" if model.config["task"] == "translate" else ""
-    typer.echo(f"{result.count:,} examples{way}")
+    several = f", {len(result.members)} models together" if result.members else ""
+    typer.echo(f"{result.count:,} examples{several}{way}")
     width = max(12, *map(len, result.metrics))
     for name, value in result.metrics.items():
         low, high = result.intervals.get(name, (None, None))

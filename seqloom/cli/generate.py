@@ -32,7 +32,7 @@ def generate(
     from seqloom.runs.load import load
 
     search = Search(sample=True, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
-    model = load(run, device)
+    model = load(run, device=device)
     if model.config["task"] != "generate":
         raise SeqloomError(f"{run}: is a model of the task {model.config['task']}; seqloom predict answers with it")
     usual = model.config["decoding"]["longest"]

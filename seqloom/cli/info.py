@@ -29,7 +29,7 @@ def info(
     from seqloom.looking.cost import cost
     from seqloom.runs.load import load
 
-    model = load(run, "cpu")
+    model = load(run, device="cpu")
     layers = cost(model.model, lambda: model.once(length))
     if as_json:
         typer.echo(json.dumps({"config": model.config, "layers": [layer._asdict() for layer in layers]}))

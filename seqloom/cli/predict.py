@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seqloom.cli.usage import UsageError, members
 from seqloom.errors import SeqloomError
 
 if TYPE_CHECKING:
@@ -18,9 +19,14 @@ if TYPE_CHECKING:
 
 def predict(
     run: Annotated[str, typer.Argument(help="A run folder.")],
-    file: Annotated[
-        str, typer.Argument(help="Sources, one a line, or TSV, CSV, JSONL; - reads standard input; or a dataset.")
-    ] = "-",
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            show_default=False,
+            help="More runs, to answer together by the mean of their probabilities; then a file of sources, one a "
+            "line, or TSV, CSV, JSONL; or - for standard input, as without any; or a dataset.",
+        ),
+    ] = None,
     columns: Annotated[
         str | None, typer.Option(help="The column of the sources, by name in the first line or by number from 1.")
     ] = None,
@@ -53,7 +59,10 @@ def predict(
     stream: Annotated[bool, typer.Option("--stream", help="Answer each line as it comes.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Write a target for every source. Empty lines stay empty, so that lines stay side by side."""
+    """Write a target for every source. Empty lines stay empty, so that lines stay side by side.
+
+    Several runs of one task with the same vocabularies answer as one: seqloom predict runs/a runs/b words.txt
+    """
     from itertools import tee
 
     from seqloom.data import registry
@@ -61,6 +70,11 @@ def predict(
     from seqloom.data.read import read_sources
     from seqloom.decoding.search import Search
     from seqloom.runs.load import load
+
+    runs, rest = members(run, files or [])
+    file, *over = rest or ["-"]
+    if over:
+        raise UsageError(f"got unexpected extra argument(s) ({' '.join(over)})")
 
     _check(
         sample or (temperature, top_k, top_p) == (1.0, 0, 1.0),
@@ -79,7 +93,7 @@ def predict(
         top_p=top_p,
         seed=seed,
     )
-    model = load(run, device)
+    model = load(*runs, device=device)
     stream = stream or (file == "-" and output is None and sys.stdin.isatty())
     rows, ahead = (1, 1) if stream else (batch, 16)
     [found] = registry.resolve([file], "test", model.config["task"])

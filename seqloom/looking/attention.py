@@ -16,6 +16,7 @@ from seqloom.data.batch import cut, pad
 from seqloom.data.tokens import BOS, EOS, SPECIALS
 from seqloom.decoding.texts import Texts
 from seqloom.errors import SeqloomError
+from seqloom.models.ensemble import Ensemble
 from seqloom.parts.attention import Attention, MultiHead
 from seqloom.parts.probe import watch
 
@@ -88,6 +89,8 @@ def attention_maps(texts: Texts, source: str, tokens: tuple[int, ...]) -> dict[s
     The tokens are given to the model as in training, so any answer, also a reference, can be looked at.
     """
     model = texts.model.eval()
+    if isinstance(model, Ensemble):
+        raise SeqloomError("several models together have no attention of their own: look at one of them")
     encoded = texts.encode(source)
     written = [BOS, *tokens]
     readers = {name for name, part in model.decoder.named_modules() if isinstance(part, Attention) or _reads(part)}

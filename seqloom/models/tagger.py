@@ -114,7 +114,8 @@ class Majority(nn.Module):
         return found(self, source, allowed, asked)
 
 
-def found(model: Tagger | Majority, source: Words, allowed: Allowed | None, asked: Tensor | None) -> Found:
+def found(model: Any, source: Words, allowed: Allowed | None, asked: Tensor | None) -> Found:
+    """What a model that has `scores` and an `output` finds likeliest."""
     scores, lengths, output = model.scores(source), source.lengths, model.output
     scores = scores.float() if scores.dtype.itemsize < 4 else scores
     tags = output.best(scores, lengths, allowed)

@@ -23,6 +23,7 @@ from seqloom.training.settings import Training
 from seqloom.version import FORMAT, __version__
 
 FILE = "config.yaml"
+ENSEMBLE = "ensemble.json"  # instead of a config, in a folder that stands for several runs
 SECTIONS = ("data", "model", "training")
 YAML = (".yaml", ".yml")
 # What may change from one resume to the next without changing what was trained so far.
@@ -118,6 +119,8 @@ def load(folder: Path) -> dict[str, Any]:
     """The config of a run folder; anything else gets a line that says what is missing."""
     if not folder.exists():
         raise SeqloomError(f"{folder}: no such run")
+    if (folder / ENSEMBLE).is_file():
+        raise SeqloomError(f"{folder}: is several runs together; name one of those in its {ENSEMBLE}")
     if not (folder / FILE).is_file():
         raise SeqloomError(f"{folder}: not a run folder: it has no {FILE}")
     config = read_yaml(folder / FILE)

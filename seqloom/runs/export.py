@@ -26,7 +26,7 @@ from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import complete
 from seqloom.parts.position import sinusoids
 from seqloom.runs.foreign import BOUND, EMBEDDINGS, HEAD, NEVER, SHARED
-from seqloom.runs.load import load
+from seqloom.runs.load import load_one
 from seqloom.training.checkpoint import weights
 
 LONGEST = 1024  # places in a table of sinusoids, which by itself has no end
@@ -35,7 +35,7 @@ ALIKE = ("dim", "norm", "activation", "scale", "enter_norm", "position")  # they
 
 def export_tokenizers(run: str | Path, output: str | Path) -> Path:
     """Write source/tokenizer.json, which ends texts with <eos>, and target/tokenizer.json, with <bos> before them."""
-    folder, texts = _new(output), load(run, "cpu").texts
+    folder, texts = _new(output), load_one(run, "cpu").texts
     found = {side: tokenizer_json(codec, side) for side, codec in (("source", texts.source), ("target", texts.target))}
     for side, value in found.items():
         (folder / side).mkdir(parents=True)
@@ -45,7 +45,7 @@ def export_tokenizers(run: str | Path, output: str | Path) -> Path:
 
 def export_hf(run: str | Path, output: str | Path) -> str:
     """Write a run's Transformer as a Hugging Face folder; gives the model_type that holds it."""
-    folder, made = _new(output), load(run, "cpu")
+    folder, made = _new(output), load_one(run, "cpu")
     model, texts = complete(MODELS, made.config["model"]), made.texts  # an older run's config has fewer keywords
     model_type = fitting(model, str(run))
     union = not model["share"] and model_type != "marian"

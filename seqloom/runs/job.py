@@ -157,7 +157,7 @@ def prepared(job: Job, settled: Settled, ranks: Ranks) -> Ready:
             registry.resolve(job.names, "train", job.task),
             _found(settled.valid, job.task),
             configs.data_options(job.task, config["data"]),
-            seed=config["training"]["seed"],
+            seed=_with_seed(settled.valid)[1] or config["training"]["seed"],
             cache=job.cache,
             kept=settled.kept,
         )
@@ -196,7 +196,8 @@ def file_names(files: Files) -> list[str]:
 
 
 def share_or_files(valid: Files | float) -> list[str] | float | Fold:
-    """`0.05`, `"5%"`, `"fold 2/5"` or file names."""
+    """`0.05`, `"5%"`, `"fold 2/5"`, either with a seed behind it, or file names."""
+    valid, _ = _with_seed(valid)
     if isinstance(valid, str) and (found := re.fullmatch(r"fold (\d+)/(\d+)", valid)):
         return _fold(int(found[1]), int(found[2]))
     if isinstance(valid, int | float):
@@ -213,6 +214,18 @@ def share_or_files(valid: Files | float) -> list[str] | float | Fold:
     if not 0 <= share < 1:
         raise SeqloomError(f"a validation share lies between 0% and 100%, here {share:.0%}")
     return share
+
+
+def one_split(valid: Files | float, seed: int) -> Files | float:
+    """A share or a fold that does not change with the seed of the training: `"5% with seed 7"`; files stay."""
+    if isinstance(share_or_files(valid), list) or _with_seed(valid)[1] is not None:
+        return valid
+    return f"{valid if isinstance(valid, str) else f'{100 * float(valid):g}%'} with seed {seed}"  # pyright: ignore
+
+
+def _with_seed(valid: Any) -> tuple[Any, int | None]:
+    found = re.fullmatch(r"(.+) with seed (\d+)", valid) if isinstance(valid, str) else None
+    return (found[1], int(found[2])) if found else (valid, None)
 
 
 def _fold(number: int, count: int) -> Fold:

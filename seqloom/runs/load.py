@@ -1,7 +1,8 @@
-"""A run folder becomes a model again."""
+"""A run folder becomes a model again; several become one."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from seqloom.errors import SeqloomError
 from seqloom.files import read_json
 from seqloom.parts.choose import build
 from seqloom.runs import config as configs
+from seqloom.runs.ensemble import Member, combined, members_of
 from seqloom.runs.environment import choose_device
 from seqloom.tasks.known import task
 from seqloom.training.checkpoint import load_weights, read_tensors
@@ -17,9 +19,32 @@ from seqloom.training.checkpoint import load_weights, read_tensors
 MODEL = "model.safetensors"
 
 
-def load(run: str | Path, device: str = "auto") -> Any:
-    """The best model of a run folder, as its task's runner: a Translator, …"""
-    folder = Path(run)
+def load(run: str | Path, *more: str | Path, device: str | None = None) -> Any:
+    """The best model of a run folder, as its task's runner: a Translator, …
+
+    Several runs of one task with the same vocabularies answer as one, by the mean of their probabilities; a folder with
+    an ensemble.json stands for the runs that it names. The last may name the device instead: `load(run, "cpu")`.
+    """
+    runs = [run, *more]
+    if device is None:
+        device = str(runs.pop()) if more and re.fullmatch(r"auto|cpu|cuda(:.*)?", str(runs[-1])) else "auto"
+    folders = [folder for one in runs for folder in members_of(Path(one))]
+    if len(folders) == 1:
+        return load_one(folders[0], device)
+    members = [_member(folder, device) for folder in folders]
+    config, model = combined(members)
+    runner = task(config["task"]).runner
+    return runner(Path(runs[0]), config, model.eval(), members[0].vocabularies, choose_device(device))
+
+
+def load_one(run: str | Path, device: str = "auto") -> Any:
+    """As `load`, for what needs a model of its own: several together are refused."""
+    one = _member(Path(run), device)
+    runner = task(one.config["task"]).runner
+    return runner(one.folder, one.config, one.model, one.vocabularies, choose_device(device))
+
+
+def _member(folder: Path, device: str) -> Member:
     config = configs.load(folder)
     place, shape = choose_device(device), task(config["task"])
     stored = vocabularies(folder, config)
@@ -27,7 +52,7 @@ def load(run: str | Path, device: str = "auto") -> Any:
     if not (folder / MODEL).exists():
         raise SeqloomError(f"{folder}: has no model yet: its training stopped before the first validation; --resume it")
     load_weights(model, read_tensors(folder / MODEL), folder / MODEL)
-    return shape.runner(folder, config, model.to(place).eval(), stored, place)
+    return Member(folder, config, stored, model.to(place).eval())
 
 
 def vocabularies(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:

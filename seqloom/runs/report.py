@@ -48,7 +48,7 @@ def finish(folder: Path, held: Callable[[], Sequence[Any]], device: torch.device
     try:
         (folder / evaluation("test")).unlink(missing_ok=True)  # of the model before it was trained further
         if examples := held():
-            write_json(folder / evaluation("valid"), load(folder, str(device)).record(examples))
+            write_json(folder / evaluation("valid"), load(folder, device=str(device)).record(examples))
         page = write(folder)
     except Exception as error:
         told = str(error).splitlines()[:1] or [type(error).__name__]

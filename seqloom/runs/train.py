@@ -49,7 +49,7 @@ class Run:
 
     def load(self, device: str = "auto") -> Any:
         """The best model, as its task's runner: a Translator, …"""
-        return load(self.folder, device)
+        return load(self.folder, device=device)
 
     def history(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from seqloom.data.tokens import make
 from seqloom.errors import SeqloomError
 from seqloom.metrics.labels import score_labels
 from seqloom.models.classifier import CLASSIFIERS, Logistic
+from seqloom.models.ensemble import Labellers
 from seqloom.tasks.guessing import USUAL, guessed
 from seqloom.tasks.labeller import Labeller
 from seqloom.tasks.task import Judge
@@ -113,6 +114,9 @@ class Classify:
             return validated(model, objective, ready.valid, settings, ranks, device)
 
         return judged
+
+    def ensemble(self, models: Sequence[nn.Module], vocabularies: Mapping[str, Any]) -> nn.Module:
+        return Labellers(models, Target.from_json(vocabularies["target"]).kind)
 
     def runner(
         self,

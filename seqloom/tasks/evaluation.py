@@ -24,6 +24,7 @@ class Evaluation:
     count: int
     predictions: list[str]
     notes: tuple[str, ...] = ()  # what the user should know, in sentences
+    members: Sequence[Mapping[str, Any]] = ()  # of an ensemble: run, model, size and parameters of each
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -31,7 +32,13 @@ class Evaluation:
             "intervals": {name: [_finite(low), _finite(high)] for name, (low, high) in self.intervals.items()},
             "signature": self.signature,
             "count": self.count,
+            **self._together(),
         }
+
+    def _together(self) -> dict[str, Any]:
+        if not self.members:
+            return {}
+        return {"members": list(self.members), "parameters": sum(one["parameters"] for one in self.members)}
 
 
 def reading_of(config: Mapping[str, Any], columns: str | None = None, skip_bad: bool | None = None) -> Reading:

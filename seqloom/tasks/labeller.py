@@ -126,7 +126,8 @@ class Labeller:
         notes: tuple[str, ...] = ()
         if isinstance(found, Guesses) and found.missing is not None and (missed := int((found.missing > 0).sum())):
             notes = (f"{missed:,} of {len(texts):,} examples have labels that the training data lacks",)
-        return Evaluation(scores.metrics, scores.intervals, scores.signature, scores.count, texts, notes)
+        told = (scores.metrics, scores.intervals, scores.signature, scores.count, texts, notes)
+        return Evaluation(*told, self.config.get("members", ()))
 
     def found(self, examples: Sequence[Example], logits: np.ndarray) -> Guesses | Numbers:
         """What was said beside what was wanted."""

@@ -22,6 +22,7 @@ from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError
 from seqloom.metrics.spans import Tagged, score_tags
+from seqloom.models.ensemble import Taggers
 from seqloom.models.tagger import TAGGERS
 from seqloom.tasks.evaluation import Evaluation, examples_of, reading_of
 from seqloom.tasks.tagrecord import Judged, record
@@ -159,7 +160,8 @@ class SentenceTagger:
         if new:
             notes = (*notes, f"tags that the model does not know, and so always misses: {', '.join(new[:5])}")
         predictions = [one.answer.text for one in judged]
-        return Evaluation(scores.metrics, scores.intervals, scores.signature, scores.count, predictions, notes)
+        told = (scores.metrics, scores.intervals, scores.signature, scores.count, predictions, notes)
+        return Evaluation(*told, self.config.get("members", ()))
 
     def record(self, examples: Sequence[Sentence], search: Search | None = None, *, most: int = 1000) -> dict[str, Any]:
         """What an evaluation of at most `most` sentences found, for a report; see `tagrecord`."""
@@ -223,6 +225,9 @@ class TagTask:
             )
 
         return scores
+
+    def ensemble(self, models: Sequence[nn.Module], vocabularies: Mapping[str, Any]) -> nn.Module:
+        return Taggers(models)
 
     def runner(
         self,

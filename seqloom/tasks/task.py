@@ -46,8 +46,9 @@ class Runner(Protocol):
 class Task(Protocol):
     """One task shape. A module of `tasks` has one, by the name TASK.
 
-    It may also have `select(ready) -> str`, the score to choose by where the data decides it, and
-    `glimpse(runner) -> str`, something to see of what the model does, at every validation.
+    It may also have `select(ready) -> str`, the score to choose by where the data decides it,
+    `glimpse(runner) -> str`, something to see of what the model does, at every validation, and
+    `ensemble(models, vocabularies) -> nn.Module`, one model of several that have the same vocabularies.
     """
 
     name: str

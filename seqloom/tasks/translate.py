@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from seqloom.data.corpus import DataOptions, Prepared, prepare
 from seqloom.data.split import Fold
 from seqloom.decoding.texts import Bound, Texts
 from seqloom.metrics.score import METRICS
+from seqloom.models.ensemble import Writers
 from seqloom.models.seq2seq import MODELS
 from seqloom.tasks.task import Judge
 from seqloom.tasks.translator import Translator
@@ -73,6 +74,9 @@ class Translate:
             return found
 
         return scores
+
+    def ensemble(self, models: Sequence[nn.Module], vocabularies: Mapping[str, Any]) -> nn.Module:
+        return Writers(models)
 
     def runner(
         self,

@@ -103,7 +103,8 @@ class Translator:
         signature = {name: text + lost for name, text in scores.signature.items()}
         hint = advice(references, tokenize) if "bleu" in values else None
         notes = () if hint is None else (hint,)
-        return Evaluation(values, scores.intervals, signature, scores.count, predictions, notes)
+        found = (values, scores.intervals, signature, scores.count, predictions, notes)
+        return Evaluation(*found, self.config.get("members", ()))
 
     def _perplexity(self, examples: Sequence[Example]) -> float:
         """Of the first reference of each example, <eos> counted."""
