@@ -37,4 +37,6 @@ def recipes(
         where = ", ".join(str(one.reached[key]) for key in ("time", "hardware") if key in one.reached)
         typer.echo(f"{one.name}: {one.about}")
         data = one.train if isinstance(one.train, str) else ", ".join(one.train)
-        typer.echo(f"  {one.model} on {data}; {f'reached {scores} ({where})' if scores else 'no score on record yet'}")
+        models = ", ".join(dict.fromkeys(part.model for part in one.parts()))
+        models = f"{len(one.members)} models together, {models}," if one.members else models
+        typer.echo(f"  {models} on {data}; {f'reached {scores} ({where})' if scores else 'no score on record yet'}")

@@ -200,16 +200,18 @@ def _carry_out(job: Job, ways: dict[str, Any], show: Callable[[], Progress]) -> 
     """Plainly, by a recipe, by folds, or only two steps of it."""
     from dataclasses import replace
 
-    from seqloom.runs import folds, follow, recipes, train
+    from seqloom.runs import folds, follow, members, recipes, train
     from seqloom.training.distributed import Launch
 
     recipe = None if ways["recipe"] is None else recipes.load(ways["recipe"])
     if recipe is not None:
-        job = replace(follow.job_of(recipe, job), output=job.output or f"runs/{recipe.name}")
+        job = replace(job, output=job.output or f"runs/{recipe.name}")
+        job = job if recipe.members else follow.job_of(recipe, job)
     first = Launch.of().rank == 0
     if ways["dry_run"]:
-        cost = train.rehearse(replace(job, output=job.output or "(dry run)"), show())
-        typer.echo("\n".join(cost.lines() if first else ()), nl=first)
+        for one in members.jobs_of(recipe, job) if recipe is not None and recipe.members else [job]:
+            cost = train.rehearse(replace(one, output=one.output or "(dry run)"), show())
+            typer.echo("\n".join(cost.lines() if first else ()), nl=first)
         return
     told: list[str] = []
     if ways["folds"] is not None:
@@ -217,8 +219,8 @@ def _carry_out(job: Job, ways: dict[str, Any], show: Callable[[], Progress]) -> 
         told = found.lines()
         number = found.signal
     elif recipe is not None:
-        followed = follow.follow(recipe, job, show())
-        told, number = followed.lines(recipe), followed.run.signal
+        followed = members.follow_all(recipe, job, show) if recipe.members else follow.follow(recipe, job, show())
+        told, number = followed.lines(recipe), followed.signal
     else:
         number = train.carry_out(job, show()).signal
     for line in told if first else ():

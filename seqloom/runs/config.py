@@ -120,7 +120,7 @@ def load(folder: Path) -> dict[str, Any]:
     if not folder.exists():
         raise SeqloomError(f"{folder}: no such run")
     if (folder / ENSEMBLE).is_file():
-        raise SeqloomError(f"{folder}: is several runs together; name one of those in its {ENSEMBLE}")
+        raise SeqloomError(f"{folder}: stands for several runs; name one of those in its {ENSEMBLE}")
     if not (folder / FILE).is_file():
         raise SeqloomError(f"{folder}: not a run folder: it has no {FILE}")
     config = read_yaml(folder / FILE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -13,6 +14,7 @@ from seqloom.decoding.search import Search
 from seqloom.files import write_atomic, write_json
 from seqloom.runs import recipes
 from seqloom.runs.job import Job, file_names
+from seqloom.runs.load import load
 from seqloom.runs.progress import Progress
 from seqloom.runs.recipes import Recipe
 from seqloom.runs.report import evaluation, write
@@ -29,19 +31,25 @@ class Followed:
     run: Run
     scores: Mapping[str, Any] | None
 
+    @property
+    def signal(self) -> int | None:
+        return self.run.signal
+
     def lines(self, recipe: Recipe) -> list[str]:
         """Scores beside those on record, for the eye."""
-        if self.scores is None:
-            return []
-        wanted = recipe.evaluate.get("metrics") or list(self.scores["metrics"])
-        told = [f"{self.scores['count']:,} test examples"]
-        for name in wanted:
-            low, high = self.scores["intervals"].get(name, (None, None))
-            spread = "" if low is None else f"  95 %: {low:.2f} … {high:.2f}"
-            on_record = f"  on record {recipe.scores()[name]:g}" if name in recipe.scores() else ""
-            value = self.scores["metrics"][name]
-            told.append(f"  {name:<12} {'none' if value is None else f'{value:.2f}':>8}{spread}{on_record}")
-        return told
+        return [] if self.scores is None else compared(recipe, self.scores)
+
+
+def compared(recipe: Recipe, scores: Mapping[str, Any]) -> list[str]:
+    """Scores on the test data beside those on record, for the eye."""
+    told = [f"{scores['count']:,} test examples"]
+    for name in recipe.evaluate.get("metrics") or list(scores["metrics"]):
+        low, high = scores["intervals"].get(name, (None, None))
+        spread = "" if low is None else f"  95 %: {low:.2f} … {high:.2f}"
+        on_record = f"  on record {recipe.scores()[name]:g}" if name in recipe.scores() else ""
+        value = scores["metrics"][name]
+        told.append(f"  {name:<12} {'none' if value is None else f'{value:.2f}':>8}{spread}{on_record}")
+    return told
 
 
 def job_of(recipe: Recipe, job: Job) -> Job:
@@ -70,24 +78,30 @@ def follow(recipe: Recipe, job: Job, progress: Progress) -> Followed:
     run = carry_out(job, progress)
     if run.signal is not None or Launch.of().rank:
         return Followed(run, None)
-    kept = yaml.safe_dump(recipes.written(recipe), sort_keys=False, allow_unicode=True, width=100)
-    write_atomic(run.folder / recipes.FILE, kept)
-    scores = _scores(recipe, run, job.device)
+    keep(recipe, run.folder)
+    scores = scored(recipe, run.folder, job.device)
     if scores is not None:
-        write_json(run.folder / evaluation("test"), scores)
         write(run.folder)
     return Followed(run, scores)
 
 
-def _scores(recipe: Recipe, run: Run, device: str) -> dict[str, Any] | None:
+def keep(recipe: Recipe, folder: Path) -> None:
+    kept = yaml.safe_dump(recipes.written(recipe), sort_keys=False, allow_unicode=True, width=100)
+    write_atomic(folder / recipes.FILE, kept)
+
+
+def scored(recipe: Recipe, folder: Path, device: str) -> dict[str, Any] | None:
+    """What a run, or several together, reach on the recipe's test data; left in the folder too. None: it has none."""
     names = file_names(recipe.test) if recipe.test is not None else _own_test(recipe)
     if not names:
         return None
-    model = run.load(device)
+    model = load(folder, device=device)
     examples, _ = model.read(registry.resolve(names, "test", recipe.task), model.reading())
     search = Search(**{name: recipe.evaluate[name] for name in ("beam", "alpha") if name in recipe.evaluate})
     more = {name: recipe.evaluate[name] for name in ("tokenize",) if name in recipe.evaluate}
-    return model.record(examples, search, most=EVERY, **more)
+    scores = model.record(examples, search, most=EVERY, **more)
+    write_json(folder / evaluation("test"), scores)
+    return scores
 
 
 def _own_test(recipe: Recipe) -> list[str]:

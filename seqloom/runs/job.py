@@ -30,6 +30,7 @@ NUMBERING = (
     *("source_tokens", "target_tokens", "tokens", "fold", "half_width", "max_vocab", "min_count"),
     *("repair", "stop_words", "separator", "target"),
 )
+SEEDED = re.compile(r"(fold \d+/\d+|[\d.]+%?) with seed (\d+)")  # held out alike, whatever the seed of the training
 Files = str | Path | Sequence[str | Path]
 
 
@@ -157,7 +158,7 @@ def prepared(job: Job, settled: Settled, ranks: Ranks) -> Ready:
             registry.resolve(job.names, "train", job.task),
             _found(settled.valid, job.task),
             configs.data_options(job.task, config["data"]),
-            seed=_with_seed(settled.valid)[1] or config["training"]["seed"],
+            seed=_parted(settled.valid, config["training"]["seed"])[1],
             cache=job.cache,
             kept=settled.kept,
         )
@@ -197,7 +198,7 @@ def file_names(files: Files) -> list[str]:
 
 def share_or_files(valid: Files | float) -> list[str] | float | Fold:
     """`0.05`, `"5%"`, `"fold 2/5"`, either with a seed behind it, or file names."""
-    valid, _ = _with_seed(valid)
+    valid, _ = _parted(valid)
     if isinstance(valid, str) and (found := re.fullmatch(r"fold (\d+)/(\d+)", valid)):
         return _fold(int(found[1]), int(found[2]))
     if isinstance(valid, int | float):
@@ -218,14 +219,15 @@ def share_or_files(valid: Files | float) -> list[str] | float | Fold:
 
 def one_split(valid: Files | float, seed: int) -> Files | float:
     """A share or a fold that does not change with the seed of the training: `"5% with seed 7"`; files stay."""
-    if isinstance(share_or_files(valid), list) or _with_seed(valid)[1] is not None:
-        return valid
-    return f"{valid if isinstance(valid, str) else f'{100 * float(valid):g}%'} with seed {seed}"  # pyright: ignore
+    held = share_or_files(valid)
+    fixed = isinstance(held, list) or held == 0 or SEEDED.fullmatch(str(valid))
+    return valid if fixed else f"{valid} with seed {seed}"
 
 
-def _with_seed(valid: Any) -> tuple[Any, int | None]:
-    found = re.fullmatch(r"(.+) with seed (\d+)", valid) if isinstance(valid, str) else None
-    return (found[1], int(found[2])) if found else (valid, None)
+def _parted(valid: Any, usual: int = 0) -> tuple[Any, int]:
+    """What is held out, and the seed that it is drawn by."""
+    found = SEEDED.fullmatch(valid) if isinstance(valid, str) else None
+    return (found[1], int(found[2])) if found else (valid, usual)
 
 
 def _fold(number: int, count: int) -> Fold:

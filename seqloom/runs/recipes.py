@@ -7,7 +7,7 @@ split and sets the score beside the one on record.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -39,10 +39,39 @@ class Recipe:
     evaluate: dict = field(default_factory=dict)  # beam, alpha, metrics, tokenize
     published: str = ""  # the figures of the paper
     reached: dict = field(default_factory=dict)  # score by metric; hardware, time, date, results
+    members: list = field(default_factory=list)  # see Member: models that are trained one by one and answer together
 
     def scores(self) -> dict[str, float]:
         """The scores on record, by metric."""
         return {name: float(value) for name, value in self.reached.items() if isinstance(value, int | float)}
+
+    def parts(self) -> list[Recipe]:
+        """The recipe of each member; itself where it has none."""
+        return [Member(**one).of(self) for one in self.members] or [self]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """In what one model of several differs from the rest of the recipe. One that names another model has settings of
+    its own; else they are added, as those of the training always are."""
+
+    seed: int | None = None
+    model: str | None = None
+    size: str | None = None
+    training: dict = field(default_factory=dict)
+    settings: dict = field(default_factory=dict)
+
+    def of(self, recipe: Recipe) -> Recipe:
+        seed = {} if self.seed is None else {"seed": self.seed}
+        return replace(
+            recipe,
+            model=self.model or recipe.model,
+            size=self.size or recipe.size,
+            training={**recipe.training, **self.training, **seed},
+            settings={**(recipe.settings if self.model is None else {}), **self.settings},
+            reached={},  # by all together
+            members=[],
+        )
 
 
 METRICS = (*SELECT, "bits_per_character", "sentence_accuracy", "calibration_error")
@@ -75,13 +104,24 @@ def load(name: str) -> Recipe:
     checked(Evaluate, values.get("evaluate", {}), f"evaluate in {path.name}")
     for name in values.get("evaluate", {}).get("metrics", []):
         known(name, METRICS, f"metric of evaluate in {path.name}")
+    values["members"] = _members(values.get("members", []), path.name)
     return Recipe(**{"name": path.name.rpartition(".")[0], **values, **_placed(values, path.parent)})
 
 
 def written(recipe: Recipe) -> dict[str, Any]:
     """As it is kept in a run folder: complete but for what is empty."""
     values = {one.name: getattr(recipe, one.name) for one in fields(recipe)}
-    return {name: value for name, value in values.items() if value not in (None, {}, "")}
+    return {name: value for name, value in values.items() if value not in (None, {}, [], "")}
+
+
+def _members(values: list, file: str) -> list[dict[str, Any]]:
+    for number, one in enumerate(values, 1):
+        if not isinstance(one, dict):
+            raise SeqloomError(f"recipe {file}: member {number} is made of keys and values, as in {{seed: {number}}}")
+        checked(Member, one, f"member {number} in {file}")
+    if len(values) == 1 or any(one in values[:place] for place, one in enumerate(values)):
+        raise SeqloomError(f"recipe {file}: members are at least two, and no two alike: give each its own seed")
+    return values
 
 
 def _placed(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:

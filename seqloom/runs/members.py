@@ -1,0 +1,85 @@
+"""Following a recipe with members: each is trained into a folder of its own, then all are scored together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from seqloom.data import registry
+from seqloom.errors import SeqloomError
+from seqloom.runs import config as configs
+from seqloom.runs import ensemble
+from seqloom.runs.follow import Followed, compared, follow, job_of, keep, scored
+from seqloom.runs.job import Job, one_split
+from seqloom.runs.progress import Progress, Silent
+from seqloom.runs.recipes import Recipe
+from seqloom.runs.report import REPORT, together
+from seqloom.training.distributed import Launch
+from seqloom.training.settings import Training
+
+
+@dataclass(frozen=True)
+class Members:
+    """What became of each member, and the scores of all together; None if one was interrupted or there is no test."""
+
+    followed: list[Followed]
+    scores: Mapping[str, Any] | None
+
+    @property
+    def signal(self) -> int | None:
+        return self.followed[-1].signal
+
+    def lines(self, recipe: Recipe) -> list[str]:
+        """For the eye: the scores of each, then those of all together."""
+        if self.scores is None:
+            return []
+        wanted = recipe.evaluate.get("metrics") or list(self.scores["metrics"])
+        alone = [(one.run.folder.name, one.scores["metrics"]) for one in self.followed if one.scores]
+        told = [f"member {name}: {', '.join(f'{key} {_round(found[key])}' for key in wanted)}" for name, found in alone]
+        first, *rest = compared(recipe, self.scores)
+        return [*told, f"{len(self.followed)} members together, {first}", *rest]
+
+
+def follow_all(recipe: Recipe, job: Job, show: Callable[[], Progress]) -> Members:
+    """Train the recipe's members into 1, 2 … of the job's folder; `show` makes a new progress display for each.
+
+    `job`: what the user asks for besides. All members hold out the same examples, whatever their seeds, so that they
+    have one vocabulary. An interrupted following is resumed like a training: members that are done are not trained
+    again. In the end the folder stands for all of them: it can be loaded as a run can.
+    """
+    jobs = jobs_of(recipe, job)
+    followed: list[Followed] = []
+    for number, (part, one) in enumerate(zip(recipe.parts(), jobs, strict=True), 1):
+        progress = show() if Launch.of().rank == 0 else Silent()
+        progress.note(f"member {number} of {len(jobs)}: {one.model or one.start}")
+        followed.append(follow(part, one, progress))
+        if followed[-1].signal is not None:
+            return Members(followed, None)
+    if Launch.of().rank:
+        return Members(followed, None)
+    keep(recipe, job.folder)
+    ensemble.save(job.folder, [one.run.folder.name for one in followed])
+    scores = scored(recipe, job.folder, job.device)
+    together([one.run.folder for one in followed], job.folder / REPORT)
+    return Members(followed, scores)
+
+
+def jobs_of(recipe: Recipe, job: Job) -> list[Job]:
+    """A job for each member. What would stop one of them is said before the first is trained."""
+    ensemble.check_task(recipe.task, f"recipe {recipe.name}")
+    if job.training.get("seed") is not None or "training.seed" in job.settings:
+        raise SeqloomError(f"recipe {recipe.name}: its members have seeds of their own; leave --seed out")
+    if (job.folder / configs.FILE).exists():
+        raise SeqloomError(f"{job.folder}: already holds a run; name another --output")
+    jobs = [job_of(part, job) for part in recipe.parts()]
+    _, brought = registry.suited(jobs[0].names, jobs[0].data, recipe.task)
+    valid = jobs[0].valid if jobs[0].valid is not None else brought or "5%"
+    valid = one_split(valid, recipe.training.get("seed", Training().seed))
+    for one in jobs if job.start is None else ():
+        configs.compose(one.task, one.model, one.size, one.data, one.training, one.settings)
+    return [replace(one, output=job.folder / str(number), valid=valid) for number, one in enumerate(jobs, 1)]
+
+
+def _round(value: float | None) -> str:
+    return "none" if value is None else f"{value:.2f}"
