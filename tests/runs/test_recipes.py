@@ -22,8 +22,9 @@ def write(folder: Path, **values) -> str:
 @pytest.mark.parametrize("name", recipes.names())
 def test_every_recipe_composes_to_a_config_and_names_its_paper(name):
     recipe = recipes.load(name)
-    made = config.compose(recipe.task, recipe.model, recipe.size, recipe.data, recipe.training, recipe.settings)
-    assert made["preset"]["model"] == recipe.model
+    for part in recipe.parts():
+        made = config.compose(part.task, part.model, part.size, part.data, part.training, part.settings)
+        assert made["preset"]["model"] == part.model
     assert any(str(year) in recipe.paper for year in range(1986, 2027))
     assert {"hardware", "time", "date", "results"} <= recipe.reached.keys(), "a recipe says what it reached, and where"
     results = Path(__file__).parents[2] / recipe.reached["results"]

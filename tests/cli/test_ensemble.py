@@ -1,0 +1,91 @@
+"""Several runs before the files, and a folder that stands for several."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import seqloom as package
+from seqloom.runs import ensemble
+from tests.cli.conftest import one_line
+from tests.conftest import words, write_pairs
+
+
+@pytest.fixture(scope="module")
+def runs(run, pairs, tmp_path_factory):
+    """The run, and a Transformer with its vocabularies."""
+    other = tmp_path_factory.mktemp("runs") / "other"
+    how = {
+        "data": {"source_tokens": "chars", "target_tokens": "words"},
+        "training": {"max_steps": 5, "valid_decode": 20},
+        "quiet": True,
+    }
+    package.train("translate", pairs, output=other, model="transformer", size="tiny", valid="10%", **how)
+    return run, other
+
+
+def test_predict_and_evaluate_take_runs_before_files(seqloom, runs, tmp_path):
+    sources, test = tmp_path / "sources.txt", write_pairs(tmp_path / "test.tsv", words(20, seed=5))
+    sources.write_text("".join(f"{word}\n" for word in words(20, seed=9)))
+    both = package.load(*runs, device="cpu")
+    wanted = both.predict(sources.read_text().splitlines(), package.Search(beam=3))
+    folder = tmp_path / "both"
+    folder.mkdir()
+    ensemble.save(folder, [str(one) for one in runs])
+    for given in (runs, (folder,)):
+        status, out, err = seqloom("predict", *given, sources, "--beam", 3, "--device", "cpu")
+        assert (status, err, out.splitlines()) == (0, "", wanted)
+    assert seqloom("predict", runs[0], sources)[1] != seqloom("predict", *runs[::-1], sources)[1]
+    status, out, _ = seqloom("evaluate", *runs, test, "--beam", 3)
+    assert out.splitlines()[0] == "20 examples, 2 models together, beam 3"
+    told = json.loads(seqloom("evaluate", *runs, test, "--json")[1])
+    assert [one["run"] for one in told["members"]] == list(map(str, runs))
+    assert seqloom("evaluate", runs[0], test)[1].splitlines()[0] == "20 examples, greedy"
+
+
+def test_standard_input_is_read_without_a_file(seqloom, runs, monkeypatch):
+    import io
+    import sys
+
+    for given in (runs, (*runs, "-")):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"abc\nbca\n")))
+        assert len(seqloom("predict", *given)[1].splitlines()) == 2
+
+
+def test_wrong_arguments(seqloom, runs, tmp_path):
+    one_line(seqloom("predict", *runs, "a", "b", "c"), "got unexpected extra argument(s) (b c); try")
+    one_line(seqloom("predict", runs[0], "a", runs[1]), "got unexpected extra argument(s)")
+    one_line(seqloom("predict", *runs, "nowhere.txt"), "nowhere.txt")
+    one_line(seqloom("evaluate", *runs), "all are runs; name the test examples after them")
+    one_line(seqloom("evaluate", runs[0]), "missing argument 'files'")
+    ensemble.save(tmp_path, [str(one) for one in runs])
+    for command in (["embed", tmp_path, "--nearest", "2"], ["report", tmp_path], ["export", tmp_path, "--to", "hf"]):
+        more = ["--output", tmp_path / "x"] if command[0] == "export" else []
+        one_line(seqloom(*command, *more), "stands for several runs; name one of those")
+    assert seqloom("info", tmp_path)[1].count("members.1 ") == 1
+
+
+def test_a_recipe_with_members_from_the_command_line(seqloom, pairs, tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        f"about: a\npaper: p 2015\ntask: translate\ntrain: {pairs}\ntest: test.tsv\nmodel: gru\nsize: tiny\n"
+        "training: {max_steps: 2}\nevaluate: {metrics: [per]}\nmembers: [{seed: 1}, {seed: 2}]\n"
+    )
+    write_pairs(tmp_path / "test.tsv", words(10, seed=5))
+    arguments = [
+        "train",
+        "--recipe",
+        tmp_path / "mine.yaml",
+        "--output",
+        tmp_path / "out",
+        "--device",
+        "cpu",
+        "--quiet",
+    ]
+    assert seqloom(*arguments, "--dry-run")[1].count("parameters on cpu") == 2
+    status, out, err = seqloom(*arguments)
+    assert (status, err) == (0, "")
+    assert [line.split(":")[0] for line in out.splitlines()[:2]] == ["member 1", "member 2"]
+    assert "2 members together, 10 test examples" in out
+    assert seqloom("recipes", tmp_path / "mine.yaml")[1].count("seed") == 2
+    one_line(seqloom(*arguments, "--seed", 3), "leave --seed out")
