@@ -11,8 +11,10 @@ UsageError: Any = typer.BadParameter.__mro__[1]  # click's, which newer typers c
 
 
 def members(run: str, more: Sequence[str]) -> tuple[list[str], list[str]]:
-    """All runs that a command was given, and what stands behind the last of them."""
+    """All runs that a command was given, and what stands behind the last of them. Where a run has the name of a
+    dataset, that is what is meant behind the first; `./NAME` is the run."""
+    from seqloom.data.registry import DATASETS
     from seqloom.runs.ensemble import is_run
 
-    count = next((place for place, one in enumerate(more) if not is_run(one)), len(more))
+    count = next((place for place, one in enumerate(more) if one in DATASETS or not is_run(one)), len(more))
     return [run, *more[:count]], list(more[count:])

@@ -7,6 +7,7 @@ import json
 import pytest
 
 import seqloom as package
+from seqloom.cli.usage import members
 from seqloom.runs import ensemble
 from tests.cli.conftest import one_line
 from tests.conftest import words, write_pairs
@@ -51,6 +52,13 @@ def test_standard_input_is_read_without_a_file(seqloom, runs, monkeypatch):
     for given in (runs, (*runs, "-")):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"abc\nbca\n")))
         assert len(seqloom("predict", *given)[1].splitlines()) == 2
+
+
+def test_a_dataset_is_no_run(run, tmp_path, monkeypatch):
+    (tmp_path / "pinyin").symlink_to(run)
+    monkeypatch.chdir(tmp_path)
+    assert members("pinyin", ["pinyin"]) == (["pinyin"], ["pinyin"])
+    assert members("pinyin", ["./pinyin", "x.txt"]) == (["pinyin", "./pinyin"], ["x.txt"])
 
 
 def test_wrong_arguments(seqloom, runs, tmp_path):
