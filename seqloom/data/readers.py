@@ -188,6 +188,8 @@ READERS: dict[str, Callable[[Dataset, str], Iterator[Any]]] = {
     "cmudict": embedded.cmudict_split,
     "pinyin": embedded.pinyin,
     "characters": embedded.characters,
+    "syllables": embedded.syllables,
+    "dictionaries": embedded.dictionaries,
     "phonetisaurus": phonetisaurus,
     "columns": columns,
     "parallel": parallel,

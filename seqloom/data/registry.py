@@ -148,10 +148,11 @@ def state(dataset: Dataset) -> str:
     """Where the data is: embedded, in the mirror, cached, to download, or to be put in place by hand."""
     from importlib.util import find_spec
 
+    from seqloom.data.embedded import EXTRAS
     from seqloom.data.fetch import downloads, mirrored
 
     if dataset.package:
-        return "embedded" if find_spec(dataset.package) else "needs [demo]"
+        return "embedded" if find_spec(dataset.package) else f"needs [{EXTRAS[dataset.package]}]"
     wanted = dataset.all_files()
     if not wanted:
         return "embedded"
