@@ -135,6 +135,8 @@ def described(line: dict[str, Any]) -> str | None:
     if "valid" in line and "step" in line:
         scores = "  ".join(f"{name} {value:.4g}" for name, value in line["valid"].items())
         return f"step {line['step']}  valid  {scores}{'  best' if line['best'] else ''}"
+    if "averaging" in line:
+        return f"step {line['averaging']}  averages from here on: the mean of the weights is what is scored and kept"
     if "average" in line:
         told = "kept" if line["best"] else "not kept: the best single checkpoint is better"
         return f"average of {line['average']} checkpoints: {told}"
