@@ -80,7 +80,7 @@ class Training:
                 f"asgd has no momentum, here {self.momentum}: leave training.momentum out, or choose sgd"
             )
         if self.average:
-            raise SeqloomError("asgd averages while it trains: leave training.average out, or choose sgd or adamw")
+            raise SeqloomError("asgd averages while it trains: leave --average out, or choose sgd or adamw")
         if self.patience is not None and self.patience <= self.trigger:
             raise SeqloomError(
                 f"training.patience {self.patience} would end the training before asgd averages: set it above "

@@ -247,7 +247,7 @@ def test_settings_are_checked():
         ({"trigger": 0}, "trigger must be above 0"),
         ({"trigger": 1.5}, "takes a whole number"),
         ({"momentum": 0.9}, "asgd has no momentum, here 0.9: leave training.momentum out"),
-        ({"average": 3}, "leave training.average out"),
+        ({"average": 3}, "leave --average out"),
         ({"patience": 5}, "patience 5 would end the training before asgd averages: set it above training.trigger"),
     ):
         with pytest.raises(SeqloomError, match=told):
