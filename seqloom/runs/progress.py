@@ -74,6 +74,8 @@ class Verbose(Lines):
     def record(self, line: dict[str, Any]) -> None:
         self.last = time.monotonic()
         text = described(line)
+        if "sample" in line:
+            text = f"step {line['step']}  sample  {line['sample']!r}"
         if text is None:
             told = {name: line[name] for name in ("step", "epoch", "loss", "rate", "norm") if line[name] is not None}
             text = _facts(told | {"epoch": line["epoch"] + 1, "tokens/s": round(line["tokens_per_second"])})
