@@ -30,9 +30,8 @@ def optimiser(model: nn.Module, settings: Training) -> torch.optim.Optimizer:
     if settings.optimiser in ("sgd", "asgd"):
         fused = not any(map(is_shard, model.parameters()))  # torch has no fused SGD of shards
         made = torch.optim.SGD(groups, lr=settings.rate, momentum=settings.momentum, fused=fused)
-        for parameter in (
-            trained if settings.momentum else ()
-        ):  # else a first step that is skipped leaves them as memory happened to be
+        # Else a first step that is skipped leaves them as memory happened to be.
+        for parameter in trained if settings.momentum else ():
             made.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         return made
     return torch.optim.AdamW(groups, lr=settings.rate, betas=(settings.momentum, 0.98), eps=1e-9, fused=True)

@@ -76,9 +76,7 @@ class Training:
     def _check_averaging(self) -> None:
         """Of averaged SGD, which is plain until its trigger and keeps a mean of its own from there."""
         if self.momentum:
-            raise SeqloomError(
-                f"asgd has no momentum, here {self.momentum}: leave training.momentum out, or choose sgd"
-            )
+            raise SeqloomError(f"asgd has no momentum, here {self.momentum}: leave training.momentum out or choose sgd")
         if self.average:
             raise SeqloomError("asgd averages while it trains: leave --average out, or choose sgd or adamw")
         if self.patience is not None and self.patience <= self.trigger:
