@@ -28,7 +28,11 @@ def predict(
         ),
     ] = None,
     columns: Annotated[
-        str | None, typer.Option(help="The column of the sources, by name in the first line or by number from 1.")
+        str | None,
+        typer.Option(
+            help="The column of the sources, by name in the first line or by number from 1; of a language model with "
+            "labels two: label,prompt."
+        ),
     ] = None,
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="Write to this file, which appears when it is whole.")

@@ -17,7 +17,8 @@ from seqloom.data.groups import FOLDER, Group, first_only, group, inside, record
 from seqloom.data.lines import STDIN, Line, LineError, decode, form_of, number, place, read_lines
 from seqloom.errors import SeqloomError
 
-__all__ = ["Example", "Group", "Problem", "entries", "group", "parsed", "read", "read_sources", "sources", "too_long"]
+__all__ = ["Example", "Group", "Problem", "entries", "group", "parsed", "read", "read_asked", "read_sources"]
+__all__ += ["sources", "too_long"]
 
 MAX_LENGTH = 5_000  # characters a side
 _LARGEST = 1e30  # number: squares of larger ones overflow
@@ -89,6 +90,14 @@ def read_sources(file: str | Path, reading: Reading | None = None) -> Iterator[s
     Of the columns of `reading` only the first is read. Empty lines stay as empty texts, so that the answers keep step
     with the lines. Standard input ("-") is read as it comes; it is JSON lines if its first line begins with "{".
     """
+    return (asked.source for asked in read_asked(file, first_only(reading), "text"))
+
+
+def read_asked(file: str | Path, reading: Reading | None = None, plain: str = "tsv") -> Iterator[Example]:
+    """As `read_sources`, with file and line, and with what stands in the other columns as targets: none, perhaps.
+
+    `plain`: the form of a file whose name and first line do not tell it.
+    """
     name = str(file)
     if name == STDIN:
         stream = number("stdin", sys.stdin.buffer)
@@ -98,21 +107,26 @@ def read_sources(file: str | Path, reading: Reading | None = None) -> Iterator[s
     else:
         path = place(name)
         form = form_of(name, path)
-        one, lines = Group("text" if form == "parallel" else form, (name,), (path,)), read_lines(name, path)
-    for entry in sources(one, lines, reading):
+        one, lines = Group(plain if form == "parallel" else form, (name,), (path,)), read_lines(name, path)
+    for entry in _asked(one, lines, reading or Reading()):
         if isinstance(entry, Problem):
             raise SeqloomError(str(entry))
-        yield entry.source
+        yield entry
 
 
 def sources(group: Group, lines: Iterator[Line], reading: Reading | None = None) -> Iterator[Example | Problem]:
     """Examples without targets, empty ones too; a broken line gives a `Problem` and reading goes on."""
-    group, found = with_columns(group, first_only(reading), records(group, lines))
+    found = _asked(group, lines, first_only(reading))
+    return (one if isinstance(one, Problem) else one._replace(targets=()) for one in found)
+
+
+def _asked(group: Group, lines: Iterator[Line], reading: Reading) -> Iterator[Example | Problem]:
+    group, found = with_columns(group, reading, records(group, lines))
     for line, record in found:
         try:
             if isinstance(record, LineError):
                 raise record
-            yield Example(_source(record, group), (), group.files[0], line)
+            yield Example(*_fields(record, group), group.files[0], line)
         except LineError as broken:
             yield Problem(group.files[0], line, str(broken), code=broken.code)
 
@@ -127,12 +141,13 @@ def too_long(example: Example, longest: int | None) -> Problem | None:
     return None
 
 
-def _source(record: list[str], group: Group) -> str:
+def _fields(record: list[str], group: Group) -> tuple[str, tuple[str, ...]]:
+    """Source and targets, of which nothing needs to be there."""
     if record == [""] or group.form == "text":
-        return record[0]
+        return record[0], ()
     if group.form == "jsonl":
-        return _parse_json(record[0], group.keys)[0] if record[0].strip() else ""
-    return pick(record, group.columns)[0]
+        return _parse_json(record[0], group.keys) if record[0].strip() else ("", ())
+    return pick(record, group.columns)
 
 
 def _from_fields(record: list[str], group: Group, need_target: bool) -> tuple[str, tuple[str, ...]]:

@@ -38,7 +38,10 @@ def _charts(losses: list[list[Series]], runs: Sequence[Facts], name: str) -> Mar
         Series(run.name, scores(run.validations, name), n, mark=_ring(run, name), dots=True)
         for n, run in enumerate(runs)
     ]
-    figures.append(figure("Validation score", lines(score, x="step", y=unit(name)), "ring: the model kept"))
+    note = "ring: the model kept"
+    if len(runs) == 1 and runs[0].averaging is not None:
+        note += f"; weights averaged from step {runs[0].averaging:,}"
+    figures.append(figure("Validation score", lines(score, x="step", y=unit(name)), note))
     for title, field, per, log in (
         ("Speed", "tokens_per_second", f"{label}s a second", False),
         ("Learning rate", "rate", "rate", False),

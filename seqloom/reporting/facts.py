@@ -107,6 +107,11 @@ class Facts:
         return kept.get("average")
 
     @property
+    def averaging(self) -> int | None:
+        """The step from which the mean of the weights was scored and kept (averaged SGD)."""
+        return next((line["averaging"] for line in self.history if "averaging" in line), None)
+
+    @property
     def seconds(self) -> float | None:
         """Of training, validations not counted, as far as it was logged."""
         return next((line["seconds"] for line in reversed(self.steps) if "seconds" in line), None)

@@ -74,6 +74,8 @@ class Verbose(Lines):
     def record(self, line: dict[str, Any]) -> None:
         self.last = time.monotonic()
         text = described(line)
+        if "sample" in line:
+            text = f"step {line['step']}  sample  {line['sample']!r}"
         if text is None:
             told = {name: line[name] for name in ("step", "epoch", "loss", "rate", "norm") if line[name] is not None}
             text = _facts(told | {"epoch": line["epoch"] + 1, "tokens/s": round(line["tokens_per_second"])})
@@ -135,6 +137,8 @@ def described(line: dict[str, Any]) -> str | None:
     if "valid" in line and "step" in line:
         scores = "  ".join(f"{name} {value:.4g}" for name, value in line["valid"].items())
         return f"step {line['step']}  valid  {scores}{'  best' if line['best'] else ''}"
+    if "averaging" in line:
+        return f"step {line['averaging']}  averages from here on: the mean of the weights is what is scored and kept"
     if "average" in line:
         told = "kept" if line["best"] else "not kept: the best single checkpoint is better"
         return f"average of {line['average']} checkpoints: {told}"

@@ -135,6 +135,15 @@ class Session:
         if self.data.valid is None:
             self._keep()
             return
+        averaging = self.loop.averaging
+        with averaging.shown():
+            scores = self._compare()
+        if averaging.see(self._key(scores)):
+            self.worse = 0  # patience counts anew: from here on another model is scored
+            self.journal.add({"averaging": self.loop.step, "epoch": self.loop.epoch})
+
+    def _compare(self) -> dict[str, float]:
+        """The scores of the model as it is now, which is kept if they are the best so far."""
         started = time.monotonic()
         scores = self._scores()
         better = self.best is None or self._key(scores) < self._key(self.best["scores"])
@@ -148,6 +157,7 @@ class Session:
         self.journal.add(line | {"seconds": round(taken, 3)})
         self._look()
         self.clock += taken  # the next rate counts training alone
+        return scores
 
     def _look(self) -> None:
         """A glimpse goes to the journal; not of a shared-out model, at which all would have to look."""

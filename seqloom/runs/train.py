@@ -251,6 +251,8 @@ def _greet(session: Session, prepared: Ready, progress: Progress) -> None:
     """Say what is about to happen."""
     if session.settings.patience is not None and prepared.valid is None:
         raise SeqloomError("patience counts validations, and there is no validation data; set --valid or --epochs")
+    if session.settings.optimiser == "asgd" and prepared.valid is None:
+        raise SeqloomError("asgd averages once validations get worse, and there is no validation data; set --valid")
     for note in prepared.notes:
         progress.note(note)
     if prepared.train.folder is not None:

@@ -17,6 +17,7 @@ import torch
 
 from seqloom.data.codec import Codec
 from seqloom.data.columns import Reading
+from seqloom.data.read import read_asked, read_sources
 from seqloom.data.running import line_hash, numbered
 from seqloom.data.stream import Stream, StreamOptions
 from seqloom.data.tokens import UNK
@@ -61,6 +62,22 @@ class Author:
         options = replace(self.options, columns=reading.columns, skip_bad=reading.skip_bad, limit=None)
         stream, notes = numbered(files, options, self.texts.codec, list(self.texts.labels))
         return [stream], notes
+
+    def sources(self, file: str, reading: Reading | None = None) -> Iterator[str]:
+        """Prompts as `answers` takes them, one a line; of a model with labels the label comes first, in files too, and
+        the prompt may be missing. The columns are those of the training unless `reading` has others."""
+        if not self.texts.labels:
+            yield from read_sources(file, reading)
+            return
+        for one in read_asked(file, reading):
+            where = f"{one.file}:{one.line}"
+            if len(one.targets) > 1:
+                raise SeqloomError(f"{where}: {len(one.targets) + 1} columns where label and prompt are expected")
+            try:
+                label = known(one.source, self.texts.labels, "label")
+            except SeqloomError as error:
+                raise SeqloomError(f"{where}: {error}") from None
+            yield "\t".join([label, *one.targets])
 
     def generate(
         self, prompt: str = "", search: Search = SAMPLE, course: Course | None = None, number: int = 0

@@ -17,15 +17,16 @@ from seqloom.data.order import Plan
 from seqloom.data.supply import Piece, Supply
 from seqloom.errors import SeqloomError
 from seqloom.parts.state import State, join, pick, rebuild
+from seqloom.training.averaging import Averaging
 from seqloom.training.distributed import ALONE, Ranks
 from seqloom.training.objective import Loss
 from seqloom.training.optimise import Late, Plateau, apply, optimiser, optimiser_state, rate_at, restore_optimiser
 from seqloom.training.parallel import gathered, pieces, portion, seeded
+from seqloom.training.randomness import random_states, restore_random, rng_state, set_rng_state
 from seqloom.training.settings import Training
 
 PATIENCE_WITH_NAN = 5
 COUNTERS = ("step", "epoch", "position", "pieces", "bad_in_a_row")
-DEVICES = ("cpu", "cuda")
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Loop:
         self.bad_in_a_row = 0
         self.carried: State = None  # where the next batch goes on, where batches continue one another
         self.plateau = Plateau()
+        self.averaging = Averaging(objective, settings, device)
         self.spent = 0.0  # seconds of training, over all resumes
         self.elapsed = 0.0  # the same as all ranks agree on it: the first rank's, a step late
         self.asked: int | None = None  # the signal by which this process was asked to stop
@@ -131,6 +133,7 @@ class Loop:
         where = {"step": self.step, "epoch": self.epoch, "rows": [row for chosen in rows for row in chosen.tolist()]}
         self._flag = (Late(norm), agreed, where)
         finite = norm.isfinite()
+        self.averaging.add(finite)
         return Update(
             step=self.step,
             epoch=self.epoch,
@@ -245,27 +248,20 @@ class Loop:
         Whole on the first rank; the others take part and get less.
         """
         carried, layout = gathered(self.carried, self.ranks)
+        means, averaging = self.averaging.state(self.ranks.first)
         tensors = {
             "order": torch.from_numpy(np.ascontiguousarray(self.plan.order)),
             "ends": torch.from_numpy(np.ascontiguousarray(self.plan.ends)),
-            **self._random(),
+            **random_states(self.device, self.ranks),
             **carried,
+            **means,
             **optimiser_state(self.optimiser, self.objective, self.ranks.first),
         }
         plateau = {"factor": self.plateau.factor, "worse": self.plateau.worse}
-        more = {"elapsed": self.spent, "plateau": plateau, "processes": self.ranks.world}
+        more = {"elapsed": self.spent, "plateau": plateau, "averaging": averaging, "processes": self.ranks.world}
         if layout is not None:
             more["carried"] = layout
         return tensors, {name: getattr(self, name) for name in COUNTERS} | more
-
-    def _random(self) -> dict[str, Tensor]:
-        """`random.<device>` of the first rank, `random.<rank>.<device>` of the others."""
-        mine = rng_state(self.device).items()
-        return {
-            f"random.{f'{rank}.' if rank else ''}{name}": state
-            for name, value in mine
-            for rank, state in enumerate(self.ranks.gather_tensors(value))
-        }
 
     def restore(self, tensors: Mapping[str, Tensor], values: dict[str, Any]) -> None:
         """The random states come last: nothing after them may draw a number."""
@@ -275,17 +271,16 @@ class Loop:
             setattr(self, name, values[name])
         self.spent = self.elapsed = values["elapsed"]
         restore_optimiser(self.optimiser, self.objective, tensors)
+        self.averaging.restore(tensors, values.get("averaging"))
         kept: dict[int, dict[int, Tensor]] = {}
         for name in (name for name in tensors if name.startswith("carried.")):
             rank, number = map(int, name.split(".")[1:])
             kept.setdefault(rank, {})[number] = tensors[name].to(self.device)
-        random = {name.removeprefix("random."): tensors[name].cpu() for name in tensors if name.startswith("random.")}
-        mine = f"{self.ranks.rank}." if self.ranks.rank else ""
         if values.get("processes", 1) == self.ranks.world:
             # Other processes would have other rows: there the next batch begins afresh.
             states = kept.get(self.ranks.rank)  # none where a rank has no rows
             self.carried = rebuild(values["carried"], states) if states else None
-            set_rng_state({name: random[mine + name] for name in DEVICES if mine + name in random}, self.device)
+            restore_random(tensors, self.device, self.ranks)
         else:
             seeded(self.settings.seed, self.ranks.rank, self.step)
 
@@ -300,17 +295,6 @@ class NonFiniteError(SeqloomError):
             f"loss or gradient not finite {PATIENCE_WITH_NAN} times in a row, last at step {where['step']} (training "
             f"rows {rows} …); the weights are those before it. Lower training.rate or training.clip"
         )
-
-
-def rng_state(device: torch.device) -> dict[str, Tensor]:
-    states = {"cpu": torch.get_rng_state()}
-    return states | {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else states
-
-
-def set_rng_state(states: dict[str, Tensor], device: torch.device) -> None:
-    torch.set_rng_state(states["cpu"])
-    if device.type == "cuda" and "cuda" in states:
-        torch.cuda.set_rng_state(states["cuda"], device)
 
 
 def _out_of_memory(error: RuntimeError) -> bool:

@@ -14,7 +14,10 @@ from seqloom.training.settings import Training
 
 
 def optimiser(model: nn.Module, settings: Training) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov & Hutter 2019) or SGD with momentum, fused: the update is one pass over the parameters."""
+    """AdamW (Loshchilov & Hutter 2019) or SGD, fused: the update is one pass over the parameters.
+
+    Averaged SGD (`Averaging`) steps as plain SGD does, without momentum.
+    """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     trained = trained or [nn.Parameter(torch.zeros(1))]  # of a model that is counted: torch wants something to train
     matrices = [p for p in trained if p.dim() > 1]
@@ -24,10 +27,11 @@ def optimiser(model: nn.Module, settings: Training) -> torch.optim.Optimizer:
         {"params": others, "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
-    if settings.optimiser == "sgd":
+    if settings.optimiser in ("sgd", "asgd"):
         fused = not any(map(is_shard, model.parameters()))  # torch has no fused SGD of shards
         made = torch.optim.SGD(groups, lr=settings.rate, momentum=settings.momentum, fused=fused)
-        for parameter in trained:  # else a first step that is skipped leaves them as memory happened to be
+        # Else a first step that is skipped leaves them as memory happened to be.
+        for parameter in trained if settings.momentum else ():
             made.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         return made
     return torch.optim.AdamW(groups, lr=settings.rate, betas=(settings.momentum, 0.98), eps=1e-9, fused=True)

@@ -9,13 +9,13 @@ from typing import Any
 from seqloom.errors import SeqloomError, known
 from seqloom.options import checked
 
-OPTIMISERS = ("adamw", "sgd")
+OPTIMISERS = ("adamw", "sgd", "asgd")
 SCHEDULES = ("constant", "inverse-sqrt", "cosine", "plateau")
 PRECISIONS = ("fp32", "bf16")
 HIGHER = ("exact_match", "bleu", "chrf", "accuracy", "macro_f1", "micro_f1", "f1", "r2")  # scores, better so
 SELECT = ("loss", "perplexity", "bits", "per", "cer", "wer", "mse", "mae", *HIGHER)
 ABOVE_ZERO = ("epochs", "max_steps", "time", "patience", "batch_rows", "batch_tokens", "valid_every", "save_every")
-ABOVE_ZERO += ("accumulate", "log_every", "keep", "rate")
+ABOVE_ZERO += ("accumulate", "log_every", "keep", "rate", "trigger")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,8 @@ class Training:
     optimiser: str = "adamw"
     rate: float = 1e-3  # learning rate at its highest
     weight_decay: float = 0.01  # of matrices; biases and norms are spared
-    momentum: float = 0.9  # of sgd; the first beta of adamw
+    momentum: float = 0.9  # of sgd; the first beta of adamw; asgd has none, and 0.0 is filled in
+    trigger: int = 5  # of asgd: averages once a score is worse than the best one of more than so many validations ago
     schedule: str = "cosine"
     warmup: int = 100  # steps over which the rate rises from nothing
     clip: float = 1.0  # largest norm of the gradient of the mean loss; 0: no clipping
@@ -69,6 +70,20 @@ class Training:
         for name in ("smoothing", "momentum"):
             if not 0 <= getattr(self, name) < 1:
                 raise SeqloomError(f"training.{name} lies in 0 … 1, here {getattr(self, name)}")
+        if self.optimiser == "asgd":
+            self._check_averaging()
+
+    def _check_averaging(self) -> None:
+        """Of averaged SGD, which is plain until its trigger and keeps a mean of its own from there."""
+        if self.momentum:
+            raise SeqloomError(f"asgd has no momentum, here {self.momentum}: leave training.momentum out or choose sgd")
+        if self.average:
+            raise SeqloomError("asgd averages while it trains: leave --average out, or choose sgd or adamw")
+        if self.patience is not None and self.patience <= self.trigger:
+            raise SeqloomError(
+                f"training.patience {self.patience} would end the training before asgd averages: set it above "
+                f"training.trigger, here {self.trigger}"
+            )
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Training:
@@ -78,6 +93,8 @@ class Training:
             values = {**values, "epochs": 20 if values.get("patience") is None else 100}
         if values.get("batch_rows") is None and values.get("batch_tokens") is None:
             values = {**values, "batch_rows": 128}
+        if values.get("optimiser") == "asgd":
+            values = {"momentum": 0.0, **values}
         settings = cls(**values)
         return cls(**{**asdict(settings), "keep": max(settings.keep, settings.average)})
 

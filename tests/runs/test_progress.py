@@ -77,6 +77,24 @@ def test_verbose_is_not_silent_between_lines(clock, capsys):
     assert "step 52" in err[1]
 
 
+def test_every_line_of_a_journal_can_be_told(capsys):
+    lines = [
+        ({"skipped": 3, "epoch": 0, "rows": [1]}, "step 3 skipped"),
+        (
+            {"step": 4, "epoch": 0, "valid": {"loss": 1.5}, "best": True, "seconds": 0.1},
+            "step 4  valid  loss 1.5  best",
+        ),
+        ({"step": 4, "sample": "the cat\nsat"}, "step 4  sample  'the cat\\nsat'"),
+        ({"averaging": 4, "epoch": 0}, "step 4  averages from here on"),
+        ({"average": 2, "valid": {}, "best": False}, "average of 2 checkpoints: not kept"),
+    ]
+    for line, told in lines:
+        Verbose().record(line)
+        assert capsys.readouterr().err.startswith(told)
+        Lines().record(line)
+        assert capsys.readouterr().err.startswith("" if "sample" in line else told)
+
+
 def test_a_bar_without_colour(monkeypatch):
     def drawn() -> str:
         screen = terminal(monkeypatch)

@@ -56,6 +56,7 @@ def home(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("torchrun")
     write_pairs(folder / "train.tsv", words(97))
     write_pairs(folder / "valid.tsv", words(15, seed=9))
+    (folder / "odd.tsv").write_text("".join(f"{word}\tCH CH CH\n" for word in words(15, seed=9)))
     return folder
 
 
@@ -68,12 +69,20 @@ def launched(home) -> Path:
         *(case(home, f"{model}-shard", model, average=2, shard=True, **more) for model, more in MODELS.items()),
         *(case(home, f"down-{shard}", max_steps=30, shard=shard) for shard in (False, True)),
         case(home, "sgd-shard", optimiser="sgd", rate=0.1, shard=True),
+        *(averaging(home, f"asgd-{shard}", max_steps=30, shard=shard) for shard in (False, True)),
+        *(averaging(home, f"asgd-{shard}", shard=shard) | {"resume": True} for shard in (False, True)),
         case(home, "up", max_steps=STEPS) | {"resume": True},
         case(home, "timed", max_steps=None, time=0.5, schedule="cosine"),
         noisy(home, "undisturbed"),
     ]
     ends_well(torchrun(cases, home))
     return home
+
+
+def averaging(home: Path, name: str, **training) -> dict:
+    """What is held out says nothing but the rarest sound: the better the training, the worse its score."""
+    wanted = case(home, name, optimiser="asgd", trigger=1, rate=0.1, valid_every=5, select="loss", **training)
+    return wanted | {"valid": str(home / "odd.tsv")}
 
 
 def noisy(home: Path, name: str) -> dict:
@@ -145,6 +154,21 @@ def test_two_processes_resume_as_one(launched, single, shard, capfd):
 
 def test_sgd_of_shards_is_sgd(launched):
     same_course(launched / "sgd-shard", alone(case(launched, "sgd-one", optimiser="sgd", rate=0.1)).folder)
+
+
+def test_averaged_weights_are_those_of_one_process(launched):
+    """In between the two were stopped and gone on with: of shards the mean is joined and cut again."""
+    one = alone(averaging(launched, "asgd-one")).folder
+    for two in (launched / f"asgd-{shard}" for shard in (False, True)):
+        same_course(two, one)
+        begun = [[line["averaging"] for line in history(folder) if "averaging" in line] for folder in (two, one)]
+        assert begun[0] == begun[1]
+        assert 10 < begun[0][0] < 30
+        ours, theirs = (load_file(folders(f / "checkpoints")[-1] / "training.safetensors") for f in (two, one))
+        plain = load_file(folders(two / "checkpoints")[-1] / "weights.safetensors")
+        for name, weights in plain.items():
+            assert torch.allclose(ours[f"mean.model.{name}"], theirs[f"mean.model.{name}"], atol=1e-4), name
+            assert not torch.equal(ours[f"mean.model.{name}"], weights), name
 
 
 def test_one_process_resumes_as_two(launched, single):

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import seqloom
+from seqloom.cli.main import run as main
 from seqloom.data.columns import Reading
 from seqloom.data.tokens import BOS, EOS
 from seqloom.decoding.continuation import Course
@@ -132,6 +133,44 @@ def test_labels_decide_what_is_written_and_new_lines_are_counted(labelled):
         list(model.generate(""))
     with pytest.raises(SeqloomError, match="unknown label 'Walsh'; did you mean 'Welsh'"):
         model.predict(["Walsh\ta"])
+
+
+def test_prompts_of_a_file_have_their_labels(labelled, tmp_path):
+    model = seqloom.load(labelled, "cpu")
+
+    def asked(name, text, reading=None):
+        (tmp_path / name).write_text(text)
+        return list(model.sources(str(tmp_path / name), reading))
+
+    wanted = ["Welsh\tLl", "Dutch", "Dutch\tvan"]
+    assert asked("a.tsv", "Welsh\tLl\nDutch\nDutch\tvan\n", model.reading()) == wanted
+    assert asked("a.txt", "Dutch\nWelsh\tLl\n") == ["Dutch", "Welsh\tLl"]  # the first line has no TAB
+    assert asked("a.jsonl", '{"source": "Welsh", "target": "Ll"}\n{"source": "Dutch"}\n') == wanted[:2]
+    other = model.reading("language,name")
+    assert asked("a.csv", 'id,name,language\n1,Ll,Welsh\n2,"van",Dutch\n', other) == [wanted[0], wanted[2]]
+    for text, told in (
+        ("Welsh\tLl\nWalsh\tLl\n", "a.tsv:2: unknown label 'Walsh'; did you mean 'Welsh'"),
+        ("Welsh\tLl\n\nDutch\n", "a.tsv:2: unknown label ''. Choose from: Dutch, Welsh"),
+        ("Welsh\tLl\tan\n", "a.tsv:1: 3 columns where label and prompt are expected"),
+    ):
+        with pytest.raises(SeqloomError, match=told):
+            asked("a.tsv", text)
+
+
+def test_a_file_of_prompts_is_answered_by_label(labelled, tmp_path, capsys, monkeypatch):
+    file = tmp_path / "prompts.tsv"
+    file.write_text("".join(f"{label}\t{parts[0]}\n{label}\n" for label, parts in NAMES.items()))
+    monkeypatch.setattr("sys.argv", ["seqloom", "predict", str(labelled), str(file), "--device", "cpu"])
+    with pytest.raises(SystemExit):
+        main()
+    found = capsys.readouterr().out.splitlines()
+    prompts = [f"{label}\t{prompt}" for label, parts in NAMES.items() for prompt in (parts[0], "")]
+    assert found == seqloom.load(labelled, "cpu").predict(prompts)
+    assert found[0] != found[1]
+    file.write_text("Dutch\tvan\nGreek\n")
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err == f"seqloom: {file}:2: unknown label 'Greek'. Choose from: Dutch, Welsh\n"
 
 
 def test_evaluation_reads_other_files_and_columns(labelled, tmp_path):
