@@ -21,7 +21,7 @@ from seqloom.reporting.numbers import finite
 from seqloom.tasks.evaluation import error_by_length
 
 if TYPE_CHECKING:
-    from seqloom.tasks.tag import SentenceTagger
+    from seqloom.tasks.tagging import SentenceTagger
 
 SCHEMA = 1
 BUCKETS, SHOWN, CONFUSED, INVOLVED, CONTEXTS, AROUND = 6, 10, 20, 20, 30, 3
