@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 CONSTRAINTS := constraints.txt
 READY := $(VENV)/.ready
 CHECK_READY := $(VENV)/.check-ready
+WORKERS ?= 2
 
 .PHONY: demo test test-slow check format clean
 
@@ -21,7 +22,7 @@ demo: $(READY)
 	$(BIN)/seqloom demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow

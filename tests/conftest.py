@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
 import pytest
+
+# Before torch is loaded, and for what tests start: models are tiny here, and threads that wait for each other cost more
+# than they bring, above all beside another process of tests.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 SOUNDS = {"a": "AH", "b": "B", "c": "K", "d": "D", "e": "EH", "f": "F", "g": "G", "h": "HH", "i": "IH", "j": "JH"}
 

@@ -59,10 +59,6 @@ class TextOptions(Reading):
 
     def __post_init__(self) -> None:
         make(self.tokens)
-        for name, least in (("max_vocab", len(SPECIALS) + 1), ("min_count", 1), ("max_length", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise SeqloomError(f"{name} must be a whole number of {least} or more, not {value!r}")
         super().__post_init__()
 
     @property

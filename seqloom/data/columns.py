@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from seqloom.data.counted import SPECIALS
 from seqloom.data.lines import Line, LineError, decode
 from seqloom.errors import SeqloomError, known
 
@@ -23,6 +24,8 @@ HEADERS = {
 }
 SEPARATORS = {"tsv": "\t", "csv": ","}
 NAMES = {"tsv": "TAB", "csv": "comma"}
+# The least of settings that are whole numbers and mean the same in every kind of data that has them.
+LEAST = {"limit": 1, "max_vocab": len(SPECIALS) + 1, "min_count": 1, "max_length": 1, "length": 1, "stride": 1}
 
 Columns = tuple[int, ...]
 Record = tuple[int, "list[str] | LineError"]
@@ -47,8 +50,10 @@ class Reading:
         return "text"
 
     def __post_init__(self):
-        if self.limit is not None and (isinstance(self.limit, bool) or self.limit < 1):
-            raise SeqloomError(f"limit must be a whole number of 1 or more, not {self.limit!r}")
+        for name, least in LEAST.items():
+            value = getattr(self, name, None)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+                raise SeqloomError(f"{name} must be a whole number of {least} or more, not {value!r}")
         names = self.names
         if names is None:
             return

@@ -7,8 +7,7 @@ from typing import Any
 
 from seqloom.data.columns import Reading
 from seqloom.data.read import MAX_LENGTH
-from seqloom.data.tokens import SPECIALS
-from seqloom.errors import SeqloomError, known
+from seqloom.errors import known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +27,6 @@ class Numbering(Reading):
 
     def __post_init__(self) -> None:
         known(self.cut, ("head", "tail"), "end to cut")
-        for name, least in (("max_vocab", len(SPECIALS) + 1), ("min_count", 1), ("max_length", 1)):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-                raise SeqloomError(f"{name} must be a whole number of {least} or more, not {value!r}")
         super().__post_init__()
 
     def kind(self, side: str) -> str:

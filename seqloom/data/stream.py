@@ -18,7 +18,7 @@ from torch import Tensor
 
 from seqloom.data.columns import Reading
 from seqloom.data.order import Plan, plan
-from seqloom.data.tokens import PAD, SPECIALS, make
+from seqloom.data.tokens import PAD, make
 from seqloom.errors import SeqloomError, known
 
 BATCHES = ("segments", "random", "stream", "blocks", "lines")
@@ -57,10 +57,7 @@ class StreamOptions(Reading):
         make(self.tokens)
         if self.batches is not None:
             known(self.batches, BATCHES, "kind of batches")
-        _at_least("max_vocab", self.max_vocab, len(SPECIALS) + 1)
-        _at_least("min_count", self.min_count, 1)
-        _at_least("length", self.length, 1)
-        _at_least("stride", self.stride, 1)
+        super().__post_init__()
         if self.length > LONGEST:
             raise SeqloomError(f"length is at most {LONGEST:,}, not {self.length:,}")
         if self.stride is not None and self.batches != "segments":
@@ -69,7 +66,6 @@ class StreamOptions(Reading):
             raise SeqloomError("vary goes with batches: stream")
         if self.condition and self.way != "lines":
             raise SeqloomError(f"condition needs batches: lines, not {self.batches}")
-        super().__post_init__()
 
     @property
     def way(self) -> str:
@@ -89,11 +85,6 @@ class StreamOptions(Reading):
     def limits(self) -> dict[str, Any]:
         """As `Codec.build` takes them."""
         return {**self.ways, "max_vocab": self.max_vocab, "min_count": self.min_count}
-
-
-def _at_least(name: str, value: int | None, least: int) -> None:
-    if value is not None and (isinstance(value, bool) or value < least):
-        raise SeqloomError(f"{name} must be a whole number of {least} or more, not {value!r}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from seqloom.data.kinds import KINDS, number
 from seqloom.data.lines import STDIN, LineError, form_of, place, read_lines
 from seqloom.data.read import Problem, Through, json_object, json_text
 from seqloom.data.skip import Skipped
-from seqloom.data.tokens import SPECIALS, make
+from seqloom.data.tokens import make
 from seqloom.errors import SeqloomError, known
 
 NO_HEADER = "if the first line is data, say data.header=false"
@@ -49,10 +49,6 @@ class TableOptions(Reading):
         super().__post_init__()
         make(self.tokens)
         known(self.cut, ("head", "tail"), "end to cut")
-        for name, least in (("max_vocab", len(SPECIALS) + 1), ("min_count", 1), ("max_length", 1)):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or value < least):
-                raise SeqloomError(f"{name} must be a whole number of {least} or more, not {value!r}")
         # To YAML, and so to --set, a bare yes is true, and a column may be called 5.
         if not self.header and self.names is not None and self.numbers is None:
             raise SeqloomError(f"--columns {self.columns!r}: without a header columns have numbers, not names")

@@ -18,7 +18,6 @@ from seqloom.data.columns import Reading
 from seqloom.data.conll import Sentence
 from seqloom.data.numbers import Rows
 from seqloom.data.order import Plan, plan
-from seqloom.data.tokens import SPECIALS
 from seqloom.data.words import Lexicon, TagBatch, Types
 from seqloom.errors import SeqloomError
 
@@ -42,13 +41,6 @@ class TagOptions(Reading):
     min_count: int = 1
     max_length: int | None = None
     repair: bool = False
-
-    def __post_init__(self) -> None:
-        for name, least in (("max_vocab", len(SPECIALS) + 1), ("min_count", 1), ("max_length", 1)):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-                raise SeqloomError(f"{name} must be a whole number of {least} or more, not {value!r}")
-        super().__post_init__()
 
     @property
     def ways(self) -> dict[str, bool]:

@@ -21,8 +21,7 @@ from seqloom.parts.summary import SUMMARIES
 class Classifier(nn.Module):
     """An encoder reads the text, a summary makes one vector of it, a head scores the labels (Collobert et al. 2011).
 
-    `hidden` and `activation`: see Head. `dropout`: of the embeddings and before every layer of the head. `frozen`: the
-    embeddings stay as they are.
+    `hidden` and `activation`: see Head. `dropout`: of the embeddings and before every layer of the head.
     """
 
     def __init__(
@@ -35,10 +34,9 @@ class Classifier(nn.Module):
         hidden: int | list[int] = 0,
         activation: str = "relu",
         dropout: float = 0.1,
-        frozen: bool = False,
     ) -> None:
         super().__init__()
-        self.source = embedding_of(source_size, embedding, frozen)
+        self.source = embedding_of(source_size, embedding)
         self.encoder = build(ENCODERS, encoder, input_dim=embedding)
         ways = getattr(self.encoder, "directions", 0)
         self.summary = build(SUMMARIES, summary, input_dim=embedding, dim=self.encoder.dim, ways=ways)
@@ -76,11 +74,9 @@ class Majority(nn.Module):
 class Bag(nn.Module):
     """The mean of the embeddings and one Linear: a bag of words, in any order (fastText: Joulin et al. 2017)."""
 
-    def __init__(
-        self, source_size: int, label_count: int, embedding: int = 64, dropout: float = 0.0, frozen: bool = False
-    ) -> None:
+    def __init__(self, source_size: int, label_count: int, embedding: int = 64, dropout: float = 0.0) -> None:
         super().__init__()
-        self.source = embedding_of(source_size, embedding, frozen)
+        self.source = embedding_of(source_size, embedding)
         self.head = Head(embedding, label_count)
         self.dropout = dropout
 
@@ -96,13 +92,11 @@ class Logistic(nn.Module):
     Only for two labels: the logit of the first is 0.
     """
 
-    def __init__(
-        self, source_size: int, label_count: int, embedding: int = 8, length: int = 20, frozen: bool = False
-    ) -> None:
+    def __init__(self, source_size: int, label_count: int, embedding: int = 8, length: int = 20) -> None:
         super().__init__()
         if label_count != 2:
             raise SeqloomError(f"model logistic tells two labels apart, here {label_count}; choose softmax")
-        self.source = embedding_of(source_size, embedding, frozen)
+        self.source = embedding_of(source_size, embedding)
         self.head = Head(length * embedding, 1)
         self.length = length
 
@@ -126,10 +120,9 @@ class Mlp(nn.Module):
         hidden: int | list[int] = 64,
         activation: str = "relu",
         dropout: float = 0.0,
-        frozen: bool = False,
     ) -> None:
         super().__init__()
-        self.source = embedding_of(source_size, embedding, frozen)
+        self.source = embedding_of(source_size, embedding)
         self.head = Head(length * embedding, label_count, hidden, activation, dropout)
         self.length = length
 

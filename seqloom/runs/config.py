@@ -131,6 +131,14 @@ def load(folder: Path) -> dict[str, Any]:
             f"{folder}: written by a newer Seqloom (format {config['format']}, this one reads up to {FORMAT}); "
             "upgrade seqloom"
         )
+    return _renewed(config)
+
+
+def _renewed(config: dict[str, Any]) -> dict[str, Any]:
+    """Older classifiers have a setting `frozen`, for embeddings that stay as they are: `training.freeze: source`."""
+    model, training = config.get("model"), config.get("training")
+    if isinstance(model, dict) and model.pop("frozen", False) and isinstance(training, dict):
+        training["freeze"] = ",".join(filter(None, (training.get("freeze"), "source")))
     return config
 
 

@@ -28,10 +28,10 @@ from seqloom.runs.journal import Journal
 from seqloom.runs.load import MODEL, load
 from seqloom.runs.progress import Progress
 from seqloom.runs.session import JOURNAL
+from seqloom.tasks.evaluation import SCHEMA
 from seqloom.tasks.known import task as find
 from seqloom.training.settings import Training
 
-SCHEMA = 1  # of the evaluation records
 REPORT, CARD = "report.html", "README.md"
 # What the command line calls by a name of its own; anything else goes by --set.
 DATA = ("columns", "limit", "source_tokens", "target_tokens", "tokens", "max_vocab", "min_count", "max_length", "cut")

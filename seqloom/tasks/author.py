@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,10 +25,9 @@ from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError, known
 from seqloom.metrics.bootstrap import ratio_interval
-from seqloom.tasks.evaluation import Evaluation, examples_of
+from seqloom.tasks.evaluation import Evaluation, examples_of, frame
 from seqloom.training.next_token import CHUNK, Surprise, characters, measures, surprise
 
-SCHEMA = 1
 SAMPLED, PARTS, SHOWN = 200, 20, 12
 PROMPT = 48  # tokens of the held-out text that a sample goes on from
 SAMPLE = Search(sample=True)
@@ -175,15 +173,8 @@ class Author:
         scores, found = self.judge(stream)
         seconds = time.monotonic() - started
         return {
-            "schema": SCHEMA,
-            **scores.to_json(),
-            "available": stream.labels,
+            **frame(self, scores, np.asarray(stream.ids, np.int64).tobytes(), seconds, stream.labels),
             "unit": "tokens",
-            "fingerprint": hashlib.sha256(np.asarray(stream.ids, np.int64).tobytes()).hexdigest(),
-            "device": _device(self.device),
-            "parameters": sum(p.numel() for p in self.model.parameters()),
-            "seconds": round(seconds, 3),
-            "per_second": round(len(found.nats) / max(seconds, 1e-9), 1),
             "places": self._places(found, stream),
             "samples": self.samples(stream),
             "novelty": self._novelty() if self._seen else None,
@@ -232,7 +223,3 @@ class Author:
         distinct = len({answer.text for answer in answers})
         text = f"of {SAMPLED} sampled lines {new} are not in the training data, and {distinct} are distinct"
         return {"sampled": SAMPLED, "new": new, "distinct": distinct, "text": text}
-
-
-def _device(device: torch.device) -> str:
-    return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from seqloom.data import registry
 from seqloom.data.columns import Reading
 from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import ratio_interval
+
+SCHEMA = 1  # of a record: a report made by an older Seqloom refuses a newer one
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,29 @@ def examples_of(
     if not examples:
         raise SeqloomError(f"{', '.join(names)}: no {what}")
     return examples, notes
+
+
+def frame(runner: Any, scores: Evaluation, asked: Any, seconds: float, available: int) -> dict[str, Any]:
+    """What every record tells, whatever the task; fit for `json.dump`.
+
+    `asked`: what was evaluated, by which records can be compared, as values for JSON or as bytes; `seconds`: how long
+    the model took for it; `available`: how many examples there were to choose from.
+    """
+    told = asked if isinstance(asked, bytes) else json.dumps(asked).encode()
+    return {
+        "schema": SCHEMA,
+        **scores.to_json(),
+        "available": available,
+        "fingerprint": hashlib.sha256(told).hexdigest(),
+        "device": _device(runner.device),
+        "parameters": sum(parameter.numel() for parameter in runner.model.parameters()),
+        "seconds": round(seconds, 3),
+        "per_second": round(scores.count / max(seconds, 1e-9), 1),
+    }
+
+
+def _device(device: torch.device) -> str:
+    return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
 
 
 def error_by_length(judged: Sequence[tuple[int, int, int]], buckets: int) -> list[dict[str, Any]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import re
 import time
@@ -31,7 +29,7 @@ from seqloom.errors import SeqloomError, known
 from seqloom.metrics.bootstrap import percentiles, resampled_sums
 from seqloom.metrics.information import perplexity
 from seqloom.models.masked import MASK
-from seqloom.tasks.evaluation import Evaluation, examples_of, reading_of
+from seqloom.tasks.evaluation import Evaluation, examples_of, frame, reading_of
 from seqloom.training.masking import Clozes, guessed
 from seqloom.training.validate import some
 from seqloom.version import __version__
@@ -167,14 +165,7 @@ class Filler:
         scores = self.judge(texts)
         seconds = time.monotonic() - started
         return {
-            "schema": 1,
-            **scores.to_json(),
-            "available": len(every),
-            "fingerprint": hashlib.sha256(json.dumps(sorted(texts)).encode()).hexdigest(),
-            "device": str(self.device),
-            "parameters": sum(p.numel() for p in self.model.parameters()),
-            "seconds": round(seconds, 3),
-            "per_second": round(len(texts) / max(seconds, 1e-9), 1),
+            **frame(self, scores, sorted(texts), seconds, len(every)),
             "masks": self._shown(texts[:SHOWN]),
         }
 

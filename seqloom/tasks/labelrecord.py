@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from seqloom.data.read import Example
 from seqloom.decoding.texts import Answer
@@ -17,12 +15,12 @@ from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import ratio_interval
 from seqloom.metrics.labels import Guesses, Numbers, by_label, calibration, confusion
 from seqloom.reporting.numbers import finite
+from seqloom.tasks.evaluation import frame
 from seqloom.tasks.guessing import said
 
 if TYPE_CHECKING:
     from seqloom.tasks.labeller import Labeller
 
-SCHEMA = 1
 BUCKETS, SHOWN, INVOLVED, LOOKED = 6, 10, 25, 6
 LONGEST_PICTURE = 40  # tokens of an attention picture: more would not be readable
 
@@ -38,14 +36,7 @@ def record(labeller: Labeller, examples: Sequence[Example], *, most: int = 1000)
     found = labeller.found(asked, logits)
     told = sorted((example.source, example.targets) for example in asked)
     return {
-        "schema": SCHEMA,
-        **labeller.judge(asked, logits).to_json(),
-        "available": len(examples),
-        "fingerprint": hashlib.sha256(json.dumps(told).encode()).hexdigest(),
-        "device": device_name(labeller.device),
-        "parameters": sum(parameter.numel() for parameter in labeller.model.parameters()),
-        "seconds": round(seconds, 3),
-        "per_second": round(len(asked) / max(seconds, 1e-9), 1),
+        **frame(labeller, labeller.judge(asked, logits), told, seconds, len(examples)),
         **_closer(labeller, asked, logits, found),
     }
 
@@ -165,7 +156,3 @@ def _looked(labeller: Labeller, asked: Sequence[Example], answers: list[Answer])
 
 def _hash(text: str, key: bytes) -> bytes:
     return hashlib.blake2b(text.encode(), key=key).digest()
-
-
-def device_name(device: torch.device) -> str:
-    return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -26,7 +24,7 @@ from seqloom.data.tokens import SPECIALS, UNK
 from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError, known
-from seqloom.tasks.evaluation import Evaluation, examples_of, reading_of
+from seqloom.tasks.evaluation import Evaluation, examples_of, frame, reading_of
 from seqloom.training.neighbours import NegativeSampling, Windows
 from seqloom.training.validate import likelihood, some
 from seqloom.version import __version__
@@ -136,14 +134,7 @@ class Likeness:
         words = self.codec.tokens[:SHOWN]
         like = self.answers(words, Search(beam=LIKE, n_best=LIKE))
         return {
-            "schema": 1,
-            **scores.to_json(),
-            "available": len(every),
-            "fingerprint": hashlib.sha256(json.dumps(sorted(texts)).encode()).hexdigest(),
-            "device": str(self.device),
-            "parameters": sum(p.numel() for p in self.model.parameters()),
-            "seconds": round(seconds, 3),
-            "per_second": round(len(texts) / max(seconds, 1e-9), 1),
+            **frame(self, scores, sorted(texts), seconds, len(every)),
             "alike": [
                 [word, [[one.text, round(one.score, 4)] for one in answers]]
                 for word, answers in zip(words, like, strict=True)

@@ -16,8 +16,9 @@ from seqloom.data.table import Row
 from seqloom.errors import SeqloomError
 from seqloom.looking.importance import importance
 from seqloom.metrics.labels import Guesses, Numbers, score_labels
+from seqloom.tasks.evaluation import frame
 from seqloom.tasks.guessing import said
-from seqloom.tasks.labelrecord import SCHEMA, by_labels, device_name, shown
+from seqloom.tasks.labelrecord import by_labels, shown
 
 if TYPE_CHECKING:
     from seqloom.tasks.estimator import Estimator
@@ -38,14 +39,7 @@ def record(estimator: Estimator, examples: Sequence[Row], *, most: int = 1000) -
     seconds = time.monotonic() - started
     told = sorted((*row.fields, row.target) for row in asked)
     return {
-        "schema": SCHEMA,
-        **estimator.judge(rows, logits).to_json(),
-        "available": len(examples),
-        "fingerprint": hashlib.sha256(json.dumps(told).encode()).hexdigest(),
-        "device": device_name(estimator.device),
-        "parameters": sum(parameter.numel() for parameter in estimator.model.parameters()),
-        "seconds": round(seconds, 3),
-        "per_second": round(len(asked) / max(seconds, 1e-9), 1),
+        **frame(estimator, estimator.judge(rows, logits), told, seconds, len(examples)),
         **_closer(estimator, asked, rows, logits),
         "importance": columns_that_count(estimator, estimator.schema.number(sorted(asked, key=_hash)[:ASKED])),
         **_weights(estimator),

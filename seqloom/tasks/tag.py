@@ -2,178 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from seqloom.data.columns import Reading
-from seqloom.data.conll import LONGEST, Sentence, read, sentences
-from seqloom.data.read import read_sources
 from seqloom.data.split import Fold
 from seqloom.data.tagged import TagOptions, TagReady, Tags, lexicon_of
-from seqloom.data.tagprepare import fitted, prepare_tags
-from seqloom.data.tokens import UNK
-from seqloom.decoding.search import Search
-from seqloom.decoding.texts import Answer
-from seqloom.errors import SeqloomError
-from seqloom.metrics.spans import Tagged, score_tags
+from seqloom.data.tagprepare import prepare_tags
 from seqloom.models.ensemble import Taggers
 from seqloom.models.tagger import TAGGERS
-from seqloom.tasks.evaluation import Evaluation, examples_of, reading_of
-from seqloom.tasks.tagrecord import Judged, record
+from seqloom.tasks.tagging import SentenceTagger
 from seqloom.tasks.task import Judge
 from seqloom.training.distributed import Ranks
 from seqloom.training.settings import Training
-from seqloom.training.tags import TagLikelihood, allowed_moves, tag_scores
-
-COLUMNED = (".conll", ".conllu", ".tsv", ".iob", ".bio")
-Asked = str | Sequence[str]  # a sentence: its text, or its words
-NOTHING = Answer("", (), 0.0, 0.0, 1.0)  # is said of an empty line
-
-
-class SentenceTagger:
-    """What `seqloom.load` gives for a run of `tag`. Remembers nothing between calls."""
-
-    def __init__(
-        self,
-        folder: Path,
-        config: dict[str, Any],
-        model: nn.Module,
-        vocabularies: Mapping[str, Any],
-        device: torch.device,
-    ) -> None:
-        self.folder, self.config, self._model, self.device = folder, config, model, device
-        self.lexicon, self.tags = lexicon_of(vocabularies), Tags.from_json(vocabularies["tags"])
-        self._allowed = allowed_moves(self.tags)
-        self._most = config["data"].get("max_length") or LONGEST
-
-    @property
-    def model(self) -> nn.Module:
-        return self._model
-
-    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
-        """How files are read: as those of the training, but for what is given."""
-        return reading_of(self.config, columns, skip_bad)
-
-    def read(self, files: Sequence[str], reading: Reading) -> tuple[list[Sentence], list[str]]:
-        """The tagged sentences of some files, mended if those of the training were, and what is to be said of them."""
-        found = read(files, reading, longest=None)  # `tag` reads long ones in parts
-        options = TagOptions(repair=self.config["data"].get("repair", False))
-        sentences, notes = fitted(found.sentences, options, self.tags.scheme)
-        return sentences, [*found.notes, *notes]
-
-    def sources(self, file: str, reading: Reading | None = None) -> Iterator[Asked]:
-        """What to tag: sentences of a CoNLL file (.conll, .conllu, .tsv), with or without tags, or lines of text."""
-        if file.removesuffix(".gz").endswith(COLUMNED):
-            return sentences(file, reading or self.reading())
-        return read_sources(file, reading)
-
-    def predict(self, sources: Sequence[Asked], search: Search | None = None) -> list[str]:
-        """The tags of each sentence, blanks between, as its words have blanks between."""
-        if isinstance(sources, str):
-            raise SeqloomError("predict takes a list of sentences: model.predict([text])")
-        return [found[0].text for found in self.answers(sources, search or Search())]
-
-    def answers(
-        self, sources: Iterable[Asked], search: Search | None = None, rows: int = 64, ahead: int = 16
-    ) -> Iterator[list[Answer]]:
-        """The tags of each sentence, in order, as a stream; the confidence is the geometric mean of their marginals.
-
-        A text is cut into words at its blanks; words that were told apart already may hold some."""
-        search = search or Search()
-        if search.beam > 1 or search.n_best > 1 or search.sample:
-            raise SeqloomError(
-                "the likeliest tags are found exactly: --beam, --n-best and --sample are for other tasks"
-            )
-        if rows < 1:
-            raise SeqloomError(f"a batch has at least 1 row, here {rows}")
-        sources = iter(sources)
-        while chunk := [_words(source) for source in islice(sources, ahead * rows)]:
-            yield from ([answer] for answer in self.tag(chunk, rows))
-
-    @torch.inference_mode()
-    def tag(self, sentences: Sequence[Sequence[str]], rows: int = 64) -> list[Answer]:
-        """As `answers`, for sentences that are lists of words. A very long sentence is read in parts."""
-        self._model.eval()
-        parts = [
-            (row, words[at : at + self._most])
-            for row, words in enumerate(sentences)
-            for at in _starts(words, self._most)
-        ]
-        parts.sort(key=lambda part: len(part[1]))  # stable: the parts of a sentence but for the last are equally long
-        found: list[list[tuple[list[int], list[float], float]]] = [[] for _ in sentences]
-        for start in range(0, len(parts), rows):
-            batch = parts[start : start + rows]
-            best = self._model.best(self.lexicon.words_of([words for _, words in batch]).to(self.device), self._allowed)  # pyright: ignore
-            each = zip(batch, best.tags.tolist(), best.marginals.tolist(), best.likelihood.tolist(), strict=True)
-            for (row, words), tags, marginals, likelihood in each:
-                found[row].append((tags[: len(words)], marginals[: len(words)], likelihood))
-        return [self._answer(sorted(several, key=lambda part: -len(part[0]))) for several in found]
-
-    def once(self, length: int) -> None:
-        """One example of `length` words through the model: what `seqloom info` counts."""
-        self._model.scores(self.lexicon.words_of([["word"] * length]))  # pyright: ignore[reportCallIssue]
-
-    def _answer(self, parts: list[tuple[list[int], list[float], float]]) -> Answer:
-        tags = [tag for part in parts for tag in part[0]]
-        if not tags:
-            return NOTHING
-        score = sum(sum(part[1]) for part in parts) / len(tags)
-        text = " ".join(self.tags.names[tag] for tag in tags)
-        return Answer(text, tuple(tags), score, sum(part[2] for part in parts), math.exp(score))
-
-    def evaluate(
-        self,
-        files: str | Path | Sequence[str | Path],
-        search: Search | None = None,
-        *,
-        metrics: Sequence[str] | None = None,
-        reading: Reading | None = None,
-    ) -> Evaluation:
-        """Scores on files of tagged sentences, or on the test split of a dataset by name."""
-        sentences, notes = examples_of(self, files, reading, "tagged sentences")
-        return self.judge(self.judged(sentences), metrics, tuple(notes))
-
-    def judged(self, sentences: Sequence[Sentence]) -> list[Judged]:
-        """Sentences with the tags that the model gives them."""
-        answers = self.tag([sentence.words for sentence in sentences])
-        return [
-            Judged(sentence, answer, tuple(self.tags.names[tag] for tag in answer.tokens), self._unknown(sentence))
-            for sentence, answer in zip(sentences, answers, strict=True)
-        ]
-
-    def _unknown(self, sentence: Sentence) -> tuple[bool, ...]:
-        return tuple(self.lexicon.number(word) == UNK for word in sentence.words)
-
-    def judge(
-        self, judged: Sequence[Judged], metrics: Sequence[str] | None = None, notes: tuple[str, ...] = ()
-    ) -> Evaluation:
-        """Scores of tags that were written already."""
-        tagged = Tagged([one.written for one in judged], [one.sentence.tags for one in judged], self.tags.scheme)
-        scores = score_tags(tagged, metrics)
-        new = sorted({tag for one in judged for tag in one.sentence.tags} - set(self.tags.names))
-        if new:
-            notes = (*notes, f"tags that the model does not know, and so always misses: {', '.join(new[:5])}")
-        predictions = [one.answer.text for one in judged]
-        told = (scores.metrics, scores.intervals, scores.signature, scores.count, predictions, notes)
-        return Evaluation(*told, self.config.get("members", ()))
-
-    def record(self, examples: Sequence[Sentence], search: Search | None = None, *, most: int = 1000) -> dict[str, Any]:
-        """What an evaluation of at most `most` sentences found, for a report; see `tagrecord`."""
-        return record(self, examples, most)
-
-
-def _words(source: Asked) -> Sequence[str]:
-    return source.split() if isinstance(source, str) else source
-
-
-def _starts(words: Sequence[str], most: int) -> range:
-    return range(0, len(words), most)
+from seqloom.training.tags import TagLikelihood, tag_scores
 
 
 class TagTask:

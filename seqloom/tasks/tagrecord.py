@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from seqloom.data.conll import Sentence
 from seqloom.decoding.texts import Answer
@@ -18,12 +15,11 @@ from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import ratio_interval
 from seqloom.metrics.spans import Tagged, by_kind
 from seqloom.reporting.numbers import finite
-from seqloom.tasks.evaluation import error_by_length
+from seqloom.tasks.evaluation import error_by_length, frame
 
 if TYPE_CHECKING:
-    from seqloom.tasks.tag import SentenceTagger
+    from seqloom.tasks.tagging import SentenceTagger
 
-SCHEMA = 1
 BUCKETS, SHOWN, CONFUSED, INVOLVED, CONTEXTS, AROUND = 6, 10, 20, 20, 30, 3
 
 
@@ -74,17 +70,9 @@ def record(runner: SentenceTagger, examples: Sequence[Sentence], most: int = 100
     started = time.monotonic()
     judged = runner.judged(asked)
     seconds = time.monotonic() - started
-    scores = runner.judge(judged)
     known = [[one.sentence.words, one.sentence.tags] for one in judged]
     return {
-        "schema": SCHEMA,
-        **scores.to_json(),
-        "available": len(examples),
-        "fingerprint": hashlib.sha256(json.dumps(known).encode()).hexdigest(),
-        "device": _device(runner.device),
-        "parameters": sum(p.numel() for p in runner.model.parameters()),
-        "seconds": round(seconds, 3),
-        "per_second": round(len(judged) / max(seconds, 1e-9), 1),
+        **frame(runner, runner.judge(judged), known, seconds, len(examples)),
         "lengths": by_length(judged),
         "examples": chosen(judged),
         "confusion": confusion(judged),
@@ -170,7 +158,3 @@ def contexts(judged: Sequence[Judged]) -> Iterator[dict[str, Any]]:
 
 def _hash(sentence: Sentence, key: bytes) -> bytes:
     return hashlib.blake2b(sentence.text.encode(), key=key).digest()
-
-
-def _device(device: torch.device) -> str:
-    return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
-
-import torch
 
 from seqloom.data.read import Example
 from seqloom.decoding.search import Search
@@ -19,11 +16,10 @@ from seqloom.errors import SeqloomError
 from seqloom.looking.attention import attention_maps
 from seqloom.metrics.align import Pair, align, closest
 from seqloom.reporting.numbers import finite
-from seqloom.tasks.evaluation import error_by_length
+from seqloom.tasks.evaluation import error_by_length, frame
 from seqloom.tasks.translator import Translator
 from seqloom.training.validate import group_by_source, some
 
-SCHEMA = 1  # of the record: a report made by an older Seqloom refuses a newer one
 BUCKETS, SHOWN, CONFUSED, INVOLVED = 6, 10, 20, 15
 LONGEST_PICTURE = 40  # tokens a side of the attention picture: more would not be readable
 
@@ -83,15 +79,8 @@ def record(
     scores = translator.judge(asked, [answer.text for answer in answers], tokenize=tokenize)
     judged = [_judge(translator, *one) for one in zip(grouped.items(), answers, strict=True)]
     return {
-        "schema": SCHEMA,
-        **scores.to_json(),
-        "available": len(every),
-        "fingerprint": hashlib.sha256(json.dumps(sorted(grouped.items())).encode()).hexdigest(),
+        **frame(translator, scores, sorted(grouped.items()), seconds, len(every)),
         "search": asdict(search),
-        "device": _device(translator.texts.device),
-        "parameters": sum(p.numel() for p in translator.model.parameters()),
-        "seconds": round(seconds, 3),
-        "per_second": round(len(asked) / max(seconds, 1e-9), 1),
         "lengths": by_length(judged),
         "examples": chosen(judged),
         "confusion": confusion(judged),
@@ -179,7 +168,3 @@ def attention(translator: Translator, judged: Sequence[Judged]) -> dict[str, Any
         "heads": len(last.weights),
         "weights": [[finite(round(float(weight), 3)) for weight in row] for row in last.mean()],
     }
-
-
-def _device(device: torch.device) -> str:
-    return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)

@@ -35,6 +35,10 @@ class Translator:
     def model(self) -> Any:
         return self.texts.model
 
+    @property
+    def device(self) -> torch.device:
+        return self.texts.device
+
     def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
         """How files are read: as those of the training, but for what is given."""
         return reading_of(self.config, columns, skip_bad)

@@ -11,10 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.data.columns import Reading, csv_records, split_csv
+from seqloom.data.collect import TextOptions
+from seqloom.data.columns import LEAST, Reading, csv_records, split_csv
+from seqloom.data.corpus import DataOptions
+from seqloom.data.labels import LabelOptions
 from seqloom.data.lines import LineError
 from seqloom.data.read import Problem, entries, group, read, read_sources
+from seqloom.data.stream import StreamOptions
+from seqloom.data.table import TableOptions
+from seqloom.data.tagged import TagOptions
 from seqloom.errors import SeqloomError
+from seqloom.options import hints_of
 
 
 @pytest.fixture
@@ -151,6 +158,17 @@ def test_sources_for_prediction(put, monkeypatch):
 def test_limits_are_checked():
     with pytest.raises(SeqloomError, match="limit must be a whole number of 1 or more, not 0"):
         Reading(limit=0)
+
+
+@pytest.mark.parametrize("options", [DataOptions, LabelOptions, TableOptions, TagOptions, TextOptions, StreamOptions])
+def test_whole_numbers_are_checked_alike_in_every_kind_of_data(options):
+    names = LEAST.keys() & hints_of(options).keys()
+    assert names >= {"limit", "max_vocab", "min_count"}
+    for name in names:
+        for wrong in (LEAST[name] - 1, True, "9", 9.0):
+            with pytest.raises(SeqloomError, match=f"^{name} must be a whole number of {LEAST[name]} or more, not "):
+                options(**{name: wrong})
+    options(**{name: LEAST[name] for name in names - {"stride"}})  # which goes with one kind of batches alone
 
 
 def test_more_than_two_columns_of_a_csv_are_spoken_of(put):

@@ -126,13 +126,6 @@ def test_a_bag_knows_no_order_and_an_rnn_does():
     assert not torch.allclose(rnn(one), rnn(other))
 
 
-def test_frozen_embeddings_get_no_gradient():
-    model = build(CLASSIFIERS, {"kind": "bag", "frozen": True}, source_size=9, label_count=3)
-    model(pad(ROWS)).sum().backward()
-    assert model.source.weight.grad is None
-    assert model.head.layers[0].weight.grad is not None
-
-
 def test_both_takes_each_direction_where_it_has_read_all():
     model = made("gru", "both").double()
     source = pad(ROWS)

@@ -17,8 +17,3 @@ def test_its_vectors_have_length_one_on_average_and_come_from_the_seed():
     other = nn.Embedding(1000, 64)
     nn.init.normal_(other.weight, std=64**-0.5)
     assert torch.equal(made.weight, other.weight)
-
-
-def test_frozen_it_is_not_trained():
-    assert embedding_of(4, 2).weight.requires_grad
-    assert not embedding_of(4, 2, frozen=True).weight.requires_grad

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import torch
 import yaml
 
 import seqloom
 from seqloom.errors import SeqloomError
 from seqloom.runs import config as configs
+from seqloom.training.checkpoint import read_tensors
 from tests.conftest import words, write_pairs
 
 
@@ -28,3 +30,25 @@ def test_a_newer_format_is_named(tmp_path):
     (tmp_path / "config.yaml").write_text("format: 99\n")
     with pytest.raises(SeqloomError, match=r"newer Seqloom \(format 99, this one reads up to \d+\); upgrade seqloom"):
         configs.load(tmp_path)
+
+
+def latest(run):
+    return read_tensors(sorted((run / "checkpoints").iterdir())[-1] / "weights.safetensors")
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_classifier_with_a_setting_of_old_loads_and_resumes(tmp_path, frozen):
+    """Once there was `frozen: true`, for embeddings that stay as they are, beside `training.freeze: source`."""
+    (tmp_path / "labelled.tsv").write_text("".join(f"{w} {w}\t{'x' if 'a' in w else 'y'}\n" for w in words(40)))
+    settings = {"model": "bag", "size": "tiny", "valid": "10%", "quiet": True, "output": tmp_path / "run"}
+    freeze = {"freeze": "source"} if frozen else {}
+    seqloom.train("classify", tmp_path / "labelled.tsv", training={"max_steps": 2, **freeze}, **settings)
+    older = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert "frozen" not in older["model"]
+    older["model"]["frozen"], older["training"]["freeze"] = frozen, None
+    (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump(older))
+    before = latest(tmp_path / "run")
+    seqloom.train("classify", tmp_path / "labelled.tsv", training={"max_steps": 4}, resume=True, **settings)
+    changed = {name for name, tensor in latest(tmp_path / "run").items() if not torch.equal(tensor, before[name])}
+    assert changed == before.keys() - ({"source.weight"} if frozen else set())
+    assert seqloom.load(tmp_path / "run", "cpu").config["training"]["freeze"] == ("source" if frozen else None)

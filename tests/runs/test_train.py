@@ -40,11 +40,7 @@ def train(data, output, model="gru-attention", resume=False, **training):
     )
 
 
-# These take longest and are left to the long tests.
-LONGER = ("rnn", "gru-attention", "transformer")
-
-
-@pytest.mark.parametrize("model", [pytest.param(m, marks=pytest.mark.slow if m in LONGER else ()) for m in PRESETS])
+@pytest.mark.parametrize("model", PRESETS)
 def test_every_preset_learns_32_examples_by_heart(model, tmp_path):
     chosen = words(32, seed=5, longest=5)
     data = write_pairs(tmp_path / "few.tsv", chosen)
@@ -56,7 +52,14 @@ def test_every_preset_learns_32_examples_by_heart(model, tmp_path):
         size="tiny",
         valid=0.0,
         data=TEXT,
-        training={"max_steps": 150, "rate": 3e-3, "schedule": "constant", "warmup": 20, "smoothing": 0.0},
+        training={
+            "max_steps": 150,
+            "valid_every": 150,
+            "rate": 3e-3,
+            "schedule": "constant",
+            "warmup": 20,
+            "smoothing": 0.0,
+        },
         settings={"dropout": 0.0, "encoder.dropout": 0.0, "decoder.dropout": 0.0},
         quiet=True,
     )

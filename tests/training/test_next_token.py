@@ -191,7 +191,7 @@ def test_32_lines_are_learned_by_heart(tmp_path, kind):
         ready,
         kind,
         embedding=48,
-        encoder={"kind": kind, "dim": 48, **({"dropout": 0.0} if kind == "transformer" else {})},
+        encoder={"kind": kind, "dim": 48, **({"layers": 2, "dropout": 0.0} if kind == "transformer" else {})},
     )
     for _ in make_loop(ready, model, max_steps=200, batch_rows=32, schedule="constant", weight_decay=0.0):
         pass
