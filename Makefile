@@ -22,7 +22,8 @@ demo: $(READY)
 	$(BIN)/seqloom demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10
+	$(BIN)/python -m pytest -m "not slow and not alone" -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10
+	$(BIN)/python -m pytest -m "alone and not slow"
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow

@@ -68,7 +68,7 @@ def characters(dataset: Dataset, split: str) -> Iterator[tuple[str, tuple[str, .
 
 
 def syllables(dataset: Dataset, split: str) -> Iterator[list[tuple[str, str]]]:
-    """The phrases of `pinyin`, each character with its syllable: [("一", "yí"), ("不", "bù"), …]."""
+    """The phrases of `pinyin` (Huang 2014), each character with its syllable: [("一", "yí"), ("不", "bù"), …]."""
     for phrase, readings in pinyin(dataset, split):
         yield list(zip(phrase, readings[0].split(), strict=True))
 
@@ -77,8 +77,8 @@ def dictionaries(dataset: Dataset, split: str) -> Iterator[list[tuple[str, str]]
     """Phrases of four further dictionaries, before each a sign that says which: [("A", "_"), ("一", "yī"), …].
 
     Each has its own way with neutral tones and the tone changes of 一 and 不, and the sign tells them apart. From the
-    data files of the `pypinyin-dict` package (MIT), whose code is not run. No phrase that `pinyin` holds out is among
-    them. Single characters follow, with no sign (see `characters`).
+    data files of the `pypinyin-dict` package (MIT, Huang 2018), whose code is not run. No phrase that `pinyin` holds
+    out is among them. Single characters follow, with no sign (see `characters`).
     """
     held = {phrase for part in ("valid", "test") for phrase, _ in pinyin(dataset, part)}
     for sign, dictionary in DICTIONARIES.items():

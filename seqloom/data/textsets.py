@@ -136,8 +136,7 @@ TEXTS = [
     Dataset(
         name="pinyin-dictionaries",
         task="tag",
-        about="phrases of four further dictionaries, a sign before each, and single characters, to train on beside "
-        "pinyin-tags",
+        about="phrases of four further dictionaries, a sign before each, and characters: to train on besides",
         sizes={"train": 906_837},
         licence="MIT, CC BY-SA 4.0 (CC-CEDICT)",
         citation="Huang 2018-2025, phrase-pinyin-data: two dictionaries of zdic.net, CC-CEDICT, and all merged",

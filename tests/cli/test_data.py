@@ -47,11 +47,12 @@ def test_a_missing_package_is_listed(seqloom, monkeypatch):
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     rows = seqloom("data", "list")[1].splitlines()
-    assert {row.split()[0] for row in rows if row.endswith("needs [demo]")} == {
-        "cmudict",
-        "pinyin",
-        "pinyin-characters",
+    needs = {
+        extra: {row.split()[0] for row in rows if row.endswith(f"needs [{extra}]")}
+        for extra in ("demo", "dictionaries")
     }
+    assert needs["demo"] == {"cmudict", "pinyin", "pinyin-characters", "pinyin-tags"}
+    assert needs["dictionaries"] == {"pinyin-dictionaries"}
 
 
 def test_get(seqloom, tmp_path):

@@ -90,7 +90,7 @@ def test_values_are_completed(line, offered):
 def test_ctrl_c_is_130_and_no_traceback(seqloom, monkeypatch):
     from seqloom.runs import load as loading
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(loading, "load", interrupted)

@@ -19,7 +19,8 @@ from seqloom.training.checkpoint import averaged, folders
 from tests.conftest import words, write_pairs
 from tests.runs.launched import torchrun
 
-STEPS = 24
+pytestmark = pytest.mark.alone
+STEPS = 50
 # A higher rate makes a Transformer amplify the last bit of a sum, as it would with another number of threads.
 MODELS = {"gru-attention": {"accumulate": 1}, "transformer": {"accumulate": 2, "rate": 2e-4}}
 CALM = {"dropout": 0.0, "encoder.dropout": 0.0, "decoder.dropout": 0.0}
@@ -27,7 +28,7 @@ CALM = {"dropout": 0.0, "encoder.dropout": 0.0, "decoder.dropout": 0.0}
 
 def case(home: Path, name: str, model: str = "gru-attention", **training) -> dict:
     """Four batches an epoch, the last of a single row: with two ranks, one gets none."""
-    common = {"max_steps": STEPS, "batch_rows": 32, "log_every": 1, "valid_every": 12, "schedule": "constant"}
+    common = {"max_steps": STEPS, "batch_rows": 32, "log_every": 1, "valid_every": 25, "schedule": "constant"}
     return {
         "files": str(home / "train.tsv"),
         "output": str(home / name),
@@ -35,7 +36,7 @@ def case(home: Path, name: str, model: str = "gru-attention", **training) -> dic
         "size": "tiny",
         "valid": str(home / "valid.tsv"),
         "data": {"source_tokens": "chars", "target_tokens": "words"},
-        "training": {**common, "rate": 1e-3, "warmup": 10, **training},
+        "training": {**common, "rate": 1e-3, "warmup": 20, **training},
         "settings": CALM,
         "quiet": True,
     }
@@ -63,11 +64,11 @@ def home(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def launched(home) -> Path:
     """All that needs two processes and no kill, in one launch."""
-    alone(case(home, "up", max_steps=14))
+    alone(case(home, "up", max_steps=30))
     cases = [
         *(case(home, f"{model}-ddp", model, average=2, **more) for model, more in MODELS.items()),
         *(case(home, f"{model}-shard", model, average=2, shard=True, **more) for model, more in MODELS.items()),
-        *(case(home, f"down-{shard}", max_steps=14, shard=shard) for shard in (False, True)),
+        *(case(home, f"down-{shard}", max_steps=30, shard=shard) for shard in (False, True)),
         case(home, "sgd-shard", optimiser="sgd", rate=0.1, shard=True),
         *(averaging(home, f"asgd-{shard}", max_steps=30, shard=shard) for shard in (False, True)),
         *(averaging(home, f"asgd-{shard}", shard=shard) | {"resume": True} for shard in (False, True)),
