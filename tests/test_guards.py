@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -233,7 +234,7 @@ def test_the_readmes_commands_run(readme, tmp_path, monkeypatch, capsys):
         commands = [line for line in commands if line not in english]
     assert len(commands) >= 5
     for command in commands:
-        arguments = command.partition("#")[0].split()
+        arguments = shlex.split(command, comments=True)
         if "train" in arguments and "--resume" not in arguments:
             arguments += ["--max-steps", "2", *([] if "--from" in arguments else ["--size", "tiny"])]
         monkeypatch.setattr(sys, "argv", arguments)

@@ -42,7 +42,7 @@ class Dataset:
         from seqloom.data.readers import READERS
 
         known(split, self.sizes, f"split of {self.name}")
-        return READERS[self.reader](self, split)
+        return iter(READERS[self.reader](self, split))
 
     def all_files(self) -> list[File]:
         return list(dict.fromkeys(file for files in self.files.values() for file in files))

@@ -7,6 +7,7 @@ import io
 import tarfile
 import wave
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -77,6 +78,14 @@ def imdb(dataset: Dataset, split: str) -> Iterator[tuple[str, str]]:
     for line in _lines(_contents(dataset, split)[0]):
         label, _, _, text = line.split("\t")
         yield text, ("negative", "positive")[int(label)]
+
+
+def few(dataset: Dataset, split: str) -> list[tuple[str, str]]:
+    """Of the reviews (Maas et al. 2011) those of each label with the lowest hashes, the labels mixed."""
+    several = sorted(imdb(dataset, split), key=lambda review: share(review[0]))
+    most = dataset.sizes[split] // 2
+    chosen = [[review for review in several if review[1] == label][:most] for label in ("negative", "positive")]
+    return sorted(chain(*chosen), key=lambda review: share(review[0]))
 
 
 def sst2(dataset: Dataset, split: str) -> Iterator[tuple[str, str]]:
@@ -184,7 +193,7 @@ def glove(dataset: Dataset, split: str) -> Iterator[tuple[str, Any]]:
         yield word, np.array(numbers.split(" "), np.float32)
 
 
-READERS: dict[str, Callable[[Dataset, str], Iterator[Any]]] = {
+READERS: dict[str, Callable[[Dataset, str], Iterable[Any]]] = {
     "cmudict": embedded.cmudict_split,
     "pinyin": embedded.pinyin,
     "characters": embedded.characters,
@@ -195,6 +204,7 @@ READERS: dict[str, Callable[[Dataset, str], Iterator[Any]]] = {
     "parallel": parallel,
     "tatoeba": tatoeba,
     "imdb": imdb,
+    "few": few,
     "sst2": sst2,
     "trec": trec,
     "names": names,

@@ -172,6 +172,18 @@ TEXTS = [
         data={"tokens": "terms", "fold": True, "min_count": 2, "max_length": 400},
     ),
     Dataset(
+        name="imdb-1000",
+        task="classify",
+        about="1,000 training reviews of imdb, 500 of each label, those with the lowest hashes",
+        sizes={"train": 1_000},
+        licence=RESEARCH,
+        citation="Maas et al. 2011, Learning Word Vectors for Sentiment Analysis, https://aclanthology.org/P11-1015",
+        home="https://ai.stanford.edu/~amaas/data/sentiment",
+        reader="few",
+        files=files_by_split("imdb/", None, train="train.tsv"),
+        data={"tokens": "terms", "fold": True, "min_count": 2, "max_length": 400},
+    ),
+    Dataset(
         name="trec",
         task="classify",
         about="questions by what they ask for, 6 classes",

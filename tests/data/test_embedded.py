@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from importlib.machinery import ModuleSpec
 
 import pytest
 
@@ -17,6 +18,37 @@ def test_single_characters_stand_beside_the_phrases():
     assert all(len(character) == 1 and len(readings) == 1 for character, readings in found.items())
     assert found["好"] == ("hǎo",)
     assert not found.keys() & dict(registry.find("pinyin").examples("test")).keys()
+
+
+def test_every_character_of_a_phrase_has_its_syllable():
+    for split in ("valid", "test"):
+        tagged = list(registry.find("pinyin-tags").examples(split))
+        phrases = list(registry.find("pinyin").examples(split))
+        assert ["".join(character for character, _ in one) for one in tagged] == [phrase for phrase, _ in phrases]
+        assert [" ".join(syllable for _, syllable in one) for one in tagged] == [readings[0] for _, readings in phrases]
+
+
+def test_further_dictionaries_are_marked_and_hold_no_test_phrase(tmp_path, monkeypatch):
+    """A package with the same form: its files are read, never run."""
+    held = next(phrase for phrase, _ in registry.find("pinyin").examples("test"))
+    folder = tmp_path / "pypinyin_dict" / "phrase_pinyin_data"
+    folder.mkdir(parents=True)
+    (tmp_path / "pypinyin_dict" / "__init__.py").write_text("raise RuntimeError('code was run')\n")
+    (folder / "large_pinyin.py").write_text("")
+    entries = f"""    '一五': [['yī', 'yì'], ['wǔ']],
+    '{held}': [{", ".join(["['x']"] * len(held))}],
+    '儿化音': [['ér'], ['huà']],
+"""
+    for name in embedded.DICTIONARIES.values():
+        (folder / f"{name}_0.py").write_text(f"raise RuntimeError('code was run')\nphrases_dict = {{\n{entries}}}\n")
+    find = embedded.find_spec
+    fake = ModuleSpec("pypinyin_dict", None, is_package=True)
+    fake.submodule_search_locations = [str(tmp_path / "pypinyin_dict")]
+    monkeypatch.setattr(embedded, "find_spec", lambda name: fake if name == "pypinyin_dict" else find(name))
+    found = list(registry.find("pinyin-dictionaries").examples("train"))
+    assert found[:4] == [[(sign, "_"), ("一", "yī"), ("五", "wǔ")] for sign in "ABCD"]
+    assert all(len(one) == 1 for one in found[4:])
+    assert len(found) == 4 + registry.find("pinyin-characters").sizes["train"]
 
 
 def test_pinyin_has_several_readings_and_no_phrase_twice():
