@@ -1,7 +1,10 @@
-"""Averaged SGD: the mean of the weights over the updates since validation scores ceased to improve.
+"""Means of the weights over updates, which are scored and kept while training goes on from the last weights.
 
 NT-ASGD (Merity et al. 2018, arXiv:1708.02182, algorithm 1): plain SGD until a trigger fires, and from then on its
-answer is the mean of all points that it passes through (Polyak & Juditsky 1992), while it goes on from the last one.
+answer is the mean of all points that it passes through (Polyak & Juditsky 1992).
+
+`ema`, for any optimiser: from the first update on, mean ← d mean + (1 − d) weights (Kingma & Ba 2015, section 7.2).
+While fewer than 1/(1 − d) updates are done, the plain mean of them all, so that the beginning is soon forgotten.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from seqloom.training.settings import Training
 
 
 class Averaging:
-    """The trigger and, once it has fired, the mean of the weights. Of any optimiser but asgd it never fires.
+    """The trigger and, once it has fired, the mean of the weights. Of any optimiser but asgd it never fires; with `ema`
+    the mean begins by itself.
 
     The mean is that of what is trained: every parameter once, in fp32, by its own name; of a sharded one each rank has
     its shard. The weights at which the trigger fires are the first of it.
@@ -27,6 +31,7 @@ class Averaging:
 
     def __init__(self, model: nn.Module, settings: Training, device: torch.device) -> None:
         self.trigger = settings.trigger if settings.optimiser == "asgd" else None
+        self.decay = settings.ema or None
         self.trained = {name: parameter for name, parameter in named(model) if parameter.requires_grad}
         self.scores: list[float] = []  # of the validations until the trigger; lower is better
         self.means: dict[str, Tensor] = {}
@@ -48,17 +53,24 @@ class Averaging:
         fires = score > min(self.scores[: -self.trigger], default=math.inf)
         self.scores.append(score)
         if fires:
-            self.means = {name: parameter.detach().clone() for name, parameter in self.trained.items()}
+            self._begin()
             self.count += 1
         return fires
+
+    def _begin(self) -> None:
+        self.means = {name: parameter.detach().clone() for name, parameter in self.trained.items()}
 
     @torch.no_grad()
     def add(self, finite: Tensor) -> None:
         """The weights after an update, if it was one: where its gradient was not `finite`, nothing is added."""
         if not self.begun:
-            return
+            if self.decay is None:
+                return
+            self._begin()
         self.count += finite
-        share = finite / self.count
+        share = finite / self.count.clamp(min=1)
+        if self.decay is not None:
+            share = torch.maximum(share, finite * (1 - self.decay))
         for mean, parameter in self._pairs():
             mean.lerp_(parameter, share)
 
@@ -95,7 +107,7 @@ class Averaging:
         if values is None:
             return
         self.scores = list(values["scores"])
-        if values["count"]:
+        if values["count"] or any(f"mean.{name}" in tensors for name in self.trained):
             kept = ((name, parameter, tensors[f"mean.{name}"]) for name, parameter in self.trained.items())
             self.means = {name: placed(mean, parameter).clone() for name, parameter, mean in kept}
             self.count += values["count"]

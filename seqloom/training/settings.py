@@ -46,6 +46,7 @@ class Training:
     select: str = "per"  # the best model is the one with the best validation score: a metric's name, or `loss`
     save_every: int | None = None  # steps between checkpoints; None: at every validation
     keep: int = 3  # checkpoints kept
+    ema: float = 0.0  # decay of a running mean of the weights, which is then what is scored and kept, such as 0.999
     average: int = 0  # at the end, average the weights of so many last checkpoints
     vectors: str | None = None  # of words, for the source's embedding to begin with: a file, a dataset or a run
     freeze: str | None = None  # parts whose weights stay as they are, commas between: source,encoder
@@ -67,11 +68,14 @@ class Training:
             raise SeqloomError(f"training.seed lies in 0 … 2^63, here {self.seed}")
         if self.batch_rows and self.batch_tokens:
             raise SeqloomError("set training.batch_rows or training.batch_tokens, not both")
-        for name in ("smoothing", "momentum"):
+        for name in ("smoothing", "momentum", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise SeqloomError(f"training.{name} lies in 0 … 1, here {getattr(self, name)}")
         if self.optimiser == "asgd":
             self._check_averaging()
+        if self.ema and (self.average or self.optimiser == "asgd"):
+            other = "asgd" if self.optimiser == "asgd" else "--average"
+            raise SeqloomError(f"training.ema and {other} are two ways to average the weights: choose one")
 
     def _check_averaging(self) -> None:
         """Of averaged SGD, which is plain until its trigger and keeps a mean of its own from there."""

@@ -1,4 +1,4 @@
-"""Runs of averaged SGD: what is scored, kept and shown, what ends them, and what is refused."""
+"""Runs that average their weights: what is scored, kept and shown, what ends them, and what is refused."""
 
 from __future__ import annotations
 
@@ -77,6 +77,16 @@ def test_from_the_trigger_on_the_mean_is_scored_and_kept(averaged, plain):
     values = json.loads((last / "training.json").read_text())
     assert values["averaging"]["count"] == averaged.best["step"] - start + 1
     assert len(values["averaging"]["scores"]) == start // 6
+
+
+def test_a_running_mean_is_scored_and_kept_from_the_first_step(pairs, tmp_path):
+    run = train(pairs, tmp_path / "run", optimiser="adamw", rate=1e-2, ema=0.9, keep=100)
+    assert run.best is not None
+    best = run.folder / "checkpoints" / f"step-{run.best['step']:09d}"
+    kept, state = load_file(run.folder / "model.safetensors"), load_file(best / "training.safetensors")
+    assert all(torch.equal(kept[name], state[f"mean.model.{name}"]) for name in kept)
+    plain = load_file(best / "weights.safetensors")
+    assert not any(torch.equal(kept[name], plain[name]) for name in kept)
 
 
 def test_it_is_told(averaged):

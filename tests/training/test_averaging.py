@@ -117,6 +117,33 @@ def test_the_mean_is_that_of_all_weights_since_the_trigger(corpus):
     assert not same(loop.averaging.means, weights(loop))
 
 
+def test_a_running_mean_forgets_by_its_decay(corpus):
+    """d mean + (1 − d) weights, and the plain mean while that has more of the last weights."""
+    loop = make_loop(corpus, optimiser="adamw", rate=1e-2, ema=0.75)
+    wanted: dict[str, torch.Tensor] = {}
+    for update in loop:
+        share = max(1 / update.step, 0.25)
+        for name, now in weights(loop).items():
+            wanted[name] = now.double() if update.step == 1 else (1 - share) * wanted[name] + share * now.double()
+    assert loop.averaging.begun and loop.averaging.count == 12
+    for name, value in wanted.items():
+        assert torch.allclose(loop.averaging.means[name].double(), value, atol=1e-6), name
+
+
+def test_a_running_mean_goes_on_exactly(corpus):
+    settings = {"optimiser": "adamw", "rate": 1e-2, "ema": 0.9}
+    whole, first, second = (make_loop(corpus, **settings) for _ in range(3))
+    for loop, until in ((whole, 12), (first, 5)):
+        torch.manual_seed(3)
+        next(update for update in loop if update.step == until)
+    tensors, values = first.state()
+    second.objective.load_state_dict(first.objective.state_dict())
+    second.restore({name: tensor.clone() for name, tensor in tensors.items()}, values)
+    next(update for update in second if update.step == 12)
+    assert same(weights(whole), weights(second))
+    assert same(whole.averaging.means, second.averaging.means)
+
+
 class Poisoned(nn.Module):
     """Gives NaN at chosen calls."""
 
@@ -253,3 +280,9 @@ def test_settings_are_checked():
         with pytest.raises(SeqloomError, match=told):
             Training.of({"optimiser": "asgd", **wrong})
     assert Training.of({"optimiser": "asgd", "patience": 6}).patience == 6
+    with pytest.raises(SeqloomError, match="ema and asgd are two ways to average"):
+        Training.of({"optimiser": "asgd", "ema": 0.9})
+    with pytest.raises(SeqloomError, match="ema and --average are two ways to average"):
+        Training.of({"average": 3, "ema": 0.9})
+    with pytest.raises(SeqloomError, match=r"training.ema lies in 0 … 1"):
+        Training.of({"ema": 1.0})
