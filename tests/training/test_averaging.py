@@ -125,7 +125,8 @@ def test_a_running_mean_forgets_by_its_decay(corpus):
         share = max(1 / update.step, 0.25)
         for name, now in weights(loop).items():
             wanted[name] = now.double() if update.step == 1 else (1 - share) * wanted[name] + share * now.double()
-    assert loop.averaging.begun and loop.averaging.count == 12
+    assert loop.averaging.begun
+    assert loop.averaging.count == 12
     for name, value in wanted.items():
         assert torch.allclose(loop.averaging.means[name].double(), value, atol=1e-6), name
 
