@@ -31,4 +31,4 @@ class TeacherForcing(nn.Module):
         # A validation loss is a likelihood: smoothing belongs to training alone.
         smoothing = self.smoothing if self.training else 0.0
         total = self.model(batch.source, batch.target.tokens[:, :-1], batch.index, labels, smoothing)
-        return Loss(total, batch.index.size(0))
+        return Loss(total, batch.count)
