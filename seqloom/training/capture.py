@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -97,14 +97,14 @@ class Captured(Passes):
             self._record(key, fixed, state)
         if key in self.graphs:
             return self.graphs[key].replay(fixed, tensors)
-        with self._aside():
+        with self._aside(), self._watched() if self.met[key] == BEFORE else nullcontext():
             loss = super().__call__(fixed, state)
         return Loss(loss.total, fixed.count, loss.carried)
 
     def clear(self) -> None:
         there = [parameter.grad for parameter in self.objective.parameters() if parameter.grad is not None]
         if there:
-            torch._foreach_zero_(there)
+            torch._foreach_zero_(there)  # pyright: ignore[reportPrivateImportUsage]
 
     def forget(self) -> None:
         self.met.clear()
@@ -122,6 +122,27 @@ class Captured(Passes):
             yield
         here.wait_stream(self.stream)
 
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Does the host wait for the device in this pass? Such a one cannot be recorded, and trying would leave the
+        generator of random numbers unusable."""
+        before = torch.cuda.get_sync_debug_mode()
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                yield
+            finally:
+                torch.cuda.set_sync_debug_mode(before)
+        if any("called a synchronizing CUDA operation" in str(warning.message) for warning in said):
+            self._give_up("some part of the model reads numbers back from the device")
+
+    def _give_up(self, why: str) -> None:
+        if self.must:
+            raise SeqloomError(f"training.capture: on, but the steps cannot be recorded: {why}")
+        self.off = True
+        warnings.warn(f"steps are not recorded, which costs speed: {why}", stacklevel=2)
+
     def _record(self, key: Any, piece: Any, state: State) -> None:
         """Nothing is computed here, only noted down; the replay that follows is this piece's pass."""
         random, graph = rng_state(self.device), torch.cuda.CUDAGraph()
@@ -135,13 +156,12 @@ class Captured(Passes):
             if any(p.grad is not g for p, g in zip(self.objective.parameters(), there, strict=True)):
                 raise RuntimeError("a parameter met its first gradient while it was recorded")
         except RuntimeError as error:
-            if self.must or isinstance(error, torch.OutOfMemoryError):
+            if isinstance(error, torch.OutOfMemoryError):
                 raise
-            self.off = True
             for parameter, gradient in zip(self.objective.parameters(), there, strict=True):
                 parameter.grad = gradient
             set_rng_state(random, self.device)
-            warnings.warn(f"steps are not recorded, which costs speed: {str(error).splitlines()[0]}", stacklevel=2)
+            self._give_up(str(error).splitlines()[0])
             return
         self.graphs[key] = Recorded(graph, batch, inputs, loss)
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
 
 from seqloom.data.batch import Batch, pad, rounded
+from seqloom.data.stream import Stretches
 from seqloom.data.tokens import BOS, EOS, PAD
 from seqloom.errors import SeqloomError
+from seqloom.models.language import Language
 from seqloom.training.capture import Passes, passes_of
 from seqloom.training.loop import Loop
+from seqloom.training.next_token import NextToken
 from seqloom.training.objective import TeacherForcing
 from seqloom.training.settings import Training
 from tests.laws import shake, tiny_model
@@ -152,6 +157,41 @@ def test_a_resumed_run_draws_the_same_numbers(family):
     through, _ = trained(family, 40, 0.3, capture="on")
     resumed, _ = trained(family, 40, 0.3, resumed=20, capture="on")
     assert np.allclose(through, resumed, atol=2e-4)
+
+
+@GPU
+def test_what_waits_for_the_device_is_not_recorded():
+    model = Language(60, 0, "lstm", {"kind": "adaptive", "cutoffs": [9]}, embedding=16).cuda()
+    passes = passes_of(NextToken(model), settings(), torch.device("cuda"))
+    batch, state = Stretches(torch.randint(0, 60, (3, 8)), None, (0, 1, 2), 21, True), None
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for _ in range(6):
+            state = passes(batch, state).carried
+    assert any("not recorded" in str(warning.message) for warning in said)
+    assert passes.off
+    assert not passes.graphs
+    strict = passes_of(NextToken(model), settings(capture="on"), torch.device("cuda"))
+    strict(batch)
+    with pytest.raises(SeqloomError, match="cannot be recorded"):
+        strict(batch)
+
+
+@GPU
+def test_a_carried_state_goes_through_a_recording():
+    found = []
+    for capture in ("on", "off"):
+        torch.manual_seed(2)
+        model, state, losses = Language(60, 0, "lstm", embedding=16, dropout=0.2).cuda(), None, []
+        passes = passes_of(NextToken(model), settings(capture=capture), torch.device("cuda"))
+        for seed in range(9):
+            tokens = torch.randint(0, 60, (3, 8), generator=torch.Generator().manual_seed(seed))
+            loss = passes(Stretches(tokens, None, (0, 1, 2), 21, True), state)
+            state = loss.carried
+            losses.append(loss.total)
+        assert bool(getattr(passes, "graphs", ())) == (capture == "on")
+        found.append([torch.stack(losses), state[0][0], *(p.grad for p in model.parameters())])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
 
 
 @GPU
