@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from seqloom.data.tokens import PAD
 from seqloom.errors import known
@@ -24,12 +25,12 @@ class Padded:
     tokens: Tensor  # [B, S] int64
     lengths: Tensor  # [B] int64, same device as tokens
     host: tuple[int, ...]  # the same lengths on the host: packing an RNN needs them there
+    full: bool = field(init=False)  # every row is as long as the widest: no mask is needed
 
-    @property
-    def full(self) -> bool:
-        """Every row is as long as the widest: no mask is needed."""
+    def __post_init__(self) -> None:
+        # Found once: a compiler that watched it being found would compile anew for all other lengths.
         width = self.tokens.shape[1]
-        return all(length == width for length in self.host)
+        object.__setattr__(self, "full", all(length == width for length in self.host))
 
     def to(self, device: torch.device | str) -> Padded:
         return Padded(send(self.tokens, device), send(self.lengths, device), self.host)
@@ -40,6 +41,11 @@ class Padded:
         tokens = self.tokens[first:last, : max(host, default=0)].contiguous()
         return Padded(tokens, self.lengths[first:last], host)
 
+    def wider(self, width: int) -> Padded:
+        """Padded up to `width`."""
+        more = width - self.tokens.shape[1]
+        return replace(self, tokens=F.pad(self.tokens, (0, more), value=PAD)) if more > 0 else self
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -49,6 +55,12 @@ class Batch:
     target: Padded  # <bos> y1 … yn <eos>
     index: Tensor  # [N] int64: flat places of the real labels in the [B, T-1] matrix target.tokens[:, 1:], row-major
     rows: tuple[int, ...]  # which examples of the corpus
+    spare: int = 0  # at the end of `index`, places of <pad> that only make it longer
+
+    @property
+    def count(self) -> int:
+        """How many labels are real."""
+        return self.index.size(0) - self.spare
 
     @classmethod
     def of(cls, source: Padded, target: Padded, rows: tuple[int, ...] | None = None) -> Batch:
@@ -59,7 +71,23 @@ class Batch:
         return cls(source, target, index, tuple(range(len(labels))) if rows is None else rows)
 
     def to(self, device: torch.device | str) -> Batch:
-        return Batch(self.source.to(device), self.target.to(device), send(self.index, device), self.rows)
+        index = send(self.index, device)
+        return replace(self, source=self.source.to(device), target=self.target.to(device), index=index)
+
+    def rounded(self) -> Batch:
+        """The same, in one of few shapes: its sides padded on, but not a source that needs no mask, and its index."""
+        if not self.rows:
+            return self
+        source = self.source if self.source.full else self.source.wider(rounded(self.source.tokens.shape[1]))
+        target = self.target.wider(rounded(self.target.tokens.shape[1] - 1) + 1)
+        made = Batch.of(source, target, self.rows)
+        places = target.tokens.size(0) * (target.tokens.shape[1] - 1)
+        more = min(rounded(made.count, 16), places) - made.count
+        if not more:
+            return made
+        row = int(np.argmin(target.host))
+        pad = row * (target.tokens.shape[1] - 1) + target.host[row] - 1  # the first place after the shortest row's end
+        return replace(made, index=F.pad(made.index, (0, more), value=pad), spare=more)
 
     def emptied(self) -> Batch:
         """A row without a label: its loss is an empty sum, and every parameter still gets a gradient, of zeros."""
@@ -112,7 +140,16 @@ def cuts(total: int, n: int) -> list[tuple[int, int]]:
     return list(pairwise(total * piece // n for piece in range(n + 1))) if n > 1 else []
 
 
+def rounded(number: int, steps: int = 8) -> int:
+    """Up to one of `steps` numbers between a power of two and the next."""
+    step = max(1, (1 << max(number - 1, 0).bit_length()) // (2 * steps))
+    return -(-number // step) * step
+
+
 def send(tensor: Tensor, device: torch.device | str) -> Tensor:
     """To the device, without waiting for what it has to do before."""
+    kind = torch.device(device).type
+    if kind == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()  # from other memory, copying waits for all that was launched before
     # Never asynchronous towards the host: numbers would be read before they have arrived.
-    return tensor.to(device, non_blocking=torch.device(device).type != "cpu")
+    return tensor.to(device, non_blocking=kind != "cpu")

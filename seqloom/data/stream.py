@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqloom.data.batch import send
 from seqloom.data.columns import Reading
 from seqloom.data.order import Plan, plan
 from seqloom.data.tokens import PAD, make
@@ -98,9 +99,12 @@ class Stretches:
     goes_on: bool = False  # the next batch goes on where this one ends, row by row
 
     def to(self, device: torch.device | str) -> Stretches:
-        wait = torch.device(device).type == "cpu"
-        index = None if self.index is None else self.index.to(device, non_blocking=not wait)
-        return Stretches(self.tokens.to(device, non_blocking=not wait), index, self.rows, self.count, self.goes_on)
+        index = None if self.index is None else send(self.index, device)
+        return Stretches(send(self.tokens, device), index, self.rows, self.count, self.goes_on)
+
+    def rounded(self) -> Stretches | None:
+        """Itself where no place is padded: such batches have few shapes. The others' counts are part of their loss."""
+        return self if self.index is None else None
 
     def pieces(self, n: int) -> list[Stretches]:
         """Its rows cut into at most `n` nearly equal parts."""

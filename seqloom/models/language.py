@@ -70,8 +70,10 @@ class Language(nn.Module):
         index: Tensor | None = None,
         state: State = None,
         smoothing: float = 0.0,
+        summed: bool = False,
     ) -> Guess:
-        """[R, T] tokens and the labels that follow them; with `index`, only those flat places count."""
+        """[R, T] tokens and the labels that follow them; with `index`, only those flat places count. `summed`: only
+        the sum of their nats is wanted, which takes less memory."""
         if self.training and state is not None and self.reset:
             state = _scaled(state, torch.empty(tokens.size(0), 1, device=tokens.device).bernoulli_(1 - self.reset))
         raw, state = self.encoder(self.read(tokens), state)
@@ -79,7 +81,8 @@ class Language(nn.Module):
         flat, wanted = states.flatten(0, 1), labels.flatten()
         if index is not None:
             flat, wanted = flat.index_select(0, index), wanted.index_select(0, index)
-        return Guess(self.output.nats(flat, wanted, smoothing), state, self._penalty(raw, states))
+        guess = self.output.total if summed else self.output.nats
+        return Guess(guess(flat, wanted, smoothing), state, self._penalty(raw, states))
 
     def read(self, tokens: Tensor) -> Tensor:
         """[R, T] -> [R, T, embedding]"""

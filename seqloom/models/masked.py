@@ -13,6 +13,7 @@ from seqloom.models.encoders import ENCODERS
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout
 from seqloom.parts.embedding import embedding_of
+from seqloom.parts.entropy import entropy
 
 # What stands where a token is hidden. No source begins with <bos>, yet every table of a source has a row for it: so
 # the tables of all tasks keep one shape, and can be handed from one to the other whole.
@@ -51,10 +52,12 @@ class Masked(nn.Module):
         x = dropout(self.source(source.tokens), self.dropout, self.training)
         return self.encoder(x, None if source.full else source.lengths)
 
-    def forward(self, source: Padded, places: Tensor) -> Tensor:
-        """Logits [N, V] at the flat `places` [N] of the [B, S] matrix; no others are computed."""
+    def forward(self, source: Padded, places: Tensor, labels: Tensor | None = None) -> Tensor:
+        """Logits [N, V] at the flat `places` [N] of the [B, S] matrix; no others are computed. With `labels` [N],
+        Σ −log p of them."""
         states = self.read(source).states.flatten(0, 1).index_select(0, places)
-        return self.output(dropout(self.project(states), self.dropout, self.training))
+        states = dropout(self.project(states), self.dropout, self.training)
+        return self.output(states) if labels is None else entropy(states, self.output, labels)
 
 
 MODELS = {"masked": Masked}

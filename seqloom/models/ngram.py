@@ -123,6 +123,7 @@ class Ngram(nn.Module):
         index: Tensor | None = None,
         state: State = None,
         smoothing: float = 0.0,
+        summed: bool = False,
     ) -> Guess:
         """As `Language.forward`; only the labels are looked up."""
         contexts, end = self._contexts(tokens, state)
@@ -130,7 +131,8 @@ class Ngram(nn.Module):
         for level, context in enumerate(contexts):
             p = self._left(level, context) * p + _at(self.values[level], self._find(level, context, labels), 0.0)
         nats = -p.log().flatten()
-        return Guess(nats if index is None else nats.index_select(0, index), end)
+        nats = nats if index is None else nats.index_select(0, index)
+        return Guess(nats.sum() if summed else nats, end)
 
     def _contexts(self, tokens: Tensor, before: State) -> tuple[list[Tensor], State]:
         """The numbers of the 1, 2, … tokens that end at each place, [R, T] each, −1: never seen; and of the last

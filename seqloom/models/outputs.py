@@ -10,13 +10,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError
+from seqloom.parts.entropy import entropy
 from seqloom.parts.state import State
 
 
 class Guess(NamedTuple):
     """How surprising each label was, where the next batch goes on, and what is added to the mean loss in training."""
 
-    nats: Tensor  # [N]
+    nats: Tensor  # [N]; [], their sum, where only that was asked for
     state: State
     penalty: Tensor | None = None
 
@@ -46,6 +47,10 @@ class Softmax(nn.Module):
         """[N, dim] and [N] -> −log p of each label, [N]."""
         # Under autocast cross_entropy itself goes up to float32: a cast before it would be a second copy.
         return F.cross_entropy(self.linear(states), labels, reduction="none", label_smoothing=smoothing)
+
+    def total(self, states: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
+        """Their sum, []."""
+        return entropy(states, self.linear, labels, smoothing)
 
 
 class Adaptive(nn.Module):
@@ -91,6 +96,10 @@ class Adaptive(nn.Module):
             more = F.cross_entropy(tail(states[inside]), labels[inside] - low, reduction="none")
             found = found.index_add(0, inside, more)
         return found
+
+    def total(self, states: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
+        """Their sum, []."""
+        return self.nats(states, labels, smoothing).sum()
 
 
 OUTPUTS = {"softmax": Softmax, "adaptive": Adaptive}

@@ -7,6 +7,7 @@ from typing import Annotated, Protocol
 from torch import Tensor, nn
 
 from seqloom.data.batch import Padded
+from seqloom.data.tokens import PAD
 from seqloom.errors import SeqloomError
 from seqloom.models.attentive import AttentiveDecoder
 from seqloom.models.decoders import RecurrentDecoder, TransformerDecoder
@@ -15,6 +16,7 @@ from seqloom.models.encoders import ENCODERS
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout
 from seqloom.parts.embedding import embedding_of
+from seqloom.parts.entropy import entropy
 from seqloom.parts.state import Decoding
 
 DECODERS = {"recurrent": RecurrentDecoder, "attentive": AttentiveDecoder, "transformer": TransformerDecoder}
@@ -79,11 +81,19 @@ class Seq2Seq(nn.Module):
         states, state = self.decoder(x, state)
         return dropout(states, self.dropout, self.training), state
 
-    def forward(self, source: Padded, tokens: Tensor, index: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        source: Padded,
+        tokens: Tensor,
+        index: Tensor | None = None,
+        labels: Tensor | None = None,
+        smoothing: float = 0.0,
+    ) -> Tensor:
         """Teacher forcing: logits [B, T, V]; with `index`, [N, V] at those flat places only, so that no work is done
-        for padded ones."""
+        for padded ones; with `labels` [N] too, Σ −log p of them, where <pad> counts for nothing."""
         states, _ = self.write(tokens, self.decoder.begin(self.read(source)))
-        return self.output(states if index is None else states.flatten(0, 1).index_select(0, index))
+        states = states if index is None else states.flatten(0, 1).index_select(0, index)
+        return self.output(states) if labels is None else entropy(states, self.output, labels, smoothing, PAD)
 
     def start(self, source: Padded, *, width: int = 1, room: int | None = None) -> Decoding:
         return self.decoder.begin(self.read(source), width, room)

@@ -18,6 +18,7 @@ from seqloom.data.supply import Piece, Supply
 from seqloom.errors import SeqloomError
 from seqloom.parts.state import State, join, pick, rebuild
 from seqloom.training.averaging import Averaging
+from seqloom.training.capture import passes_of
 from seqloom.training.distributed import ALONE, Ranks
 from seqloom.training.objective import Loss
 from seqloom.training.optimise import Late, Plateau, apply, optimiser, optimiser_state, rate_at, restore_optimiser
@@ -56,6 +57,7 @@ class Loop:
         self.objective, self.supply, self.settings, self.device = objective, supply, settings, device
         self.ranks = ranks
         self.optimiser = optimiser(objective, settings)
+        self.passes = passes_of(objective, settings, device, ranks.several)
         self.step = 0
         self.epoch = 0
         self.position = 0  # batches of this epoch already used
@@ -128,7 +130,7 @@ class Loop:
         loss, agreed = self._joined(loss, rows)
         # DDP and FSDP average over ranks what is a sum.
         norm = apply(self.optimiser, self.objective.parameters(), loss.count / self.ranks.world, self.settings.clip)
-        self.optimiser.zero_grad(set_to_none=True)
+        self.passes.clear()
         self.step, self.position = self.step + 1, end
         where = {"step": self.step, "epoch": self.epoch, "rows": [row for chosen in rows for row in chosen.tolist()]}
         self._flag = (Late(norm), agreed, where)
@@ -166,7 +168,7 @@ class Loop:
         went through. FSDP makes its buffers in the first pass, and those made under inference could not be trained.
         """
         self._backward([[self.supply.batch(self.plan[0][:1]).emptied()]])
-        self.optimiser.zero_grad(set_to_none=True)
+        self.passes.clear()
         self.carried = None
 
     def _accumulate(self, batches: list[Piece]) -> Loss:
@@ -185,7 +187,8 @@ class Loop:
                     ) from error
                 if not _out_of_memory(error) or self.pieces >= rows:
                     raise
-            self.optimiser.zero_grad(set_to_none=True)
+            self.passes.clear()
+            self.passes.forget()
             set_rng_state(random, self.device)
             self.carried = carried
             if self.device.type == "cuda":
@@ -198,7 +201,6 @@ class Loop:
     def _backward(self, batches: list[list[Piece]]) -> Loss:
         """Batches in pieces. Each piece goes on from its own rows of the state, and all together hand it on."""
         total, count = torch.zeros((), device=self.device), 0
-        half = self.settings.precision == "bf16"
         # Gradients are exchanged once, with the last piece. Not so where they are sharded: to keep them until then,
         # every rank would need room for all of them, and they are sharded for want of it.
         alone = getattr(self.objective, "no_sync", nullcontext)
@@ -209,13 +211,10 @@ class Loop:
                 left -= 1
                 state = self._rows(first, len(piece.rows)) if len(cut) > 1 else self.carried
                 with alone() if left else nullcontext():
-                    with torch.autocast(self.device.type, torch.bfloat16, enabled=half):
-                        batch = piece.to(self.device)
-                        loss = self.objective(batch) if state is None else self.objective(batch, state)
-                    loss.total.backward()
+                    loss = self.passes(piece, state)
                 first += len(piece.rows)
                 states += [] if loss.carried is None else [loss.carried]
-                total, count = total + loss.total.detach(), count + loss.count
+                total, count = total + loss.total, count + loss.count
             self.carried = states[0] if len(states) == 1 else join(states) if states else None
         return Loss(total, count)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seqloom.data.batch import Padded, cuts, send
 from seqloom.data.order import Plan, plan
@@ -84,19 +83,25 @@ class MaskedPrediction(nn.Module):
         self.model = model
 
     def forward(self, batch: Cloze) -> Loss:
-        places, labels, logits = guessed(self.model, batch)
-        return Loss(F.cross_entropy(logits.float(), labels, reduction="sum"), places.size(0))
+        places, labels, source = _shown(self.model, batch)
+        return Loss(self.model(source, places, labels), places.size(0))
 
 
 def guessed(model: nn.Module, batch: Cloze) -> tuple[Tensor, Tensor, Tensor]:
     """The chosen places [N], what stands there [N], and what the model guesses, as logits [N, V]."""
+    places, labels, source = _shown(model, batch)
+    return places, labels, model(source, places)
+
+
+def _shown(model: nn.Module, batch: Cloze) -> tuple[Tensor, Tensor, Padded]:
+    """The chosen places [N], what stands there [N], and the texts as the model is to read them."""
     places = batch.places()
     labels = batch.source.tokens.flatten().index_select(0, places)
     if batch.draws is None:
         instead = disturbed(labels, model.source.num_embeddings)  # pyright: ignore
     else:
         instead = torch.full_like(labels, MASK)
-    return places, labels, model(batch.hidden(places, instead), places)
+    return places, labels, batch.hidden(places, instead)
 
 
 def disturbed(labels: Tensor, size: int) -> Tensor:

@@ -36,8 +36,8 @@ class NextToken(nn.Module):
     def forward(self, batch: Stretches, carried: State = None) -> Loss:
         # A validation loss is a likelihood: smoothing and penalties belong to training alone.
         smoothing = self.smoothing if self.training else 0.0
-        guess = self.model(batch.tokens[:, :-1], batch.tokens[:, 1:], batch.index, carried, smoothing)
-        total = guess.nats.sum()
+        guess = self.model(batch.tokens[:, :-1], batch.tokens[:, 1:], batch.index, carried, smoothing, True)
+        total = guess.nats
         if guess.penalty is not None:
             total = total + batch.count * guess.penalty
         goes_on = batch.goes_on and self.model.carries

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seqloom.data.batch import Batch
 from seqloom.models.seq2seq import Seq2Seq
@@ -28,9 +27,8 @@ class TeacherForcing(nn.Module):
         self.smoothing = smoothing
 
     def forward(self, batch: Batch) -> Loss:
-        logits = self.model(batch.source, batch.target.tokens[:, :-1], batch.index)
         labels = batch.target.tokens[:, 1:].flatten().index_select(0, batch.index)
         # A validation loss is a likelihood: smoothing belongs to training alone.
         smoothing = self.smoothing if self.training else 0.0
-        total = F.cross_entropy(logits.float(), labels, reduction="sum", label_smoothing=smoothing)
-        return Loss(total, batch.index.size(0))
+        total = self.model(batch.source, batch.target.tokens[:, :-1], batch.index, labels, smoothing)
+        return Loss(total, batch.count)

@@ -12,6 +12,7 @@ from seqloom.options import checked
 OPTIMISERS = ("adamw", "sgd", "asgd")
 SCHEDULES = ("constant", "inverse-sqrt", "cosine", "plateau")
 PRECISIONS = ("fp32", "bf16")
+CAPTURES = ("auto", "on", "off")
 HIGHER = ("exact_match", "bleu", "chrf", "accuracy", "macro_f1", "micro_f1", "f1", "r2")  # scores, better so
 SELECT = ("loss", "perplexity", "bits", "per", "cer", "wer", "mse", "mae", *HIGHER)
 ABOVE_ZERO = ("epochs", "max_steps", "time", "patience", "batch_rows", "batch_tokens", "valid_every", "save_every")
@@ -39,6 +40,8 @@ class Training:
     clip: float = 1.0  # largest norm of the gradient of the mean loss; 0: no clipping
     smoothing: float = 0.0  # label smoothing (Szegedy et al. 2016, section 7)
     precision: str = "fp32"
+    capture: str = "auto"  # record the passes of shapes that come back and replay them: on a GPU, in one process
+    compile: bool = False  # fuse the passes' kernels; the first steps then take a minute
     seed: int = 7
     log_every: int = 50  # steps a line of metrics.jsonl
     valid_every: int | None = None  # steps between validations; None: after every epoch
@@ -56,6 +59,7 @@ class Training:
         known(self.optimiser, OPTIMISERS, "optimiser")
         known(self.schedule, SCHEDULES, "schedule")
         known(self.precision, PRECISIONS, "precision")
+        known(self.capture, CAPTURES, "capture")
         known(self.select, SELECT, "score to select by")
         for name in ABOVE_ZERO:
             value = getattr(self, name)

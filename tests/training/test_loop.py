@@ -134,7 +134,7 @@ class Poisoned(nn.Module):
 
 def test_a_bad_batch_is_skipped_and_named_a_step_late(corpus):
     loop = make_loop(corpus, max_steps=6)
-    loop.objective = Poisoned(loop.objective, {3})
+    loop.objective = loop.passes.run = Poisoned(loop.objective, {3})
     updates = list(loop)
     assert [u.skipped["step"] if u.skipped else None for u in updates] == [None, None, None, 3, None, None]
     assert updates[3].skipped["rows"] == loop.plan[2].tolist()
@@ -145,7 +145,9 @@ def test_a_bad_batch_is_skipped_and_named_a_step_late(corpus):
 
 def test_five_bad_batches_in_a_row_end_the_training_with_the_last_good_weights(corpus):
     loop = make_loop(corpus, max_steps=20)
-    loop.objective = Poisoned(loop.objective, set(range(3, 8)))  # the eighth is good, but comes too late
+    loop.objective = loop.passes.run = Poisoned(
+        loop.objective, set(range(3, 8))
+    )  # the eighth is good, but comes too late
     steps = iter(loop)
     assert [next(steps).step for _ in range(2)] == [1, 2]
     kept = weights(loop)
@@ -171,7 +173,7 @@ class Greedy(nn.Module):
 
 def test_out_of_memory_halves_the_pieces_and_keeps_the_batch(corpus):
     calm, tight = make_loop(corpus), make_loop(corpus)
-    tight.objective = Greedy(tight.objective, 8)
+    tight.objective = tight.passes.run = Greedy(tight.objective, 8)
     torch.manual_seed(5)
     list(calm)
     after = torch.get_rng_state()

@@ -1,0 +1,204 @@
+"""Passes in few shapes, and recorded ones: the same losses, gradients and random numbers as plain ones."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from seqloom.data.batch import Batch, pad, rounded
+from seqloom.data.stream import Stretches
+from seqloom.data.tokens import BOS, EOS, PAD
+from seqloom.errors import SeqloomError
+from seqloom.models.language import Language
+from seqloom.training.capture import Passes, passes_of
+from seqloom.training.loop import Loop
+from seqloom.training.next_token import NextToken
+from seqloom.training.objective import TeacherForcing
+from seqloom.training.settings import Training
+from tests.laws import shake, tiny_model
+
+CPU = torch.device("cpu")
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="records on a GPU only")
+FAMILIES = {
+    "lstm": ("lstm", {"kind": "attentive", "cell": "lstm", "feeding": True}),
+    "transformer": ("transformer", {"kind": "transformer"}),
+}
+
+
+def batch_of(seed, rows=9, longest=30):
+    draw = np.random.default_rng(seed)
+    sides = [[draw.integers(4, 9, draw.integers(1, longest)).tolist() for _ in range(rows)] for _ in range(2)]
+    return Batch.of(pad([[*row, EOS] for row in sides[0]]), pad([[BOS, *row, EOS] for row in sides[1]]))
+
+
+def model_of(family):
+    torch.manual_seed(0)
+    return shake(tiny_model(*FAMILIES[family]).double(), 1)
+
+
+def settings(**more):
+    return Training.of({"max_steps": 4, **more})
+
+
+def test_few_numbers_remain():
+    found = {rounded(number) for number in range(1, 1025)}
+    assert all(rounded(number) == number for number in found)
+    assert all(number <= rounded(number) <= 1.125 * number + 1 for number in range(1, 5000))
+    assert len(found) == 16 + 6 * 8
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_rounded_batch_holds_the_same_labels(seed):
+    batch = batch_of(seed)
+    other = batch.rounded()
+    labels, more = (one.target.tokens[:, 1:].flatten()[one.index] for one in (batch, other))
+    assert torch.equal(more[: other.count], labels)
+    assert (more[other.count :] == PAD).all()
+    assert other.count == batch.count == len(labels)
+    assert other.source.host == batch.source.host
+    for one in (other.source.tokens.shape[1], other.target.tokens.shape[1] - 1):
+        assert rounded(one) == one
+
+
+def test_what_is_full_stays_full_and_what_is_empty_stays_empty():
+    full = Batch.of(pad([[5] * 18 + [EOS]] * 3), pad([[BOS, *[5] * 15, EOS]] * 3))
+    assert full.rounded().source.full
+    assert full.rounded().source.tokens.shape == (3, 19)
+    assert full.rounded().spare == 0
+    assert batch_of(1).emptied().rounded().count == 0
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_rounded_batch_gives_the_same_loss_and_gradients(family):
+    found = []
+    for one in (batch_of(2), batch_of(2).rounded()):
+        objective = TeacherForcing(model_of(family), 0.1).train()
+        loss = Passes(objective, settings(), CPU)(one)
+        found.append([loss.total, *(p.grad for p in objective.parameters())])
+        assert loss.count == batch_of(2).count
+    torch.testing.assert_close(*found, rtol=1e-6, atol=1e-9)
+
+
+def test_without_a_gpu_passes_are_plain():
+    objective = TeacherForcing(model_of("lstm"))
+    assert type(passes_of(objective, settings(), CPU)) is Passes
+    with pytest.raises(SeqloomError, match="CUDA"):
+        passes_of(objective, settings(capture="on"), CPU)
+    with pytest.raises(SeqloomError, match="one process"):
+        passes_of(objective, settings(compile=True), CPU, several=True)
+    with pytest.raises(SeqloomError, match="auto"):
+        settings(capture="autp")
+
+
+class Again:
+    """A supply of a few batches, over and over."""
+
+    fingerprint, folder = "", None
+
+    def __init__(self, kinds=3, copies=8):
+        self.kinds, self.copies = kinds, copies
+
+    def plan(self, **_):
+        from seqloom.data.order import Plan
+
+        order = np.arange(self.kinds * self.copies)
+        return Plan(order, order + 1)
+
+    def batch(self, rows):
+        return batch_of(int(rows[0]) % self.kinds)
+
+    def count(self, rows):
+        return self.batch(rows).count
+
+
+def trained(family, steps, dropout, resumed=0, **more):
+    """Losses of a training on the GPU, stopped and taken up again after `resumed` steps."""
+    device, losses = torch.device("cuda"), []
+    model = model_of(family).float().to(device)
+    for module in model.modules():
+        if hasattr(module, "dropout"):
+            module.dropout = dropout
+
+    def loop():
+        return Loop(TeacherForcing(model, 0.1), Again(), settings(epochs=99, **more, max_steps=steps), device)  # pyright: ignore
+
+    torch.manual_seed(5)
+    one = loop()
+    for update in one:
+        losses.append(float(update.loss / update.count))
+        if update.step == resumed:
+            tensors, values = one.state()
+            kept = {name: tensor.clone() for name, tensor in tensors.items()}
+            torch.manual_seed(99)
+            break
+    if resumed:
+        one = loop()
+        one.restore(kept, values)
+        losses += [float(update.loss / update.count) for update in one]
+    return losses, one
+
+
+@GPU
+@pytest.mark.parametrize("family", FAMILIES)
+def test_recorded_steps_are_plain_ones(family):
+    recorded, loop = trained(family, 200, 0.0, capture="on")
+    assert len(loop.passes.graphs) == 3
+    plain, _ = trained(family, 200, 0.0, capture="off")
+    assert np.allclose(recorded, plain, atol=2e-3)
+
+
+@GPU
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_resumed_run_draws_the_same_numbers(family):
+    """The first run replays where the second, which begins anew, still runs plainly."""
+    through, _ = trained(family, 40, 0.3, capture="on")
+    resumed, _ = trained(family, 40, 0.3, resumed=20, capture="on")
+    assert np.allclose(through, resumed, atol=2e-4)
+
+
+@GPU
+def test_what_waits_for_the_device_is_not_recorded():
+    model = Language(60, 0, "lstm", {"kind": "adaptive", "cutoffs": [9]}, embedding=16).cuda()
+    passes = passes_of(NextToken(model), settings(), torch.device("cuda"))
+    batch, state = Stretches(torch.randint(0, 60, (3, 8)), None, (0, 1, 2), 21, True), None
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for _ in range(6):
+            state = passes(batch, state).carried
+    assert any("not recorded" in str(warning.message) for warning in said)
+    assert passes.off
+    assert not passes.graphs
+    strict = passes_of(NextToken(model), settings(capture="on"), torch.device("cuda"))
+    strict(batch)
+    with pytest.raises(SeqloomError, match="cannot be recorded"):
+        strict(batch)
+
+
+@GPU
+def test_a_carried_state_goes_through_a_recording():
+    found = []
+    for capture in ("on", "off"):
+        torch.manual_seed(2)
+        model, state, losses = Language(60, 0, "lstm", embedding=16, dropout=0.2).cuda(), None, []
+        passes = passes_of(NextToken(model), settings(capture=capture), torch.device("cuda"))
+        for seed in range(9):
+            tokens = torch.randint(0, 60, (3, 8), generator=torch.Generator().manual_seed(seed))
+            loss = passes(Stretches(tokens, None, (0, 1, 2), 21, True), state)
+            state = loss.carried
+            losses.append(loss.total)
+        assert bool(getattr(passes, "graphs", ())) == (capture == "on")
+        found.append([torch.stack(losses), state[0][0], *(p.grad for p in model.parameters())])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+
+
+@GPU
+def test_memory_does_not_grow():
+    _, loop = trained("transformer", 60, 0.1, capture="on")
+    before = torch.cuda.memory_reserved()
+    loop.settings = settings(epochs=99, max_steps=260)
+    for _ in loop:
+        pass
+    assert torch.cuda.memory_reserved() == before
