@@ -27,7 +27,7 @@ def attend(
 
     `k` has been through `score.keys`. With `report` the plain path runs and the weights [..., T, S] are handed over.
     """
-    if report is None and (pair := score.as_dot(q, k)):
+    if report is None and not _alone(q) and (pair := score.as_dot(q, k)):
         return _fused(*pair, v, see)
     scores = score(q, k)
     keep = _shaped(see.keep(q.size(-2), k.size(-2), q.device), scores)
@@ -40,6 +40,12 @@ def attend(
     if report:
         report(weights.detach())
     return weights.to(v.dtype) @ v
+
+
+def _alone(q: Tensor) -> bool:
+    """One query a sentence and one head, as a recurrent decoder asks while it is trained. On a GPU two small products
+    are much quicker there than the kernels that are made for many queries."""
+    return q.is_cuda and q.dim() == 3 and q.size(1) == 1
 
 
 def _fused(q: Tensor, k: Tensor, v: Tensor, see: See) -> Tensor:
