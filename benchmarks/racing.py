@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from environments import AbsentError
 from wanted import OURS, Entrant, Work
 from workers import Worker
 
 PAUSE = 0.25  # seconds between turns: threads of the one before spin for a while, waiting for work
-TURN = 1.0  # seconds a turn should last at least, so that single hiccups do not count
 PASSES = 200  # over the batches a turn, at most
 
 
@@ -70,6 +69,13 @@ def ratios(ours: Lane, theirs: Lane) -> list[float]:
     return [a / b for a, b in zip(theirs.seconds, ours.seconds, strict=False)]
 
 
+class Pace(NamedTuple):
+    rounds: int  # at most
+    turn: float  # seconds a turn should last at least, so that single hiccups do not count
+    until: float  # when to start no further round, by time.monotonic; we always run one
+    grace: float = 3600.0  # seconds after that for which an answer is waited for
+
+
 Field = Callable[[str], Worker]  # by the peer's name; raises AbsentError
 
 
@@ -80,20 +86,20 @@ def order(work: Work, entrant: Entrant, batches: Path, where: dict[str, Any]) ->
     return {**own, **plain, **where, **dict(entrant.differs)}
 
 
-def race(
-    work: Work, batches: Path, holds: dict[str, int], workers: Field, where: dict[str, Any], rounds: int, until: float
-) -> Race:
-    """`until`: when to stop starting rounds, by time.monotonic; one round is always run."""
+def race(work: Work, batches: Path, holds: dict[str, int], workers: Field, where: dict[str, Any], pace: Pace) -> Race:
+    """`holds`: what a pass over the batches holds; `where`: the device and the threads."""
     done = Race(work, holds, [Lane(entrant) for entrant in work.entrants])
     for lane in done.lanes:
         with _guarded(lane):
-            _ready(lane, workers(lane.entrant.peer), order(work, lane.entrant, batches, where), until)
-    for turn in range(rounds):
-        if turn and time.monotonic() > until:
+            if time.monotonic() > pace.until and lane.entrant.peer != OURS:
+                raise AbsentError("no time was left")
+            _ready(lane, workers(lane.entrant.peer), order(work, lane.entrant, batches, where), pace)
+    for turn in range(pace.rounds):
+        if turn and time.monotonic() > pace.until:
             break
         for lane in _turns(done.lanes, turn):
             with _guarded(lane):
-                _go(lane, workers(lane.entrant.peer), work, until)
+                _go(lane, workers(lane.entrant.peer), work, pace)
     for lane in done.lanes:
         with suppress(AbsentError):
             workers(lane.entrant.peer).ask(60, do="drop", name=lane.entrant.label)
@@ -111,18 +117,18 @@ def curve(
     return losses
 
 
-def _ready(lane: Lane, worker: Worker, order: dict[str, Any], until: float) -> None:
+def _ready(lane: Lane, worker: Worker, order: dict[str, Any], pace: Pace) -> None:
     """Make the model; two passes to warm up, of which the second says how long a pass takes."""
-    left = _patience(until)
+    left = _patience(pace)
     lane.parameters = worker.ask(left, do="make", name=lane.entrant.label, order=order)["parameters"]
     for _ in range(2):
         seconds = worker.ask(left, do="go", name=lane.entrant.label, passes=1)["seconds"]
-    lane.passes = max(1, min(PASSES, math.ceil(TURN / max(seconds, 1e-9))))
+    lane.passes = max(1, min(PASSES, math.ceil(pace.turn / max(seconds, 1e-9))))
 
 
-def _go(lane: Lane, worker: Worker, work: Work, until: float) -> None:
+def _go(lane: Lane, worker: Worker, work: Work, pace: Pace) -> None:
     time.sleep(PAUSE)
-    told = worker.ask(_patience(until), do="go", name=lane.entrant.label, passes=lane.passes)
+    told = worker.ask(_patience(pace), do="go", name=lane.entrant.label, passes=lane.passes)
     if work.kind == "decode" and told["lengths"] != [work.steps]:
         raise AbsentError(f"wrote {told['lengths']} tokens a sentence rather than {work.steps}")
     if "losses" in told:
@@ -143,9 +149,9 @@ def _turns(lanes: list[Lane], turn: int) -> Iterator[Lane]:
     return iter(present if turn % 2 == 0 else present[::-1])
 
 
-def _patience(until: float) -> float:
+def _patience(pace: Pace) -> float:
     """A slow peer may end its turn after the time is up; a stuck one is not waited for."""
-    return min(max(until - time.monotonic(), 0.0) + 300.0, 3600.0)
+    return min(max(pace.until - time.monotonic(), 0.0) + pace.grace, 3600.0)
 
 
 @contextmanager

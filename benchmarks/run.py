@@ -17,6 +17,7 @@ import shlex
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,16 @@ from typing import Any
 import torch
 from batches import text_of, write
 from environments import PEERS, AbsentError, command, interpreter
-from racing import Race, curve, race
+from racing import Pace, Race, curve, race
 from tables import absent, curves, everybody, glance
 from wanted import KINDS, OURS, TABLES, Work, works
 from words import Words
 from workers import Worker
 
-ROUNDS, CURVE = 5, 200
+from seqloom.files import write_atomic
+
+ROUNDS, TURN, CURVE = 5, 1.0, 200
+GRACE = 45.0  # seconds over its share that a work may take where the time is limited
 
 
 class Workers:
@@ -73,24 +77,25 @@ def told(text: str) -> None:
     print(f"{datetime.datetime.now():%H:%M:%S} {text}", file=sys.stderr, flush=True)
 
 
-def run(args: argparse.Namespace, chosen: list[Work], workers: Workers, folder: Path) -> list[Race]:
+def run(args: argparse.Namespace, chosen: list[Work], workers: Workers, folder: Path) -> Iterator[Race]:
     """Each work gets its share of the time that is left."""
     words = Words(args.data) if args.table == "cpu" and any(work.kind != "language" for work in chosen) else None
     text = text_of(args.text, folder) if args.table == "cpu" else None
     where = {"device": args.device, "threads": args.threads}
-    end, done = time.monotonic() + args.seconds, []
+    end = time.monotonic() + args.seconds
     for number, work in enumerate(chosen):
         share = (end - time.monotonic()) / (len(chosen) - number)
         told(f"{work.title}: {share:.0f} s" if args.seconds < float("inf") else work.title)
         file = folder / f"{work.key}.npz"
         holds = write(file, work, words, text)
-        done.append(race(work, file, holds, workers, where, args.rounds, time.monotonic() + share))
-        print("\n".join(everybody(done[-1:])), flush=True)  # should the job be cut off, this is not lost
+        grace = 3600.0 if args.seconds == float("inf") else GRACE
+        pace = Pace(args.rounds, 0.0 if args.quick else TURN, time.monotonic() + share, grace)
+        done = race(work, file, holds, workers, where, pace)
         if args.curve and work.kind != "decode" and any(one.label == f"{OURS} bf16" for one in work.entrants):
             longer = replace(work, batches=args.curve)
             write(file, longer, words, text)
-            done[-1].curves = _curves(longer, file, workers, where, end - time.monotonic())
-    return done
+            done.curves = _curves(longer, file, workers, where, end - time.monotonic())
+        yield done
 
 
 def _curves(work: Work, file: Path, workers: Workers, where: dict[str, Any], left: float) -> dict[str, list[float]]:
@@ -182,18 +187,21 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
-    chosen = works(args.table, args.only, args.quick)
+    chosen, races = works(args.table, args.only, args.quick), list[Race]()
+    if args.output:
+        args.output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         here = args.here or (args.device.startswith("cuda") and not args.environments)
         workers = Workers(args.peers, None if here else args.environments or Path(temporary) / "environments")
         try:
-            written = report(args, run(args, chosen, workers, Path(temporary)), workers)
+            for one in run(args, chosen, workers, Path(temporary)):
+                races.append(one)
+                print("\n".join(everybody([one])), flush=True)
+                if args.output:  # after every race: a job that is cut off leaves what it has
+                    write_atomic(args.output, report(args, races, workers))
+            print("\n" + report(args, races, workers))
         finally:
             workers.close()
-    if args.output:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_text(written, encoding="utf-8")
-    print(written)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 
@@ -131,9 +132,10 @@ def curves(races: Sequence[Race], points: int = 8) -> list[str]:
         ends = sorted({max(1, steps * n // points) for n in range(1, points + 1)})
         rows = []
         for start, end in zip([0, *ends], ends, strict=False):
-            means = [statistics.fmean(values[start:end]) for values in race.curves.values()]
-            rows.append([f"{start + 1}–{end}", *(f"{mean:.4f}" for mean in means), f"{means[-1] - means[0]:+.4f}"])
-        head = ["steps", *race.curves, "last − first column"]
+            means = {name: statistics.fmean(values[start:end]) for name, values in race.curves.items()}
+            apart = means.get(f"{OURS} bf16", math.nan) - means.get(OURS, math.nan)
+            rows.append([f"{start + 1}–{end}", *(f"{mean:.4f}" for mean in means.values()), f"{apart:+.4f}"])
+        head = ["steps", *race.curves, f"{OURS}: bf16 − fp32"]
         lines += [f"### {race.work.title}: mean loss", "", *table(head, rows), ""]
     return lines
 

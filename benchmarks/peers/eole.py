@@ -33,10 +33,11 @@ def entered(config: Any, order: Order) -> Entrant:
         attention_dropout=[0.0],
         param_init_method="xavier_uniform",
         self_attn_backend="pytorch",
+        parallel_gpu=1,
         storage_dtype=torch.float32,
         compute_dtype=torch.float32,
-        **dict.fromkeys(("optim", "parallel_gpu", "update_vocab", "use_ckpting", "quant_type"), None),
-        **dict.fromkeys(("quant_layers", "lora_layers", "freeze_encoder", "freeze_decoder"), ()),
+        **dict.fromkeys(("optim", "update_vocab"), None),
+        **dict.fromkeys(("quant_layers", "quant_type", "lora_layers", "use_ckpting"), ()),
     )
     model = EncoderDecoderModel.build(config, {**sides, "specials": {"pad_token": "<pad>"}}, running)
     model.init_weights(running)

@@ -71,7 +71,7 @@ def gpt2(order: Order) -> Entrant:
     m, drops = order.model, ("resid_pdrop", "embd_pdrop", "attn_pdrop")
     sizes = {"n_embd": m["dim"], "n_layer": m["layers"], "n_head": m["heads"], "n_inner": m["hidden"]}
     places = {"n_positions": m["block"], "bos_token_id": BOS, "eos_token_id": EOS, "attn_implementation": "sdpa"}
-    config = GPT2Config(order.target_size, **sizes, **places, **dict.fromkeys(drops, m["dropout"]))
+    config = GPT2Config(vocab_size=order.target_size, **sizes, **places, **dict.fromkeys(drops, m["dropout"]))
     return Training(GPT2LMHeadModel(config), lambda model, batch: model(batch.tokens, use_cache=False).logits, order)
 
 
