@@ -99,14 +99,13 @@ def run(args: argparse.Namespace, chosen: list[Work], workers: Workers, folder: 
 
 
 def _curves(work: Work, file: Path, workers: Workers, where: dict[str, Any], left: float) -> dict[str, list[float]]:
-    """Of ours in both precisions, and of plain torch."""
+    """Of ours, in both precisions."""
     found = {}
-    for one in work.entrants:
-        if one.peer == OURS or (one.peer == "plain" and not one.differs):
-            try:
-                found[one.label] = curve(work, one, file, workers, where, min(max(left, 60.0), 3600.0))
-            except AbsentError as error:
-                told(f"no curve of {one.label}: {error}")
+    for one in (one for one in work.entrants if one.peer == OURS):
+        try:
+            found[one.label] = curve(work, one, file, workers, where, min(max(left, 60.0), 3600.0))
+        except AbsentError as error:
+            told(f"no curve of {one.label}: {error}")
     return found
 
 
@@ -124,10 +123,10 @@ def conditions(args: argparse.Namespace, workers: Workers) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in workers.versions().items())
     load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
     return [
-        f"- date: {datetime.date.today().isoformat()}; command: `{typed(args)}`",
-        f"- machine: {machine(args.device)}; {args.threads} threads each; load at the end {load}",
+        f"- date: {datetime.date.today().isoformat()}; command: `{typed()}`",
+        f"- machine: {machine(args.device)}; threads of each: {args.threads}; load at the end {load}",
         f"- Python {platform.python_version()}, {versions}",
-        f"- {args.rounds} rounds at most after two passes of warming up; in a round everybody runs once, forwards and "
+        f"- rounds, after two passes of warming up: {args.rounds} at most; in each everybody runs once, forwards and "
         "backwards in turn; a figure is that of the median round, a ratio that of the medians",
         "- training: forward, backward, clipping to 1.0, fused AdamW; tokens are real target tokens with <eos>; ours "
         "goes through the training loop of `seqloom train`, with handing over the batch",
@@ -136,10 +135,10 @@ def conditions(args: argparse.Namespace, workers: Workers) -> list[str]:
     ]
 
 
-def typed(args: argparse.Namespace) -> str:
-    """As it was typed, less the folders: they mean nothing on another machine."""
-    paths = {str(path) for path in (args.data, args.text, args.environments) if path}
-    return shlex.join(["python", "benchmarks/run.py", *(Path(w).name if w in paths else w for w in sys.argv[1:])])
+def typed() -> str:
+    """As it was typed, less the folders of this machine: they mean nothing on another."""
+    words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
+    return shlex.join(["python", "benchmarks/run.py", *words])
 
 
 def machine(device: str) -> str:

@@ -28,7 +28,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> 
 
 
 def glance(races: Sequence[Race], families: Sequence[str] = tuple(FAMILIES)) -> list[str]:
-    """A row a claim: our figure, the best of each family of peers, the must and the aim beside what was reached."""
+    """A row a claim: our figure, the best of each family of peers (in full precision, where we run that too), the must
+    and the aim beside what was reached."""
     there = [name for name in families if any(_family(race, name) for race in races)]
     rows = []
     for race in races:
@@ -37,7 +38,7 @@ def glance(races: Sequence[Race], families: Sequence[str] = tuple(FAMILIES)) -> 
         for claim in race.work.claims:
             ours = race.lane(claim.ours)
             mine = figure(race, ours.median) if ours else NONE
-            title = race.work.title + claim.ours.removeprefix(OURS)
+            title = race.work.title + claim.ours.removeprefix(OURS).replace(" ", ", ")
             rows.append([title, race.work.unit, mine, *peers, *judged(race, claim)])
     return table(["work", "unit", OURS, *there, "reached", "must", "aim", "verdict"], rows, 2)
 
@@ -145,4 +146,4 @@ def absent(reasons: dict[str, str]) -> list[str]:
 
 
 def _family(race: Race, name: str) -> list[Lane]:
-    return [lane for lane in race.ran() if lane.entrant.peer == FAMILIES[name]]
+    return [lane for lane in race.peers() if lane.entrant.peer == FAMILIES[name]]

@@ -163,7 +163,8 @@ def one_line(error: BaseException) -> str:
 
 def _free() -> None:
     gc.collect()
-    torch._dynamo.reset()
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
