@@ -86,6 +86,7 @@ class Trains:
         settings = Training.of(
             {"max_steps": 10**9, "batch_rows": order.batches[0].target.size(0), "schedule": "constant", "warmup": 0}
             | {"rate": RATE, "weight_decay": DECAY, "momentum": BETAS[0], "clip": CLIP, "precision": order.precision}
+            | ({"compile": True} if order.compiled else {})
         )
         self.loop = Loop(objective, Supply(self.batches), settings, order.device)
         self.updates = iter(self.loop)
