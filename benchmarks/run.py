@@ -40,14 +40,13 @@ GRACE = 45.0  # seconds over its share that a work may take where the time is li
 class Workers:
     """The peers' processes, each started when it is first asked for; one that failed to start is not tried again."""
 
-    def __init__(self, chosen: list[str], folder: Path | None) -> None:
-        self.chosen, self.folder = chosen, folder
+    def __init__(self, folder: Path | None) -> None:
+        """`folder`: of the environments; None: all run by our own interpreter."""
+        self.folder = folder
         self.alive: dict[str, Worker] = {}
         self.absent: dict[str, str] = {}
 
     def __call__(self, peer: str) -> Worker:
-        if peer not in self.chosen:
-            raise AbsentError("not asked for")
         if peer in self.absent:
             raise AbsentError(self.absent[peer])
         try:
@@ -109,14 +108,18 @@ def _curves(work: Work, file: Path, workers: Workers, where: dict[str, Any], lef
     return found
 
 
+def entered(chosen: list[Work], peers: list[str]) -> list[Work]:
+    """The works, with the columns of the peers that were asked for."""
+    return [replace(work, entrants=tuple(one for one in work.entrants if one.peer in peers)) for work in chosen]
+
+
 def report(args: argparse.Namespace, races: list[Race], workers: Workers) -> str:
     lines = [f"# The race on {'one GPU' if args.device.startswith('cuda') else 'the CPU'}", ""]
     lines += [*conditions(args, workers), "", "## Wanted and reached", "", *glance(races), ""]
     lines += ["## Everybody", "", *everybody(races), ""]
     if any(one.curves for one in races):
         lines += ["## Loss curves", "", *curves(races)]
-    reasons = {name: why for name, why in workers.absent.items() if name in workers.chosen}
-    return "\n".join([*lines, "## Absent", "", *absent(reasons), ""])
+    return "\n".join([*lines, "## Absent", "", *absent(workers.absent), ""])
 
 
 def conditions(args: argparse.Namespace, workers: Workers) -> list[str]:
@@ -186,12 +189,12 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
-    chosen, races = works(args.table, args.only, args.quick), list[Race]()
+    chosen, races = entered(works(args.table, args.only, args.quick), args.peers), list[Race]()
     if args.output:
         args.output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         here = args.here or (args.device.startswith("cuda") and not args.environments)
-        workers = Workers(args.peers, None if here else args.environments or Path(temporary) / "environments")
+        workers = Workers(None if here else args.environments or Path(temporary) / "environments")
         try:
             for one in run(args, chosen, workers, Path(temporary)):
                 races.append(one)

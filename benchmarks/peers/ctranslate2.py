@@ -79,7 +79,7 @@ class Decodes:
 
     def go(self, passes: int) -> list[Any]:
         return [
-            self.model.translate_batch(batch, max_batch_size=len(batch), suppress_sequences=[], **self.how)
+            self.model.translate_batch(batch, max_batch_size=len(batch), **self.how)
             for _ in range(passes)
             for batch in self.sources
         ]

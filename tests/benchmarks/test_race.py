@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from environments import PEERS, AbsentError
-from racing import Pace, Race, race, ratios
-from run import Workers, arguments
+from racing import Lane, Pace, Race, race, ratios
+from run import arguments, entered
 from tables import curves, everybody, glance, judged
 from wanted import OURS, TABLES, Claim, Work, entrant, works
 from workers import Worker
@@ -122,9 +122,9 @@ def test_a_peer_that_cannot_be_imported_says_why_in_one_line(tmp_path):
         Worker([sys.executable, str(script)])
 
 
-def test_a_peer_that_was_not_asked_for_is_not_started():
-    with pytest.raises(AbsentError, match="not asked for"):
-        Workers(["seqloom"], None)("plain")
+def test_a_peer_that_was_not_asked_for_has_no_column():
+    (left,) = entered(works("cpu", ["transformer"]), [OURS, "eole"])
+    assert [one.label for one in left.entrants] == [OURS, f"{OURS} bf16", "eole"]
 
 
 def test_a_limit_on_milliseconds_holds_from_below_and_memory_counts(told):
@@ -147,8 +147,6 @@ def test_a_claim_without_a_peer_is_not_measured(told):
 
 def test_half_precision_is_judged_by_peers_in_full():
     done = Race(next(work for work in TABLES["cpu"] if work.key == "transformer"), {"words": 1}, [])
-    from racing import Lane
-
     done.lanes = [Lane(one, 1, seconds=[1.0]) for one in done.work.entrants]
     assert {"nn.Transformer", "eole"} <= {lane.entrant.label for lane in done.peers()}
     assert "nn.Transformer bf16" not in {lane.entrant.label for lane in done.peers()}

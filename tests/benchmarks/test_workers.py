@@ -20,6 +20,7 @@ from profiled import Profile, Spent, profiled, told
 from racing import Pace, order, race
 from run import Workers
 from wanted import CPU, works
+from workers import Worker
 
 from seqloom.errors import SeqloomError
 
@@ -64,9 +65,9 @@ def test_decoding_takes_exactly_the_steps_asked_for(tmp_path, key):
 
 
 def test_the_race_runs_through_pipes(tmp_path):
-    """Ours and plain torch as processes, on a toy; what they print does not disturb the talk."""
+    """Ours and plain torch as processes, on a toy."""
     work = works("cuda", ["fed"], small=True)[0]
-    file, workers = tmp_path / "b.npz", Workers(["seqloom", "plain"], None)
+    file, workers = tmp_path / "b.npz", Workers(None)
     holds = write(file, work, None, None)
     try:
         done = race(work, file, holds, workers, {"device": "cpu", "threads": 1}, Pace(1, 0.0, float("inf"), 60.0))
@@ -75,6 +76,31 @@ def test_the_race_runs_through_pipes(tmp_path):
     assert [lane.absent for lane in done.lanes] == [None, None]
     assert all(lane.losses for lane in done.lanes)
     assert workers.versions()["torch"] == torch.__version__
+
+
+NOISY = """
+from peers.talk import serve
+
+class Noisy:
+    parameters = 3
+    def go(self, passes): print("warp and weft")
+    def told(self, done): return {"lengths": [1]}
+
+serve({"model": lambda order: Noisy()})
+"""
+
+
+def test_what_a_library_prints_does_not_disturb_the_talk(tmp_path):
+    work, file, script = works("cuda", ["fed"], small=True)[0], tmp_path / "b.npz", tmp_path / "noisy.py"
+    write(file, work, None, None)
+    script.write_text(NOISY)
+    worker = Worker([sys.executable, "-P", str(script)], environments.command("plain", "")[1])
+    asked = order(work, work.entrants[0], file, {"device": "cpu", "threads": 1})
+    assert worker.ask(60, do="make", name="x", order=asked) == {"parameters": 3}
+    assert worker.ask(60, do="go", name="x", passes=1)["lengths"] == [1]
+    with pytest.raises(environments.AbsentError, match=r"^KeyError: 'y'$"):
+        worker.ask(60, do="go", name="y", passes=1)
+    worker.close()
 
 
 def test_drawn_sentences_are_whole(tmp_path):
