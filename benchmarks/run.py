@@ -34,6 +34,7 @@ from workers import Worker
 from seqloom.files import write_atomic
 
 ROUNDS, TURN, CURVE = 5, 1.0, 200
+IDLE = 0.5  # load of a machine that does nothing else
 GRACE = 45.0  # seconds over its share that a work may take where the time is limited
 
 
@@ -124,10 +125,11 @@ def report(args: argparse.Namespace, races: list[Race], workers: Workers) -> str
 
 def conditions(args: argparse.Namespace, workers: Workers) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in workers.versions().items())
-    load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
+    idle = args.device.startswith("cuda") or args.load <= IDLE  # the host of a GPU may have other guests
+    busy = "" if idle else f"; NOT IDLE: load {args.load:.1f} at the start, so do not trust the figures"
     return [
         f"- date: {datetime.date.today().isoformat()}; command: `{typed()}`",
-        f"- machine: {machine(args.device)}; threads of each: {args.threads}; load at the end {load}",
+        f"- machine: {machine(args.device)}; threads of each: {args.threads}{busy}",
         f"- Python {platform.python_version()}, {versions}",
         f"- rounds, after two passes of warming up: {args.rounds} at most; in each everybody runs once, forwards and "
         "backwards in turn; a figure is that of the median round, a ratio that of the medians",
@@ -175,6 +177,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     add("--quick", action="store_true", help="toy models and a round: does it work at all?")
     add("--output", type=Path, help="Markdown file for the results")
     args = parser.parse_args(words)
+    args.load = os.getloadavg()[0]  # before we load it ourselves
     args.table = args.table or ("cuda" if args.device.startswith("cuda") else "cpu")
     args.rounds = args.rounds or (1 if args.quick else ROUNDS)
     args.curve = args.curve if args.curve is not None else (8 if args.quick else CURVE)

@@ -88,7 +88,7 @@ def _wanted(claim: Claim, value: float | None, falling: bool, aim: bool = False)
 
 
 def everybody(races: Sequence[Race]) -> list[str]:
-    """A row an entrant; those that could not run say why."""
+    """A row an entrant; those that could not run say why. Ratios are of like precision."""
     head = ["work", "who", "figure", "unit", "slowest–fastest round", "seqloom ÷ who", "round by round"]
     head += ["parameters", "beside ours", "loss", "memory"]
     rows = [_lane(race, lane) for race in races for lane in race.lanes]
@@ -100,7 +100,7 @@ def _lane(race: Race, lane: Lane) -> list[str]:
     if not lane.seconds:
         why = (lane.absent or "did not run").replace("|", "/")
         return [*name, f"absent: {why}", *[""] * 8]
-    ours, ratio, pairs = race.lane(OURS), "", ""
+    ours, ratio, pairs = like(race, lane), "", ""
     if ours is not None and lane is not ours:
         each = ratios(ours, lane)
         ratio, pairs = f"{lane.median / ours.median:.2f}", f"{min(each):.2f}–{max(each):.2f}"
@@ -110,6 +110,12 @@ def _lane(race: Race, lane: Lane) -> list[str]:
     memory = f"{lane.memory:.1f} GB" if lane.memory else ""
     figures = [figure(race, lane.median), race.work.unit, spread, ratio, pairs]
     return [*name, *figures, f"{lane.parameters:,}", beside, loss, memory]
+
+
+def like(race: Race, lane: Lane) -> Lane | None:
+    """Ours to set beside it: in half precision where a peer runs in that and we in both."""
+    half = race.lane(f"{OURS} bf16") if lane.entrant.label.endswith(" bf16") and lane.entrant.peer != OURS else None
+    return half or race.lane(OURS)
 
 
 def _beside(theirs: int, ours: int) -> str:

@@ -11,7 +11,7 @@ import pytest
 from environments import PEERS, AbsentError
 from racing import Lane, Pace, Race, race, ratios
 from run import arguments, entered
-from tables import curves, everybody, glance, judged
+from tables import curves, everybody, glance, judged, like
 from wanted import OURS, TABLES, Claim, Work, entrant, works
 from workers import Worker
 
@@ -150,6 +150,9 @@ def test_half_precision_is_judged_by_peers_in_full():
     done.lanes = [Lane(one, 1, seconds=[1.0]) for one in done.work.entrants]
     assert {"nn.Transformer", "eole"} <= {lane.entrant.label for lane in done.peers()}
     assert "nn.Transformer bf16" not in {lane.entrant.label for lane in done.peers()}
+    beside = {lane.entrant.label: like(done, lane).entrant.label for lane in done.lanes}
+    assert beside["nn.Transformer bf16"] == f"{OURS} bf16"
+    assert beside["nn.Transformer"] == beside[f"{OURS} bf16"] == OURS
 
 
 def test_curves_stand_beside_each_other(told):
