@@ -34,6 +34,7 @@ from workers import Worker
 from seqloom.files import write_atomic
 
 ROUNDS, TURN, CURVE = 5, 1.0, 200
+WEIGHT = {"train": 3, "language": 3, "decode": 1}  # shares of the time, where it is limited
 IDLE = 0.5  # load of a machine that does nothing else
 GRACE = 45.0  # seconds over its share that a work may take where the time is limited
 
@@ -78,13 +79,13 @@ def told(text: str) -> None:
 
 
 def run(args: argparse.Namespace, chosen: list[Work], workers: Workers, folder: Path) -> Iterator[Race]:
-    """Each work gets its share of the time that is left."""
+    """Each work gets its share of the time that is left; training, which is compiled, the larger."""
     words = Words(args.data) if args.table == "cpu" and any(work.kind != "language" for work in chosen) else None
     text = text_of(args.text, folder) if args.table == "cpu" else None
     where = {"device": args.device, "threads": args.threads}
     end = time.monotonic() + args.seconds
     for number, work in enumerate(chosen):
-        share = (end - time.monotonic()) / (len(chosen) - number)
+        share = (end - time.monotonic()) * WEIGHT[work.kind] / sum(WEIGHT[one.kind] for one in chosen[number:])
         told(f"{work.title}: {share:.0f} s" if args.seconds < float("inf") else work.title)
         file = folder / f"{work.key}.npz"
         holds = write(file, work, words, text)
