@@ -30,6 +30,9 @@ from torch.profiler import ProfilerActivity, profile  # noqa: E402
 from wanted import OURS, TABLES, Entrant, Work, works  # noqa: E402
 from words import Words  # noqa: E402
 
+from seqloom.errors import SeqloomError  # noqa: E402
+from seqloom.files import write_atomic  # noqa: E402
+
 TOP = 12
 
 
@@ -113,7 +116,10 @@ def profiles(args: argparse.Namespace, folder: Path) -> Iterator[Profile]:
         write(file, one, words, text)
         for entrant in (entrant for entrant in work.entrants if entrant.peer == OURS):
             asked = order(one, entrant, file, {"device": args.device, "threads": args.threads})
-            yield profiled(one, entrant, read_order(asked))
+            try:
+                yield profiled(one, entrant, read_order(asked))
+            except SeqloomError as error:  # what we cannot do has no profile
+                print(f"{work.title}, {entrant.label}: {error}", file=sys.stderr)
 
 
 def main() -> None:
@@ -134,8 +140,7 @@ def main() -> None:
             lines += told(found)
             print("\n".join(told(found)), flush=True)
     if args.output:
-        from seqloom.files import write_atomic
-
+        args.output.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(args.output, "\n".join(lines))
 
 
