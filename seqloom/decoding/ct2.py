@@ -1,8 +1,8 @@
 """A Transformer behind CTranslate2, which searches by itself: greedy and beam.
 
-Greedy search finds what ours finds, and so does a beam with alpha 0. With another alpha theirs may stop earlier: as
-soon as a beam's width of hypotheses has ended, where ours goes on while a live one scores better than the worst of
-them.
+Greedy search finds what ours finds, and so does the best of a beam with alpha 0. With another alpha the two may stop at
+different steps: theirs when PATIENCE times a beam's width of hypotheses has ended, ours when no live one scores better
+than the worst of the best ended ones.
 """
 
 from __future__ import annotations
@@ -23,17 +23,21 @@ from seqloom.decoding.search import Hypothesis, Search
 from seqloom.decoding.texts import Answer, Texts
 from seqloom.errors import SeqloomError
 
+PATIENCE = 2.0  # of 200 words, beam 4: all as ours, in 1.19 of the time of 1.0, by which 10 to 19 differ
+
 
 class Held(nn.Module):
     """A model that is CTranslate2's: it answers, and nothing else can be asked of it. `places`: how many positions
-    source and target have, None where there is no end."""
+    source and target have, None where there is no end; `names`: of the tokens of both."""
 
     places: Sequence[int | None]
+    names: tuple[list[str], list[str]]
     translator: Any
 
-    def __init__(self, folder: Path, places: Sequence[int | None]) -> None:
+    def __init__(self, folder: Path, places: Sequence[int | None], names: tuple[list[str], list[str]]) -> None:
         super().__init__()
-        self.places, self.translator = places, _translator(folder)
+        self.places, self.names, self.translator = places, names, _translator(folder)
+        self.ids = {name: number for number, name in enumerate(names[1])}
 
     def forward(self, *inputs: Any) -> Any:
         raise SeqloomError("the engine ct2 only answers: for likelihoods and looking inside use the run by torch")
@@ -70,7 +74,7 @@ class Searched(Texts):
         return [found[row] for row in range(len(sources))]
 
     def _alike(self, sources: Sequence[list[int]], limit: int, search: Search) -> list[list[Hypothesis]]:
-        names, ids = named(self.source), {name: id for id, name in enumerate(named(self.target))}
+        names, ids = self.held.names[0], self.held.ids
         most = limit - search.close  # an <eos> that is certain costs nothing: it need not be searched for
         reach = min(most, self.held.places[1] or most)
         results = self.held.translator.translate_batch(
@@ -78,6 +82,7 @@ class Searched(Texts):
             beam_size=search.beam,
             num_hypotheses=search.beam,
             length_penalty=search.alpha if search.beam > 1 else 0.0,
+            patience=PATIENCE if search.alpha else 1.0,
             max_decoding_length=reach,
             min_decoding_length=0,
             max_input_length=0,
@@ -85,7 +90,7 @@ class Searched(Texts):
         )
         found = []
         for result in results:
-            written = [tuple(ids[name] for name in names) for names in result.hypotheses]
+            written = [tuple(ids[name] for name in one) for one in result.hypotheses]
             if reach < most and max(map(len, written)) == reach:
                 within(reach, reach + 1, "target")
             every = [_hypothesis(*one, reach, search) for one in zip(written, result.scores, strict=True)]
@@ -94,7 +99,7 @@ class Searched(Texts):
 
     def scored(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
         """The logarithm of the probability of every token of the targets, <eos> after them."""
-        read, write = named(self.source), named(self.target)
+        read, write = self.held.names
         found = self.held.translator.score_batch(
             [[read[token] for token in source] for source in sources],
             [[write[token] for token in target] for target in targets],
@@ -116,7 +121,7 @@ def _hypothesis(tokens: tuple[int, ...], score: float, most: int, search: Search
 
 def opened(folder: Path, places: Sequence[int | None], texts: Texts) -> Searched:
     """The same texts by the model in a folder."""
-    model: Any = Held(folder, places)
+    model: Any = Held(folder, places, (named(texts.source), named(texts.target)))
     return Searched(model, texts.source, texts.target, texts.bound, texts.device, texts.max_length, texts.cut)
 
 

@@ -17,6 +17,20 @@ from seqloom.parts.state import Decoding
 ENCODER, STEP = "encoder.onnx", "step.onnx"
 
 
+class Graph:
+    """One file: tensors in and out by name. What is the same for every input is no input of the graph."""
+
+    def __init__(self, file: Path) -> None:
+        self._session = _session(file)
+        self.inputs: dict[str, list[int | str]] = {one.name: one.shape for one in self._session.get_inputs()}
+        self._outputs = [one.name for one in self._session.get_outputs()]
+
+    def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        fed = {name: tensor.contiguous().numpy() for name, tensor in inputs.items() if name in self.inputs}
+        found = self._session.run(self._outputs, fed)
+        return dict(zip(self._outputs, map(torch.from_numpy, found), strict=True))
+
+
 class Sessions(nn.Module):
     """`models/graphs.py` says what the files take and give. `places`: how many positions source and target have, None
     where there is no end."""
@@ -26,8 +40,8 @@ class Sessions(nn.Module):
     def __init__(self, folder: Path, places: Sequence[int | None]) -> None:
         super().__init__()
         self.places = places
-        self._encoder, self._step = (_session(folder / name) for name in (ENCODER, STEP))
-        inputs = {found.name: found.shape for found in self._step.get_inputs()}
+        self._encoder, self._step = (Graph(folder / name) for name in (ENCODER, STEP))
+        inputs = self._step.inputs
         self._context = [name for name in inputs if name.startswith("context_")]
         self._rows = {name: shape[2:] for name, shape in inputs.items() if name.startswith("row_")}
 
@@ -42,7 +56,7 @@ class Sessions(nn.Module):
 
     def start(self, source: Padded, *, width: int = 1, room: int | None = None) -> Decoding:
         within(self.places[0], source.tokens.size(1), "source")
-        found = _run(self._encoder, {"tokens": source.tokens, "lengths": source.lengths})
+        found = self._encoder({"tokens": source.tokens, "lengths": source.lengths})
         count = source.tokens.size(0)
         # What was not written yet has no steps: the sizes that only a run knows are 0.
         rows = (
@@ -60,7 +74,7 @@ class Sessions(nn.Module):
         rows, sentences = tokens.size(0), state.context[0].size(0)
         fed = dict(zip(self._context, state.context, strict=True))
         fed |= {name: row.unflatten(0, (sentences, -1)) for name, row in zip(self._rows, state.rows, strict=True)}
-        logits, *after = _run(self._step, {"tokens": tokens.view(sentences, -1), **fed}).values()
+        logits, *after = self._step({"tokens": tokens.view(sentences, -1), **fed}).values()
         return logits.view(rows, 1, -1), Decoding(state.context, tuple(row.flatten(0, 1) for row in after))
 
 
@@ -84,10 +98,3 @@ def _session(file: Path) -> Any:
         return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own errors share no other class
         raise SeqloomError(f"{file}: onnxruntime cannot open it: {str(error).splitlines()[0]}") from error
-
-
-def _run(session: Any, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    given = {found.name for found in session.get_inputs()}
-    fed = {name: tensor.contiguous().numpy() for name, tensor in inputs.items() if name in given}
-    names = [found.name for found in session.get_outputs()]
-    return dict(zip(names, map(torch.from_numpy, session.run(names, fed)), strict=True))

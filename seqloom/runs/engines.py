@@ -51,7 +51,7 @@ def load_engine(run: str | Path, engine: str | None = None) -> Translator:
     folder = Path(run)
     if (folder / ENGINE).is_file():
         return _opened(_checked(folder, engine))
-    name = known(engine or "torch", ENGINES, "engine")
+    name = known(engine or "torch", ("torch", *ENGINES), "engine")
     kept = folder / CACHE / name
     if not _fresh(folder, kept):
         kept.parent.mkdir(exist_ok=True)
@@ -100,8 +100,8 @@ def _write(run: Path, folder: Path, engine: str, int8: bool) -> float:
         write_json(fresh / ENGINE, facts)
         for name, value in vocabularies(run, config).items():
             write_json(fresh / f"{name}.json", value)
-        write_atomic(fresh / "README.md", _card(config, facts))
         configs.save(fresh, config)
+    write_atomic(folder / "README.md", _card(config, facts))  # later: it is not among the sums, and may be edited
     return difference
 
 
@@ -144,8 +144,8 @@ def _card(config: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     weights = "weights of 8 bits" if facts["int8"] else "weights in float32"
     return f"""# {preset} for {runs}
 
-A model of the task `{config["task"]}`, exported by Seqloom {facts["seqloom"]} for {runs} {facts["libraries"][runs]} with
-{weights}; what it says differs from torch by at most {facts["difference"]:.1e}.
+A model of the task `{config["task"]}`, exported by Seqloom {facts["seqloom"]} for {runs} {facts["libraries"][runs]}
+with {weights}; what it says differs from torch by at most {facts["difference"]:.1e}.
 
 ```console
 pip install 'seqloom[export]'

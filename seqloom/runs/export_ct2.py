@@ -160,7 +160,8 @@ def _linear(spec: Any, ours: Tensors, name: str) -> None:
 
 
 def _array(tensor: Tensor) -> Any:
-    return tensor.detach().float().cpu().contiguous().numpy()
+    """A copy: their library changes in place what it makes smaller."""
+    return tensor.detach().float().cpu().clone(memory_format=torch.contiguous_format).numpy()
 
 
 def _differences(texts: Texts, made: Searched) -> Iterator[tuple[str, float]]:

@@ -101,10 +101,13 @@ def _axes(one: Any, other: Any) -> Any:
 
 
 def _quantise(file: Path) -> None:
+    import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
+    model = onnx.load(file)
+    del model.graph.value_info[:]  # the shapes that the exporter noted are not those of what takes their place
     with _quietly():
-        quantize_dynamic(file, file, weight_type=QuantType.QInt8)
+        quantize_dynamic(model, file, weight_type=QuantType.QInt8)
 
 
 @contextmanager

@@ -23,7 +23,8 @@ def close(found: Iterable[tuple[str, float]], name: str) -> float:
     for where, difference in found:
         if not difference <= CLOSE:  # nor is NaN
             raise SeqloomError(
-                f"{name}: not exported: at {where} it would differ from torch by {difference:.1e}, and {CLOSE:g} is allowed"
+                f"{name}: not exported: at {where} it would differ from torch by {difference:.1e}, "
+                f"and {CLOSE:g} is allowed"
             )
         largest = max(largest, difference)
     return largest
