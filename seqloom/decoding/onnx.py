@@ -82,8 +82,8 @@ def within(places: int | None, count: int, side: str) -> None:
     """Positions that come from a table end somewhere."""
     if places is not None and count > places:
         raise SeqloomError(
-            f"its positions reach {places} tokens of a {side}, here {count}; cut the text, or train with "
-            "max_length or with sinusoidal positions"
+            f"the engine's positions reach {places} tokens of a {side}, here {count}; cut the text, or train a run "
+            "with a max_length"
         )
 
 

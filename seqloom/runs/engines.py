@@ -12,11 +12,16 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from seqloom.decoding.ct2 import opened
+from seqloom.decoding.onnx import Sessions
 from seqloom.errors import SeqloomError, known
 from seqloom.files import damage, new_folder, read_json, sha256, write_atomic, write_json
 from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import complete
 from seqloom.runs import config as configs
+from seqloom.runs import export_ct2, export_onnx
 from seqloom.runs.load import ENGINE, MODEL, load_one, vocabularies
 from seqloom.tasks.translate import TASK
 from seqloom.tasks.translator import Translator
@@ -54,7 +59,6 @@ def load_engine(run: str | Path, engine: str | None = None) -> Translator:
     name = known(engine or "torch", ("torch", *ENGINES), "engine")
     kept = folder / CACHE / name
     if not _fresh(folder, kept):
-        kept.parent.mkdir(exist_ok=True)
         _write(folder, kept, name, False)
     return _opened(kept)
 
@@ -86,6 +90,8 @@ def _write(run: Path, folder: Path, engine: str, int8: bool) -> float:
         raise SeqloomError(f"{run}: is of the task {config['task']}; the engines are for translate")
     made = load_one(run, "cpu")
     model = complete(MODELS, config["model"])  # an older run's config has fewer keywords
+    if engine == "ct2":
+        export_ct2.expressible(model, str(run))
     with new_folder(folder) as fresh:
         places, difference = _written(made, model, fresh, engine, int8)
         facts = {
@@ -110,29 +116,18 @@ def _written(
 ) -> tuple[list[int | None], float]:
     """Writes the model; gives its places and the difference from torch."""
     if engine == "onnx":
-        from seqloom.runs.export_onnx import places_of, write_onnx
-
-        places = places_of(model)
-        return places, write_onnx(made, fresh, places, int8)
-    from seqloom.runs.export_ct2 import expressible, places_of, write_ct2
-
-    expressible(model, str(made.folder))
-    places = places_of(model)
-    return places, write_ct2(made, model, fresh, places, int8)
+        places = export_onnx.places_of(model)
+        return places, export_onnx.write_onnx(made, fresh, places, int8)
+    places = export_ct2.places_of(model)
+    return places, export_ct2.write_ct2(made, model, fresh, places, int8)
 
 
 def _opened(folder: Path) -> Translator:
-    import torch
-
     config, facts = configs.load(folder), read_json(folder / ENGINE)
     name = known(facts.get("engine", ""), ENGINES, f"engine in {folder / ENGINE}")
     stored, device = vocabularies(folder, config), torch.device("cpu")
     if name == "onnx":
-        from seqloom.decoding.onnx import Sessions
-
         return TASK.runner(folder, config, Sessions(folder, facts["places"]), stored, device)
-    from seqloom.decoding.ct2 import opened
-
     nothing: Any = None  # there is no model but theirs
     plain = TASK.runner(folder, config, nothing, stored, device)
     return Translator(folder, config, opened(folder, facts["places"], plain.texts))

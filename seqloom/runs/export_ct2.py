@@ -176,4 +176,4 @@ def _differences(texts: Texts, made: Searched) -> Iterator[tuple[str, float]]:
         logits[..., unsaid] = NEVER
         said = logits.log_softmax(-1).gather(-1, F.pad(target, (0, 1), value=EOS)[..., None])[..., 0]
         asked = [row[:count] for row, count in zip(source.tokens.tolist(), source.host, strict=True)]
-        yield f"{rows} × {length} tokens", apart(said, torch.tensor(made.scored(asked, target.tolist())))
+        yield f"{rows} × {source.tokens.size(1)} tokens", apart(said, torch.tensor(made.scored(asked, target.tolist())))

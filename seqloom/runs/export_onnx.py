@@ -64,7 +64,7 @@ def differences(model: Seq2Seq, other: Sessions) -> Iterator[tuple[str, float]]:
         for step in range(min(STEPS, other.places[1] or STEPS)):
             tokens = torch.randint(model.target.num_embeddings, (2 * rows, 1), generator=draw)
             (said, mine), (heard, theirs) = model.step(tokens, mine), other.step(tokens, theirs)
-            yield f"{rows} × {length} tokens, step {step + 1}", apart(said, heard)
+            yield f"{rows} × {source.tokens.size(1)} tokens, step {step + 1}", apart(said, heard)
             order = torch.arange(2 * rows).view(rows, 2).flip(1).flatten()  # as in a beam, hypotheses change places
             mine, theirs = mine.pick(order), theirs.pick(order)
 
