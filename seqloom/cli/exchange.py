@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from seqloom.errors import known
+from seqloom.errors import SeqloomError, known
+
+ENGINES = ("onnx", "ct2")
 
 
 def import_(
@@ -30,12 +32,28 @@ def import_(
 def export(
     run: Annotated[str, typer.Argument(help="A run folder.")],
     to: Annotated[
-        str, typer.Option("--to", help="hf: a folder for transformers; tokenizers: its tokenizer.json files.")
+        str,
+        typer.Option(
+            "--to",
+            help="hf: a folder for transformers; tokenizers: its tokenizer.json files; onnx: for onnxruntime, encoder "
+            "and step; ct2: for CTranslate2, of a Transformer.",
+        ),
     ],
     output: Annotated[str, typer.Option("--output", "-o", help="A new folder.")],
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Of onnx and ct2: weights of 8 bits, smaller and often faster, not the same.")
+    ] = False,
 ) -> None:
     """Write a run in a form that other libraries read, with the same outputs."""
-    known(to, ("hf", "tokenizers"), "form")
+    known(to, ("hf", "tokenizers", *ENGINES), "form")
+    if int8 and to not in ENGINES:
+        raise SeqloomError(f"--int8 goes with --to {' or '.join(ENGINES)}, not with {to}")
+    if to in ENGINES:
+        from seqloom.runs.engines import export_engine
+
+        made = export_engine(run, output, to, int8)
+        typer.echo(f"{output}: differs from torch by at most {made.difference:.1e}; seqloom predict {output} FILE")
+        return
     from seqloom.runs.export import export_hf, export_tokenizers
 
     if to == "hf":

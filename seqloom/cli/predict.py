@@ -62,6 +62,14 @@ def predict(
     batch: Annotated[int, typer.Option(help="Sentences a batch.")] = 64,
     stream: Annotated[bool, typer.Option("--stream", help="Answer each line as it comes.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            show_default=False,
+            help="What computes: torch; or for translate, on the CPU, onnx, with the same search, or ct2, with one of "
+            "its own. Made on first use in the run's folder. An exported folder has its own.",
+        ),
+    ] = None,
 ) -> None:
     """Write a target for every source. Empty lines stay empty, so that lines stay side by side.
 
@@ -97,7 +105,7 @@ def predict(
         top_p=top_p,
         seed=seed,
     )
-    model = load(*runs, device=device)
+    model = load(*runs, device=device, engine=engine)
     stream = stream or (file == "-" and output is None and sys.stdin.isatty())
     rows, ahead = (1, 1) if stream else (batch, 16)
     [found] = registry.resolve([file], "test", model.config["task"])

@@ -82,12 +82,17 @@ class Texts:
         asked = sorted((i for i, text in enumerate(texts) if text.strip()), key=lambda i: len(encoded[i]))
         for start in range(0, len(asked), rows):
             batch = asked[start : start + rows]
-            source = pad([encoded[i] for i in batch]).to(self.device)
             limits = [self.bound(len(encoded[i])) for i in batch]
-            decoded = decode(self.model, source, limits, search, generator)
+            decoded = self.decoded([encoded[i] for i in batch], limits, search, generator)
             for i, limit, hypotheses in zip(batch, limits, decoded, strict=True):
                 found[i] = [self._answer(hypothesis, limit) for hypothesis in hypotheses]
         return found
+
+    def decoded(
+        self, sources: Sequence[list[int]], limits: list[int], search: Search, generator: torch.Generator | None
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses of each source, of at most so many tokens."""
+        return decode(self.model, pad(sources).to(self.device), limits, search, generator)
 
     def encode(self, text: str) -> list[int]:
         """As the training data was: cut if it is too long, ended by <eos>."""

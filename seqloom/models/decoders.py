@@ -175,5 +175,5 @@ def spread(state: Any, width: int) -> Any:
     if width == 1:
         return state
     if isinstance(state, Tensor):
-        return state.repeat_interleave(width, 0)
+        return state[:, None].expand(-1, width, *state.shape[1:]).flatten(0, 1)  # exporters know this better
     return tuple(spread(part, width) for part in state)

@@ -17,18 +17,22 @@ from seqloom.tasks.known import task
 from seqloom.training.checkpoint import load_weights, read_tensors
 
 MODEL = "model.safetensors"
+ENGINE = "engine.json"  # in the folder of a run that was exported for another library
 
 
-def load(run: str | Path, *more: str | Path, device: str | None = None) -> Any:
+def load(run: str | Path, *more: str | Path, device: str | None = None, engine: str | None = None) -> Any:
     """The best model of a run folder, as its task's runner: a Translator, …
 
     Several runs of one task with the same vocabularies answer as one, by the mean of their probabilities; a folder with
     an ensemble.json stands for the runs that it names. The last may name the device instead: `load(run, "cpu")`.
+    `engine` is what computes: torch, or for translate onnx or ct2; an exported folder has its own.
     """
     runs = [run, *more]
     if device is None:
         device = str(runs.pop()) if more and re.fullmatch(r"auto|cpu|cuda(:.*)?", str(runs[-1])) else "auto"
     folders = [folder for one in runs for folder in members_of(Path(one))]
+    if engine not in (None, "torch") or (folders[0] / ENGINE).is_file():
+        return _by_engine(folders, device, engine)
     if len(folders) == 1:
         return load_one(folders[0], device)
     members = [_member(folder, device) for folder in folders]
@@ -44,8 +48,22 @@ def load_one(run: str | Path, device: str = "auto") -> Any:
     return runner(one.folder, one.config, one.model, one.vocabularies, choose_device(device))
 
 
+def _by_engine(folders: list[Path], device: str, engine: str | None) -> Any:
+    from seqloom.runs.engines import load_engine
+
+    if len(folders) > 1:
+        raise SeqloomError("several runs answer together by torch alone; leave --engine and exported folders out")
+    if device not in ("auto", "cpu"):
+        raise SeqloomError(f"the engines other than torch compute on the CPU here, not on {device!r}")
+    return load_engine(folders[0], engine)
+
+
 def _member(folder: Path, device: str) -> Member:
     config = configs.load(folder)
+    if (folder / ENGINE).is_file():
+        raise SeqloomError(
+            f"{folder}: was exported to predict, by itself; for anything else name the run it was made of"
+        )
     place, shape = choose_device(device), task(config["task"])
     stored = vocabularies(folder, config)
     model = build(shape.models, config["model"], **shape.sizes(stored))

@@ -1,0 +1,67 @@
+"""`seqloom export --to onnx|ct2` and `seqloom predict --engine` as a stranger uses them."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.cli.conftest import one_line
+from tests.conftest import words, write_pairs
+
+SETTINGS = [f"--set={side}.{name}" for side in ("encoder", "decoder") for name in ("dim=16", "heads=2", "layers=1")]
+
+
+@pytest.fixture
+def asked(tmp_path):
+    file = tmp_path / "asked.txt"
+    file.write_text("".join(f"{word}\n" for word in ["", *words(20, seed=4), "xyz"]))
+    return file
+
+
+def test_onnx_there_and_beside(seqloom, run, tmp_path, asked):
+    mine = tmp_path / "run"
+    shutil.copytree(run, mine)
+    status, out, err = seqloom("export", mine, "--to", "onnx", "--output", tmp_path / "out")
+    assert status == 0, err
+    assert f"seqloom predict {tmp_path / 'out'} FILE" in out
+    shutil.copytree(tmp_path / "out", mine / "engines" / "onnx")  # as predict would make it
+    for options in ([], ["--beam", "3"], ["--sample", "--top-k", "3", "--seed", "5"]):
+        ours = seqloom("predict", mine, asked, *options)
+        assert ours[0] == 0
+        assert seqloom("predict", mine, asked, "--engine", "onnx", *options) == ours
+        assert seqloom("predict", tmp_path / "out", asked, *options) == ours
+    pairs = write_pairs(tmp_path / "test.tsv", words(10, seed=5))
+    ours, theirs = (seqloom("evaluate", folder, pairs)[1].splitlines() for folder in (mine, tmp_path / "out"))
+    assert "perplexity" in theirs[-1]
+    assert ours[:-1] == theirs[:-1]
+    (tmp_path / "out" / "step.onnx").write_bytes(b"")
+    one_line(seqloom("predict", tmp_path / "out", asked), "damaged: step.onnx", "export it again")
+    one_line(seqloom("predict", mine, asked, "--engine", "ct2"), "encoder.kind=recurrent", "--to onnx")
+
+
+def test_ct2(seqloom, tmp_path, asked):
+    data = write_pairs(tmp_path / "words.tsv", words(80))
+    wanted = ["--model", "transformer", "--size", "tiny", "--target-tokens", "words", "--set=embedding=16", *SETTINGS]
+    run = tmp_path / "run"
+    assert seqloom("train", "translate", data, "--output", run, "--max-steps", 30, *wanted)[0] == 0
+    assert seqloom("predict", run, asked, "--engine", "ct2") == seqloom("predict", run, asked, "--engine", "torch")
+    assert (run / "engines" / "ct2" / "model.bin").is_file()
+    status, out, _ = seqloom("export", run, "--to", "ct2", "--int8", "--output", tmp_path / "out")
+    assert status == 0
+    assert "differs from torch by at most" in out
+    status, out, _ = seqloom("predict", tmp_path / "out", asked, "--beam", 3, "--n-best", 2)
+    assert status == 0
+    assert out.count("\n") >= 22
+    one_line(seqloom("predict", tmp_path / "out", asked, "--sample"), "does not sample", "--engine onnx")
+    one_line(seqloom("predict", tmp_path / "out", asked, "--engine", "onnx"), "exported for the engine ct2")
+    one_line(seqloom("export", run, "--to", "ct2", "--output", tmp_path / "out"), "is there already")
+    one_line(seqloom("export", run, "--to", "hf", "--int8", "--output", tmp_path / "x"), "--int8 goes with")
+    one_line(seqloom("predict", run, asked, "--engine", "trt"), "unknown engine", "onnx")
+
+
+def test_other_tasks_have_no_engine(seqloom, tmp_path, asked):
+    (tmp_path / "labels.tsv").write_text("".join(f"{a} {i}\t{a}\n" for i in range(20) for a in ("good", "bad")))
+    run = tmp_path / "run"
+    assert seqloom("train", "classify", tmp_path / "labels.tsv", "-o", run, "--size", "tiny", "--max-steps", 1)[0] == 0
+    one_line(seqloom("predict", run, asked, "--engine", "onnx"), "is of the task classify", "translate")

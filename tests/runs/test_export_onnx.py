@@ -1,0 +1,132 @@
+"""Both ONNX files say what torch says, for every kind of model; a file that does not is not kept."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from seqloom import SeqloomError
+from seqloom.data.batch import pad
+from seqloom.decoding.onnx import ENCODER, STEP, Sessions
+from seqloom.decoding.search import Search, decode
+from seqloom.models.seq2seq import MODELS
+from seqloom.parts.choose import build, complete
+from seqloom.runs.config import compose
+from seqloom.runs.export_onnx import differences, places_of, write_onnx
+from seqloom.runs.parity import CLOSE
+
+RECURRENT = {"encoder.dim": 8, "decoder.dim": 16, "embedding": 12}
+TRANSFORMER = {f"{side}.{name}": 16 for side in ("encoder", "decoder") for name in ("dim", "hidden")} | {
+    "embedding": 16,
+    "tie": False,  # a random one that is tied writes the same token again and again
+    **{f"{side}.{name}": n for side in ("encoder", "decoder") for name, n in (("heads", 2), ("layers", 1))},
+}
+
+
+def sides(**keywords):
+    return {f"{side}.{name}": value for side in ("encoder", "decoder") for name, value in keywords.items()}
+
+
+QUICK = {
+    "lstm, two layers": ("lstm", sides(layers=2)),
+    "gru-attention": ("gru-attention", {}),
+    "lstm-attention, feeding": ("lstm-attention", {"decoder.feeding": True, "encoder.directions": 1}),
+    "transformer": ("transformer", {}),
+}
+SLOW = {
+    "rnn": ("rnn", {}),
+    "gru, mean": ("gru", {"decoder.context": "pool"}),
+    "gru, reset before": ("gru-attention", sides(cell={"kind": "gru", "reset": "before"})),
+    "lstm-attention, additive": ("lstm-attention", {"decoder.score": "additive", "decoder.value_dim": 8}),
+    "window": ("lstm-attention", {"encoder": {"kind": "window", "dim": 16}}),
+    "transformer, after": ("transformer", sides(norm="after", activation="gelu", enter_norm=True, scale=False)),
+    "transformer, rotary": ("transformer", sides(position="rotary")),
+    "transformer, learned": ("transformer", sides(position={"kind": "learned", "longest": 24})),
+    "transformer, no positions": ("transformer", sides(position="none", score="additive")),
+    "transformer, halves": ("transformer", sides(position={"kind": "sinusoidal", "layout": "halves"})),
+    "gru read by a transformer": ("transformer", {"encoder": {"kind": "gru", "dim": 8}}),
+    "transformer read by a gru": ("gru-attention", {"encoder": {"kind": "transformer", "dim": 8, "heads": 2}}),
+}
+
+
+def made(preset, settings):
+    """A random model, whose logits are spread so that searches have something to find."""
+    small = TRANSFORMER if preset == "transformer" else RECURRENT
+    config = complete(MODELS, compose("translate", preset, "tiny", {}, {}, {**small, **settings})["model"])
+    torch.manual_seed(3)
+    model = build(MODELS, config, source_size=30, target_size=20).eval()
+    with torch.no_grad():
+        model.output.weight.mul_(2.0)
+    return SimpleNamespace(model=model, folder="runs/mine"), places_of(config)
+
+
+def check(case, folder):
+    one, places = made(*case)
+    assert write_onnx(one, folder, places, False) <= CLOSE
+    sessions = Sessions(folder, places)
+    with torch.no_grad():
+        found = dict(differences(one.model, sessions))
+    assert len(found) == 24
+    assert max(found.values()) <= CLOSE
+    source = pad([[5 + i % 7, *range(4, 4 + i), 2] for i in range(12)])
+    limits = [8] * 12
+    for search in (Search(), Search(beam=3, n_best=3), Search(sample=True, n_best=2)):
+        ours, theirs = (decode(stepper, source, limits, search) for stepper in (one.model, sessions))
+        assert [[h.tokens for h in row] for row in ours] == [[h.tokens for h in row] for row in theirs]
+    assert len({row[0].tokens for row in ours}) > 3
+    return one, sessions
+
+
+@pytest.mark.parametrize("case", QUICK)
+def test_it_says_what_torch_says(case, tmp_path):
+    one, sessions = check(QUICK[case], tmp_path)
+    source, tokens = pad([[4, 5, 6, 2], [9, 2]]), torch.tensor([[1, 5, 6], [1, 7, 8]])
+    with torch.no_grad():
+        assert torch.allclose(one.model(source, tokens), sessions(source, tokens), atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", SLOW)
+def test_so_does_every_other(case, tmp_path):
+    check(SLOW[case], tmp_path)
+
+
+def test_sinusoids_reach_beyond_their_table_and_learned_positions_say_where_they_end(tmp_path):
+    one, _ = made("transformer", {"encoder.position": {"kind": "learned", "longest": 24}})
+    write_onnx(one, tmp_path, [24, None], False)
+    sessions = Sessions(tmp_path, [24, None])
+    with pytest.raises(SeqloomError, match="reach 24 tokens of a source, here 25"):
+        sessions.start(pad([[5] * 25]))
+    state = sessions.start(pad([[5] * 24]))
+    grown = tuple(torch.randn(1, 2, 600, 8) for _ in state.rows)  # as if 600 tokens had been written
+    logits, after = sessions.step(torch.tensor([[5]]), state._replace(rows=grown))
+    assert logits.isfinite().all()
+    assert after.rows[0].size(2) == 601
+
+
+def test_int8_is_smaller_and_near(tmp_path):
+    one, places = made("lstm-attention", {"encoder.dim": 64, "decoder.dim": 128})
+    assert CLOSE < write_onnx(one, tmp_path, places, True) < 0.2
+    whole = 4 * sum(parameter.numel() for parameter in one.model.parameters())
+    assert sum((tmp_path / name).stat().st_size for name in (ENCODER, STEP)) < 0.8 * whole
+
+
+def test_what_differs_is_refused(tmp_path, monkeypatch):
+    from seqloom.models import graphs
+
+    one, places = made("gru", {})
+    monkeypatch.setattr(graphs, "_operator", lambda cell: ("GRU", {"linear_before_reset": 0}))
+    with pytest.raises(
+        SeqloomError, match=r"runs/mine: not exported: at \d × \d+ tokens, step \d it would differ"
+    ) as e:
+        write_onnx(one, tmp_path, places, False)
+    assert "\n" not in str(e.value)
+
+
+def test_a_file_that_is_no_model(tmp_path):
+    for name in (ENCODER, STEP):
+        (tmp_path / name).write_bytes(b"nothing")
+    with pytest.raises(SeqloomError, match="onnxruntime cannot open it"):
+        Sessions(tmp_path, [None, None])
