@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.data.batch import Padded
+from seqloom.data.tokens import PAD
 from seqloom.errors import SeqloomError
 from seqloom.models.decoders import spread
+from seqloom.parts.entropy import of_logits
 from seqloom.parts.state import Decoding
 
 ENCODER, STEP = "encoder.onnx", "step.onnx"
@@ -45,14 +47,22 @@ class Sessions(nn.Module):
         self._context = [name for name in inputs if name.startswith("context_")]
         self._rows = {name: shape[2:] for name, shape in inputs.items() if name.startswith("row_")}
 
-    def forward(self, source: Padded, tokens: Tensor, index: Tensor | None = None) -> Tensor:
-        """Teacher forcing, step by step: [B, T, V], with `index` [N, V]."""
+    def forward(
+        self,
+        source: Padded,
+        tokens: Tensor,
+        index: Tensor | None = None,
+        labels: Tensor | None = None,
+        smoothing: float = 0.0,
+    ) -> Tensor:
+        """Teacher forcing, step by step: [B, T, V], with `index` [N, V]; of `labels` the loss."""
         state, said = self.start(source), []
         for token in tokens.split(1, 1):
             logits, state = self.step(token, state)
             said.append(logits)
         every = torch.cat(said, 1)
-        return every if index is None else every.flatten(0, 1).index_select(0, index)
+        every = every if index is None else every.flatten(0, 1).index_select(0, index)
+        return every if labels is None else of_logits(every, labels, smoothing, PAD)
 
     def start(self, source: Padded, *, width: int = 1, room: int | None = None) -> Decoding:
         within(self.places[0], source.tokens.size(1), "source")

@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.data.batch import Padded
+from seqloom.data.tokens import PAD
 from seqloom.data.words import Words
 from seqloom.models.tagger import Found, found
 from seqloom.parts.crf import Allowed, Softmax
+from seqloom.parts.entropy import of_logits
 from seqloom.parts.state import Decoding
 
 
@@ -31,9 +33,17 @@ class Writers(Ensemble):
     """A Stepper of Steppers: p(next token) is the mean of the members' (Sutskever et al. 2014, section 3.6). What a
     member has read and written stays its own; rows are picked in all of them alike."""
 
-    def forward(self, source: Padded, tokens: Tensor, index: Tensor | None = None) -> Tensor:
-        """Teacher forcing, as of one model: [B, T, V], with `index` [N, V]; log-probabilities."""
-        return log_mean([member(source, tokens, index) for member in self.members])
+    def forward(
+        self,
+        source: Padded,
+        tokens: Tensor,
+        index: Tensor | None = None,
+        labels: Tensor | None = None,
+        smoothing: float = 0.0,
+    ) -> Tensor:
+        """Teacher forcing, as of one model: log-probabilities [B, T, V], with `index` [N, V]; of `labels` the loss."""
+        logs = log_mean([member(source, tokens, index) for member in self.members])
+        return logs if labels is None else of_logits(logs, labels, smoothing, PAD)
 
     def start(self, source: Padded, *, width: int = 1, room: int | None = None) -> Decoding:
         return _together([member.start(source, width=width, room=room) for member in self.members])

@@ -21,12 +21,16 @@ def entropy(states: Tensor, output: nn.Linear, labels: Tensor, smoothing: float 
     together with its loss, so that logits are held for one piece only and read a few times, not ten.
     """
     if labels.size(0) * output.out_features <= CELLS:
-        logits = output(states)
-        logits = logits.float() if logits.dtype.itemsize < 4 else logits
-        return F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing, ignore_index=ignore)
+        return of_logits(output(states), labels, smoothing, ignore)
     kind = states.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else states.dtype
     return _Pieces.apply(states, output.weight, output.bias, labels, _How(smoothing, ignore, dtype, CELLS))
+
+
+def of_logits(logits: Tensor, labels: Tensor, smoothing: float = 0.0, ignore: int = NOWHERE) -> Tensor:
+    """The same of logits that are there, [N, V]."""
+    logits = logits.float() if logits.dtype.itemsize < 4 else logits
+    return F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing, ignore_index=ignore)
 
 
 class _How(NamedTuple):
