@@ -227,8 +227,7 @@ def beam(
                 tokens, parent = tokens[alive], parent[alive]
         groups = torch.arange(len(parent), device=device) if alive is None else alive
         rows = (groups[:, None] * width + parent).flatten()
-        if alive is not None or not _same_order(rows):
-            state = state.pick(rows, alive)
+        state = state.pick(rows, alive)
         tokens = tokens.view(-1, 1)
     return ended.hypotheses()
 
@@ -284,7 +283,3 @@ def _only(token: int, logits: Tensor) -> Tensor:
 def _look(device: torch.device, t: int) -> bool:
     """Looking at who has finished makes the host wait for a GPU: there, only now and then."""
     return device.type == "cpu" or t % 8 == 7
-
-
-def _same_order(rows: Tensor) -> bool:
-    return rows.device.type == "cpu" and bool((rows == torch.arange(len(rows))).all())

@@ -18,11 +18,11 @@ from seqloom.parts.attention import Memory
 from seqloom.parts.block import Block
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice
-from seqloom.parts.position import POSITIONS
+from seqloom.parts.position import POSITIONS, Abreast, Position
 from seqloom.parts.recurrent import Recurrent, StackState
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See, mean
-from seqloom.parts.state import Cache, Decoding
+from seqloom.parts.state import Branches, Cache, Decoding
 
 Dims = tuple[tuple[int, ...], ...]
 
@@ -158,16 +158,33 @@ class TransformerDecoder(nn.Module):
 
     def begin(self, encoded: Encoded, width: int = 1, room: int | None = None) -> Decoding:
         memories = tuple(block.cross.remember(encoded.states) for block in self.blocks)  # pyright: ignore
-        return Decoding(ReadSoFar(memories, encoded.lengths), tuple(Cache(room) for _ in self.blocks))
+        layers = len(self.blocks)
+        branch = 1 < width <= Branches.widest
+        rows = Branches(layers, room, width) if branch else tuple(Cache(room) for _ in range(layers))
+        return Decoding(ReadSoFar(memories, encoded.lengths), rows)
 
     def forward(self, x: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         """[R, T, input_dim] -> [R, T, dim]"""
-        read, caches = state.context, state.rows
-        x = self.enter(x, caches[0].used)
-        see, seen = See(causal=True), See(lengths=read.lengths)
+        read, rows = state
+        if isinstance(rows, Branches):
+            steps = [self._abreast(step, read, rows) for step in x.split(1, 1)]
+            return cat(steps, 1) if len(steps) > 1 else steps[0], state
+        x = self.enter(x, rows[0].used)
+        return self._through(x, See(causal=True), rows, self.enter.position, read), state
+
+    def _abreast(self, x: Tensor, read: ReadSoFar, rows: Branches) -> Tensor:
+        """One step of all hypotheses, [R, 1, input_dim]: those of a sentence stand side by side in the axis of time, so
+        that their self-attention is one product over what they share."""
+        place = rows.steps
+        x = self.enter(x, place).view(-1, rows.width, self.dim)
+        y = self._through(x, See(bias=rows.grow(x)), rows.caches, Abreast(self.enter.position, place), read)
+        return y.view(-1, 1, self.dim)
+
+    def _through(self, x: Tensor, see: See, caches: tuple[Cache, ...], position: Position, read: ReadSoFar) -> Tensor:
+        seen = See(lengths=read.lengths)
         for block, cache, memory in zip(self.blocks, caches, read.memories, strict=True):
-            x, _ = block(x, see, cache, self.enter.position, (memory, seen))
-        return self.norm(x), state
+            x, _ = block(x, see, cache, position, (memory, seen))
+        return self.norm(x)
 
 
 def spread(state: Any, width: int) -> Any:

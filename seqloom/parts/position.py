@@ -85,6 +85,18 @@ class Rotary(Position):
         return _rotate(q, cos, sin), _rotate(k, cos, sin)
 
 
+class Abreast(Position):
+    """Tokens side by side at one `place`: hypotheses, one after the other in the axis of time."""
+
+    def __init__(self, position: Position, place: int) -> None:
+        super().__init__(0, 0)
+        self.position, self.place = position, place
+
+    def turn(self, q: Tensor, k: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]:
+        q, k = self.position.turn(q.unsqueeze(-2), k.unsqueeze(-2), self.place)
+        return q.squeeze(-2), k.squeeze(-2)
+
+
 POSITIONS = {"none": NoPosition, "sinusoidal": Sinusoidal, "learned": Learned, "rotary": Rotary}
 
 
