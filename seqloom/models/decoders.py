@@ -18,7 +18,7 @@ from seqloom.parts.attention import Memory
 from seqloom.parts.block import Block
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice
-from seqloom.parts.position import POSITIONS, Abreast, Position
+from seqloom.parts.position import POSITIONS, Abreast, Turns
 from seqloom.parts.recurrent import Recurrent, StackState
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See, mean
@@ -180,7 +180,7 @@ class TransformerDecoder(nn.Module):
         y = self._through(x, See(bias=rows.grow(x)), rows.caches, Abreast(self.enter.position, place), read)
         return y.view(-1, 1, self.dim)
 
-    def _through(self, x: Tensor, see: See, caches: tuple[Cache, ...], position: Position, read: ReadSoFar) -> Tensor:
+    def _through(self, x: Tensor, see: See, caches: tuple[Cache, ...], position: Turns, read: ReadSoFar) -> Tensor:
         seen = See(lengths=read.lengths)
         for block, cache, memory in zip(self.blocks, caches, read.memories, strict=True):
             x, _ = block(x, see, cache, position, (memory, seen))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple, Protocol
+
 import torch
 from torch import Tensor, nn
 
@@ -85,12 +87,17 @@ class Rotary(Position):
         return _rotate(q, cos, sin), _rotate(k, cos, sin)
 
 
-class Abreast(Position):
+class Turns(Protocol):
+    """What self-attention knows of a position."""
+
+    def turn(self, q: Tensor, k: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]: ...
+
+
+class Abreast(NamedTuple):
     """Tokens side by side at one `place`: hypotheses, one after the other in the axis of time."""
 
-    def __init__(self, position: Position, place: int) -> None:
-        super().__init__(0, 0)
-        self.position, self.place = position, place
+    position: Position
+    place: int
 
     def turn(self, q: Tensor, k: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]:
         q, k = self.position.turn(q.unsqueeze(-2), k.unsqueeze(-2), self.place)

@@ -76,7 +76,7 @@ class Cache:
             self.keys, self.values = k, v
             return k, v
         self.keys, self.values = self._write(self.keys, start, k), self._write(self.values, start, v)
-        return self.keys[:, :, : self.used], self.values[:, :, : self.used]
+        return self.keys.narrow(2, 0, self.used), self.values.narrow(2, 0, self.used)
 
     def pick(self, rows: Tensor, sentences: Tensor | None = None) -> Cache:
         other = copy(self)
@@ -92,7 +92,7 @@ class Cache:
             if memory is not None:
                 larger[:, :, :start] = memory[:, :, :start]
             memory = larger
-        memory[:, :, start : self.used] = new
+        memory.narrow(2, start, self.used - start).copy_(new)
         return memory
 
 
