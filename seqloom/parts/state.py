@@ -112,19 +112,22 @@ class Branches:
         self.seen: Tensor | None = None  # [R, steps·width], added to the scores: 0 where it may look, else −inf
         self.lent = False  # another goes on in the same memory
 
-    def grow(self, like: Tensor) -> Tensor:
-        """One more step of the hypotheses `like` [B, width, ...]: what each of them sees, [B, 1, width, slots]."""
-        rows = like.size(0) * self.width
+    def grow(self, like: Tensor) -> Tensor | None:
+        """One more step of the hypotheses `like` [B, width, ...]: what each of them sees, [B, 1, width, slots]; None:
+        all there is."""
+        sentences = like.size(0)
+        self.steps += 1
+        if self.lent:
+            everything = torch.arange(sentences, device=like.device)
+            self.caches, self.lent = tuple(cache.pick(everything) for cache in self.caches), False
+        if self.width == 1:
+            return None
         if self.own is None:
             diagonal = like.new_full((self.width, self.width), float("-inf")).fill_diagonal_(0.0)
-            self.own = diagonal.repeat(like.size(0), 1)
-        if self.lent:
-            everything = torch.arange(like.size(0), device=like.device)
-            self.caches, self.lent = tuple(cache.pick(everything) for cache in self.caches), False
-        own = self.own[:rows]
+            self.own = diagonal.repeat(sentences, 1)
+        own = self.own[: sentences * self.width]
         self.seen = own if self.seen is None else torch.cat([self.seen, own], 1)
-        self.steps += 1
-        return self.seen.view(like.size(0), 1, self.width, -1)
+        return self.seen.view(sentences, 1, self.width, -1)
 
     def pick(self, rows: Tensor, sentences: Tensor | None = None) -> Branches:
         other = copy(self)
