@@ -140,8 +140,10 @@ class LstmCell(Cell):
     def step(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
         h, c = state
         gates = torch.addmm(gates, h, self.recurrent.mT)
-        # One sigmoid over all four is faster than three over parts, though g's share of it is not used.
-        (i, f, _, o), g = gates.sigmoid().chunk(4, -1), gates.chunk(4, -1)[2].tanh()
+        # One sigmoid over all four is faster than three over parts, though g's share of it is not used; in place, since
+        # on many rows fresh memory costs as much as the arithmetic.
+        g = gates.chunk(4, -1)[2].tanh()
+        i, f, _, o = gates.sigmoid_().chunk(4, -1)
         c = torch.addcmul(i * g, f, c)
         h = o * c.tanh()
         return (h, c), (i, f, g, o, c, h)
