@@ -101,7 +101,7 @@ def moving(position: Position) -> bool:
 
 def _score(part: MultiHead) -> bool:
     """Whether its score is a product."""
-    one = torch.zeros(1, 1, part.out.in_features // part.heads)
+    one = part.out.weight.new_zeros(1, 1, part.out.in_features // part.heads)
     return part.score.as_dot(one, one) is not None
 
 
