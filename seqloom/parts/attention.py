@@ -111,38 +111,39 @@ class MultiHead(Probed):
 
     def remember(self, states: Tensor) -> Memory:
         """[B, S, key_dim] -> keys and values, [B, heads, S, dim/heads]."""
-        k, v = self._split(self.project(states), 2)
-        return self.score.keys(k), v
+        k, v = self.project(states).chunk(2, -1)
+        return self.score.keys(self._split(k)), self._split(v)
 
     def read(self, x: Tensor, memory: Memory, see: See) -> Tensor:
         """Cross-attention: x [R, T, dim] over a memory of B sentences, R a multiple of B."""
         assert self.query is not None
         keys, values = memory
-        folded = self.query(x).view(keys.size(0), -1, self.heads, x.size(-1) // self.heads).transpose(1, 2)
-        mixed = attend(folded, keys, values, self.score, see, self.probe)
-        return self.out(mixed.transpose(1, 2).reshape(x.shape))
+        folded = self.query(x).view(keys.size(0), -1, x.size(-1))
+        mixed = attend(self._split(folded), keys, values, self.score, see, self.probe)
+        return self.out(_merge(mixed).view_as(x))
 
     def forward(
         self, x: Tensor, see: See, state: Cache | None = None, position: Turns | None = None
     ) -> tuple[Tensor, Cache | None]:
         """Self-attention: x [R, T, dim]; with a cache, x stands after what the cache holds."""
-        q, k, v = self._split(self.project(x), 3)
+        q, k, v = (self._split(part) for part in self.project(x).chunk(3, -1))
         offset = state.used if state is not None else 0
         q, k = (position or _UNMOVED).turn(q, k, offset)
         k = self.score.keys(k)
         if state is not None:
             k, v = state.append(k, v)
             see = see.after(offset)
-        mixed = attend(q, k, v, self.score, see, self.probe)
-        return self.out(mixed.transpose(1, 2).reshape(x.shape)), state
+        return self.out(_merge(attend(q, k, v, self.score, see, self.probe))), state
 
-    def _split(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
-        """[R, T, parts·dim] -> [R, heads, T, dim/heads], so many."""
-        rows, t, dim = x.shape
-        return x.view(rows, t, parts, self.heads, dim // (parts * self.heads)).permute(2, 0, 3, 1, 4).unbind(0)
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
 _UNMOVED = NoPosition(0, 0)
+
+
+def _merge(x: Tensor) -> Tensor:
+    return x.transpose(1, 2).flatten(2)
 
 
 def _glorot(linear: nn.Linear, dim: int) -> None:
