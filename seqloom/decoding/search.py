@@ -14,15 +14,9 @@ from torch import Tensor
 
 from seqloom.data.batch import Padded
 from seqloom.data.tokens import BOS, EOS, PAD, UNK
+from seqloom.decoding.found import Ended, Hypothesis, Walks
 from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Stepper
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    tokens: tuple[int, ...]  # without <bos> and <eos>
-    score: float  # what it is ranked by: its log-probability, in a beam divided by length^alpha
-    log_probability: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,9 +111,10 @@ def walk(
     walks = Walks.begin(limits, width, device)
     tokens = torch.full((len(limits) * width,), BOS, device=device)
     finished: list[Walks] = []
+    speakable = Speakable(rules)
     for t in range(room):
         logits, state = stepper.step(tokens[:, None], state)
-        logits = _speakable(logits[:, -1], t, walks.limit, rules)
+        logits = speakable(logits[:, -1], t, walks.limit)
         tokens = walks.add(t, choose(logits), logits)
         if not _look(device, t):
             continue
@@ -138,52 +133,6 @@ def walk(
     return [flat[i : i + width] for i in range(0, len(flat), width)]
 
 
-@dataclass
-class Walks:
-    """What walks have written, a row each. Row-aligned with the model's state, so that a step touches little."""
-
-    where: Tensor  # [R] which walk a row is
-    limit: Tensor  # [R]
-    written: Tensor  # [R, room]
-    score: Tensor  # [R]
-    over: Tensor  # [R] has ended
-    soonest: int  # no limit is reached before this step
-
-    @classmethod
-    def begin(cls, limits: list[int], width: int, device: torch.device) -> Walks:
-        limit = torch.tensor(limits, device=device).repeat_interleave(width)
-        total = len(limit)
-        return cls(
-            torch.arange(total, device=device),
-            limit,
-            torch.full((total, max(limits)), PAD, device=device),
-            torch.zeros(total, device=device),
-            torch.zeros(total, dtype=torch.bool, device=device),
-            min(limits),
-        )
-
-    def add(self, t: int, tokens: Tensor, logits: Tensor) -> Tensor:
-        """Write the tokens chosen at step t, and <pad> where a walk has ended; gives what was written."""
-        tokens = tokens.masked_fill(self.over, PAD)
-        chosen = logits.log_softmax(-1).gather(1, tokens[:, None])[:, 0]
-        self.score += chosen.masked_fill(self.over, 0.0)
-        self.written[:, t] = tokens
-        self.over = self.over | (tokens == EOS)
-        if t + 1 >= self.soonest:
-            self.over = self.over | (self.limit <= t + 1)
-        return tokens
-
-    def pick(self, rows: Tensor) -> Walks:
-        where, limit, written, score, over = (
-            part.index_select(0, rows) for part in (self.where, self.limit, self.written, self.score, self.over)
-        )
-        return Walks(where, limit, written, score, over, self.soonest)
-
-    def hypotheses(self) -> list[tuple[int, Hypothesis]]:
-        rows = zip(self.where.tolist(), self.written.tolist(), self.score.tolist(), strict=True)
-        return [(number, _hypothesis(row, score, score)) for number, row, score in rows]
-
-
 def beam(
     stepper: Stepper, source: Padded, limits: list[int], width: int, alpha: float, rules: Search = PLAIN
 ) -> list[list[Hypothesis]]:
@@ -193,86 +142,65 @@ def beam(
     """
     device, room, count = source.tokens.device, max(limits), len(limits)
     state = stepper.start(source, width=width, room=room)
-    limit = torch.tensor(limits, device=device)
-    ended = Ended(count, width, room, device)
-    where = torch.arange(count, device=device)  # which sentence each group of rows is
+    ended, speakable, finished = Ended.begin(limits, width, device), Speakable(rules), []
     live = torch.full((count, width), float("-inf"), device=device)
     live[:, 0] = 0.0  # all hypotheses start alike: only one of them may speak first
     history = torch.full((count, width, room), PAD, device=device)
-    tokens = torch.full((count * width, 1), BOS, device=device)
+    tokens, first = torch.full((count * width, 1), BOS, device=device), torch.arange(2 * width, device=device) < width
+    groups = torch.arange(count, device=device)
     for t in range(room):
         logits, state = stepper.step(tokens, state)
-        spoken = _speakable(logits[:, -1], t, limit[where].repeat_interleave(width) if rules.close else limit, rules)
-        steps = spoken.log_softmax(-1).view(len(where), width, -1)
+        spoken = speakable(logits[:, -1], t, ended.limit.repeat_interleave(width) if rules.close else ended.limit)
+        steps = spoken.log_softmax(-1).view(len(live), width, -1)
         score, flat = (live[:, :, None] + steps).flatten(1).topk(2 * width)
-        parent, token = flat // steps.size(-1), flat % steps.size(-1)
-        paths = history.gather(1, parent[:, :, None].expand(-1, -1, room))
-        paths[:, :, t] = token
-        stops = (token == EOS) | (limit[where] <= t + 1)[:, None]
-        first = torch.arange(2 * width, device=device) < width  # an ending counts only among the best `width`
-        ended.add(where, paths, torch.where(stops & first, score, float("-inf")), (t + 1) ** alpha)
-        live, best = score.masked_fill(stops, float("-inf")).topk(width)
-        history = paths.gather(1, best[:, :, None].expand(-1, -1, room))
-        tokens, parent = token.gather(1, best), parent.gather(1, best)
-        going = (live[:, 0] / (t + 1) ** alpha > ended.score[where, -1]) & (live[:, 0] > float("-inf"))
+        parent = flat // steps.size(-1)
+        token = flat - parent * steps.size(-1)
+        stops = ended.stops(token, t)
+        if device.type != "cpu" or bool(stops.any()):  # to look is cheaper there than to do it for nothing
+            # An ending counts only among the best `width`.
+            ended.add(history, parent, token, torch.where(stops & first, score, float("-inf")), t, alpha)
+            live, best = score.masked_fill(stops, float("-inf")).topk(width)
+            token, parent = token.gather(1, best), parent.gather(1, best)
+        else:
+            live, token, parent = score[:, :width], token[:, :width], parent[:, :width]
+        going = (live[:, 0] / (t + 1) ** alpha > ended.score[:, -1]) & (live[:, 0] > float("-inf"))
         live = live.masked_fill(~going[:, None], float("-inf"))  # done is done, also for those that stay a while
+        history = history.gather(1, parent[:, :, None].expand(-1, -1, room))
+        history[:, :, t] = token
         alive = None
         if _look(device, t):
             left = int(going.sum())
             if left == 0:
                 break
-            if 8 * left <= 7 * len(where):
+            if 8 * left <= 7 * len(going):
                 alive = going.nonzero()[:, 0]
-                where, live, history = where[alive], live[alive], history[alive]
-                tokens, parent = tokens[alive], parent[alive]
-        groups = torch.arange(len(parent), device=device) if alive is None else alive
-        rows = (groups[:, None] * width + parent).flatten()
-        if alive is not None or not _same_order(rows):
-            state = state.pick(rows, alive)
-        tokens = tokens.view(-1, 1)
-    return ended.hypotheses()
+                finished.append(ended.pick((~going).nonzero()[:, 0]))
+                live, history, token, parent = live[alive], history[alive], token[alive], parent[alive]
+                ended = ended.pick(alive)
+        rows = ((groups[: len(parent)] if alive is None else alive)[:, None] * width + parent).flatten()
+        state, tokens = state.pick(rows, alive), token.reshape(-1, 1)
+    found = sorted(one for part in (*finished, ended) for one in part.hypotheses())
+    return [hypotheses for _, hypotheses in found]
 
 
-class Ended:
-    """The best hypotheses that have ended, best first, for every sentence."""
+class Speakable:
+    """A step's logits [R, V] without what may not be written there; the stepper's own stay as they are."""
 
-    def __init__(self, count: int, width: int, room: int, device: torch.device) -> None:
-        self.width = width
-        self.score = torch.full((count, width), float("-inf"), device=device)
-        self.log_probability = torch.full((count, width), float("-inf"), device=device)
-        self.tokens = torch.full((count, width, room), PAD, device=device)
+    def __init__(self, rules: Search) -> None:
+        self.rules = rules
+        self.silence: Tensor | None = None  # [V], added: −inf for what is never written
 
-    def add(self, where: Tensor, paths: Tensor, log_probability: Tensor, norm: float) -> None:
-        """Merge candidates [G, C] (−inf: has not ended) of the sentences `where` into the best so far."""
-        score = torch.cat([self.score[where], log_probability / norm], 1)
-        score, order = score.topk(self.width)
-        self.score[where] = score
-        self.log_probability[where] = torch.cat([self.log_probability[where], log_probability], 1).gather(1, order)
-        tokens = torch.cat([self.tokens[where], paths], 1)
-        self.tokens[where] = tokens.gather(1, order[:, :, None].expand(-1, -1, tokens.size(-1)))
-
-    def hypotheses(self) -> list[list[Hypothesis]]:
-        found = zip(self.tokens.tolist(), self.score.tolist(), self.log_probability.tolist(), strict=True)
-        return [
-            [_hypothesis(*one) for one in zip(*sentence, strict=True) if one[1] > float("-inf")] for sentence in found
-        ]
-
-
-def _hypothesis(row: list[int], score: float, log_probability: float) -> Hypothesis:
-    end = next((i for i, token in enumerate(row) if token in (EOS, PAD)), len(row))
-    return Hypothesis(tuple(row[:end]), score, log_probability)
-
-
-def _speakable(logits: Tensor, t: int, limit: Tensor, rules: Search) -> Tensor:
-    """Step t's logits [R, V] without what may not be written there; the stepper's own stay as they are."""
-    logits = logits.float().clone()
-    for token in (PAD, BOS, UNK, *rules.never):
-        logits[:, token] = float("-inf")
-    if t == 0 and rules.first is not None:
-        logits = _only(rules.first, logits)
-    if rules.close:
-        logits = torch.where((limit <= t + 1)[:, None], _only(EOS, logits), logits)
-    return logits
+    def __call__(self, logits: Tensor, t: int, limit: Tensor) -> Tensor:
+        logits = logits.float()
+        if self.silence is None:
+            never = torch.tensor([PAD, BOS, UNK, *self.rules.never], device=logits.device)
+            self.silence = logits.new_zeros(logits.size(-1)).index_fill_(0, never, float("-inf"))
+        logits = logits + self.silence
+        if t == 0 and self.rules.first is not None:
+            logits = _only(self.rules.first, logits)
+        if self.rules.close:
+            logits = torch.where((limit <= t + 1)[:, None], _only(EOS, logits), logits)
+        return logits
 
 
 def _only(token: int, logits: Tensor) -> Tensor:
@@ -284,7 +212,3 @@ def _only(token: int, logits: Tensor) -> Tensor:
 def _look(device: torch.device, t: int) -> bool:
     """Looking at who has finished makes the host wait for a GPU: there, only now and then."""
     return device.type == "cpu" or t % 8 == 7
-
-
-def _same_order(rows: Tensor) -> bool:
-    return rows.device.type == "cpu" and bool((rows == torch.arange(len(rows))).all())

@@ -91,7 +91,7 @@ class View:
             self.seen = x.new_empty(x.size(0), self.room, x.size(2))
         self.seen[:, self.used : self.used + x.size(1)] = x
 
-    def pick(self, rows: Tensor) -> View:
+    def pick(self, rows: Tensor, sentences: Tensor | None = None) -> View:
         other = View(len(self.caches), self.room)
         other.caches = tuple(cache.pick(rows) for cache in self.caches)
         other.seen = None if self.seen is None else self.seen.index_select(0, rows)

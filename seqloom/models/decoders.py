@@ -18,11 +18,12 @@ from seqloom.parts.attention import Memory
 from seqloom.parts.block import Block
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice
-from seqloom.parts.position import POSITIONS
+from seqloom.parts.lean import Lean, moving
+from seqloom.parts.position import POSITIONS, Abreast, Turns
 from seqloom.parts.recurrent import Recurrent, StackState
 from seqloom.parts.score import SCORES
-from seqloom.parts.see import See, mean
-from seqloom.parts.state import Cache, Decoding
+from seqloom.parts.see import See, keep, mean
+from seqloom.parts.state import Branches, Cache, Decoding
 
 Dims = tuple[tuple[int, ...], ...]
 
@@ -123,6 +124,8 @@ class ReadSoFar(NamedTuple):
 
     memories: tuple[Memory, ...]
     lengths: Tensor | None
+    real: Tensor | None = None  # [B, 1, 1, S], added to scores: −inf at padded places
+    lean: Lean | None = None  # the blocks as steps take them where nobody watches
 
 
 class TransformerDecoder(nn.Module):
@@ -158,16 +161,47 @@ class TransformerDecoder(nn.Module):
 
     def begin(self, encoded: Encoded, width: int = 1, room: int | None = None) -> Decoding:
         memories = tuple(block.cross.remember(encoded.states) for block in self.blocks)  # pyright: ignore
-        return Decoding(ReadSoFar(memories, encoded.lengths), tuple(Cache(room) for _ in self.blocks))
+        if (room is None and width == 1) or width > Branches.widest:
+            return Decoding(ReadSoFar(memories, encoded.lengths), tuple(Cache(room) for _ in self.blocks))
+        real = None if encoded.lengths is None else hidden(encoded.lengths, encoded.states)
+        read = ReadSoFar(memories, encoded.lengths, real, Lean.of(list(self.blocks)))  # pyright: ignore
+        return Decoding(read, Branches(len(self.blocks), room, width))
 
     def forward(self, x: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         """[R, T, input_dim] -> [R, T, dim]"""
-        read, caches = state.context, state.rows
-        x = self.enter(x, caches[0].used)
-        see, seen = See(causal=True), See(lengths=read.lengths)
+        read, rows = state
+        if isinstance(rows, Branches):
+            steps = [self._abreast(step, read, rows) for step in x.split(1, 1)] if x.size(1) > 1 else []
+            return cat(steps, 1) if steps else self._abreast(x, read, rows), state
+        x = self.enter(x, rows[0].used)
+        return self._through(x, See(causal=True), rows, self.enter.position, read), state
+
+    def _abreast(self, x: Tensor, read: ReadSoFar, rows: Branches) -> Tensor:
+        """One step of all hypotheses, [R, 1, input_dim]: those of a sentence stand side by side in the axis of time, so
+        that their self-attention is one product over what they share."""
+        position, place = self.enter.position, rows.steps
+        x = self.enter(x, place).view(-1, rows.width, self.dim)
+        seen = rows.grow(x)
+        if read.lean is None or read.lean.watched:
+            y = self._through(x, See(bias=seen), rows.caches, Abreast(position, place), read)
+        else:
+            turns = Abreast(position, place) if moving(position) else None
+            for block, cache, memory in zip(read.lean.blocks, rows.caches, read.memories, strict=True):
+                x = block(x, cache, turns, seen, memory, read.real)
+            y = self.norm(x)
+        return y.view(-1, 1, self.dim)
+
+    def _through(self, x: Tensor, see: See, caches: tuple[Cache, ...], position: Turns, read: ReadSoFar) -> Tensor:
+        seen = See(lengths=read.lengths)
         for block, cache, memory in zip(self.blocks, caches, read.memories, strict=True):
-            x, _ = block(x, see, cache, self.enter.position, (memory, seen))
-        return self.norm(x), state
+            x, _ = block(x, see, cache, position, (memory, seen))
+        return self.norm(x)
+
+
+def hidden(lengths: Tensor, states: Tensor) -> Tensor:
+    """[B] and [B, S, D] -> [B, 1, 1, S]: 0 at real places, −inf at padded ones."""
+    real = keep(lengths, states.size(1))[:, None, None]
+    return states.new_zeros(()).masked_fill(~real, float("-inf"))
 
 
 def spread(state: Any, width: int) -> Any:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError
 from seqloom.parts.choose import Choice, build
-from seqloom.parts.position import NoPosition, Position
+from seqloom.parts.position import NoPosition, Turns
 from seqloom.parts.probe import Probed
 from seqloom.parts.score import SCORES, Score
 from seqloom.parts.see import See
@@ -129,7 +129,7 @@ class MultiHead(Probed):
         return self.out(_merge(mixed).view_as(x))
 
     def forward(
-        self, x: Tensor, see: See, state: Cache | None = None, position: Position | None = None
+        self, x: Tensor, see: See, state: Cache | None = None, position: Turns | None = None
     ) -> tuple[Tensor, Cache | None]:
         """Self-attention: x [R, T, dim]; with a cache, x stands after what the cache holds."""
         q, k, v = (self._split(part) for part in self.project(x).chunk(3, -1))
@@ -138,7 +138,7 @@ class MultiHead(Probed):
         k = self.score.keys(k)
         if state is not None:
             k, v = state.append(k, v)
-            see = See(causal=see.causal, window=see.window, lengths=see.lengths, bias=see.bias, offset=offset)
+            see = see.after(offset)
         return self.out(_merge(attend(q, k, v, self.score, see, self.probe))), state
 
     def _split(self, x: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from seqloom.errors import known
 from seqloom.parts.attention import Memory, MultiHead
 from seqloom.parts.choose import Choice
 from seqloom.parts.dropout import dropout
-from seqloom.parts.position import Position
+from seqloom.parts.position import Turns
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
 from seqloom.parts.state import Cache
@@ -112,7 +112,7 @@ class Block(nn.Module):
         x: Tensor,
         see: See,
         state: Cache | None = None,
-        position: Position | None = None,
+        position: Turns | None = None,
         memory: tuple[Memory, See] | None = None,
     ) -> tuple[Tensor, Cache | None]:
         """[R, T, dim] -> the same; `memory` is what was read and how much of it may be seen."""

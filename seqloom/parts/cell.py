@@ -144,8 +144,10 @@ class LstmCell(Cell):
             h, c, kept = torch.ops.aten._thnn_fused_lstm_cell(gates.to(wide), inner.to(wide), c.to(wide))
             return (h, c), (*kept.chunk(4, -1), c, h)
         gates = torch.addmm(gates, h, self.recurrent.mT)
-        # One sigmoid over all four is faster than three over parts, though g's share of it is not used.
-        (i, f, _, o), g = gates.sigmoid().chunk(4, -1), gates.chunk(4, -1)[2].tanh()
+        # One sigmoid over all four is faster than three over parts, though g's share of it is not used; in place, since
+        # on many rows fresh memory costs as much as the arithmetic.
+        g = gates.chunk(4, -1)[2].tanh()
+        i, f, _, o = gates.sigmoid_().chunk(4, -1)
         c = torch.addcmul(i * g, f, c)
         h = o * c.tanh()
         return (h, c), (i, f, g, o, c, h)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple, Protocol
+
 import torch
 from torch import Tensor, nn
 
@@ -83,6 +85,23 @@ class Rotary(Position):
         angle = at[:, None] * _frequencies(self.head_dim, exact, q.device)
         cos, sin = angle.cos().to(q.dtype), angle.sin().to(q.dtype)
         return _rotate(q, cos, sin), _rotate(k, cos, sin)
+
+
+class Turns(Protocol):
+    """What self-attention knows of a position."""
+
+    def turn(self, q: Tensor, k: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]: ...
+
+
+class Abreast(NamedTuple):
+    """Tokens side by side at one `place`: hypotheses, one after the other in the axis of time."""
+
+    position: Position
+    place: int
+
+    def turn(self, q: Tensor, k: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]:
+        q, k = self.position.turn(q.unsqueeze(-2), k.unsqueeze(-2), self.place)
+        return q.squeeze(-2), k.squeeze(-2)
 
 
 POSITIONS = {"none": NoPosition, "sinusoidal": Sinusoidal, "learned": Learned, "rotary": Rotary}

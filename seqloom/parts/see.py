@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,6 +17,12 @@ class See:
     lengths: Tensor | None = None  # [B] real keys, padded after; None: all are real
     bias: Tensor | None = None  # added to the scores, [..., T, S]
     offset: int = 0  # the first query stands at this key (decoding with a cache)
+
+    def after(self, offset: int) -> See:
+        """The same for queries of which the first stands at `offset`."""
+        if offset == self.offset or not (self.causal or self.window):
+            return self
+        return replace(self, offset=offset)
 
     def keep(self, t: int, s: int, device: torch.device) -> Tensor | None:
         """The dense form, [B or 1, 1, T or 1, S]; None where everything is visible."""

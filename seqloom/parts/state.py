@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-State = Any  # Tensor | None | tuple[State, ...] | an object with .pick(rows)
+State = Any  # Tensor | None | tuple[State, ...] | an object with .pick(rows, sentences)
 
 
-def pick(state: State, rows: Tensor) -> State:
-    """Take, repeat or reorder rows: row i of the result is row rows[i]."""
+def pick(state: State, rows: Tensor, sentences: Tensor | None = None) -> State:
+    """Take, repeat or reorder rows: row i of the result is row rows[i]. Without `sentences` no sentence leaves: rows
+    stay among those of their own, which spares copies where sentences are what memory is kept by."""
     if isinstance(state, Tensor):
         return state.index_select(0, rows)
     if hasattr(state, "pick"):
-        return state.pick(rows)
+        return state.pick(rows, sentences)
     if not isinstance(state, tuple):
         return state
-    picked = [pick(part, rows) for part in state]
+    picked = [pick(part, rows, sentences) for part in state]
     return type(state)(*picked) if hasattr(state, "_fields") else tuple(picked)
 
 
@@ -56,9 +58,9 @@ def rebuild(layout: Any, tensors: Mapping[int, Tensor]) -> State:
 class Cache:
     """Keys and values of the steps already taken, [R, heads, used, head_dim].
 
-    With `room`, the most steps there will be, memory is allocated ahead and written in place; it doubles as it fills,
-    so that a beam, which copies it at every step, copies little that is empty. Without, the first call just keeps what
-    it is given, so that training pays nothing. A step consumes its cache: use the one it returns.
+    With `room`, the most steps there will be, memory is allocated ahead and written in place; it doubles as it fills.
+    Without, the first call just keeps what it is given, so that training pays nothing. A step consumes its cache: use
+    the one it returns.
     """
 
     def __init__(self, room: int | None = None) -> None:
@@ -74,11 +76,10 @@ class Cache:
             self.keys, self.values = k, v
             return k, v
         self.keys, self.values = self._write(self.keys, start, k), self._write(self.values, start, v)
-        return self.keys[:, :, : self.used], self.values[:, :, : self.used]
+        return self.keys.narrow(2, 0, self.used), self.values.narrow(2, 0, self.used)
 
-    def pick(self, rows: Tensor) -> Cache:
-        other = Cache(self.room)
-        other.used = self.used
+    def pick(self, rows: Tensor, sentences: Tensor | None = None) -> Cache:
+        other = copy(self)
         if self.keys is not None and self.values is not None:
             other.keys, other.values = self.keys.index_select(0, rows), self.values.index_select(0, rows)
         return other
@@ -91,8 +92,52 @@ class Cache:
             if memory is not None:
                 larger[:, :, :start] = memory[:, :, :start]
             memory = larger
-        memory[:, :, start : self.used] = new
+        memory.narrow(2, start, self.used - start).copy_(new)
         return memory
+
+
+class Branches:
+    """Keys and values of hypotheses that branch, [B, heads, steps·width, head_dim] a layer: `width` new ones of each
+    sentence at every step, side by side. None is ever copied: `seen` says which ones a hypothesis descends from, and
+    to pick hypotheses is to pick its rows. A step consumes it, as it does a cache.
+    """
+
+    widest = 16  # each looks at all of its sentence's: beyond some width that costs more than copies do
+
+    def __init__(self, layers: int, room: int | None, width: int) -> None:
+        self.caches = tuple(Cache(None if room is None else room * width) for _ in range(layers))
+        self.width = width
+        self.steps = 0
+        self.own: Tensor | None = None  # [R, width]: every hypothesis sees the one it adds
+        self.seen: Tensor | None = None  # [R, steps·width], added to the scores: 0 where it may look, else −inf
+        self.lent = False  # another goes on in the same memory
+
+    def grow(self, like: Tensor) -> Tensor | None:
+        """One more step of the hypotheses `like` [B, width, ...]: what each of them sees, [B, 1, width, slots]; None:
+        all there is."""
+        sentences = like.size(0)
+        self.steps += 1
+        if self.lent:
+            everything = torch.arange(sentences, device=like.device)
+            self.caches, self.lent = tuple(cache.pick(everything) for cache in self.caches), False
+        if self.width == 1:
+            return None
+        if self.own is None:
+            diagonal = like.new_full((self.width, self.width), float("-inf")).fill_diagonal_(0.0)
+            self.own = diagonal.repeat(sentences, 1)
+        own = self.own[: sentences * self.width]
+        self.seen = own if self.seen is None else torch.cat([self.seen, own], 1)
+        return self.seen.view(sentences, 1, self.width, -1)
+
+    def pick(self, rows: Tensor, sentences: Tensor | None = None) -> Branches:
+        other = copy(self)
+        if sentences is None and not self.lent:
+            self.lent, other.caches = True, tuple(map(copy, self.caches))
+        else:
+            groups = rows[:: self.width] // self.width
+            other.caches, other.lent = tuple(cache.pick(groups) for cache in self.caches), False
+        other.seen = None if self.seen is None else self.seen.index_select(0, rows)
+        return other
 
 
 class Decoding(NamedTuple):
@@ -103,4 +148,5 @@ class Decoding(NamedTuple):
 
     def pick(self, rows: Tensor, sentences: Tensor | None = None) -> Decoding:
         """Keep these hypotheses; with `sentences`, drop the finished ones from what was read as well."""
-        return Decoding(self.context if sentences is None else pick(self.context, sentences), pick(self.rows, rows))
+        context = self.context if sentences is None else pick(self.context, sentences)
+        return Decoding(context, pick(self.rows, rows, sentences))

@@ -1,0 +1,110 @@
+"""One step of a Transformer's block with as few operations as it takes: the twin of `Block.forward` for decoding, where
+no gradient is wanted and nobody watches. On few rows an operation costs more than its arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqloom.parts.attention import Memory, MultiHead
+from seqloom.parts.block import Around, Block, Relu
+from seqloom.parts.position import Position, Turns
+from seqloom.parts.score import Scaled
+from seqloom.parts.state import Cache
+
+Weights = tuple[Tensor, Tensor | None]
+
+
+class Lean:
+    """The blocks of a decoder with their tensors at hand. A step asks modules for nothing."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self.blocks = [LeanBlock(block) for block in blocks]
+        self.probed = [part for block in blocks for part in (block.mix, block.cross)]
+
+    @classmethod
+    def of(cls, blocks: Sequence[Block]) -> Lean | None:
+        """None where the plain path has to run: gradients, dropout, or a score that is no product."""
+        fitting = all(_score(part) for block in blocks for part in (block.mix, block.cross))
+        training = torch.is_grad_enabled() or any(block.training for block in blocks)
+        return cls(blocks) if fitting and not training else None
+
+    @property
+    def watched(self) -> bool:
+        return any(part.probe is not None for part in self.probed)
+
+
+class LeanBlock:
+    def __init__(self, block: Block) -> None:
+        self.heads = block.mix.heads
+        self.norms = [_Norm(around) for around in (block.mix_around, block.cross_around, block.feed_around)]
+        self.project, self.mixed = _weights(block.mix.project), _weights(block.mix.out)
+        self.query, self.crossed = _weights(block.cross.query), _weights(block.cross.out)
+        self.up, self.down = _weights(block.feed.up), _weights(block.feed.down)
+        self.mix_score, self.cross_score = _Dot(block.mix), _Dot(block.cross)
+        self.activation = torch.relu_ if isinstance(block.feed.activation, Relu) else block.feed.activation
+
+    def __call__(
+        self, x: Tensor, cache: Cache, turns: Turns | None, seen: Tensor | None, memory: Memory, real: Tensor | None
+    ) -> Tensor:
+        """[B, W, dim], W hypotheses of one step side by side. `seen` and `real` are added to the scores, [B, 1, W or 1,
+        S]: whom each descends from, and where the source has tokens; None: everything is visible."""
+        b, w, dim = x.shape
+        mix, cross, feed = self.norms
+        heads, each = self.heads, dim // self.heads
+        q, k, v = F.linear(mix.enter(x), *self.project).view(b, w, 3, heads, each).permute(2, 0, 3, 1, 4).unbind(0)
+        if turns is not None:
+            q, k = turns.turn(q, k)
+        y = self.mix_score(q, *cache.append(self.mix_score.keys(k), v), seen)
+        x = mix.leave(x, F.linear(y.transpose(1, 2).reshape(b, w, dim), *self.mixed))
+        q = F.linear(cross.enter(x), *self.query).view(b, w, heads, each).transpose(1, 2)
+        y = self.cross_score(q, *memory, real)
+        x = cross.leave(x, F.linear(y.transpose(1, 2).reshape(b, w, dim), *self.crossed))
+        return feed.leave(x, F.linear(self.activation(F.linear(feed.enter(x), *self.up)), *self.down))
+
+
+class _Norm:
+    """Around without dropout."""
+
+    def __init__(self, around: Around) -> None:
+        norm = around.norm
+        self.norm = (norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+        self.before = around.before
+
+    def enter(self, x: Tensor) -> Tensor:
+        return torch.layer_norm(x, *self.norm) if self.before else x
+
+    def leave(self, x: Tensor, y: Tensor) -> Tensor:
+        return x + y if self.before else torch.layer_norm(x + y, *self.norm)
+
+
+class _Dot:
+    """`attend` for a score that is a product."""
+
+    def __init__(self, part: MultiHead) -> None:
+        self.keys, self.as_dot = part.score.keys, part.score.as_dot
+        self.scale = part.score.scale if isinstance(part.score, Scaled) else None
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+        if self.scale is None:
+            q, k = self.as_dot(q, k)
+        return F.scaled_dot_product_attention(q, k, v, bias, scale=self.scale or 1.0)
+
+
+def moving(position: Position) -> bool:
+    """Whether it turns queries and keys."""
+    return type(position).turn is not Position.turn
+
+
+def _score(part: MultiHead) -> bool:
+    """Whether its score is a product."""
+    one = part.out.weight.new_zeros(1, 1, part.out.in_features // part.heads)
+    return part.score.as_dot(one, one) is not None
+
+
+def _weights(linear: nn.Linear | None) -> Weights:
+    assert linear is not None
+    return linear.weight, linear.bias
