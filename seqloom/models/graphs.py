@@ -21,7 +21,7 @@ from seqloom.parts.cell import Cell, CellState, GruCell, LstmCell
 from seqloom.parts.position import Sinusoidal
 from seqloom.parts.recurrent import Layer
 from seqloom.parts.see import See
-from seqloom.parts.state import Cache, Decoding, State
+from seqloom.parts.state import Branches, Cache, Decoding, State
 
 
 class Growing:
@@ -157,6 +157,8 @@ class Example(NamedTuple):
     def of(cls, model: Seq2Seq, sentences: int, length: int, width: int, steps: int) -> Example:
         source = pad([[BOS] * (length - row % 2) for row in range(sentences)])  # not all full, so that lengths count
         state = model.start(source, width=width)
+        if isinstance(state.rows, Branches):  # a graph keeps a cache for each hypothesis; empty ones fit any width
+            state = model.start(source)
         for _ in range(steps):
             _, state = model.step(torch.full((sentences * width, 1), BOS), state)
         return cls(source, state, width)
