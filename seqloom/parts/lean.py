@@ -27,10 +27,13 @@ class Lean:
 
     @classmethod
     def of(cls, blocks: Sequence[Block]) -> Lean | None:
-        """None where the plain path has to run: gradients, dropout, or a score that is no product."""
+        """None where the plain path has to run: gradients, dropout, a score that is no product, or hooks on the calls of
+        modules, by which FSDP joins what it has cut up."""
         fitting = all(_score(part) for block in blocks for part in (block.mix, block.cross))
         training = torch.is_grad_enabled() or any(block.training for block in blocks)
-        return cls(blocks) if fitting and not training else None
+        parts = (part for block in blocks for part in block.modules())
+        hooked = any(part._forward_pre_hooks or part._forward_hooks for part in parts)
+        return cls(blocks) if fitting and not training and not hooked else None
 
     @property
     def watched(self) -> bool:

@@ -61,6 +61,9 @@ def test_modules_are_asked_where_they_must_be():
         assert Lean.of(decoder.blocks) is not None
         assert Lean.of(decoder.train().blocks) is None
         assert Lean.of(made(score="additive").blocks) is None
+        hooked = made().eval()
+        hooked.blocks[1].mix.register_forward_pre_hook(lambda *_: None)
+        assert Lean.of(hooked.blocks) is None
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
