@@ -139,9 +139,9 @@ class LstmCell(Cell):
 
     def step(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
         h, c = state
-        if gates.is_cuda:  # one kernel for all that is pointwise; it keeps the gates for the way back
-            inner, wide = F.linear(h, self.recurrent), torch.promote_types(gates.dtype, torch.float32)
-            h, c, kept = torch.ops.aten._thnn_fused_lstm_cell(gates.to(wide), inner.to(wide), c.to(wide))
+        if gates.is_cuda and gates.dtype.itemsize < 4:  # one kernel for all that is pointwise, in full precision
+            inner = F.linear(h, self.recurrent).float()
+            h, c, kept = torch.ops.aten._thnn_fused_lstm_cell(gates.float(), inner, c.float())
             return (h, c), (*kept.chunk(4, -1), c, h)
         gates = torch.addmm(gates, h, self.recurrent.mT)
         # One sigmoid over all four is faster than three over parts, though g's share of it is not used; in place, since
