@@ -10,14 +10,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError
+from seqloom.parts import short
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.position import NoPosition, Turns
 from seqloom.parts.probe import Probed
-from seqloom.parts.score import SCORES, Score
+from seqloom.parts.score import SCORES, Scaled, Score
 from seqloom.parts.see import See
 from seqloom.parts.state import Cache
 
 Memory = tuple[Tensor, Tensor]  # the keys, as the score keeps them, and the values; one row per sentence
+Packed = tuple[Tensor, None]  # both in one piece, as they were projected: for the kernel that takes them so
 
 
 def attend(
@@ -115,16 +117,26 @@ class MultiHead(Probed):
             if part is not None:
                 _glorot(part, dim)
 
-    def remember(self, states: Tensor) -> Memory:
+    def remember(self, states: Tensor) -> Memory | Packed:
         """[B, S, key_dim] -> keys and values, [B, heads, S, dim/heads]."""
-        k, v = self.project(states).chunk(2, -1)
+        packed = self.project(states)
+        if torch.is_grad_enabled() and self._short(packed, See(), 1, packed.size(1)):
+            return packed, None
+        return self._unpacked(packed)
+
+    def _unpacked(self, packed: Tensor) -> Memory:
+        k, v = packed.chunk(2, -1)
         return self.score.keys(self._split(k)), self._split(v)
 
-    def read(self, x: Tensor, memory: Memory, see: See) -> Tensor:
+    def read(self, x: Tensor, memory: Memory | Packed, see: See) -> Tensor:
         """Cross-attention: x [R, T, dim] over a memory of B sentences, R a multiple of B."""
         assert self.query is not None
         keys, values = memory
         folded = self.query(x).view(keys.size(0), -1, x.size(-1))
+        if values is None:
+            if self._short(keys, see, folded.size(1), keys.size(1)):
+                return self.out(short.attention(folded, keys, see, self.heads, self.score.scale).view_as(x))
+            keys, values = self._unpacked(keys)
         mixed = attend(self._split(folded), keys, values, self.score, see, self.probe)
         return self.out(_merge(mixed).view_as(x))
 
@@ -132,14 +144,23 @@ class MultiHead(Probed):
         self, x: Tensor, see: See, state: Cache | None = None, position: Turns | None = None
     ) -> tuple[Tensor, Cache | None]:
         """Self-attention: x [R, T, dim]; with a cache, x stands after what the cache holds."""
-        q, k, v = (self._split(part) for part in self.project(x).chunk(3, -1))
+        packed = self.project(x)
+        q, k, v = parts = [self._split(part) for part in packed.chunk(3, -1)]
         offset = state.used if state is not None else 0
         q, k = (position or _UNMOVED).turn(q, k, offset)
+        still = q is parts[0] and k is parts[1]
         k = self.score.keys(k)
         if state is not None:
             k, v = state.append(k, v)
             see = see.after(offset)
+        if still and offset == 0 and self._short(packed, see, q.size(-2), k.size(-2)):
+            return self.out(short.attention(packed, None, see, self.heads, self.score.scale)), state
         return self.out(_merge(attend(q, k, v, self.score, see, self.probe))), state
+
+    def _short(self, packed: Tensor, see: See, t: int, s: int) -> bool:
+        """Whether the kernel for short rows can do it."""
+        usual = self.probe is None and type(self.score) is Scaled
+        return usual and short.fits(packed, see, t, s, self.out.in_features // self.heads)
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from seqloom.data.supply import Piece
 from seqloom.errors import SeqloomError
+from seqloom.parts import kernels
 from seqloom.parts.state import State, flatten, rebuild
 from seqloom.training.objective import Loss
 from seqloom.training.randomness import rng_state, set_rng_state
@@ -34,6 +35,7 @@ class Passes:
 
     def __init__(self, objective: nn.Module, settings: Training, device: torch.device) -> None:
         self.objective, self.device, self.half = objective, device, settings.precision == "bf16"
+        kernels.prepare(device)
         self.run = torch.compile(objective) if settings.compile else objective
 
     def __call__(self, piece: Piece, state: State = None) -> Loss:
