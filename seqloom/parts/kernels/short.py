@@ -37,7 +37,7 @@ def backward(
 ) -> None:
     """The gradients by q, k and v, written to `slopes`, which lie in memory as `inputs` do; `slope` is contiguous."""
     q, k, v = inputs
-    if slope.numel():
+    if q.size(0):
         grid, numbers, how = _launch(q, k, lengths, causal, dim)
         _backward[grid](q, k, v, slope, *slopes, lengths, scale, *numbers, **how)
 
