@@ -4,7 +4,7 @@
     python benchmarks/gpu_kernels.py --sweep        # also other numbers of warps and lanes
     TRITON_INTERPRET=1 python benchmarks/gpu_kernels.py --tiny
 
-Times are medians of the device's own clock. Every way is held against float64: the relative distance of what it gives
+Times are medians of the device's own clock, of recorded graphs. Every way is held against float64: the relative distance of what it gives
 and of its gradients. GB/s counts logits read once and written once.
 """
 
@@ -29,6 +29,7 @@ from seqloom.parts.see import See
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 GPU = DEVICE.type == "cuda"
+HALF = torch.bfloat16 if GPU else torch.float16  # in products the interpreter takes bf16 for whole numbers
 SHAPES = [(1536, 8, 32, 64), (384, 8, 32, 64), (256, 8, 64, 64)]  # rows, heads, tokens, width of a head
 LOGITS = [(12_288, 32_000, 32_000), (8_192, 50_257, 50_304)]  # rows, tokens, columns
 WHOLE = (49_152, 512, 32_000)  # rows, width, tokens
@@ -36,20 +37,37 @@ HEAD = "| what | way | forward, ms | backward, ms | GB/s | off, forward | off, b
 
 
 def timed(run: Callable[[], Any], times: int = 15) -> float:
-    """Milliseconds, the median."""
-    for _ in range(3 if GPU else 0):
-        run()
+    """Milliseconds, the median; on a GPU of a recorded graph, so that the host's part does not count."""
     if not GPU:
         begun = time.perf_counter()
         run()
         return 1000 * (time.perf_counter() - begun)
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            run()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=stream):
+        run()
     marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(times)]
     for begin, end in marks:
         begin.record()
-        run()
+        graph.replay()
         end.record()
     torch.cuda.synchronize()
     return statistics.median(begin.elapsed_time(end) for begin, end in marks)
+
+
+def passes(run: Callable[[], Tensor], leaves: list[Tensor]) -> tuple[float, float]:
+    """Milliseconds of the forward and of the backward pass."""
+    forward = timed(run)
+
+    def both() -> tuple[Tensor, ...]:
+        mixed = run()
+        return torch.autograd.grad(mixed, leaves, torch.ones_like(mixed))
+
+    return forward, timed(both) - forward
 
 
 def off(found: Tensor, exact: Tensor) -> str:
@@ -73,7 +91,7 @@ def by_torch(x: Tensor, packed: Tensor | None, see: See, heads: int, scale: floa
 def attention_lines(shape: tuple[int, int, int, int], sweep: bool) -> Iterator[str]:
     rows, heads, t, dim = shape
     lengths = torch.randint(max(1, t * 3 // 4), t + 1, (rows,), device=DEVICE)
-    draw = lambda *size: torch.randn(*size, device=DEVICE, dtype=torch.bfloat16, requires_grad=True)  # noqa: E731
+    draw = lambda *size: torch.randn(*size, device=DEVICE, dtype=HALF, requires_grad=True)  # noqa: E731
     whole, q, pair = (draw(rows, t, n * heads * dim) for n in (3, 1, 2))
     cases = [
         ("self, causal", (whole, None), See(causal=True)),
@@ -116,11 +134,7 @@ def attention_line(
 ) -> str:
     far = [off(mine, best) for mine, best in zip(attended(form, inputs, see, heads), exact, strict=True)]
     leaves = [part for part in inputs if part is not None]
-    run = lambda: form(*inputs, see, heads, 0.125)  # noqa: E731
-    mixed, forward = run(), timed(run)
-    slope = torch.ones_like(mixed)
-    backward = timed(lambda: torch.autograd.grad(mixed, leaves, slope, retain_graph=True))
-    return row(what, way, forward, backward, None, *far)
+    return row(what, way, *passes(lambda: form(*inputs, see, heads, 0.125), leaves), None, *far)
 
 
 def loss_lines(shape: tuple[int, int, int], sweep: bool) -> Iterator[str]:
@@ -167,10 +181,20 @@ def whole_lines(rows: int, dim: int, size: int) -> Iterator[str]:
     leaves, ready, sums = [states, *output.parameters()], kernels.READY, kernels.SUMS
     for name, flags in (("torch", (False, False)), ("kernel", (ready, False)), ("kernel and sums", (ready, sums))):
         with patch.multiple(kernels, READY=flags[0], SUMS=flags[1]):
-            loss, forward = run(), timed(run, 5)
-            backward = timed(lambda loss=loss: torch.autograd.grad(loss, leaves, retain_graph=True), 5)
-            yield row(f"whole loss {rows:,} × {dim} × {size:,}", name, forward, backward, None, f"{loss:.6e}")
+            what = f"whole loss {rows:,} × {dim} × {size:,}"
+            yield row(what, name, *passes(run, leaves), None, f"{run().item():.6e}")
+    yield from by_bias_lines(rows // 6, size)
     yield f"\nA product of bf16 is added to a sum of float32 in one kernel: {sums}."
+
+
+def by_bias_lines(rows: int, size: int) -> Iterator[str]:
+    """The gradient by the bias is a sum over rows: as a product, and as a sum."""
+    slope = torch.randn(rows, size, device=DEVICE, dtype=torch.bfloat16)
+    ones = slope.new_ones(1, rows)
+    ways = {"product": lambda: ones @ slope, "sum": lambda: slope.sum(0, dtype=torch.float32)}
+    for way, form in ways.items():
+        took = timed(form)
+        yield row(f"by bias {rows:,} × {size:,}", way, took, None, 2e-6 * slope.numel() / took)
 
 
 def main() -> None:

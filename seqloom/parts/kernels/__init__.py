@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -23,17 +24,22 @@ def prepare(device: torch.device) -> None:
     """Turn the kernels on where they can run. Triton compiles with a C compiler and Python's headers, which lean
     machines lack: there the plain twins go on, with a warning, since nothing but speed is lost."""
     global READY, SUMS
-    if device.type != "cuda" or READY:
+    if device.type != "cuda" or READY or find_spec("triton") is None:
         return
     try:
-        from triton.runtime import driver
-
-        driver.active.get_current_target()
-        READY = torch.cuda.get_device_capability(device) >= (8, 0)
-    except Exception as error:
+        _compile()
+    except Exception as error:  # of a compiler, or of the system that has none
         why = (str(error).splitlines() or [type(error).__name__])[0]
-        warnings.warn(f"steps are slower than they could be, as Triton does not run here: {why}", stacklevel=2)
+        warnings.warn(f"steps are slower than they could be: Triton does not run here: {why}", stacklevel=2)
+        return
+    READY = torch.cuda.get_device_capability(device) >= (8, 0)  # before, products of bf16 are not to be had
     SUMS = READY and _sums(device)
+
+
+def _compile() -> None:
+    from triton.runtime import driver  # pyright: ignore[reportMissingImports]
+
+    driver.active.get_current_target()  # compiles what Triton asks a device with
 
 
 def _sums(device: torch.device) -> bool:
@@ -52,7 +58,7 @@ def usable(x: Tensor) -> bool:
 def jit(*, varying: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Any]:
     """Triton's own, or nothing at all where there is no Triton. No kernel is compiled anew for `varying` numbers."""
     try:
-        import triton
+        import triton  # pyright: ignore[reportMissingImports]
     except ImportError:
         return lambda kernel: kernel
     return triton.jit(do_not_specialize=varying)

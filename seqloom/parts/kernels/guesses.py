@@ -1,6 +1,7 @@
 """The loss of guesses and its gradient by the logits in one kernel: a row of logits is read from memory once, again
 while it is near, and written over. The plain twin is `guessed` in `parts/entropy.py`."""
 
+# pyright: reportInvalidTypeForm=false, reportOptionalMemberAccess=false
 from __future__ import annotations
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 from seqloom.parts.kernels import jit
 
 try:
-    import triton.language as tl
+    import triton.language as tl  # pyright: ignore[reportMissingImports]
 except ImportError:
     tl = None
 

@@ -1,6 +1,7 @@
 """Attention over short rows, one program for each row and head: its queries, keys and values are loaded whole, and the
 weights never leave the chip; the backward pass makes them anew. The plain twin is `plainly` in `parts/short.py`."""
 
+# pyright: reportInvalidTypeForm=false, reportOptionalMemberAccess=false
 from __future__ import annotations
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 from seqloom.parts.kernels import jit
 
 try:
-    import triton.language as tl
+    import triton.language as tl  # pyright: ignore[reportMissingImports]
 except ImportError:
     tl = None
 

@@ -11,7 +11,7 @@ from seqloom.parts.position import Rotary, Sinusoidal
 from seqloom.parts.probe import watch
 from seqloom.parts.see import See
 from seqloom.parts.state import Cache
-from tests.parts.kernels import DEVICE, needed
+from tests.parts.kernels import DEVICE, HALF, needed
 
 pytestmark = needed
 B, HEADS = 3, 2
@@ -47,7 +47,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("t", "s", "dim", "causal", "lengths"), SHAPES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, *([HALF] if DEVICE == "cuda" else [])])
 def test_it_is_the_formula(t, s, dim, causal, lengths, dtype):
     """In half precision as near to float64 as the formula in that precision is; in float32 the same."""
     wide = HEADS * dim
@@ -125,7 +125,7 @@ def near(mine, other):
 @pytest.mark.parametrize("see", [See(causal=True), See(lengths=LENGTHS)], ids=["causal", "lengths"])
 @pytest.mark.parametrize("cached", [False, True])
 def test_self_attention_takes_it(ready, monkeypatch, see, cached):
-    layer, x = MultiHead(32, HEADS).to(DEVICE, torch.bfloat16), drawn(B, 7, 32, dtype=torch.bfloat16)
+    layer, x = MultiHead(32, HEADS).to(DEVICE, HALF), drawn(B, 7, 32, dtype=HALF)
     position, caches = Sinusoidal(32, 16), []
 
     def run():
@@ -140,16 +140,16 @@ def test_self_attention_takes_it(ready, monkeypatch, see, cached):
 
 @pytest.mark.parametrize("width", [1, 2])
 def test_cross_attention_takes_it(ready, monkeypatch, width):
-    layer = MultiHead(32, HEADS, key_dim=24).to(DEVICE, torch.bfloat16)
-    states, x = drawn(B, 7, 24, dtype=torch.bfloat16), drawn(B * width, 5, 32, dtype=torch.bfloat16, seed=2)
+    layer = MultiHead(32, HEADS, key_dim=24).to(DEVICE, HALF)
+    states, x = drawn(B, 7, 24, dtype=HALF), drawn(B * width, 5, 32, dtype=HALF, seed=2)
     leaves = (states, x, *layer.parameters())
     near(*twice(monkeypatch, lambda: layer.read(x, layer.remember(states), See(lengths=LENGTHS)), *leaves))
     assert len(ready) == 1
 
 
 def test_a_memory_in_one_piece_is_taken_apart_where_the_kernel_cannot_go(ready):
-    layer = MultiHead(32, HEADS, key_dim=24).to(DEVICE, torch.bfloat16)
-    x, states = drawn(B, 65, 32, dtype=torch.bfloat16), drawn(B, 7, 24, dtype=torch.bfloat16)
+    layer = MultiHead(32, HEADS, key_dim=24).to(DEVICE, HALF)
+    x, states = drawn(B, 65, 32, dtype=HALF), drawn(B, 7, 24, dtype=HALF)
     memory = layer.remember(states)
     assert memory[1] is None
     wanted = layer.read(x, layer._unpacked(memory[0]), See())
@@ -176,7 +176,7 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_all_else_goes_the_usual_way(ready, name):
-    layer, x = MultiHead(32, HEADS).to(DEVICE, torch.bfloat16), drawn(B, 7, 32, dtype=torch.bfloat16).detach()
+    layer, x = MultiHead(32, HEADS).to(DEVICE, HALF), drawn(B, 7, 32, dtype=HALF).detach()
     layer(x, See())
     assert len(ready) == 1
     ELSEWHERE[name](layer, x)
@@ -184,8 +184,8 @@ def test_all_else_goes_the_usual_way(ready, name):
 
 
 def test_later_steps_with_a_cache_go_the_usual_way(ready):
-    layer, cache = MultiHead(32, HEADS).to(DEVICE, torch.bfloat16), Cache()
-    x = drawn(B, 7, 32, dtype=torch.bfloat16).detach()
+    layer, cache = MultiHead(32, HEADS).to(DEVICE, HALF), Cache()
+    x = drawn(B, 7, 32, dtype=HALF).detach()
     whole, _ = layer(x, See(causal=True))
     pieces = [layer(x[:, some], See(causal=True), cache)[0] for some in (slice(4), slice(4, 7))]
     near([torch.cat(pieces, 1)], [whole])
@@ -197,8 +197,8 @@ def test_compiled_blocks_hold_it_as_one_step(monkeypatch):
     torch._dynamo.reset()
     monkeypatch.setattr(kernels, "READY", True)
     torch.manual_seed(3)
-    block = Block(32, HEADS, 64, memory_dim=24).to(DEVICE, torch.bfloat16)
-    x, states = drawn(B, 6, 32, dtype=torch.bfloat16), drawn(B, 7, 24, dtype=torch.bfloat16, seed=2)
+    block = Block(32, HEADS, 64, memory_dim=24).to(DEVICE, HALF)
+    x, states = drawn(B, 6, 32, dtype=HALF), drawn(B, 7, 24, dtype=HALF, seed=2)
     memory, graphs = block.cross.remember(states), []
 
     def backend(graph, _):
@@ -225,7 +225,7 @@ def test_compiled_blocks_hold_it_as_one_step(monkeypatch):
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="needs CUDA")
 def test_recorded_in_a_cuda_graph():
-    layer, x = nn.Linear(64, 192, device=DEVICE, dtype=torch.bfloat16), drawn(8, 32, 64, dtype=torch.bfloat16)
+    layer, x = nn.Linear(64, 192, device=DEVICE, dtype=HALF), drawn(8, 32, 64, dtype=HALF)
     kernels.prepare(torch.device(DEVICE))
 
     def run():
