@@ -33,7 +33,7 @@ def attention(x: Tensor, packed: Tensor | None, see: See, heads: int, scale: flo
     Self-attention: x is q, k and v, [B, T, 3·heads·dim]. Cross-attention: x is q, [B, T, heads·dim], and `packed` is k
     and v, [B, S, 2·heads·dim].
     """
-    return _operator(x, packed, see.lengths, heads, see.causal, scale)
+    return torch.ops.seqloom.short(x, packed, see.lengths, heads, see.causal, scale)
 
 
 def plainly(x: Tensor, packed: Tensor | None, see: See, heads: int, scale: float) -> Tensor:
@@ -100,7 +100,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _back(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
     x, packed, lengths = ctx.saved_tensors
-    by_x, *by_packed = _slopes(slope, x, packed, lengths, *ctx.how)
+    by_x, *by_packed = torch.ops.seqloom.short_slopes(slope, x, packed, lengths, *ctx.how)
     return by_x, *(by_packed or [None]), None, None, None, None
 
 

@@ -15,8 +15,8 @@ except ImportError:
     tl = None
 
 EACH = 8  # neighbours that one thread reads at once: 16 bytes in half precision
-LANES = 1024  # such groups at a time
-WARPS = 16
+LANES = 512  # such groups at a time
+WARPS = 8
 
 
 def guessed(logits: Tensor, labels: Tensor, size: int, smoothing: float, ignore: int, slopes: bool) -> Tensor:
