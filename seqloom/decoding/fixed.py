@@ -104,7 +104,7 @@ class FixedBeam(Hunt):
         sentences, width, room, _ = fixed.shape
         device = fixed.at.device
         self.live = torch.full((sentences, width), NONE, device=device)
-        self.best = torch.full((sentences, 2 * width), NONE, device=device)  # ended, and those that end now
+        self.best = torch.full_like(self.live, NONE)  # of those that have ended, as they are ranked
         self.ends = torch.full((room, sentences, width), NONE, device=device)  # log-probabilities
         self.ended = torch.zeros((room, sentences, width), dtype=torch.long, device=device)
         self.went = torch.zeros_like(self.ended)
@@ -130,10 +130,9 @@ class FixedBeam(Hunt):
         self.ends.index_copy_(0, at, ends[None])
         self.ended.index_copy_(0, at, code[None, :, :width])
         penalty = self.penalty.index_select(0, at)
-        torch.div(ends, penalty, out=self.best[:, width:])
-        self.best[:, :width] = self.best.topk(width).values
+        self.best.copy_(torch.cat([self.best, ends / penalty], 1).topk(width).values)
         live, order = torch.where(stops, self.none, score).topk(width)
-        going = live[:, :1] / penalty > self.best[:, width - 1 : width]
+        going = live[:, :1] / penalty > self.best[:, -1:]
         torch.where(going, live, self.none, out=self.live)
         code = code.gather(1, order)
         self.went.index_copy_(0, at, code[None])
