@@ -21,13 +21,14 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seqloom.data.batch import Padded, pad
 from seqloom.data.tokens import EOS
 from seqloom.decoding.fixed import FixedBeam
 from seqloom.decoding.replay import Replays
 from seqloom.decoding.search import Search, decode
-from seqloom.models.fixed import products
+from seqloom.models.fixed import fused, products
 from seqloom.models.seq2seq import Seq2Seq
 
 STARTED = time.monotonic()
@@ -76,10 +77,17 @@ def compiled(step: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(step, dynamic=False)
 
 
+def efficient(q: Any, k: Any, v: Any, mask: Any, scale: float) -> Any:
+    """By torch's own kernel, not cuDNN's."""
+    with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+        return fused(q, k, v, mask, scale)
+
+
 WAYS: dict[str, Callable[[], Replays | None]] = {
     "plain": lambda: None,
     "fixed": lambda: Replays(anywhere=True, record=False),
     "captured": lambda: Replays(anywhere=True),
+    "captured, efficient": lambda: Replays(anywhere=True, attend=efficient),
     "captured, products": lambda: Replays(anywhere=True, attend=products),
     "captured, whole top-k": lambda: Replays(anywhere=True),
     "captured, compiled": lambda: Replays(anywhere=True, around=compiled),

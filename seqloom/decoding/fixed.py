@@ -6,6 +6,7 @@ ended stay where they are and change nothing.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -77,7 +78,10 @@ class FixedWalk(Hunt):
 
     def step(self, span: int) -> None:
         at, said = self.fixed.at, self.spoken(span)
-        tokens = torch.where(self.alive, said.argmax(-1), self.pad)
+        peaks, places = said.view(len(said), -1, CHUNK).max(-1)  # in two steps: many can work at the first
+        chunk = peaks.argmax(-1, keepdim=True)
+        likeliest = torch.add(places.gather(1, chunk), chunk, alpha=CHUNK)[:, 0]
+        tokens = torch.where(self.alive, likeliest, self.pad)
         chosen = said.log_softmax(-1).gather(1, tokens[:, None])[:, 0]
         self.score += torch.where(self.alive, chosen, self.nothing)
         self.written.index_copy_(1, at, tokens[:, None])
@@ -162,21 +166,21 @@ class FixedBeam(Hunt):
         step, number = place // width, place % width
         sentence = torch.arange(count)[:, None].expand_as(step)
         code, log_p = ended[step, sentence, number], ends[step, sentence, number]
-        tokens = self._traced(code, step, went.flatten(1))
+        tokens = self._traced(code.numpy(), step.numpy(), went.flatten(1).numpy())
         return [
             [_cut(row, *one) for row, *one in zip(*hypotheses, strict=True) if one[1] > NONE]
             for hypotheses in zip(*(part.tolist() for part in (tokens, step, score, log_p)), strict=True)
         ]
 
-    def _traced(self, code: Tensor, step: Tensor, went: Tensor) -> Tensor:
+    def _traced(self, code: np.ndarray, step: np.ndarray, went: np.ndarray) -> np.ndarray:
         """Codes [G, N] of last tokens and their steps -> [G, N, steps] tokens, <pad> after the end."""
-        tokens = torch.full((*code.shape, len(went)), PAD)
+        tokens = np.full((*code.shape, len(went)), PAD)
         for t in range(len(went) - 1, -1, -1):
             reached = step >= t
-            tokens[..., t] = torch.where(reached, code % self.size, PAD)
+            row, token = np.divmod(code, self.size)
+            tokens[..., t] = np.where(reached, token, PAD)
             if t:
-                before = went[t - 1].take(code // self.size)
-                code = torch.where(reached, before, code)
+                code = np.where(reached, went[t - 1].take(row), code)
         return tokens
 
 

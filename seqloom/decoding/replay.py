@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from seqloom.data.batch import Padded, rounded
 from seqloom.decoding.fixed import FixedBeam, FixedWalk
@@ -53,11 +52,15 @@ class Replays:
         self, stepper: Stepper, source: Padded, limits: list[int], search: Search
     ) -> list[list[Hypothesis]] | None:
         device = source.tokens.device
-        if search.sample or not (device.type == "cuda" or self.anywhere) or not fits(stepper, search.beam, max(limits)):
+        if search.sample or not (device.type == "cuda" or self.anywhere):
             return None
-        if not self.lock.acquire(blocking=False):
+        known = fits(stepper, search.beam, max(limits))
+        if known is None or not self.lock.acquire(blocking=False):
             return None
         try:
+            if self.known != known:  # a graph knows weights by their places alone
+                self.forget()
+                self.known, self.tape = known, Tape.of(device) if self.record and device.type == "cuda" else None
             frame = self._frame(stepper, source, limits, search)  # pyright: ignore[reportArgumentType]
             return None if frame is None else frame.run(source, limits, search)
         finally:
@@ -68,23 +71,19 @@ class Replays:
         self.frames.clear()
 
     def _frame(self, model: Seq2Seq, source: Padded, limits: list[int], search: Search) -> Frame | None:
-        if self.known != (known := _places(model)):
-            self.forget()
-            cuda = self.record and source.tokens.is_cuda
-            self.known, self.tape = known, Tape.of(source.tokens.device) if cuda else None
         shape = shape_of(len(limits), search.beam, max(limits), source.tokens.size(1))
         key = (shape, search.first is not None, search.close)
-        frame = self.frames.pop(key, None)
-        if frame is None:
-            if _bytes(model, shape) > BYTES:
-                return None
-            fixed = Fixed(model, shape, self.attend)
-            hunt = (FixedBeam if search.beam > 1 else FixedWalk)(fixed, *key[1:])
-            frame = Frame(fixed, hunt, self.tape, self.around)
-        self.frames[key] = frame
+        if key in self.frames:
+            self.frames[key] = self.frames.pop(key)
+            return self.frames[key]
+        if _bytes(model, shape) > BYTES:
+            return None
+        fixed = Fixed(model, shape, self.attend)
+        hunt = (FixedBeam if search.beam > 1 else FixedWalk)(fixed, *key[1:])
+        self.frames[key] = Frame(fixed, hunt, self.tape, self.around)
         while len(self.frames) > FRAMES or sum(_bytes(model, one.fixed.shape) for one in self.frames.values()) > BYTES:
             del self.frames[next(iter(self.frames))]
-        return frame
+        return self.frames[key]
 
 
 class Tape(NamedTuple):
@@ -202,9 +201,3 @@ def _bytes(model: Seq2Seq, shape: Shape) -> int:
     weight, layers = model.output.weight, len(model.decoder.blocks)  # pyright: ignore
     kept = 2 * layers * shape.sentences * (shape.width * shape.room + shape.source) * weight.size(1)
     return kept * weight.element_size() + 8 * shape.rows * weight.size(0)
-
-
-def _places(model: Seq2Seq) -> tuple[Any, ...]:
-    """Where weights lie. A graph knows them by that alone."""
-    tensors: list[Tensor] = [*model.parameters(), *model.buffers()]
-    return (id(model), *((tensor.data_ptr(), tensor.dtype) for tensor in tensors))

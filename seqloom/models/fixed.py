@@ -6,10 +6,10 @@ replay one recorded step. The twin of `TransformerDecoder` for that; it runs any
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.data.batch import Padded
@@ -39,22 +39,34 @@ class Shape(NamedTuple):
         return self.sentences * self.width
 
 
-def fits(model: object, width: int, steps: int) -> bool:
-    """Whether it is a model of the kind that is known here, nobody watches it and nothing listens to its calls."""
+def fits(model: object, width: int, steps: int) -> tuple[Any, ...] | None:
+    """Where its weights lie, if it is a model of the kind that is known here, nobody watches it and nothing listens to
+    its calls; else None."""
     if type(model) is not Seq2Seq or type(model.decoder) is not TransformerDecoder or model.training:
-        return False
+        return None
     if torch.is_grad_enabled() or torch.is_autocast_enabled(model.output.weight.device.type):
-        return False
+        return None
     position = model.decoder.enter.position
     if type(position) not in (NoPosition, Sinusoidal, Learned, Rotary) or width > Branches.widest:
-        return False
+        return None
     if isinstance(position, Learned) and steps > position.longest:  # the plain path says so, if it comes to it
-        return False
+        return None
     blocks: list[Block] = list(model.decoder.blocks)  # pyright: ignore[reportAssignmentType]
     scores = {type(part.score) for block in blocks for part in (block.mix, block.cross)}
-    heard = any(part._forward_pre_hooks or part._forward_hooks for part in model.modules())
-    watched = any(part.probe is not None for part in model.modules() if isinstance(part, Probed))
-    return scores <= {Dot, Scaled, General} and not heard and not watched
+    return _places(model) if scores <= {Dot, Scaled, General} else None
+
+
+def _places(model: nn.Module) -> tuple[Any, ...] | None:
+    """Where weights lie, if nobody watches. It is asked for every request, so all in one go."""
+    parts, tensors = [model], []
+    while parts:
+        part = parts.pop()
+        if part._forward_pre_hooks or part._forward_hooks or (isinstance(part, Probed) and part.probe is not None):
+            return None
+        tensors += part._parameters.values()
+        tensors += part._buffers.values()
+        parts += [below for below in part._modules.values() if below is not None]
+    return (id(model), *[(tensor.data_ptr(), tensor.dtype) for tensor in tensors if tensor is not None])
 
 
 class Fixed:
