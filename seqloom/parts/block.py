@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from seqloom.errors import known
 from seqloom.parts.attention import Memory, MultiHead
 from seqloom.parts.choose import Choice
-from seqloom.parts.dropout import dropout
+from seqloom.parts.dropout import dropout, rectified
 from seqloom.parts.position import Turns
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
@@ -64,7 +64,10 @@ class FeedForward(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down(dropout(self.activation(self.up(x)), self.dropout, self.training))
+        x = self.up(x)
+        if isinstance(self.activation, Relu):
+            return self.down(rectified(x, self.dropout, self.training))
+        return self.down(dropout(self.activation(x), self.dropout, self.training))
 
 
 class Around(nn.Module):

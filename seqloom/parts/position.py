@@ -84,7 +84,7 @@ class Rotary(Position):
         at = torch.arange(offset, offset + q.size(-2), device=q.device, dtype=exact)
         angle = at[:, None] * _frequencies(self.head_dim, exact, q.device)
         cos, sin = angle.cos().to(q.dtype), angle.sin().to(q.dtype)
-        return _rotate(q, cos, sin), _rotate(k, cos, sin)
+        return rotate(q, cos, sin), rotate(k, cos, sin)
 
 
 class Turns(Protocol):
@@ -122,6 +122,7 @@ def _frequencies(dim: int, dtype: torch.dtype, device: torch.device | None = Non
     return 10000.0 ** (-torch.arange(0, dim, 2, dtype=dtype, device=device) / dim)
 
 
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Each pair of features (2i, 2i+1) of [..., T, head_dim], turned by the angle whose cosine and sine are given."""
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
