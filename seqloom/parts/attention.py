@@ -117,11 +117,11 @@ class MultiHead(Probed):
             if part is not None:
                 _glorot(part, dim)
 
-    def remember(self, states: Tensor) -> Memory | Packed:
-        """[B, S, key_dim] -> keys and values, [B, heads, S, dim/heads]."""
+    def remember(self, states: Tensor) -> Memory:
+        """[B, S, key_dim] -> keys and values, [B, heads, S, dim/heads]; with gradients perhaps `Packed`, for `read`."""
         packed = self.project(states)
         if torch.is_grad_enabled() and self._short(packed, See(), 1, packed.size(1)):
-            return packed, None
+            return packed, None  # pyright: ignore[reportReturnType]
         return self._unpacked(packed)
 
     def _unpacked(self, packed: Tensor) -> Memory:
