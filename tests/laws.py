@@ -441,7 +441,12 @@ def rows(dim: int, dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor]:
 
 
 # Of sizes at which six steps leave the beginning behind.
-SMALL: dict[str, list[dict[str, Any]]] = {}
+SMALL: dict[str, list[dict[str, Any]]] = {
+    "blockwise": [{"block": 2}],
+    "window": [{"window": 1}, {"window": 2}, {"window": 3}],
+    "performer": [{"features": 7}],
+    "linformer": [{"longest": 6, "rank": 3}],
+}
 
 
 def mixer_choices(causal: bool = False) -> list[Choice]:

@@ -13,11 +13,15 @@ from torch import Tensor
 
 from seqloom.errors import SeqloomError
 from seqloom.parts.attention import MultiHead
+from seqloom.parts.blockwise import Blockwise
 from seqloom.parts.choose import Choice, build
+from seqloom.parts.linear import LinearAttention, Performer
+from seqloom.parts.linformer import Linformer
 from seqloom.parts.position import Turns
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
 from seqloom.parts.state import Cache, State
+from seqloom.parts.window import Window
 
 
 class Mixer(Protocol):
@@ -49,7 +53,14 @@ class SelfAttention(MultiHead):
         return Cache(room)
 
 
-MIXERS = {"attention": SelfAttention}
+MIXERS = {
+    "attention": SelfAttention,
+    "blockwise": Blockwise,
+    "window": Window,
+    "linear": LinearAttention,
+    "performer": Performer,
+    "linformer": Linformer,
+}
 
 
 def mixer_of(choice: Choice, dim: int, heads: int, score: Choice, causal: bool) -> Any:
