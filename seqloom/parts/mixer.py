@@ -18,8 +18,10 @@ from seqloom.parts.choose import Choice, build
 from seqloom.parts.linear import LinearAttention, Performer
 from seqloom.parts.linformer import Linformer
 from seqloom.parts.position import Turns
+from seqloom.parts.reformer import Reformer
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
+from seqloom.parts.sparse import BigBird, Longformer
 from seqloom.parts.state import Cache, State
 from seqloom.parts.window import Window
 
@@ -57,9 +59,12 @@ MIXERS = {
     "attention": SelfAttention,
     "blockwise": Blockwise,
     "window": Window,
+    "longformer": Longformer,
+    "bigbird": BigBird,
     "linear": LinearAttention,
     "performer": Performer,
     "linformer": Linformer,
+    "reformer": Reformer,
 }
 
 

@@ -65,6 +65,7 @@ def near(q: Tensor, k: Tensor, v: Tensor, see: See, first: int = 0) -> Tensor:
 def chunked(q: Tensor, k: Tensor, v: Tensor, see: See, first: int = 0) -> Tensor:
     """`near` with plain kernels: `chunk` queries see their own chunk of keys and the ones beside it."""
     n, window = q.size(2), see.window or 1
+    first = min(first, n)
     chunk = min(window, CHUNK)
     count, back = -(-n // chunk), -(-(window - 1) // chunk) * chunk
     size = back + chunk + (0 if see.causal else back)
@@ -86,7 +87,7 @@ def chunked(q: Tensor, k: Tensor, v: Tensor, see: See, first: int = 0) -> Tensor
 def _keep(at: Tensor, key: Tensor, n: int, see: See) -> Tensor:
     """Places of queries [N, T] and of keys [N, S] -> [B or 1, N, T, S]."""
     far = at[:, :, None] - key[:, None]
-    keep = ((key >= 0) & (key < n))[:, None]
+    keep = ((key >= 0) & (key < n))[:, None].expand_as(far)
     if see.causal:  # rows are padded after: a real place never sees a padded one
         keep = keep & (far >= 0)
     if see.window is not None:
