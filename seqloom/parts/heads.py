@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import torch
@@ -49,7 +50,7 @@ class Heads(MultiHead):
         raise NotImplementedError
 
 
-def dense(q: Tensor, k: Tensor, v: Tensor, see: See, report=None) -> Tensor:
+def dense(q: Tensor, k: Tensor, v: Tensor, see: See, report: Callable[[Tensor], None] | None = None) -> Tensor:
     """softmax(q·kᵀ) v, every pair of them: the twin of what is sparse, and the fused kernel for what is short."""
     return attend(q, k, v, DOT, see, report)
 
@@ -62,6 +63,14 @@ def folded(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None) -> Tensor:
         keep = keep[0] if keep.shape[:2] == (1, 1) else keep.expand(b, h, -1, -1, -1).flatten(0, 1)
     flat = (x.flatten(0, 1) for x in (q, k, v))
     return F.scaled_dot_product_attention(*flat, attn_mask=keep, scale=1.0).unflatten(0, (b, h))
+
+
+def by_head(call: Callable[..., Tensor], *parts: Tensor) -> Tensor:
+    """`call` of parts [B, heads, ...], on the CPU one head after the other where they are large: what exceeds some size
+    is given back to the system each time, and paid for again page by page."""
+    if parts[0].is_cuda or parts[0].numel() < 2**19:
+        return call(*parts)
+    return torch.cat([call(*one) for one in zip(*(part.split(1, 1) for part in parts), strict=True)], 1)
 
 
 def padded(x: Tensor, before: int, after: int) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from seqloom.parts.choose import Choice
-from seqloom.parts.heads import Heads, at_least, padded
+from seqloom.parts.heads import Heads, at_least, by_head, padded
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See, keep
 from seqloom.parts.state import Kept
@@ -33,6 +33,11 @@ class LinearAttention(Heads):
         return Kept()
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: Kept | None) -> tuple[Tensor, Kept | None]:
+        if state is None and self.probe is None:
+            return by_head(lambda *one: self._mix(*one, see, None)[0], q, k, v), None
+        return self._mix(q, k, v, see, state)
+
+    def _mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: Kept | None) -> tuple[Tensor, Kept | None]:
         real = None if see.lengths is None or see.causal else keep(see.lengths, k.size(2))[:, None, :, None]
         begun = state.parts if state is not None else ()
         fq, fk, rest = self.features(q, k, real, begun)
