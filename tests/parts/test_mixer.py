@@ -177,12 +177,13 @@ def test_random_features_are_orthogonal_and_as_long_as_normal_vectors():
     pairs = omega[:16] @ omega[:16].T
     assert (pairs - pairs.diag().diag()).abs().max() < 1e-4
     assert abs(float(omega.pow(2).sum(-1).mean()) - 16) < 0.3
+    assert omega.mean(0).abs().max() < 0.1  # no direction is preferred
     assert torch.equal(orthogonal(20, 16, 3), orthogonal(20, 16, 3))
 
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_performer_comes_nearer_with_more_features(causal):
-    x, see = drawn(2, 40, DIM), See(causal=causal)
+    x, see = 0.3 * drawn(2, 40, DIM), See(causal=causal)
     exact = made("attention")
 
     def error(features):
@@ -194,7 +195,7 @@ def test_performer_comes_nearer_with_more_features(causal):
         return sum(found) / len(found)
 
     few, some, many = (error(features) for features in (8, 64, 512))
-    assert many < some / 3 < few / 9
+    assert many < some / 4 < few / 16  # as one by their number
 
 
 def test_performer_survives_large_keys():
