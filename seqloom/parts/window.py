@@ -57,9 +57,7 @@ def near(q: Tensor, k: Tensor, v: Tensor, see: See, first: int = 0) -> Tensor:
     assert see.window is not None
     if see.window >= n:
         return dense(q, k, v, replace(see, window=None, offset=0))
-    if q.is_cuda and (see.causal or see.lengths is None) and q.size(-1) in (16, 32, 64, 128, 256) and n > CHUNK:
-        return _flex(q, k, v, see, first)
-    return chunked(q, k, v, see, first)
+    return _flex(q, k, v, see, first) if _flexible(q, see) else chunked(q, k, v, see, first)
 
 
 def chunked(q: Tensor, k: Tensor, v: Tensor, see: See, first: int = 0) -> Tensor:
@@ -94,6 +92,12 @@ def _keep(sizes: tuple[int, int, int, int], n: int, see: See, first: int, device
     else:
         known = (known <= at[:, :, None] if see.causal else known.expand(count, chunk, -1) >= 0)[None]
     return torch.cat([known, band & real[:, :, None]], -1)
+
+
+def _flexible(q: Tensor, see: See) -> bool:
+    """Whether FlexAttention has a kernel for it, which need not be planned anew for each batch's lengths."""
+    fitting = q.dtype != torch.float64 and q.size(-1) in (16, 32, 64, 128, 256) and q.size(2) > CHUNK
+    return q.is_cuda and fitting and (see.causal or see.lengths is None)
 
 
 def _flex(q: Tensor, k: Tensor, v: Tensor, see: See, first: int) -> Tensor:

@@ -269,17 +269,19 @@ def test_a_decoder_writes_with_it(kind):
 
 @pytest.mark.parametrize("choice", mixer_choices(), ids=named)
 def test_two_layers_learn_and_compile_alike(choice):
-    """Two steps of training, eager and compiled."""
+    """Two steps of training, eager and compiled: in a stack that writes where it can, else in an encoder."""
     x, lengths = drawn(3, 6, DIM).float(), torch.tensor([4, 6, 1])
+    writes = MIXERS[choice["kind"]].causal and len(choice) > 1
 
     def trained(compile):
         torch.manual_seed(0)
         torch._dynamo.reset()
-        model = TransformerEncoder(DIM, DIM, 2, 2, 12, dropout=0.0, mixer=choice)
+        model = (TransformerStack if writes else TransformerEncoder)(DIM, DIM, 2, 2, 12, dropout=0.0, mixer=choice)
         step = torch.compile(model, backend="aot_eager", fullgraph=True) if compile else model
-        optimiser, losses = torch.optim.SGD(model.parameters(), 0.1), []
+        optimiser, losses = torch.optim.SGD(model.parameters(), 0.02), []
         for _ in range(3):
-            loss = (step(x, lengths).summary - 1).pow(2).sum()
+            said = step(x)[0] if writes else step(x, lengths).summary
+            loss = (said - 1).pow(2).mean()
             losses.append(float(loss.detach()))
             optimiser.zero_grad()
             loss.backward()
