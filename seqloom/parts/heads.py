@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from seqloom.errors import SeqloomError
 from seqloom.parts.attention import MultiHead, attend
 from seqloom.parts.choose import Choice
-from seqloom.parts.position import NoPosition, Turns
+from seqloom.parts.position import POSITIONS, NoPosition, Position, Turns
 from seqloom.parts.score import SCORES, Dot, Scaled
 from seqloom.parts.see import See
 from seqloom.parts.state import Cache, State
@@ -38,11 +38,21 @@ class Heads(MultiHead):
 
     def forward(self, x: Tensor, see: See, state: State = None, position: Turns | None = None) -> tuple[Tensor, State]:
         q, k, v = (self._split(part) for part in self.project(x).chunk(3, -1))
-        q, k = (position or UNMOVED).turn(q, k, 0 if state is None else state.used)
+        q, k = self.turn(position)(q, k, 0 if state is None else state.used)
         if not self.kernel:
             q, k = self.score.as_dot(q, self.score.keys(k))
         y, state = self.mix(q, k, v, see, state)
         return self.out(y.transpose(1, 2).flatten(2)), state
+
+    def turn(self, position: Turns | None) -> Callable[..., tuple[Tensor, Tensor]]:
+        """How queries and keys are turned; a position that adds to the scores of pairs finds no pairs here."""
+        if position is None or _unbiased(type(position)):
+            return (position or UNMOVED).turn
+        fitting = ", ".join(sorted(name for name, make in POSITIONS.items() if _unbiased(make)))
+        raise SeqloomError(
+            f"position {type(position).__name__} adds to the score of every pair, of which {type(self).__name__} makes "
+            f"few; choose position from: {fitting}; or mixer 'attention'"
+        )
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: State) -> tuple[Tensor, State]:
         """[R, heads, T, head_dim] each -> the same, and the state after them. Without a kernel of its own the score of
@@ -96,6 +106,10 @@ def _products() -> str:
         if score.as_dot(one, score.keys(one)) is not None:
             found.append(name)
     return ", ".join(sorted(found))
+
+
+def _unbiased(make: type) -> bool:
+    return getattr(make, "bias", None) is getattr(Position, "bias", None)
 
 
 UNMOVED = NoPosition(0, 0)

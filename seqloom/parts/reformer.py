@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from seqloom.errors import SeqloomError
 from seqloom.parts.choose import Choice
-from seqloom.parts.heads import UNMOVED, Heads, at_least, by_head, padded
+from seqloom.parts.heads import Heads, at_least, by_head, padded
 from seqloom.parts.position import Turns
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
@@ -59,7 +59,7 @@ class Reformer(Heads):
 
     def forward(self, x: Tensor, see: See, state: State = None, position: Turns | None = None) -> tuple[Tensor, State]:
         q, v = (self._split(part) for part in self.project(x).chunk(2, -1))
-        q, _ = (position or UNMOVED).turn(q, q, 0)
+        q, _ = self.turn(position)(q, q, 0)
         y, state = self.mix(q, q, v, see, state)
         return self.out(y.transpose(1, 2).flatten(2)), state
 

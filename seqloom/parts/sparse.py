@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.parts.choose import Choice
-from seqloom.parts.heads import UNMOVED, Heads, at_least, by_head, dense, folded, padded
+from seqloom.parts.heads import Heads, at_least, by_head, dense, folded, padded
 from seqloom.parts.position import Turns
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
@@ -40,7 +40,7 @@ class Longformer(Heads):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor, see: See, state: State = None, position: Turns | None = None) -> tuple[Tensor, State]:
-        turn = (position or UNMOVED).turn
+        turn = self.turn(position)
         q, k, v = (self._split(part) for part in self.project(x).chunk(3, -1))
         q, k = turn(q, k)
         q, k = self.score.as_dot(q, self.score.keys(k))

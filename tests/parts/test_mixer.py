@@ -16,8 +16,10 @@ from seqloom.models.language import Language
 from seqloom.parts.attention import MultiHead
 from seqloom.parts.block import Block
 from seqloom.parts.choose import build, change, complete
+from seqloom.parts.heads import Heads
 from seqloom.parts.linear import everything, orthogonal, plain, running
 from seqloom.parts.mixer import MIXERS
+from seqloom.parts.position import Position
 from seqloom.parts.probe import watch
 from seqloom.parts.see import See
 from seqloom.parts.window import chunked
@@ -327,6 +329,16 @@ def test_what_does_not_fit_is_named(options, message):
 def test_heads_that_do_not_divide_the_width(kind):
     with pytest.raises(SeqloomError, match="3 heads do not divide the width 8; choose from: 1, 2, 4, 8"):
         Block(8, 3, 12, mixer=kind)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MIXERS if issubclass(MIXERS[kind], Heads)])
+def test_what_adds_to_the_scores_of_pairs_is_refused(kind):
+    class Sloped(Position):
+        def bias(self, heads, t, s, offset=0, causal=False, dtype=torch.float32):
+            return torch.zeros(1, heads, t, s, dtype=dtype)
+
+    with pytest.raises(SeqloomError, match=r"position Sloped adds to the score.*choose position from: .*rotary"):
+        made(kind)(drawn(1, 4, DIM), seen(kind), None, Sloped(DIM, DIM // 2))
 
 
 def test_by_name_and_setting():
