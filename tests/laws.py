@@ -22,9 +22,10 @@ from seqloom.models.encoded import Encoded
 from seqloom.models.encoders import ENCODERS, Enter
 from seqloom.models.seq2seq import DECODERS, Seq2Seq
 from seqloom.parts.attention import Attention, MultiHead
-from seqloom.parts.block import ACTIVATIONS, Block
+from seqloom.parts.block import ACTIVATIONS, RESIDUALS, Block
 from seqloom.parts.cell import CELLS, Cell, CellState
 from seqloom.parts.choose import Choice, build, complete
+from seqloom.parts.norm import NORMS
 from seqloom.parts.position import POSITIONS
 from seqloom.parts.probe import Probed, watch
 from seqloom.parts.recurrent import Recurrent
@@ -32,6 +33,7 @@ from seqloom.parts.score import SCORES
 from seqloom.parts.see import See, keep
 from seqloom.parts.state import Cache, Decoding, State, pick
 from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
+from seqloom.training.parallel import counted
 
 SENTENCES, STEPS = 3, 6
 LENGTHS = (4, 6, 1)
@@ -292,6 +294,8 @@ def shake(module: nn.Module, seed: int) -> nn.Module:
         for parameter in module.parameters():
             noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             parameter.copy_(0.8 * parameter + 0.25 * noise)
+        for _, statistic in counted(module):
+            statistic.copy_(0.5 + torch.rand(statistic.shape, generator=generator, dtype=torch.float64))
     return module.eval()
 
 
@@ -335,6 +339,7 @@ class OwnCell(Cell):
         return (h, 0.5 * state[1] + h), (z, h)
 
 
+PLACES = ("before", "after")
 CELL_CHOICES: list[Choice] = [*CELLS, {"kind": "gru", "reset": "before"}, OwnCell]
 SCORE_CHOICES: list[Choice] = [*SCORES, {"kind": "additive", "hidden": 3}]
 
@@ -443,7 +448,8 @@ def stepping_parts() -> list[Any]:
     found |= {f"score {named(score)}": cached(score=score) for score in SCORE_CHOICES}
     found |= {f"position {name}": cached(position=name) for name in POSITIONS}
     found |= {f"activation {name}": cached(activation=name) for name in ACTIVATIONS}
-    found |= {f"norm {name}": cached(norm=name) for name in ("before", "after")}
+    found |= {f"norm {place} {name}": cached(norm=place, norm_kind=name) for place in PLACES for name in NORMS}
+    found |= {f"residual {name}": cached(residual=name) for name in RESIDUALS}
     found |= {f"window {name}": cached(window=3, score=name) for name in ("scaled", "additive")}
     return [pytest.param(make, id=f"steps {name}") for name, make in found.items()]
 
@@ -453,6 +459,7 @@ def reading_parts() -> list[Any]:
     found |= {f"score {named(score)}": reads_block(score=score) for score in SCORE_CHOICES}
     found |= {f"position {name}": reads_block(position=name) for name in POSITIONS}
     found |= {f"activation {name}": reads_block(activation=name) for name in ACTIVATIONS}
+    found |= {f"norm {place} {name}": reads_block(norm=place, norm_kind=name) for place in PLACES for name in NORMS}
     found |= {f"window {name}": reads_block(window=2, score=name) for name in ("scaled", "additive")}
     found |= {f"memory {named(score)}": reads_memory(score) for score in SCORE_CHOICES}
     found |= {f"memory {named(score)} cross": reads_memory(score, heads=2) for score in SCORE_CHOICES}

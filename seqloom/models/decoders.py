@@ -15,10 +15,11 @@ from seqloom.errors import known
 from seqloom.models.encoded import Encoded
 from seqloom.models.encoders import Enter
 from seqloom.parts.attention import Memory
-from seqloom.parts.block import Block
+from seqloom.parts.block import Block, Ways
 from seqloom.parts.cell import CELLS
-from seqloom.parts.choose import Choice
+from seqloom.parts.choose import Choice, build
 from seqloom.parts.lean import Lean, moving
+from seqloom.parts.norm import NORMS, NoNorm
 from seqloom.parts.position import POSITIONS, Abreast, Turns
 from seqloom.parts.recurrent import Recurrent, StackState
 from seqloom.parts.score import SCORES
@@ -131,7 +132,7 @@ class ReadSoFar(NamedTuple):
 class TransformerDecoder(nn.Module):
     """Blocks of masked self-attention, cross-attention and feed-forward (Vaswani et al. 2017, section 3.1).
 
-    `scale` and `enter_norm`: see Enter.
+    `scale` and `enter_norm`: see Enter. `residual`: see Ways.
     """
 
     def __init__(
@@ -146,6 +147,8 @@ class TransformerDecoder(nn.Module):
         position: Annotated[Choice, POSITIONS] = "sinusoidal",
         score: Annotated[Choice, SCORES] = "scaled",
         norm: str = "before",
+        norm_kind: Annotated[Choice, NORMS] = "layer",
+        residual: str = "add",
         activation: str = "relu",
         dropout: float = 0.1,
         scale: bool = True,
@@ -154,9 +157,11 @@ class TransformerDecoder(nn.Module):
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale, enter_norm)
         self.blocks = nn.ModuleList(
-            Block(dim, heads, hidden, memory_dim, score, activation, norm, dropout) for _ in range(layers)
+            Block(dim, heads, hidden, memory_dim, score, activation, norm, norm_kind, residual, dropout)
+            for _ in range(layers)
         )
-        self.norm = nn.LayerNorm(dim) if norm == "before" else nn.Identity()
+        self.ways = Ways(dim, layers, residual)
+        self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
         self.dim = dim
 
     def begin(self, encoded: Encoded, width: int = 1, room: int | None = None) -> Decoding:
@@ -167,14 +172,15 @@ class TransformerDecoder(nn.Module):
         read = ReadSoFar(memories, encoded.lengths, real, Lean.of(list(self.blocks)))  # pyright: ignore
         return Decoding(read, Branches(len(self.blocks), room, width))
 
-    def forward(self, x: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
-        """[R, T, input_dim] -> [R, T, dim]"""
+    def forward(self, x: Tensor, state: Decoding, lengths: Tensor | None = None) -> tuple[Tensor, Decoding]:
+        """[R, T, input_dim] -> [R, T, dim]. `lengths` [R]: how many places are real, for a norm that looks across the
+        batch."""
         read, rows = state
         if isinstance(rows, Branches):
             steps = [self._abreast(step, read, rows) for step in x.split(1, 1)] if x.size(1) > 1 else []
             return cat(steps, 1) if steps else self._abreast(x, read, rows), state
         x = self.enter(x, rows[0].used)
-        return self._through(x, See(causal=True), rows, self.enter.position, read), state
+        return self._through(x, See(causal=True, lengths=lengths), rows, self.enter.position, read), state
 
     def _abreast(self, x: Tensor, read: ReadSoFar, rows: Branches) -> Tensor:
         """One step of all hypotheses, [R, 1, input_dim]: those of a sentence stand side by side in the axis of time, so
@@ -192,10 +198,10 @@ class TransformerDecoder(nn.Module):
         return y.view(-1, 1, self.dim)
 
     def _through(self, x: Tensor, see: See, caches: tuple[Cache, ...], position: Turns, read: ReadSoFar) -> Tensor:
-        seen = See(lengths=read.lengths)
+        seen, said = See(lengths=read.lengths), [x]
         for block, cache, memory in zip(self.blocks, caches, read.memories, strict=True):
-            x, _ = block(x, see, cache, position, (memory, seen))
-        return self.norm(x)
+            said.append(block(self.ways(said), see, cache, position, (memory, seen))[0])
+        return self.norm(self.ways(said), see.lengths)
 
 
 def hidden(lengths: Tensor, states: Tensor) -> Tensor:
