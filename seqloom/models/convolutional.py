@@ -43,7 +43,7 @@ class Convolved(nn.Module):
         self.around = Around(dim, norm, dropout, norm_kind, residual)
 
     def forward(self, x: Tensor, see: See, before: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        y, before = self.mix.over(self.around.enter(x, see.lengths), see, before)
+        y, before = self.mix(self.around.enter(x, see.lengths), see, before)
         return self.around.leave(x, self.activation(y), see.lengths), before
 
 
