@@ -132,21 +132,9 @@ class TransformerStack(nn.Module):
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale)
+        kinds = {"norm_kind": norm_kind, "residual": residual}
         self.blocks = nn.ModuleList(
-            Block(
-                dim,
-                heads,
-                hidden,
-                0,
-                score,
-                activation,
-                norm,
-                dropout,
-                mixer,
-                causal=True,
-                norm_kind=norm_kind,
-                residual=residual,
-            )
+            Block(dim, heads, hidden, 0, score, activation, norm, dropout, mixer, causal=True, **kinds)
             for _ in range(layers)
         )
         self.ways = Ways(dim, layers, residual)

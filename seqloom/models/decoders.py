@@ -159,21 +159,9 @@ class TransformerDecoder(nn.Module):
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale, enter_norm)
+        kinds = {"norm_kind": norm_kind, "residual": residual}
         self.blocks = nn.ModuleList(
-            Block(
-                dim,
-                heads,
-                hidden,
-                memory_dim,
-                score,
-                activation,
-                norm,
-                dropout,
-                mixer,
-                causal=True,
-                norm_kind=norm_kind,
-                residual=residual,
-            )
+            Block(dim, heads, hidden, memory_dim, score, activation, norm, dropout, mixer, causal=True, **kinds)
             for _ in range(layers)
         )
         self.branches = all(

@@ -76,21 +76,9 @@ class TransformerEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale, enter_norm)
+        kinds = {"norm_kind": norm_kind, "residual": residual}
         self.blocks = nn.ModuleList(
-            Block(
-                dim,
-                heads,
-                hidden,
-                0,
-                score,
-                activation,
-                norm,
-                dropout,
-                mixer,
-                norm_kind=norm_kind,
-                residual=residual,
-            )
-            for _ in range(layers)
+            Block(dim, heads, hidden, 0, score, activation, norm, dropout, mixer, **kinds) for _ in range(layers)
         )
         self.ways = Ways(dim, layers, residual)
         self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)

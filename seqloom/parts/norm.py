@@ -121,8 +121,8 @@ def over_real(x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
     """The mean over all but the last axis, [dim], and of how many it is; with `lengths`, of the real places of
     [B, S, dim]."""
     if lengths is None:
-        return x.flatten(0, -2).mean(0), torch.as_tensor(x.numel() // x.size(-1), device=x.device)
-    real, count = keep(lengths, x.size(1))[:, :, None], lengths.sum().clamp(min=1)
+        return x.flatten(0, -2).mean(0), x.new_full((), x.numel() // x.size(-1))
+    real, count = keep(lengths, x.size(1))[:, :, None], lengths.sum().clamp(min=1).to(x.dtype)
     return x.masked_fill(~real, 0.0).sum((0, 1)) / count, count
 
 
