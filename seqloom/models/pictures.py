@@ -1,8 +1,8 @@
 """Eyes: encoders of pictures, [B, channels, height, width] -> Encoded with its `grid`.
 
 The states are the places of a map of features, row by row, [B, rows · columns, dim]; all are real. Decoders and heads
-read them as they read the words of a sentence: "show, attend and tell" (Xu et al. 2015, https://arxiv.org/abs/1502.
-03044).
+read them as they read the words of a sentence: "show, attend and tell" (Xu et al. 2015,
+https://arxiv.org/abs/1502.03044).
 """
 
 from __future__ import annotations
@@ -49,6 +49,13 @@ class Eye(nn.Module):
         return self.read(pictures)
 
 
+def some(name: str, counts: list[int]) -> list[int]:
+    """A list of numbers, none of them empty."""
+    if not counts or min(counts) < 1:
+        raise SeqloomError(f"{name} of an eye lists at least one number, each at least 1, here {counts}")
+    return counts
+
+
 class ConvolutionEye(Eye):
     """Kernels, an activation and pooling of every 2 × 2 places, layer by layer (LeCun et al. 1998, section II).
 
@@ -63,8 +70,8 @@ class ConvolutionEye(Eye):
         pool: str = "max",
         activation: str = "relu",
     ) -> None:
+        inputs = [channels, *some("dims", dims)[:-1]]
         super().__init__(channels, dims[-1])
-        inputs = [channels, *dims[:-1]]
         self.layers = nn.ModuleList(
             kernels(one, other, size, 1, bias=True) for one, other in zip(inputs, dims, strict=True)
         )
@@ -110,7 +117,7 @@ class ResNet(Eye):
         residual: str = "add",
     ) -> None:
         block, adds = Bottleneck if bottleneck else Basic, known(residual, ("add", "none"), "residual") == "add"
-        super().__init__(channels, dim * 2 ** (len(blocks) - 1) * block.wider)
+        super().__init__(channels, dim * 2 ** (len(some("blocks", blocks)) - 1) * block.wider)
         self.stem = Stem(channels, dim, stem, norm_kind)
         self.stages, inputs = nn.ModuleList(), dim
         for stage, count in enumerate(blocks):
@@ -147,7 +154,7 @@ class DenseNet(Eye):
         if not 0 < compression <= 1:
             raise SeqloomError(f"compression lies in 0 … 1, here {compression}")
         stages, between, inputs = [], [], 2 * growth
-        for number, layers in enumerate(blocks):
+        for number, layers in enumerate(some("blocks", blocks)):
             stages.append(Dense(inputs, layers, growth, norm_kind))
             inputs = stages[-1].dim
             if number < len(blocks) - 1:

@@ -100,10 +100,10 @@ RESIDUALS = ("add", "dense", "none")
 class Ways(nn.Module):
     """What a block reads of all that stands before it in a stack of `layers` blocks.
 
-    `add`: what the block below says, which holds all before it as a sum (He et al. 2016, https://arxiv.org/abs/1512.
-    03385). `dense`: W_ℓ [x₀; x₁; …; x_ℓ], the entrance and all blocks below side by side (Huang et al. 2017,
-    https://arxiv.org/abs/1608.06993), brought back to one width by a matrix, as their 1 × 1 convolutions do; so too
-    after the last. `none`: what the block below says, and no way around it.
+    `add`: what the block below says, which holds all before it as a sum (He et al. 2016,
+    https://arxiv.org/abs/1512.03385). `dense`: W_ℓ [x₀; x₁; …; x_ℓ], the entrance and all blocks below side by side
+    (Huang et al. 2017, https://arxiv.org/abs/1608.06993), brought back to one width by a matrix, as their 1 × 1
+    convolutions do; so too after the last. `none`: what the block below says, and no way around it.
     """
 
     def __init__(self, dim: int, layers: int, residual: str) -> None:

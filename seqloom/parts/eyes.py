@@ -138,7 +138,7 @@ def pooled(x: Tensor, how: str) -> Tensor:
 
 
 def kernels(inputs: int, outputs: int, size: int, stride: int, bias: bool) -> nn.Conv2d:
-    """[outputs, inputs, size, size], drawn for what max(0, x) lets through (He et al. 2015, equation 10)."""
+    """[outputs, inputs, size, size], drawn for what max(0, x) lets through (He et al. 2015, section 2.2)."""
     weigh = nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=bias)
     nn.init.kaiming_normal_(weigh.weight, mode="fan_out", nonlinearity="relu")
     if weigh.bias is not None:

@@ -44,6 +44,10 @@ def expressible(model: Mapping[str, Any], run: str) -> None:
             )
         if (score := stack["score"]["kind"]) != "scaled":
             refuse(f"{side}.score={score}", "it would hold scaled; --to onnx holds any")
+        if (kind := stack["norm_kind"]["kind"]) != "layer":
+            refuse(f"{side}.norm_kind={kind}", "it would hold layer; --to onnx holds any")
+        if stack["residual"] != "add":
+            refuse(f"{side}.residual={stack['residual']}", "it would hold add; --to onnx holds any")
         if stack["activation"] not in ACTIVATIONS:
             held = ", ".join(ACTIVATIONS)
             refuse(f"{side}.activation={stack['activation']}", f"it would hold {held}; --to onnx holds any")
