@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqloom.errors import SeqloomError
 from seqloom.parts.see import keep
 
 EPS = 1e-5
@@ -56,7 +57,7 @@ class BatchNorm(nn.Module):
         self.weight, self.bias = nn.Parameter(torch.ones(dim)), nn.Parameter(torch.zeros(dim))
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("variance", torch.ones(dim))
-        self.momentum = momentum
+        self.momentum = _share(momentum)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         counts = self.training and self.weight.requires_grad  # frozen, it stays as it is
@@ -90,7 +91,7 @@ class PowerNorm(nn.Module):
         super().__init__()
         self.weight, self.bias = nn.Parameter(torch.ones(dim)), nn.Parameter(torch.zeros(dim))
         self.register_buffer("power", torch.ones(dim))
-        self.momentum = momentum
+        self.momentum = _share(momentum)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         exact, power = x.to(_exact(x)), self.power
@@ -129,6 +130,12 @@ def over_real(x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
 def looks_across(model: nn.Module) -> bool:
     """Whether some norm of it looks across the batch, and so must be told which places are real."""
     return any(getattr(part, "across", False) for part in model.modules())
+
+
+def _share(momentum: float) -> float:
+    if not 0 < momentum <= 1:
+        raise SeqloomError(f"momentum of a norm lies in 0 … 1, here {momentum}")
+    return momentum
 
 
 def _exact(x: Tensor) -> torch.dtype:
