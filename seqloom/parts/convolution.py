@@ -39,7 +39,7 @@ class Convolution(nn.Module):
         they stand before the first of x. None: zeros do."""
         if see.causal:
             x = F.pad(x, (0, 0, self.reach, 0)) if before is None else cat([before, x], 1)
-            before = x[:, x.size(1) - self.reach :]
+            before = x[:, x.size(1) - self.reach :].contiguous()  # not all of x with it
         else:
             if see.lengths is not None:
                 x = x.masked_fill(~keep(see.lengths, x.size(1))[:, :, None], 0.0)
