@@ -448,6 +448,13 @@ def rows(dim: int, dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor]:
 # Of sizes at which six steps leave the beginning behind.
 SMALL: dict[str, list[dict[str, Any]]] = {
     "convolution": [{"width": 2, "dilation": 2}, {"width": 1}, {"width": 4, "gate": True}],
+    "blockwise": [{"block": 2}],
+    "window": [{"window": 1}, {"window": 2}, {"window": 3}],
+    "longformer": [{"window": 1}, {"window": 2, "first": 2}],
+    "bigbird": [{"block": 1, "random": 1}, {"block": 1, "random": 0}],
+    "performer": [{"features": 7}],
+    "linformer": [{"longest": 6, "rank": 3}],
+    "reformer": [{"chunk": 2, "buckets": 4, "rounds": 1}, {"chunk": 2, "buckets": 2, "rounds": 3}],
 }
 
 

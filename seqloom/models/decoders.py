@@ -14,12 +14,12 @@ from torch import Tensor, cat, nn
 from seqloom.errors import known
 from seqloom.models.encoded import Encoded
 from seqloom.models.encoders import Enter
-from seqloom.parts.attention import Memory, MultiHead
+from seqloom.parts.attention import Memory
 from seqloom.parts.block import Block, Ways
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.lean import Lean, moving
-from seqloom.parts.mixer import MIXERS
+from seqloom.parts.mixer import MIXERS, SelfAttention
 from seqloom.parts.norm import NORMS, NoNorm
 from seqloom.parts.position import POSITIONS, Abreast, Turns
 from seqloom.parts.recurrent import Recurrent, StackState
@@ -165,7 +165,7 @@ class TransformerDecoder(nn.Module):
             for _ in range(layers)
         )
         self.branches = all(
-            isinstance(block.mix, MultiHead) for block in self.blocks
+            isinstance(block.mix, SelfAttention) for block in self.blocks
         )  # keys of hypotheses can be shared
         self.ways = Ways(dim, layers, residual)
         self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)

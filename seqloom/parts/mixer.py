@@ -13,12 +13,18 @@ from torch import Tensor
 
 from seqloom.errors import SeqloomError
 from seqloom.parts.attention import MultiHead
+from seqloom.parts.blockwise import Blockwise
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.convolution import ConvolutionMixer
+from seqloom.parts.linear import LinearAttention, Performer
+from seqloom.parts.linformer import Linformer
 from seqloom.parts.position import Turns
+from seqloom.parts.reformer import Reformer
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
+from seqloom.parts.sparse import BigBird, Longformer
 from seqloom.parts.state import Cache, State
+from seqloom.parts.window import Window
 
 
 class Mixer(Protocol):
@@ -50,7 +56,18 @@ class SelfAttention(MultiHead):
         return Cache(room)
 
 
-MIXERS = {"attention": SelfAttention, "convolution": ConvolutionMixer}
+MIXERS = {
+    "attention": SelfAttention,
+    "blockwise": Blockwise,
+    "window": Window,
+    "longformer": Longformer,
+    "bigbird": BigBird,
+    "linear": LinearAttention,
+    "performer": Performer,
+    "linformer": Linformer,
+    "reformer": Reformer,
+    "convolution": ConvolutionMixer,
+}
 
 
 def mixer_of(choice: Choice, dim: int, heads: int, score: Choice, causal: bool) -> Any:

@@ -151,6 +151,7 @@ REFUSED = [
     (sides(score="dot"), "encoder.score=dot"),
     (sides(norm_kind="batch"), "encoder.norm_kind=batch"),
     ({"decoder.residual": "none"}, "decoder.residual=none"),
+    ({"decoder.mixer": "linear"}, "decoder.mixer=linear"),
     ({"decoder.activation": "none"}, "decoder.activation=none"),
 ]
 
