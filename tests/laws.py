@@ -22,10 +22,11 @@ from seqloom.models.encoded import Encoded
 from seqloom.models.encoders import ENCODERS, Enter
 from seqloom.models.seq2seq import DECODERS, Seq2Seq
 from seqloom.parts.attention import Attention, MultiHead
-from seqloom.parts.block import ACTIVATIONS, Block
+from seqloom.parts.block import ACTIVATIONS, RESIDUALS, Block
 from seqloom.parts.cell import CELLS, Cell, CellState
 from seqloom.parts.choose import Choice, build, complete
 from seqloom.parts.mixer import MIXERS
+from seqloom.parts.norm import NORMS
 from seqloom.parts.position import POSITIONS
 from seqloom.parts.probe import Probed, watch
 from seqloom.parts.recurrent import Recurrent
@@ -33,6 +34,7 @@ from seqloom.parts.score import SCORES
 from seqloom.parts.see import See, keep
 from seqloom.parts.state import Decoding, State, pick
 from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
+from seqloom.training.parallel import counted
 
 SENTENCES, STEPS = 3, 6
 LENGTHS = (4, 6, 1)
@@ -293,6 +295,8 @@ def shake(module: nn.Module, seed: int) -> nn.Module:
         for parameter in module.parameters():
             noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             parameter.copy_(0.8 * parameter + 0.25 * noise)
+        for _, statistic in counted(module):
+            statistic.copy_(0.5 + torch.rand(statistic.shape, generator=generator, dtype=torch.float64))
     return module.eval()
 
 
@@ -336,6 +340,7 @@ class OwnCell(Cell):
         return (h, 0.5 * state[1] + h), (z, h)
 
 
+PLACES = ("before", "after")
 CELL_CHOICES: list[Choice] = [*CELLS, {"kind": "gru", "reset": "before"}, OwnCell]
 SCORE_CHOICES: list[Choice] = [*SCORES, {"kind": "additive", "hidden": 3}]
 
@@ -442,6 +447,7 @@ def rows(dim: int, dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor]:
 
 # Of sizes at which six steps leave the beginning behind.
 SMALL: dict[str, list[dict[str, Any]]] = {
+    "convolution": [{"width": 2, "dilation": 2}, {"width": 1}, {"width": 4, "gate": True}],
     "blockwise": [{"block": 2}],
     "window": [{"window": 1}, {"window": 2}, {"window": 3}],
     "longformer": [{"window": 1}, {"window": 2, "first": 2}],
@@ -463,7 +469,8 @@ def stepping_parts() -> list[Any]:
     found |= {f"score {named(score)}": cached(score=score) for score in SCORE_CHOICES}
     found |= {f"position {name}": cached(position=name) for name in POSITIONS}
     found |= {f"activation {name}": cached(activation=name) for name in ACTIVATIONS}
-    found |= {f"norm {name}": cached(norm=name) for name in ("before", "after")}
+    found |= {f"norm {place} {name}": cached(norm=place, norm_kind=name) for place in PLACES for name in NORMS}
+    found |= {f"residual {name}": cached(residual=name) for name in RESIDUALS}
     found |= {f"window {name}": cached(window=3, score=name) for name in ("scaled", "additive")}
     found |= {
         f"mixer {named(choice)} {position}": cached(mixer=choice, position=position)
@@ -478,6 +485,7 @@ def reading_parts() -> list[Any]:
     found |= {f"score {named(score)}": reads_block(score=score) for score in SCORE_CHOICES}
     found |= {f"position {name}": reads_block(position=name) for name in POSITIONS}
     found |= {f"activation {name}": reads_block(activation=name) for name in ACTIVATIONS}
+    found |= {f"norm {place} {name}": reads_block(norm=place, norm_kind=name) for place in PLACES for name in NORMS}
     found |= {f"window {name}": reads_block(window=2, score=name) for name in ("scaled", "additive")}
     found |= {f"mixer {named(choice)}": reads_block(mixer=choice) for choice in mixer_choices()}
     found |= {f"memory {named(score)}": reads_memory(score) for score in SCORE_CHOICES}

@@ -13,12 +13,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from seqloom.errors import SeqloomError
+from seqloom.models.convolutional import ConvolutionStack
 from seqloom.models.encoders import Enter
-from seqloom.parts.block import Block
+from seqloom.parts.block import Block, Ways
 from seqloom.parts.cell import CELLS
-from seqloom.parts.choose import Choice
+from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout, locked
 from seqloom.parts.mixer import MIXERS
+from seqloom.parts.norm import NORMS, NoNorm
 from seqloom.parts.position import POSITIONS, Position
 from seqloom.parts.recurrent import Recurrent
 from seqloom.parts.score import SCORES
@@ -106,7 +108,7 @@ class TransformerStack(nn.Module):
     With a `room`, memory stays within it: when it is full, the last half of what was read is read again from place 0
     on. So every token sees between half the room and all of it, at places that training knew; and as it happens at
     fixed steps, steps in any pieces are the same. Where no mixer's state grows and tokens know their distances alone,
-    nothing is read again.
+    nothing is read again. `residual`: see Ways.
     """
 
     carries = False
@@ -121,6 +123,8 @@ class TransformerStack(nn.Module):
         position: Annotated[Choice, POSITIONS] = "rotary",
         score: Annotated[Choice, SCORES] = "scaled",
         norm: str = "before",
+        norm_kind: Annotated[Choice, NORMS] = "layer",
+        residual: str = "add",
         activation: str = "gelu",
         dropout: float = 0.1,
         scale: bool = True,
@@ -128,10 +132,13 @@ class TransformerStack(nn.Module):
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale)
+        kinds = {"norm_kind": norm_kind, "residual": residual}
         self.blocks = nn.ModuleList(
-            Block(dim, heads, hidden, 0, score, activation, norm, dropout, mixer, causal=True) for _ in range(layers)
+            Block(dim, heads, hidden, 0, score, activation, norm, dropout, mixer, causal=True, **kinds)
+            for _ in range(layers)
         )
-        self.norm = nn.LayerNorm(dim) if norm == "before" else nn.Identity()
+        self.ways = Ways(dim, layers, residual)
+        self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
         self.dim = dim
 
     def begin(self, room: int | None = None) -> View:
@@ -144,9 +151,12 @@ class TransformerStack(nn.Module):
         placed = type(self.enter.position).forward is not Position.forward  # at places that training knew, or unknown
         return not placed and all(block.mix.bounded for block in self.blocks)  # pyright: ignore
 
-    def forward(self, x: Tensor, state: View | None = None) -> tuple[Tensor, View | None]:
+    def forward(
+        self, x: Tensor, state: View | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, View | None]:
+        """`lengths` [R]: how many places are real, for a norm that looks across the batch."""
         if state is None or state.room is None:
-            return self._read(x, state), state
+            return self._read(x, state, lengths), state
         outputs, room = [], state.room
         while x.size(1):
             if state.used == room:
@@ -163,21 +173,27 @@ class TransformerStack(nn.Module):
         self._read(half, fresh)
         return fresh
 
-    def _read(self, x: Tensor, view: View | None) -> Tensor:
-        x, see = self.enter(x, 0 if view is None else view.used), See(causal=True)
+    def _read(self, x: Tensor, view: View | None, lengths: Tensor | None = None) -> Tensor:
+        see, said = See(causal=True, lengths=lengths), [self.enter(x, 0 if view is None else view.used)]
         states = []
         for number, block in enumerate(self.blocks):
-            x, state = block(x, see, None if view is None else view.caches[number], self.enter.position)
+            state = None if view is None else view.caches[number]
+            x, state = block(self.ways(said), see, state, self.enter.position)
+            said.append(x)
             states.append(state)
         if view is not None:
             view.caches = tuple(states)
-        return self.norm(x)
+        return self.norm(self.ways(said), lengths)
 
 
+_WINDOW = {"kind": "convolution", "layers": 1, "activation": "tanh", "norm_kind": "none", "residual": "none"}
 STACKS = {
     "recurrent": RecurrentStack,
     "rnn": {"kind": "recurrent", "cell": "rnn"},
     "gru": {"kind": "recurrent", "cell": "gru"},
     "lstm": {"kind": "recurrent", "cell": "lstm"},
     "transformer": TransformerStack,
+    "convolution": ConvolutionStack,
+    "window": {**_WINDOW, "width": 5},
+    "single": {**_WINDOW, "width": 1},
 }

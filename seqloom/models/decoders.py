@@ -15,11 +15,12 @@ from seqloom.errors import known
 from seqloom.models.encoded import Encoded
 from seqloom.models.encoders import Enter
 from seqloom.parts.attention import Memory
-from seqloom.parts.block import Block
+from seqloom.parts.block import Block, Ways
 from seqloom.parts.cell import CELLS
-from seqloom.parts.choose import Choice
+from seqloom.parts.choose import Choice, build
 from seqloom.parts.lean import Lean, moving
 from seqloom.parts.mixer import MIXERS, SelfAttention
+from seqloom.parts.norm import NORMS, NoNorm
 from seqloom.parts.position import POSITIONS, Abreast, Turns
 from seqloom.parts.recurrent import Recurrent, StackState
 from seqloom.parts.score import SCORES
@@ -133,7 +134,7 @@ class TransformerDecoder(nn.Module):
     """Blocks of masked self-attention, or of another `mixer`, cross-attention and feed-forward (Vaswani et al. 2017,
     section 3.1).
 
-    `scale` and `enter_norm`: see Enter.
+    `scale` and `enter_norm`: see Enter. `residual`: see Ways.
     """
 
     def __init__(
@@ -148,6 +149,8 @@ class TransformerDecoder(nn.Module):
         position: Annotated[Choice, POSITIONS] = "sinusoidal",
         score: Annotated[Choice, SCORES] = "scaled",
         norm: str = "before",
+        norm_kind: Annotated[Choice, NORMS] = "layer",
+        residual: str = "add",
         activation: str = "relu",
         dropout: float = 0.1,
         scale: bool = True,
@@ -156,14 +159,16 @@ class TransformerDecoder(nn.Module):
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale, enter_norm)
+        kinds = {"norm_kind": norm_kind, "residual": residual}
         self.blocks = nn.ModuleList(
-            Block(dim, heads, hidden, memory_dim, score, activation, norm, dropout, mixer, causal=True)
+            Block(dim, heads, hidden, memory_dim, score, activation, norm, dropout, mixer, causal=True, **kinds)
             for _ in range(layers)
         )
         self.branches = all(
             isinstance(block.mix, SelfAttention) for block in self.blocks
         )  # keys of hypotheses can be shared
-        self.norm = nn.LayerNorm(dim) if norm == "before" else nn.Identity()
+        self.ways = Ways(dim, layers, residual)
+        self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
         self.dim = dim
 
     def begin(self, encoded: Encoded, width: int = 1, room: int | None = None) -> Decoding:
@@ -175,14 +180,15 @@ class TransformerDecoder(nn.Module):
         read = ReadSoFar(memories, encoded.lengths, real, Lean.of(list(self.blocks)))  # pyright: ignore
         return Decoding(read, Branches(len(self.blocks), room, width))
 
-    def forward(self, x: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
-        """[R, T, input_dim] -> [R, T, dim]"""
+    def forward(self, x: Tensor, state: Decoding, lengths: Tensor | None = None) -> tuple[Tensor, Decoding]:
+        """[R, T, input_dim] -> [R, T, dim]. `lengths` [R]: how many places are real, for a norm that looks across the
+        batch."""
         read, rows = state
         if isinstance(rows, Branches):
             steps = [self._abreast(step, read, rows) for step in x.split(1, 1)] if x.size(1) > 1 else []
             return cat(steps, 1) if steps else self._abreast(x, read, rows), state
         x = self.enter(x, rows[0].used)
-        x, rows = self._through(x, See(causal=True), rows, self.enter.position, read)
+        x, rows = self._through(x, See(causal=True, lengths=lengths), rows, self.enter.position, read)
         return x, Decoding(read, rows)
 
     def _abreast(self, x: Tensor, read: ReadSoFar, rows: Branches) -> Tensor:
@@ -203,11 +209,12 @@ class TransformerDecoder(nn.Module):
     def _through(
         self, x: Tensor, see: See, states: tuple[State, ...], position: Turns, read: ReadSoFar
     ) -> tuple[Tensor, tuple[State, ...]]:
-        seen, after = See(lengths=read.lengths), []
+        seen, said, after = See(lengths=read.lengths), [x], []
         for block, state, memory in zip(self.blocks, states, read.memories, strict=True):
-            x, state = block(x, see, state, position, (memory, seen))
+            x, state = block(self.ways(said), see, state, position, (memory, seen))
+            said.append(x)
             after.append(state)
-        return self.norm(x), tuple(after)
+        return self.norm(self.ways(said), see.lengths), tuple(after)
 
 
 def hidden(lengths: Tensor, states: Tensor) -> Tensor:

@@ -7,12 +7,14 @@ from typing import Annotated
 from torch import Tensor, nn
 
 from seqloom.errors import SeqloomError
+from seqloom.models.convolutional import ConvolutionEncoder
 from seqloom.models.encoded import Encoded
-from seqloom.parts.block import Block
+from seqloom.parts.block import Block, Ways
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout
 from seqloom.parts.mixer import MIXERS
+from seqloom.parts.norm import NORMS, NoNorm
 from seqloom.parts.position import POSITIONS
 from seqloom.parts.recurrent import Recurrent
 from seqloom.parts.score import SCORES
@@ -50,8 +52,8 @@ class TransformerEncoder(nn.Module):
     """Blocks of self-attention in which every place sees every other (Vaswani et al. 2017, section 3.1), or of another
     `mixer`.
 
-    `norm="before"` ends with one more norm. `scale` and `enter_norm`: see Enter. The summary is the mean over real
-    places.
+    `norm="before"` ends with one more norm. `residual`: see Ways. `scale` and `enter_norm`: see Enter. The summary is
+    the mean over real places.
     """
 
     def __init__(
@@ -64,6 +66,8 @@ class TransformerEncoder(nn.Module):
         position: Annotated[Choice, POSITIONS] = "sinusoidal",
         score: Annotated[Choice, SCORES] = "scaled",
         norm: str = "before",
+        norm_kind: Annotated[Choice, NORMS] = "layer",
+        residual: str = "add",
         activation: str = "relu",
         dropout: float = 0.1,
         scale: bool = True,
@@ -72,20 +76,21 @@ class TransformerEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale, enter_norm)
+        kinds = {"norm_kind": norm_kind, "residual": residual}
         self.blocks = nn.ModuleList(
-            Block(dim, heads, hidden, 0, score, activation, norm, dropout, mixer) for _ in range(layers)
+            Block(dim, heads, hidden, 0, score, activation, norm, dropout, mixer, **kinds) for _ in range(layers)
         )
-        self.norm = nn.LayerNorm(dim) if norm == "before" else nn.Identity()
+        self.ways = Ways(dim, layers, residual)
+        self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
         self.dim = dim
         self.final_dims: tuple[tuple[int, ...], ...] = ()
 
     def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:
-        x, see, outputs = self.enter(x), See(lengths=lengths), []
+        see, said = See(lengths=lengths), [self.enter(x)]
         for block in self.blocks:
-            x, _ = block(x, see, None, self.enter.position)
-            outputs.append(x)
-        states = self.norm(x)
-        return Encoded(states=states, lengths=lengths, summary=mean(states, lengths), layers=tuple(outputs))
+            said.append(block(self.ways(said), see, None, self.enter.position)[0])
+        states = self.norm(self.ways(said), lengths)
+        return Encoded(states=states, lengths=lengths, summary=mean(states, lengths), layers=tuple(said[1:]))
 
 
 class WindowEncoder(nn.Module):
@@ -97,7 +102,7 @@ class WindowEncoder(nn.Module):
         if window % 2 == 0:
             raise SeqloomError(f"window is odd, as many places before as after, here {window}")
         self.hidden = nn.Conv1d(input_dim, dim, window, padding=window // 2)
-        self.dim, self.dropout = dim, dropout
+        self.dim, self.dropout, self.field = dim, dropout, window
         self.final_dims: tuple[tuple[int, ...], ...] = ()
 
     def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:
@@ -139,5 +144,7 @@ ENCODERS = {
     "gru": {"kind": "recurrent", "cell": "gru"},
     "lstm": {"kind": "recurrent", "cell": "lstm"},
     "transformer": TransformerEncoder,
+    "convolution": ConvolutionEncoder,
     "window": WindowEncoder,
+    "single": {"kind": "window", "window": 1},
 }

@@ -7,7 +7,7 @@ from typing import Annotated, Protocol
 from torch import Tensor, nn
 
 from seqloom.data.batch import Padded
-from seqloom.data.tokens import PAD
+from seqloom.data.tokens import EOS, PAD
 from seqloom.errors import SeqloomError
 from seqloom.models.attentive import AttentiveDecoder
 from seqloom.models.decoders import RecurrentDecoder, TransformerDecoder
@@ -17,6 +17,7 @@ from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout
 from seqloom.parts.embedding import embedding_of
 from seqloom.parts.entropy import entropy
+from seqloom.parts.norm import looks_across
 from seqloom.parts.state import Decoding
 
 DECODERS = {"recurrent": RecurrentDecoder, "attentive": AttentiveDecoder, "transformer": TransformerDecoder}
@@ -66,6 +67,7 @@ class Seq2Seq(nn.Module):
         nn.init.normal_(self.output.weight, std=self.decoder.dim**-0.5)
         nn.init.zeros_(self.output.bias)
         self.dropout = dropout
+        self.across = looks_across(self.decoder)
         if tie:
             if self.decoder.dim != embedding:
                 raise SeqloomError(f"tie needs decoder.dim equal to embedding, here {self.decoder.dim} and {embedding}")
@@ -78,7 +80,9 @@ class Seq2Seq(nn.Module):
     def write(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         """[R, T] -> the states from which the next tokens are guessed, [R, T, dim]."""
         x = dropout(self.target(tokens), self.dropout, self.training)
-        states, state = self.decoder(x, state)
+        # Nothing is guessed after <eos>: where it stands, a row is over.
+        real = (((tokens != PAD) & (tokens != EOS)).sum(1),) if self.training and self.across else ()
+        states, state = self.decoder(x, state, *real)
         return dropout(states, self.dropout, self.training), state
 
     def forward(

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from seqloom.parts.attention import Memory, MultiHead
 from seqloom.parts.block import Around, Block, Relu
+from seqloom.parts.norm import LayerNorm
 from seqloom.parts.position import Position, Turns
 from seqloom.parts.score import Scaled
 from seqloom.parts.state import Cache
@@ -27,9 +28,11 @@ class Lean:
 
     @classmethod
     def of(cls, blocks: Sequence[Block]) -> Lean | None:
-        """None where the plain path has to run: gradients, dropout, a score that is no product, or hooks on the calls
-        of modules, by which FSDP joins what it has cut up."""
+        """None where the plain path has to run: gradients, dropout, a score that is no product, another norm or way
+        around, or hooks on the calls of modules, by which FSDP joins what it has cut up."""
         fitting = all(_score(part) for block in blocks for part in (block.mix, block.cross))
+        arounds = (around for block in blocks for around in (block.mix_around, block.cross_around, block.feed_around))
+        fitting = fitting and all(around.adds and isinstance(around.norm, LayerNorm) for around in arounds)
         training = torch.is_grad_enabled() or any(block.training for block in blocks)
         parts = (part for block in blocks for part in block.modules())
         hooked = any(part._forward_pre_hooks or part._forward_hooks for part in parts)

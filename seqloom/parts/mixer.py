@@ -15,6 +15,7 @@ from seqloom.errors import SeqloomError
 from seqloom.parts.attention import MultiHead
 from seqloom.parts.blockwise import Blockwise
 from seqloom.parts.choose import Choice, build
+from seqloom.parts.convolution import ConvolutionMixer
 from seqloom.parts.linear import LinearAttention, Performer
 from seqloom.parts.linformer import Linformer
 from seqloom.parts.position import Turns
@@ -65,6 +66,7 @@ MIXERS = {
     "performer": Performer,
     "linformer": Linformer,
     "reformer": Reformer,
+    "convolution": ConvolutionMixer,
 }
 
 

@@ -82,6 +82,10 @@ def fitting(model: dict[str, Any], run: str) -> str:
             refuse(f"{side}.kind={stack['kind']}", "only Transformers can be exported")
         if (score := stack["score"]["kind"]) != "scaled":
             refuse(f"{side}.score={score}", "theirs is scaled")
+        if (kind := stack["norm_kind"]["kind"]) != "layer":
+            refuse(f"{side}.norm_kind={kind}", "theirs is layer")
+        if stack["residual"] != "add":
+            refuse(f"{side}.residual={stack['residual']}", "theirs is add")
         if (mixer := stack.get("mixer", ATTENTION)["kind"]) != "attention":
             refuse(f"{side}.mixer={mixer}", "theirs is attention")
         if (position := stack["position"]["kind"]) not in ("sinusoidal", "learned"):

@@ -44,6 +44,10 @@ def expressible(model: Mapping[str, Any], run: str) -> None:
             )
         if (score := stack["score"]["kind"]) != "scaled":
             refuse(f"{side}.score={score}", "it would hold scaled; --to onnx holds any")
+        if (kind := stack["norm_kind"]["kind"]) != "layer":
+            refuse(f"{side}.norm_kind={kind}", "it would hold layer; --to onnx holds any")
+        if stack["residual"] != "add":
+            refuse(f"{side}.residual={stack['residual']}", "it would hold add; --to onnx holds any")
         if (mixer := stack.get("mixer", ATTENTION)["kind"]) != "attention":
             refuse(f"{side}.mixer={mixer}", "it would hold attention, as --to onnx does")
         if stack["activation"] not in ACTIVATIONS:

@@ -144,6 +144,8 @@ REFUSED = [
     (sides(position="rotary"), "encoder.position=rotary"),
     (sides(position="none"), "encoder.position=none"),
     (sides(score="dot"), "encoder.score=dot"),
+    (sides(norm_kind="rms"), "encoder.norm_kind=rms"),
+    (sides(residual="dense"), "encoder.residual=dense"),
     ({"encoder.mixer": "window"}, "encoder.mixer=window"),
     ({"encoder.norm": "after"}, "encoder.norm other than decoder.norm"),
     ({"embedding": 8, "tie": False}, "embedding=8"),
