@@ -18,7 +18,7 @@ class Cell(nn.Module):
     """The products with W and U. A new cell says `gates`, `names` and `step`.
 
     `zoneout`: the share of a state's values that stay what they were: drawn anew at every step in training, mixed in by
-    that share afterwards (Krueger et al. 2017, section 3.1, https://arxiv.org/abs/1606.01305). A list has one share for
+    that share afterwards (Krueger et al. 2017, section 3, https://arxiv.org/abs/1606.01305). A list has one share for
     each tensor of the state: of an LSTM, h and c.
     """
 

@@ -25,7 +25,7 @@ class RnnCell(Cell):
 
     `activation`: tanh; relu (Le et al. 2015); or none, to see what tanh is there for: without it the state is a sum of
     U^k times what came in k steps ago, which fades or grows without bound.
-    `norm`: h' = tanh(g⊙(a−μ)/σ + b) of a = W x + U h (Ba et al. 2016, equation 4).
+    `norm`: h' = tanh(g⊙(a−μ)/σ + b) of a = W x + U h (Ba et al. 2016, section 3.1).
     """
 
     gates = 1
@@ -70,7 +70,7 @@ class GruCell(Cell):
     `reset="before"`: H̃ = tanh(W x + (R⊙h) U + b), as the paper and the textbook have it; runs step by step.
     `reset="after"`: H̃ = tanh(W x + b + R⊙(h U)), the form of torch's fused kernel.
     `norm`: LN(·) around the products of both gates together and around those of the candidate (Ba et al. 2016,
-    equations 27 and 28).
+    supplementary material).
     """
 
     gates = 3
@@ -127,7 +127,7 @@ class LstmCell(Cell):
 
     `forget` is the bias the forget gate starts with: above zero, the cell starts by remembering
     (Jozefowicz et al. 2015, section 3.1).
-    `norm`: the gates are LN(W x) + LN(U h) + b, and h' = o⊙tanh(LN(c')) (Ba et al. 2016, equations 20 to 22).
+    `norm`: the gates are LN(W x) + LN(U h) + b, and h' = o⊙tanh(LN(c')) (Ba et al. 2016, supplement).
     """
 
     gates = 4

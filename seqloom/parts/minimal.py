@@ -11,7 +11,7 @@ from seqloom.parts.scan import scan
 
 
 class MinGruCell(Cell):
-    """z = σ(W_z x + b_z), h̃ = g(W_h x + b_h), h' = (1−z)⊙h + z⊙h̃ (minGRU: Feng et al. 2024, appendix B.2.1,
+    """z = σ(W_z x + b_z), h̃ = g(W_h x + b_h), h' = (1−z)⊙h + z⊙h̃ (minGRU: Feng et al. 2024, appendix B,
     https://arxiv.org/abs/2410.01201), with g(v) = v + ½ where v ≥ 0, else σ(v), which is above zero everywhere.
 
     All steps at once by a scan; one step at a time by the same formula. No matrix leads from state to state.
@@ -39,7 +39,7 @@ class MinGruCell(Cell):
 
 class MinLstmCell(MinGruCell):
     """f = σ(W_f x + b_f), i = σ(W_i x + b_i), h̃ = g(W_h x + b_h), h' = f/(f+i)⊙h + i/(f+i)⊙h̃ (minLSTM: Feng et al.
-    2024, appendix B.2.2, https://arxiv.org/abs/2410.01201); g as in minGRU. The two shares are what is reported.
+    2024, appendix B, https://arxiv.org/abs/2410.01201); g as in minGRU. The two shares are what is reported.
 
     `forget` is the bias the forget gate starts with (Jozefowicz et al. 2015, section 3.1).
     """
