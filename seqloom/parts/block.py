@@ -10,7 +10,7 @@ from torch import Tensor, cat, nn
 
 from seqloom.errors import known
 from seqloom.parts.attention import Memory, MultiHead
-from seqloom.parts.choose import build, Choice
+from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout, rectified
 from seqloom.parts.mixer import MIXERS, mixer_of
 from seqloom.parts.norm import NORMS
