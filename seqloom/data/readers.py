@@ -199,6 +199,7 @@ READERS: dict[str, Callable[[Dataset, str], Iterable[Any]]] = {
     "characters": embedded.characters,
     "syllables": embedded.syllables,
     "dictionaries": embedded.dictionaries,
+    "pieces": embedded.pieces,
     "phonetisaurus": phonetisaurus,
     "columns": columns,
     "parallel": parallel,
