@@ -22,7 +22,7 @@ from seqloom.parts.mixer import MIXERS
 from seqloom.parts.position import Position
 from seqloom.parts.probe import watch
 from seqloom.parts.see import See
-from seqloom.parts.window import chunked
+from seqloom.parts.window import chunked, near
 from tests.laws import close, drawn, gradients, mixer_choices, named, shake
 
 CAUSAL = [name for name, make in MIXERS.items() if make.causal]
@@ -143,6 +143,19 @@ def test_chunks_of_any_size_are_all_pairs():
         keep = See(window=window).keep(37, 37, q.device) | (torch.arange(37) < first)
         wanted = (q @ k.mT).masked_fill(~(keep.tril() if causal else keep), float("-inf")).softmax(-1) @ v
         close(chunked(q, k, v, See(causal=causal, window=window), first), wanted)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.parametrize(("causal", "first"), [(True, 0), (False, 0), (False, 3)])
+def test_the_kernel_of_a_gpu_is_its_twin(causal, first):
+    q, k, v = (drawn(2, 2, 700, 64, seed=seed).float().cuda().requires_grad_() for seed in (1, 2, 3))
+    q_small, see = q * 0.125, See(causal=causal, window=100)
+    fast, slow = near(q_small, k, v, see, first), chunked(q_small, k, v, see, first)
+    close(fast, slow, 1e-2)
+    for one, other in zip(
+        *(torch.autograd.grad(y.sum(), (q, k, v), retain_graph=True) for y in (fast, slow)), strict=True
+    ):
+        close(one, other, 2e-2)
 
 
 def test_window_counts_itself():
