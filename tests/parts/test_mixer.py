@@ -206,7 +206,7 @@ def test_performer_comes_nearer_with_more_features(causal):
         for seed in range(8):
             layer = made("performer", features=features, seed=seed)
             layer.load_state_dict(exact.state_dict())
-            found.append(float((layer(x, see)[0] - exact(x, see)[0]).pow(2).mean()))
+            found.append(float((layer(x, see)[0] - exact(x, see)[0]).pow(2).mean().detach()))
         return sum(found) / len(found)
 
     few, some, many = (error(features) for features in (8, 64, 512))
