@@ -22,7 +22,7 @@ from seqloom.parts.mixer import MIXERS
 from seqloom.parts.position import Position
 from seqloom.parts.probe import watch
 from seqloom.parts.see import See
-from seqloom.parts.window import chunked
+from seqloom.parts.window import chunked, near
 from tests.laws import close, drawn, gradients, mixer_choices, named, shake
 
 CAUSAL = [name for name, make in MIXERS.items() if make.causal]
@@ -145,6 +145,19 @@ def test_chunks_of_any_size_are_all_pairs():
         close(chunked(q, k, v, See(causal=causal, window=window), first), wanted)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.parametrize(("causal", "first"), [(True, 0), (False, 0), (False, 3)])
+def test_the_kernel_of_a_gpu_is_its_twin(causal, first):
+    q, k, v = (drawn(2, 2, 700, 64, seed=seed).float().cuda().requires_grad_() for seed in (1, 2, 3))
+    q_small, see = q * 0.125, See(causal=causal, window=100)
+    fast, slow = near(q_small, k, v, see, first), chunked(q_small, k, v, see, first)
+    close(fast, slow, 1e-2)
+    for one, other in zip(
+        *(torch.autograd.grad(y.sum(), (q, k, v), retain_graph=True) for y in (fast, slow)), strict=True
+    ):
+        close(one, other, 2e-2)
+
+
 def test_window_counts_itself():
     """A window of two is a place and the one before it."""
     layer = made("window", window=2)
@@ -193,7 +206,7 @@ def test_performer_comes_nearer_with_more_features(causal):
         for seed in range(8):
             layer = made("performer", features=features, seed=seed)
             layer.load_state_dict(exact.state_dict())
-            found.append(float((layer(x, see)[0] - exact(x, see)[0]).pow(2).mean()))
+            found.append(float((layer(x, see)[0] - exact(x, see)[0]).pow(2).mean().detach()))
         return sum(found) / len(found)
 
     few, some, many = (error(features) for features in (8, 64, 512))
