@@ -106,7 +106,7 @@ def test_training_has_no_loop_over_time(cell):
 @pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize("cell", CELLS)
 def test_the_scan_says_what_steps_say_in_less_precision(cell, directions, dtype):
-    """And is at least as near to float64, with its gradients."""
+    """And both what float64 says, as near as the numbers allow, with their gradients."""
     torch.manual_seed(0)
     exact = shake(Recurrent(3, 8, cell, 2, directions).double(), 1)
     stack = Recurrent(3, 8, cell, 2, directions).to(dtype).eval()
@@ -118,8 +118,8 @@ def test_the_scan_says_what_steps_say_in_less_precision(cell, directions, dtype)
     bound = 2e-5 if dtype == torch.float32 else 0.05
     assert {one.dtype for one in (*fast, *plain)} == {dtype}
     assert away(fast, wanted) <= bound
-    assert away(fast, plain) <= 2 * bound
-    assert away(fast, wanted) <= 1.5 * away(plain, wanted)
+    assert away(plain, wanted) <= bound
+    assert away(fast, plain) <= bound
 
 
 def said(stack, x, see):
