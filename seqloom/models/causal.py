@@ -103,7 +103,7 @@ class TransformerStack(nn.Module):
 
     With a `room`, memory stays within it: when it is full, the last half of what was read is read again from place 0
     on. So every token sees between half the room and all of it, at places that training knew; and as it happens at
-    fixed steps, steps in any pieces are the same.
+    fixed steps, steps in any pieces are the same. `key_heads`, `projections`, `normaliser`: see MultiHead.
     """
 
     carries = False
@@ -121,11 +121,15 @@ class TransformerStack(nn.Module):
         activation: str = "gelu",
         dropout: float = 0.1,
         scale: bool = True,
+        key_heads: int = 0,
+        projections: str = "qkv",
+        normaliser: str = "softmax",
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale)
         self.blocks = nn.ModuleList(
-            Block(dim, heads, hidden, 0, score, activation, norm, dropout) for _ in range(layers)
+            Block(dim, heads, hidden, 0, score, activation, norm, dropout, key_heads, projections, normaliser)
+            for _ in range(layers)
         )
         self.norm = nn.LayerNorm(dim) if norm == "before" else nn.Identity()
         self.dim = dim

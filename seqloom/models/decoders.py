@@ -131,7 +131,7 @@ class ReadSoFar(NamedTuple):
 class TransformerDecoder(nn.Module):
     """Blocks of masked self-attention, cross-attention and feed-forward (Vaswani et al. 2017, section 3.1).
 
-    `scale` and `enter_norm`: see Enter.
+    `scale` and `enter_norm`: see Enter. `key_heads`, `projections` and `normaliser`: see MultiHead.
     """
 
     def __init__(
@@ -150,17 +150,22 @@ class TransformerDecoder(nn.Module):
         dropout: float = 0.1,
         scale: bool = True,
         enter_norm: bool = False,
+        key_heads: int = 0,
+        projections: str = "qkv",
+        normaliser: str = "softmax",
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale, enter_norm)
         self.blocks = nn.ModuleList(
-            Block(dim, heads, hidden, memory_dim, score, activation, norm, dropout) for _ in range(layers)
+            Block(dim, heads, hidden, memory_dim, score, activation, norm, dropout, key_heads, projections, normaliser)
+            for _ in range(layers)
         )
         self.norm = nn.LayerNorm(dim) if norm == "before" else nn.Identity()
-        self.dim = dim
+        self.dim, self.reads = dim, layers
 
     def begin(self, encoded: Encoded, width: int = 1, room: int | None = None) -> Decoding:
-        memories = tuple(block.cross.remember(encoded.states) for block in self.blocks)  # pyright: ignore
+        views = encoded.views or (encoded.states,) * len(self.blocks)
+        memories = tuple(block.cross.remember(x) for block, x in zip(self.blocks, views, strict=True))  # pyright: ignore
         if (room is None and width == 1) or width > Branches.widest:
             return Decoding(ReadSoFar(memories, encoded.lengths), tuple(Cache(room) for _ in self.blocks))
         real = None if encoded.lengths is None else hidden(encoded.lengths, encoded.states)
@@ -181,11 +186,13 @@ class TransformerDecoder(nn.Module):
         that their self-attention is one product over what they share."""
         position, place = self.enter.position, rows.steps
         x = self.enter(x, place).view(-1, rows.width, self.dim)
-        seen = rows.grow(x)
+        see, abreast = See(bias=rows.grow(x)), Abreast(position, place)
         if read.lean is None or read.lean.watched:
-            y = self._through(x, See(bias=seen), rows.caches, Abreast(position, place), read)
+            y = self._through(x, see, rows.caches, abreast, read)
         else:
-            turns = Abreast(position, place) if moving(position) else None
+            turns = abreast if moving(position) else None
+            bias = abreast.bias(read.lean.blocks[0].heads, 1, rows.steps * rows.width, dtype=x.dtype)
+            seen = see.plus(bias).bias
             for block, cache, memory in zip(read.lean.blocks, rows.caches, read.memories, strict=True):
                 x = block(x, cache, turns, seen, memory, read.real)
             y = self.norm(x)

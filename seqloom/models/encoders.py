@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import torch
 from torch import Tensor, nn
 
 from seqloom.errors import SeqloomError
@@ -38,6 +39,7 @@ class RecurrentEncoder(nn.Module):
         self.recurrent = Recurrent(input_dim, dim, cell, layers, directions, dropout)
         self.dim, self.directions = self.recurrent.out_dim, directions
         self.final_dims = self.recurrent.state_dims
+        self.layer_dims = tuple(dims[0] for dims in self.final_dims)
 
     def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:
         outputs, final = self.recurrent.run(x, See(lengths=lengths))
@@ -48,8 +50,9 @@ class RecurrentEncoder(nn.Module):
 class TransformerEncoder(nn.Module):
     """Blocks of self-attention in which every place sees every other (Vaswani et al. 2017, section 3.1).
 
-    `norm="before"` ends with one more norm. `scale` and `enter_norm`: see Enter. The summary is the mean over real
-    places.
+    `norm="before"` ends with one more norm. `scale` and `enter_norm`: see Enter. `key_heads`, `projections` and
+    `normaliser`: see MultiHead. `globals`: that many trained tokens stand before the others, see all and are seen by
+    all (Burtsev et al. 2020, section 3.1); no decoder sees them. The summary is the mean over real places.
     """
 
     def __init__(
@@ -66,22 +69,35 @@ class TransformerEncoder(nn.Module):
         dropout: float = 0.1,
         scale: bool = True,
         enter_norm: bool = False,
+        key_heads: int = 0,
+        projections: str = "qkv",
+        normaliser: str = "softmax",
+        globals: int = 0,
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale, enter_norm)
         self.blocks = nn.ModuleList(
-            Block(dim, heads, hidden, 0, score, activation, norm, dropout) for _ in range(layers)
+            Block(dim, heads, hidden, 0, score, activation, norm, dropout, key_heads, projections, normaliser)
+            for _ in range(layers)
         )
         self.norm = nn.LayerNorm(dim) if norm == "before" else nn.Identity()
         self.dim = dim
         self.final_dims: tuple[tuple[int, ...], ...] = ()
+        self.layer_dims = (dim,) * layers
+        if globals < 0:
+            raise SeqloomError(f"globals of TransformerEncoder is at least 0, here {globals}")
+        self.globals = nn.Parameter(torch.randn(globals, dim)) if globals else None
 
     def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:
-        x, see, outputs = self.enter(x), See(lengths=lengths), []
+        x, see, outputs, extra = self.enter(x), See(lengths=lengths), [], 0
+        if self.globals is not None:
+            extra = self.globals.size(0)
+            x = torch.cat([self.globals.to(x.dtype).expand(x.size(0), -1, -1), x], 1)
+            see = See(lengths=None if lengths is None else lengths + extra)
         for block in self.blocks:
             x, _ = block(x, see, None, self.enter.position)
-            outputs.append(x)
-        states = self.norm(x)
+            outputs.append(x[:, extra:])
+        states = self.norm(outputs[-1])
         return Encoded(states=states, lengths=lengths, summary=mean(states, lengths), layers=tuple(outputs))
 
 
@@ -96,6 +112,7 @@ class WindowEncoder(nn.Module):
         self.hidden = nn.Conv1d(input_dim, dim, window, padding=window // 2)
         self.dim, self.dropout = dim, dropout
         self.final_dims: tuple[tuple[int, ...], ...] = ()
+        self.layer_dims = (dim,)
 
     def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:
         if lengths is not None:

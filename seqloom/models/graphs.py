@@ -70,7 +70,7 @@ class Reader(nn.Module):
         self.model = model
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
-        state = self.model.decoder.begin(self.model.encoder(self.model.source(tokens), lengths))
+        state = self.model.decoder.begin(self.model.encode(self.model.source(tokens), lengths))
         return (*leaves(state.context), *leaves(state.rows))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from torch import Tensor, nn
 
@@ -85,7 +85,8 @@ class Around(nn.Module):
 
 
 class Block(nn.Module):
-    """Self-attention, cross-attention if `memory_dim` says what is read, feed-forward."""
+    """Self-attention, cross-attention if `memory_dim` says what is read, feed-forward. `key_heads`, `projections` and
+    `normaliser`: see MultiHead."""
 
     def __init__(
         self,
@@ -97,12 +98,16 @@ class Block(nn.Module):
         activation: str = "relu",
         norm: str = "before",
         dropout: float = 0.0,
+        key_heads: int = 0,
+        projections: str = "qkv",
+        normaliser: str = "softmax",
     ) -> None:
         super().__init__()
-        self.mix = MultiHead(dim, heads, score=score)
+        alike: dict[str, Any] = {"key_heads": key_heads, "projections": projections, "normaliser": normaliser}
+        self.mix = MultiHead(dim, heads, score=score, **alike)
         self.mix_around = Around(dim, norm, dropout)
         if memory_dim:
-            self.cross = MultiHead(dim, heads, key_dim=memory_dim, score=score)
+            self.cross = MultiHead(dim, heads, key_dim=memory_dim, score=score, **alike)
             self.cross_around = Around(dim, norm, dropout)
         self.feed = FeedForward(dim, hidden, activation, dropout)
         self.feed_around = Around(dim, norm, dropout)

@@ -27,8 +27,8 @@ class Lean:
 
     @classmethod
     def of(cls, blocks: Sequence[Block]) -> Lean | None:
-        """None where the plain path has to run: gradients, dropout, a score that is no product, or hooks on the calls
-        of modules, by which FSDP joins what it has cut up."""
+        """None where the plain path has to run: gradients, dropout, a score that is no product, heads that
+        are not as usual, or hooks on the calls of modules, by which FSDP joins what it has cut up."""
         fitting = all(_score(part) for block in blocks for part in (block.mix, block.cross))
         training = torch.is_grad_enabled() or any(block.training for block in blocks)
         parts = (part for block in blocks for part in block.modules())
@@ -103,9 +103,9 @@ def moving(position: Position) -> bool:
 
 
 def _score(part: MultiHead) -> bool:
-    """Whether its score is a product."""
+    """Whether its score is a product, and all else is as usual."""
     one = part.out.weight.new_zeros(1, 1, part.out.in_features // part.heads)
-    return part.score.as_dot(one, one) is not None
+    return part.usual and part.score.as_dot(one, one) is not None
 
 
 def _weights(linear: nn.Linear | None) -> Weights:

@@ -7,7 +7,7 @@ import torch
 
 from seqloom.errors import SeqloomError
 from seqloom.parts.choose import build
-from seqloom.parts.score import SCORES, Additive, Dot, General, Scaled
+from seqloom.parts.score import SCORES, Additive, Cosine, Dot, Gaussian, General, Network, Scaled
 from tests.laws import SCORE_CHOICES, close, drawn, named, shake
 
 Q, K = drawn(2, 3, 4), drawn(2, 5, 4, seed=12)
@@ -59,7 +59,7 @@ def test_as_dot_is_the_same_score(choice):
     keys = score.keys(K)
     pair = score.as_dot(Q, keys)
     if pair is None:
-        assert isinstance(score, Additive)  # the only one that is no product
+        assert isinstance(score, Additive | Network)  # the only ones that are no products
     else:
         close(pair[0] @ pair[1].mT, score(Q, keys))
 
@@ -72,12 +72,12 @@ def test_a_score_works_with_and_without_heads(choice):
     close(heads[1, 2], scored(score, drawn(2, 3, 6, 4)[1, 2], drawn(2, 3, 5, 4, seed=12)[1, 2]))
 
 
-@pytest.mark.parametrize("name", ["dot", "scaled"])
+@pytest.mark.parametrize("name", ["dot", "scaled", "cosine", "gaussian"])
 def test_widths_that_differ_are_refused_and_a_way_out_is_named(name):
     with pytest.raises(SeqloomError, match=f"'{name}' needs queries and keys of one width, here 4 and 5; .*'general'"):
         build(SCORES, name, query_dim=4, key_dim=5)
 
 
-@pytest.mark.parametrize("name", ["general", "additive"])
+@pytest.mark.parametrize("name", ["general", "additive", "network"])
 def test_widths_may_differ(name):
     assert scored(build(SCORES, name, query_dim=4, key_dim=7).double(), Q, drawn(2, 5, 7)).shape == (2, 3, 5)
