@@ -21,7 +21,7 @@ from seqloom.data.batch import Padded, pad
 from seqloom.models.encoded import Encoded
 from seqloom.models.encoders import ENCODERS, Enter
 from seqloom.models.seq2seq import DECODERS, Seq2Seq
-from seqloom.parts.attention import Attention, MultiHead
+from seqloom.parts.attention import NORMALISERS, Attention, MultiHead
 from seqloom.parts.block import ACTIVATIONS, Block
 from seqloom.parts.cell import CELLS, Cell, CellState
 from seqloom.parts.choose import Choice, build, complete
@@ -336,7 +336,23 @@ class OwnCell(Cell):
 
 
 CELL_CHOICES: list[Choice] = [*CELLS, {"kind": "gru", "reset": "before"}, OwnCell]
-SCORE_CHOICES: list[Choice] = [*SCORES, {"kind": "additive", "hidden": 3}]
+SCORE_CHOICES: list[Choice] = [*SCORES, {"kind": "additive", "hidden": 3}, {"kind": "cosine", "learned": False}]
+POSITION_CHOICES: list[Choice] = [
+    *POSITIONS,
+    {"kind": "relative", "buckets": 4, "longest": 3},
+    {"kind": "floater", "start": "zero", "hidden": 3},
+]
+# Attention of other heads, matrices and weights than usual, with scores and positions of every sort.
+HEADS: list[dict[str, Any]] = [
+    *({"normaliser": name} for name in NORMALISERS),
+    {"key_heads": 1},
+    {"key_heads": 1, "score": "additive", "normaliser": "relu"},
+    {"key_heads": 1, "score": "gaussian", "position": "rotary"},
+    {"key_heads": 1, "position": "alibi"},
+    {"normaliser": "relu", "position": "relative"},
+    *({"projections": those} for those in ("", "q", "kv")),
+    {"key_heads": 1, "projections": "kv"},
+]
 
 
 def make_module(build_it: Callable[[], nn.Module], seed: int, dtype: torch.dtype, device: str) -> nn.Module:
@@ -409,12 +425,14 @@ def reads_block(**options: Any) -> Maker:
     return make
 
 
-def reads_memory(score: Choice, value_dim: int = 0, heads: int = 0) -> Maker:
+def reads_memory(score: Choice, value_dim: int = 0, heads: int = 0, **options: Any) -> Maker:
     """Attention over what was read: one head as recurrent decoders have it, or cross-attention with `heads`."""
 
     def make(seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Reading:
         def build_it() -> nn.Module:
-            return MultiHead(8, heads, key_dim=8, score=score) if heads else Attention(8, 8, score, value_dim)
+            if heads:
+                return MultiHead(8, heads, key_dim=8, score=score, **options)
+            return Attention(8, 8, score, value_dim)
 
         module = make_module(build_it, seed, dtype, device)
         query = drawn(2 * SENTENCES, 2, 8, seed=3).to(device, dtype)
@@ -441,7 +459,8 @@ def rows(dim: int, dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor]:
 def stepping_parts() -> list[Any]:
     found = {f"cell {named(cell)}": recurrent(cell) for cell in CELL_CHOICES}
     found |= {f"score {named(score)}": cached(score=score) for score in SCORE_CHOICES}
-    found |= {f"position {name}": cached(position=name) for name in POSITIONS}
+    found |= {f"position {named(position)}": cached(position=position) for position in POSITION_CHOICES}
+    found |= {f"heads {named(heads)}": cached(**heads) for heads in HEADS}
     found |= {f"activation {name}": cached(activation=name) for name in ACTIVATIONS}
     found |= {f"norm {name}": cached(norm=name) for name in ("before", "after")}
     found |= {f"window {name}": cached(window=3, score=name) for name in ("scaled", "additive")}
@@ -451,7 +470,9 @@ def stepping_parts() -> list[Any]:
 def reading_parts() -> list[Any]:
     found = {f"cell {named(cell)} {n}": reads_recurrent(cell, n) for cell in CELL_CHOICES for n in (1, 2)}
     found |= {f"score {named(score)}": reads_block(score=score) for score in SCORE_CHOICES}
-    found |= {f"position {name}": reads_block(position=name) for name in POSITIONS}
+    found |= {f"position {named(position)}": reads_block(position=position) for position in POSITION_CHOICES}
+    found |= {f"heads {named(heads)}": reads_block(**heads) for heads in HEADS}
+    found |= {f"memory heads {named(heads)}": reads_memory("scaled", heads=2, **heads) for heads in HEADS[:3]}
     found |= {f"activation {name}": reads_block(activation=name) for name in ACTIVATIONS}
     found |= {f"window {name}": reads_block(window=2, score=name) for name in ("scaled", "additive")}
     found |= {f"memory {named(score)}": reads_memory(score) for score in SCORE_CHOICES}
@@ -483,6 +504,10 @@ def decoder_choices() -> list[dict[str, Any]]:
         {"position": position, "norm": norm, "score": score, "activation": activation}
         for norm in ("before", "after")
         for position, score, activation in zip(POSITIONS, _in_turn(SCORES), _in_turn(ACTIVATIONS), strict=False)
+    ]
+    kinds["transformer"] += [
+        {"key_heads": 1, "normaliser": "relu"},
+        {"key_heads": 1, "position": "relative", "projections": "kv"},
     ]
     cells = _in_turn(["lstm", "gru", "rnn", {"kind": "gru", "reset": "before"}])
     turned = ("recurrent", "attentive")
