@@ -339,7 +339,7 @@ CELL_CHOICES: list[Choice] = [*CELLS, {"kind": "gru", "reset": "before"}, OwnCel
 SCORE_CHOICES: list[Choice] = [*SCORES, {"kind": "additive", "hidden": 3}, {"kind": "cosine", "learned": False}]
 POSITION_CHOICES: list[Choice] = [
     *POSITIONS,
-    {"kind": "relative", "buckets": 4, "longest": 3},
+    {"kind": "relative", "buckets": 4, "far": 3},
     {"kind": "floater", "start": "zero", "hidden": 3},
 ]
 # Attention of other heads, matrices and weights than usual, with scores and positions of every sort.

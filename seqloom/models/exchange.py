@@ -6,8 +6,10 @@ embeddings are normed on entering, and where positions come from.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -51,6 +53,18 @@ CROSS = {
     "cross.out": ("encoder_attn.out_proj",),
     "cross_around.norm": ("encoder_attn_layer_norm",),
 }
+
+
+# What no Transformer of theirs has a word for, and how it has to be.
+USUAL = {"key_heads": 0, "projections": "qkv", "normaliser": "softmax", "globals": 0}
+
+
+def unusual(model: Mapping[str, Any]) -> str | None:
+    """The first setting of a complete config that only ours has, as `encoder.key_heads=1`."""
+    if model["views"] != "last":
+        return f"views={model['views']}"
+    found = ((side, name, model[side].get(name, value), value) for side in SIDES for name, value in USUAL.items())
+    return next((f"{side}.{name}={value}" for side, name, value, usual in found if value != usual), None)
 
 
 def names(family: Family, layers: tuple[int, int]) -> dict[str, tuple[str, ...]]:

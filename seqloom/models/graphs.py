@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from seqloom.data.batch import Padded, pad
 from seqloom.data.tokens import BOS
+from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.parts.cell import Cell, CellState, GruCell, LstmCell
-from seqloom.parts.position import Sinusoidal
+from seqloom.parts.position import Floater, Sinusoidal
 from seqloom.parts.recurrent import Layer
 from seqloom.parts.see import See
 from seqloom.parts.state import Branches, Cache, Decoding, State
@@ -138,6 +139,8 @@ def prepared(model: Seq2Seq) -> Seq2Seq:
     """A copy of the model with what can be exported in the place of what cannot."""
     copy = deepcopy(model).cpu().float().eval()
     for part in list(copy.modules()):
+        if isinstance(part, Floater):
+            raise SeqloomError("position=floater flows from place to place, which no graph for any length can hold")
         if isinstance(part, Sinusoidal):
             part.table = part.table[:0]  # so that sinusoids are computed, for any length
         for name, child in list(part.named_children()):

@@ -31,7 +31,7 @@ def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
 
 
 def relu(scores: Tensor, keep: Tensor | None) -> Tensor:
-    """max(0, s) / n, n the number of keys that are seen (Wortsman et al. 2023, section 3). No kernel is fused for it."""
+    """max(0, s) / n, n the number of keys that are seen (Wortsman et al. 2023, section 3). No fused kernel does it."""
     if keep is not None:
         scores = scores.masked_fill(~keep, float("-inf"))
     seen = (scores > float("-inf")).sum(-1, keepdim=True)  # a bias may hide keys too

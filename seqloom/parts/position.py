@@ -100,24 +100,24 @@ class Rotary(Position):
 class Relative(Position):
     """A trained number for each head and each distance, added to the scores of all layers (Raffel et al. 2020, section
     2.1). Distances share `buckets`: a half of them hold one distance each, the others ever more, as the logarithm goes,
-    up to `longest`; beyond it all is one. Where one may look ahead, a half of the buckets is for what comes after.
+    up to `far`; beyond it all is one. Where one may look ahead, a half of the buckets is for what comes after.
     """
 
     near: Tensor
     both: Tensor
 
-    def __init__(self, dim: int, head_dim: int, buckets: int = 32, longest: int = 128) -> None:
+    def __init__(self, dim: int, head_dim: int, buckets: int = 32, far: int = 128) -> None:
         super().__init__(dim, head_dim)
-        if buckets < 4 or buckets % 2 or longest <= buckets // 2:
+        if buckets < 4 or buckets % 2 or far <= buckets // 2:
             raise SeqloomError(
-                f"relative positions have an even number of buckets, 4 at least, and position.longest is more than half "
-                f"of it, here {buckets} and {longest}"
+                "relative positions have an even number of buckets, 4 at least, and position.far is more than "
+                f"half of it, here {buckets} and {far}"
             )
-        self.longest = longest
+        self.far = far
         self.weight = nn.Parameter(torch.randn(buckets, dim // head_dim) * dim**-0.5)
         # Tables of whole numbers: a logarithm on the device might fall on the other side of a bound.
-        self.register_buffer("near", bucket_of(longest, buckets), persistent=False)
-        back = bucket_of(longest, buckets // 2)
+        self.register_buffer("near", bucket_of(far, buckets), persistent=False)
+        back = bucket_of(far, buckets // 2)
         self.register_buffer("both", torch.cat([back[1:].flip(0) + buckets // 2, back]), persistent=False)
 
     def bias(
@@ -125,23 +125,23 @@ class Relative(Position):
     ) -> Tensor:
         back = _back(t, s, offset, self.near.device)
         if causal:
-            bucket = self.near[back.clamp(0, self.longest)]
+            bucket = self.near[back.clamp(0, self.far)]
         else:
-            bucket = self.both[back.clamp(-self.longest, self.longest) + self.longest]
+            bucket = self.both[back.clamp(-self.far, self.far) + self.far]
         return nn.functional.embedding(bucket, self.weight).permute(2, 0, 1).to(dtype)
 
 
-def bucket_of(longest: int, buckets: int) -> Tensor:
-    """[longest + 1]: the bucket of each distance that far back."""
+def bucket_of(far: int, buckets: int) -> Tensor:
+    """[far + 1]: the bucket of each distance that far back."""
     exact = buckets // 2
 
     def bucket(distance: int) -> int:
         if distance < exact:
             return distance
-        share = math.log(distance / exact) / math.log(longest / exact)
+        share = math.log(distance / exact) / math.log(far / exact)
         return min(exact + int(share * (buckets - exact) + 1e-9), buckets - 1)  # 1e-9: log 4 / log 2 is 2, not 1.99…
 
-    return torch.tensor([bucket(distance) for distance in range(longest + 1)])
+    return torch.tensor([bucket(distance) for distance in range(far + 1)])
 
 
 class Alibi(Position):
@@ -177,9 +177,7 @@ class Floater(Position):
     Any length, but one place after the other: a step of decoding begins at place 0 again.
     """
 
-    def __init__(
-        self, dim: int, head_dim: int, hidden: int = 0, step: float = 0.1, start: str = "sinusoidal"
-    ) -> None:
+    def __init__(self, dim: int, head_dim: int, hidden: int = 0, step: float = 0.1, start: str = "sinusoidal") -> None:
         super().__init__(dim, head_dim)
         self.sines = known(start, ("sinusoidal", "zero"), "start") == "sinusoidal"
         self.dim, self.step = dim, step

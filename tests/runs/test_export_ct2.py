@@ -150,6 +150,9 @@ REFUSED = [
     ({"encoder": "gru"}, "encoder.kind=recurrent"),
     (sides(score="dot"), "encoder.score=dot"),
     ({"decoder.activation": "none"}, "decoder.activation=none"),
+    ({"encoder.position": "alibi"}, "encoder.position=alibi"),
+    ({"decoder.key_heads": 1}, "decoder.key_heads=1"),
+    ({"views": "all"}, "views=all"),
 ]
 
 

@@ -46,6 +46,13 @@ SLOW = {
     "transformer, learned": ("transformer", sides(position={"kind": "learned", "longest": 24})),
     "transformer, no positions": ("transformer", sides(position="none", score="additive")),
     "transformer, halves": ("transformer", sides(position={"kind": "sinusoidal", "layout": "halves"})),
+    "transformer, relative": ("transformer", sides(position="relative", key_heads=1)),
+    "transformer, alibi": ("transformer", sides(position="alibi", score="cosine", layers=2) | {"views": "all"}),
+    "transformer, relu": (
+        "transformer",
+        sides(normaliser="relu", score="gaussian", projections="v", position="rotary"),
+    ),
+    "transformer, network": ("transformer", sides(score="network") | {"encoder.globals": 2}),
     "gru read by a transformer": ("transformer", {"encoder": {"kind": "gru", "dim": 8}}),
     "transformer read by a gru": ("gru-attention", {"encoder": {"kind": "transformer", "dim": 8, "heads": 2}}),
 }
@@ -104,6 +111,13 @@ def test_sinusoids_reach_beyond_their_table_and_learned_positions_say_where_they
     logits, after = sessions.step(torch.tensor([[5]]), state._replace(rows=grown))
     assert logits.isfinite().all()
     assert after.rows[0].size(2) == 601
+
+
+def test_positions_that_flow_are_refused(tmp_path):
+    one, places = made("transformer", sides(position="floater"))
+    with pytest.raises(SeqloomError, match="position=floater flows from place to place"):
+        write_onnx(one, tmp_path, places, False)
+    assert not list(tmp_path.iterdir())
 
 
 def test_int8_is_smaller_and_near(tmp_path):
