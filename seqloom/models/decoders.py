@@ -18,7 +18,7 @@ from seqloom.parts.attention import Memory
 from seqloom.parts.block import Block
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice
-from seqloom.parts.lean import Lean, moving
+from seqloom.parts.lean import Lean, biasing, moving
 from seqloom.parts.position import POSITIONS, Abreast, Turns
 from seqloom.parts.recurrent import Recurrent, StackState
 from seqloom.parts.score import SCORES
@@ -186,13 +186,14 @@ class TransformerDecoder(nn.Module):
         that their self-attention is one product over what they share."""
         position, place = self.enter.position, rows.steps
         x = self.enter(x, place).view(-1, rows.width, self.dim)
-        see, abreast = See(bias=rows.grow(x)), Abreast(position, place)
+        seen = rows.grow(x)
         if read.lean is None or read.lean.watched:
-            y = self._through(x, see, rows.caches, abreast, read)
+            y = self._through(x, See(bias=seen), rows.caches, Abreast(position, place), read)
         else:
-            turns = abreast if moving(position) else None
-            bias = abreast.bias(read.lean.blocks[0].heads, 1, rows.steps * rows.width, dtype=x.dtype)
-            seen = see.plus(bias).bias
+            turns = Abreast(position, place) if moving(position) else None
+            if biasing(position):  # the same in all layers, so once
+                heads, slots = read.lean.blocks[0].heads, rows.steps * rows.width
+                seen = See(bias=seen).plus(Abreast(position, place).bias(heads, 1, slots, dtype=x.dtype)).bias
             for block, cache, memory in zip(read.lean.blocks, rows.caches, read.memories, strict=True):
                 x = block(x, cache, turns, seen, memory, read.real)
             y = self.norm(x)

@@ -102,6 +102,11 @@ def moving(position: Position) -> bool:
     return type(position).turn is not Position.turn
 
 
+def biasing(position: Position) -> bool:
+    """Whether it is added to scores."""
+    return type(position).bias is not Position.bias
+
+
 def _score(part: MultiHead) -> bool:
     """Whether its score is a product, and all else is as usual."""
     one = part.out.weight.new_zeros(1, 1, part.out.in_features // part.heads)

@@ -148,6 +148,10 @@ REFUSED = [
     ({"embedding": 8, "tie": False}, "embedding=8"),
     (sides(norm="after", position="learned"), "position=learned"),
     ({"encoder": "gru"}, "encoder.kind=recurrent"),
+    (sides(position="alibi"), "encoder.position=alibi"),
+    ({"decoder.normaliser": "relu"}, "decoder.normaliser=relu"),
+    ({"encoder.globals": 2}, "encoder.globals=2"),
+    ({"views": "each"}, "views=each"),
 ]
 
 

@@ -25,6 +25,9 @@ GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="records on a GPU
 FAMILIES = {
     "lstm": ("lstm", {"kind": "attentive", "cell": "lstm", "feeding": True}),
     "transformer": ("transformer", {"kind": "transformer"}),
+    "relative": ("transformer", {"kind": "transformer", "position": "relative", "key_heads": 1, "score": "cosine"}),
+    "alibi": ("transformer", {"kind": "transformer", "position": "alibi", "normaliser": "relu", "score": "gaussian"}),
+    "floater": ("transformer", {"kind": "transformer", "position": "floater", "projections": "v"}),
 }
 
 
