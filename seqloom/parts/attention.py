@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -78,15 +78,23 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, see: See) -> Tensor:
         return _fused(q[:, None], k[:, None], v[:, None], see)[:, 0]
     t, s, shared = q.size(-2), k.size(-2), q.size(1) != k.size(1)
     if see.square(t, s):
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=1.0, enable_gqa=shared)
+        return _kernel(q, k, v, is_causal=True, enable_gqa=shared)
     mask = see.keep(t, s, q.device)
     if see.bias is not None:
         mask = see.bias if mask is None else see.bias.masked_fill(~mask, float("-inf"))
     if not shared:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1.0)
+        return _kernel(q, k, v, attn_mask=mask)
     # As further queries, heads that share keys are any kernel's work, and no key is repeated.
-    mixed = F.scaled_dot_product_attention(_folded(q, k), k, v, attn_mask=_folded_mask(mask, q, k), scale=1.0)
+    mixed = _kernel(_folded(q, k), k, v, attn_mask=_folded_mask(mask, q, k))
     return mixed.reshape(*q.shape[:-1], v.size(-1))
+
+
+def _kernel(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+    """torch's, which has no fused one for values narrower than keys: those are filled up with zeros."""
+    if (missing := k.size(-1) - v.size(-1)) <= 0:
+        return F.scaled_dot_product_attention(q, k, v, scale=1.0, **options)
+    mixed = F.scaled_dot_product_attention(q, k, F.pad(v, (0, missing)), scale=1.0, **options)
+    return mixed[..., : v.size(-1)]
 
 
 def _folded(x: Tensor, k: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ class Position(nn.Module):
         self, heads: int, t: int, s: int, offset: int = 0, causal: bool = False, dtype: torch.dtype = torch.float32
     ) -> Tensor | None:
         """Added to the scores of `t` queries, the first of which stands at `offset`, and `s` keys, the first of which
-        stands at 0: [heads, t, s], or None. `causal`: nobody looks ahead."""
+        stands at 0: [1, heads, t, s], or None. `causal`: nobody looks ahead."""
         return None
 
 
@@ -128,7 +128,7 @@ class Relative(Position):
             bucket = self.near[back.clamp(0, self.far)]
         else:
             bucket = self.both[back.clamp(-self.far, self.far) + self.far]
-        return nn.functional.embedding(bucket, self.weight).permute(2, 0, 1).to(dtype)
+        return nn.functional.embedding(bucket, self.weight).permute(2, 0, 1)[None].to(dtype)
 
 
 def bucket_of(far: int, buckets: int) -> Tensor:
@@ -166,7 +166,7 @@ class Alibi(Position):
         slopes = torch.exp2(self.ranks.double() * (-4.0 / self.power))
         exact = torch.promote_types(dtype, torch.float32)
         distance = _back(t, s, offset, self.ranks.device).abs().to(exact)
-        return (-slopes.to(exact)[:, None, None] * distance).to(dtype)
+        return (-slopes.to(exact)[None, :, None, None] * distance).to(dtype)
 
 
 class Floater(Position):
@@ -243,10 +243,10 @@ class Abreast(NamedTuple):
     def bias(
         self, heads: int, t: int, s: int, offset: int = 0, causal: bool = False, dtype: torch.dtype = torch.float32
     ) -> Tensor | None:
-        """[heads, 1, s]: the same for all that stand abreast."""
+        """[1, heads, 1, s]: the same for all that stand abreast."""
         places = self.place + 1
         bias = self.position.bias(heads, 1, places, self.place, True, dtype)
-        return None if bias is None else bias[..., None].expand(-1, -1, -1, s // places).flatten(-2)
+        return None if bias is None else bias[..., None].expand(-1, -1, -1, -1, s // places).flatten(-2)
 
 
 POSITIONS = {

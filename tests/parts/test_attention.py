@@ -5,9 +5,11 @@ import math
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seqloom.errors import SeqloomError
 from seqloom.parts.attention import NORMALISERS, Attention, MultiHead, attend
+from seqloom.parts.position import POSITIONS
 from seqloom.parts.probe import watch
 from seqloom.parts.score import Dot, Scaled
 from seqloom.parts.see import See
@@ -255,6 +257,16 @@ def test_heads_that_share_keys_take_the_fused_kernel_and_repeat_no_key(monkeypat
     attend(drawn(B, 4, T, D), k, v, SCALED, See(causal=True))
     attend(drawn(B, 4, 1, D), k, v, SCALED, See(causal=True, offset=4))
     assert given == [((B, 4, T, D), k.shape, True), ((B, 1, 4, D), k.shape, False)]
+
+
+@pytest.mark.parametrize("score", ["scaled", "cosine", "gaussian", "general"])
+@pytest.mark.parametrize("position", ["rotary", "alibi", "relative"])
+def test_scores_that_are_products_run_fused_with_any_position(score, position):
+    """The kernel that is fused on a CPU takes what it is given: no mask of three axes, no values unlike the keys."""
+    layer, place = MultiHead(8, 2, score=score), POSITIONS[position](8, 4)
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION), torch.no_grad():
+        layer(drawn(B, T, 8).float(), See(causal=True), None, place)
+        layer(drawn(B, T, 8).float(), See(lengths=LENGTHS), None, place)
 
 
 @pytest.mark.parametrize("key_heads", [1, 2, 4])

@@ -1,16 +1,22 @@
 """Scores against their formulas."""
 
+import inspect
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError
 from seqloom.parts.attention import attend, relu, softmax
 from seqloom.parts.choose import build
 from seqloom.parts.score import SCORES, Additive, Cosine, Dot, Gaussian, General, Network, Scaled
 from seqloom.parts.see import See
+from tests import laws
 from tests.laws import SCORE_CHOICES, close, drawn, named, shake
 
 Q, K = drawn(2, 3, 4), drawn(2, 5, 4, seed=12)
@@ -177,3 +183,32 @@ def test_weights_by_relu_need_the_whole_distance():
         q, score.keys(k), torch.eye(4).double()[None], score, See(bias=torch.ones(3, 4).double()), None, relu
     )
     close(found, (1 - torch.cdist(q, k).square() / 2).relu() / 4, 1e-8)
+
+
+class Biaffine(nn.Module):
+    """qᵀ W k + wᵀ k (Dozat & Manning 2017, section 2.2). [W k, wᵀ k] is what is kept of a key."""
+
+    def __init__(self, query_dim: int, key_dim: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(key_dim, query_dim + 1, bias=False)
+
+    def keys(self, k: Tensor) -> Tensor:
+        return self.project(k)
+
+    def as_dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return F.pad(q, (0, 1), value=1.0), k
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        return F.pad(q, (0, 1), value=1.0) @ k.mT
+
+
+def test_the_score_that_contributors_are_shown_is_one():
+    """The diff in CONTRIBUTING.md is this class, and a class is all it takes."""
+    shown = re.search(r"```diff\n(.*?)```", (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(), re.S).group(1)
+    added = [line[3:] for line in shown.splitlines() if re.match(r"  \+(?!\+)", line)]
+    source = inspect.getsource(Biaffine).splitlines()
+    assert added == [*source, "", "", '    "biaffine": Biaffine,']
+    for law in (laws.prefix, laws.picking, laws.twin, laws.dtypes, laws.slopes):
+        law(laws.cached(score=Biaffine))
+    for law in (laws.padding, laws.twin, laws.dtypes):
+        law(laws.reads_memory(Biaffine))
