@@ -63,8 +63,12 @@ def unusual(model: Mapping[str, Any]) -> str | None:
     """The first setting of a complete config that only ours has, as `encoder.key_heads=1`."""
     if model["views"] != "last":
         return f"views={model['views']}"
-    found = ((side, name, model[side].get(name, value), value) for side in SIDES for name, value in USUAL.items())
-    return next((f"{side}.{name}={value}" for side, name, value, usual in found if value != usual), None)
+    for side in SIDES:
+        for name, usual in USUAL.items():
+            value = model[side].get(name, usual)
+            if value != usual and not (name == "key_heads" and value == model[side]["heads"]):
+                return f"{side}.{name}={value}"
+    return None
 
 
 def names(family: Family, layers: tuple[int, int]) -> dict[str, tuple[str, ...]]:

@@ -114,7 +114,7 @@ class Relative(Position):
                 f"half of it, here {buckets} and {far}"
             )
         self.far = far
-        self.weight = nn.Parameter(torch.randn(buckets, dim // head_dim) * dim**-0.5)
+        self.weight = nn.Parameter(torch.randn(buckets, _heads(dim, head_dim)) * dim**-0.5)
         # Tables of whole numbers: a logarithm on the device might fall on the other side of a bound.
         self.register_buffer("near", bucket_of(far, buckets), persistent=False)
         back = bucket_of(far, buckets // 2)
@@ -154,7 +154,7 @@ class Alibi(Position):
 
     def __init__(self, dim: int, head_dim: int) -> None:
         super().__init__(dim, head_dim)
-        heads = dim // head_dim
+        heads = _heads(dim, head_dim)
         self.power = 1 << (heads.bit_length() - 1)
         ranks = [2 * h for h in range(1, self.power + 1)] + [2 * h - 1 for h in range(1, heads - self.power + 1)]
         # Whole numbers, which a model cast to bfloat16 does not cast.
@@ -269,6 +269,10 @@ def sinusoids(end: int, dim: int, start: int = 0, device: torch.device | None = 
     table = torch.empty(end - start, dim, dtype=torch.float64, device=device)
     table[:, 0::2], table[:, 1::2] = angle.sin(), angle.cos()[:, : dim // 2]
     return table.float()
+
+
+def _heads(dim: int, head_dim: int) -> int:
+    return dim // max(1, head_dim)  # more heads than features are attention's to refuse
 
 
 def _back(t: int, s: int, offset: int, device: torch.device) -> Tensor:

@@ -56,6 +56,24 @@ def test_two_steps_plain_and_compiled(options):
 
 
 @pytest.mark.parametrize("options", ENTRIES, ids=named)
+def test_training_in_half_precision_is_near(options):
+    """Under autocast, as `precision: bf16` trains: parameters stay float32 and meet activations that are not."""
+    torch.manual_seed(0)
+    stack = TransformerStack(8, dim=8, layers=2, heads=2, hidden=12, dropout=0.0, **options)
+    x, found = drawn(2, 5, 8).float(), []
+    for half in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            y, _ = stack(x)
+        y.float().square().sum().backward()
+        found.append((y.detach().float(), [p.grad.clone() for p in stack.parameters() if p.requires_grad]))
+        stack.zero_grad()
+    (exact, slopes), (rough, others) = found
+    assert (exact - rough).abs().max() < 0.1
+    assert all(other.isfinite().all() and other.dtype == torch.float32 for other in others)
+    assert sum(s.abs().sum() for s in slopes) > 0
+
+
+@pytest.mark.parametrize("options", ENTRIES, ids=named)
 def test_steps_one_at_a_time_are_steps_all_at_once(options):
     torch.manual_seed(0)
     stack = shake(TransformerStack(8, dim=8, layers=2, heads=2, hidden=12, dropout=0.0, **options).double(), 1)

@@ -207,9 +207,10 @@ def test_a_model_whose_heads_do_not_divide_says_so():
     """The same sentence reaches whoever builds a model, also with positions that look at the width of a head."""
     from seqloom.models.encoders import TransformerEncoder
 
-    for position in ("sinusoidal", "rotary"):
-        with pytest.raises(SeqloomError, match="3 heads do not divide the width 8"):
-            TransformerEncoder(8, dim=8, heads=3, position=position)
+    for position in POSITIONS:
+        for heads in (3, 16):
+            with pytest.raises(SeqloomError, match=f"{heads} heads do not divide the width 8"):
+                TransformerEncoder(8, dim=8, heads=heads, position=position)
 
 
 def test_without_bias():

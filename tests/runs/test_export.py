@@ -155,6 +155,14 @@ REFUSED = [
 ]
 
 
+def test_as_many_heads_of_keys_is_as_usual():
+    from seqloom.runs.config import compose
+
+    config = compose("translate", "transformer", "tiny", {}, {}, sides(key_heads=4))["model"]
+    assert config["encoder"]["heads"] == 4
+    assert fitting(config, "runs/mine") == "pegasus"
+
+
 @pytest.mark.parametrize(("settings", "named"), REFUSED, ids=[named for _, named in REFUSED])
 def test_what_no_architecture_holds_is_refused_by_name(settings, named):
     from seqloom.runs.config import compose
