@@ -52,7 +52,7 @@ class TransformerEncoder(nn.Module):
 
     `norm="before"` ends with one more norm. `scale` and `enter_norm`: see Enter. `key_heads`, `projections` and
     `normaliser`: see MultiHead. `globals`: that many trained tokens stand before the others, see all and are seen by
-    all (Burtsev et al. 2020, section 3.1); no decoder sees them. The summary is the mean over real places.
+    all (Burtsev et al. 2020, memory tokens); no decoder sees them. The summary is the mean over real places.
     """
 
     def __init__(

@@ -15,9 +15,9 @@ VIEWS = ("last", "each", "all")
 
 class Views(nn.Module):
     """`each`: a layer of the decoder reads that of the encoder which stands where it does, counted from the top (He et
-    al. 2018, section 3.1); below the encoder's first, the first. `all`: each reads a mix of them all, Σ_l s_l h_l with
-    s = softmax(w) of its own (Bapna et al. 2018, section 3). All but the last have a norm of their own, as the last may
-    have had its in the encoder.
+    al. 2018, layer-wise attention); below the encoder's first, the first. `all`: each reads a mix of them all, Σ_l s_l
+    h_l with s = softmax(w) of its own (Bapna et al. 2018, transparent attention). All but the last have a norm of their
+    own here, as the last may have had its in the encoder.
     """
 
     def __init__(self, how: str, layer_dims: tuple[int, ...], readers: int) -> None:

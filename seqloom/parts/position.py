@@ -170,7 +170,7 @@ class Alibi(Position):
 
 
 class Floater(Position):
-    """Encodings that flow: dp/dt = h(t, p; θ), p at place i being p(i·step) (Liu et al. 2020, FLOATER, section 3.2),
+    """Encodings that flow: dp/dt = h(t, p; θ), p at place i being p(i·step) (Liu et al. 2020, FLOATER),
     by one step of the classical Runge-Kutta method from place to place. h is a small network of width `hidden` (0:
     dim). With `start="sinusoidal"` p is what is added to sinusoids and begins as nothing; with "zero" there are none.
 
