@@ -21,7 +21,7 @@ from seqloom.data.batch import Padded, pad
 from seqloom.models.encoded import Encoded
 from seqloom.models.encoders import ENCODERS, Enter
 from seqloom.models.seq2seq import DECODERS, Seq2Seq
-from seqloom.parts.attention import Attention, MultiHead
+from seqloom.parts.attention import NORMALISERS, Attention, MultiHead
 from seqloom.parts.block import ACTIVATIONS, RESIDUALS, Block
 from seqloom.parts.cell import CELLS, Cell, CellState
 from seqloom.parts.choose import Choice, build, complete
@@ -354,7 +354,34 @@ CELL_CHOICES: list[Choice] = [
     {"kind": "lstmn", "score": "general"},
     OwnCell,
 ]
-SCORE_CHOICES: list[Choice] = [*SCORES, {"kind": "additive", "hidden": 3}]
+SCORE_CHOICES: list[Choice] = [*SCORES, {"kind": "additive", "hidden": 3}, {"kind": "cosine", "learned": False}]
+POSITION_CHOICES: list[Choice] = [
+    *POSITIONS,
+    {"kind": "relative", "buckets": 4, "far": 3},
+    {"kind": "floater", "start": "zero", "hidden": 3},
+]
+
+
+def heads_of(key_heads: int = 0, projections: str = "qkv", normaliser: str = "softmax") -> dict[str, Any]:
+    return {"kind": "attention", "key_heads": key_heads, "projections": projections, "normaliser": normaliser}
+
+
+def _of(choice: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a choice without its kind."""
+    return {name: value for name, value in choice.items() if name != "kind"}
+
+
+# Attention of other heads, matrices and weights than usual, with scores and positions of every sort.
+HEADS: list[dict[str, Any]] = [
+    *({"mixer": heads_of(normaliser=name)} for name in NORMALISERS),
+    {"mixer": heads_of(1)},
+    {"mixer": heads_of(1, normaliser="relu"), "score": "additive"},
+    {"mixer": heads_of(1), "score": "gaussian", "position": "rotary"},
+    {"mixer": heads_of(1), "position": "alibi"},
+    {"mixer": heads_of(normaliser="relu"), "position": "relative"},
+    *({"mixer": heads_of(projections=those)} for those in ("", "q", "kv")),
+    {"mixer": heads_of(1, "kv")},
+]
 
 
 def make_module(build_it: Callable[[], nn.Module], seed: int, dtype: torch.dtype, device: str) -> nn.Module:
@@ -428,12 +455,14 @@ def reads_block(**options: Any) -> Maker:
     return make
 
 
-def reads_memory(score: Choice, value_dim: int = 0, heads: int = 0) -> Maker:
+def reads_memory(score: Choice, value_dim: int = 0, heads: int = 0, **options: Any) -> Maker:
     """Attention over what was read: one head as recurrent decoders have it, or cross-attention with `heads`."""
 
     def make(seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Reading:
         def build_it() -> nn.Module:
-            return MultiHead(8, heads, key_dim=8, score=score) if heads else Attention(8, 8, score, value_dim)
+            if heads:
+                return MultiHead(8, heads, key_dim=8, score=score, **options)
+            return Attention(8, 8, score, value_dim)
 
         module = make_module(build_it, seed, dtype, device)
         query = drawn(2 * SENTENCES, 2, 8, seed=3).to(device, dtype)
@@ -479,7 +508,8 @@ def mixer_choices(causal: bool = False) -> list[Choice]:
 def stepping_parts() -> list[Any]:
     found = {f"cell {named(cell)}": recurrent(cell) for cell in CELL_CHOICES}
     found |= {f"score {named(score)}": cached(score=score) for score in SCORE_CHOICES}
-    found |= {f"position {name}": cached(position=name) for name in POSITIONS}
+    found |= {f"position {named(position)}": cached(position=position) for position in POSITION_CHOICES}
+    found |= {f"heads {named(heads)}": cached(**heads) for heads in HEADS}
     found |= {f"activation {name}": cached(activation=name) for name in ACTIVATIONS}
     found |= {f"norm {place} {name}": cached(norm=place, norm_kind=name) for place in PLACES for name in NORMS}
     found |= {f"residual {name}": cached(residual=name) for name in RESIDUALS}
@@ -495,7 +525,11 @@ def stepping_parts() -> list[Any]:
 def reading_parts() -> list[Any]:
     found = {f"cell {named(cell)} {n}": reads_recurrent(cell, n) for cell in CELL_CHOICES for n in (1, 2)}
     found |= {f"score {named(score)}": reads_block(score=score) for score in SCORE_CHOICES}
-    found |= {f"position {name}": reads_block(position=name) for name in POSITIONS}
+    found |= {f"position {named(position)}": reads_block(position=position) for position in POSITION_CHOICES}
+    found |= {f"heads {named(heads)}": reads_block(**heads) for heads in HEADS}
+    found |= {
+        f"memory heads {named(heads)}": reads_memory("scaled", heads=2, **_of(heads["mixer"])) for heads in HEADS[:3]
+    }
     found |= {f"activation {name}": reads_block(activation=name) for name in ACTIVATIONS}
     found |= {f"norm {place} {name}": reads_block(norm=place, norm_kind=name) for place in PLACES for name in NORMS}
     found |= {f"window {name}": reads_block(window=2, score=name) for name in ("scaled", "additive")}
@@ -529,6 +563,10 @@ def decoder_choices() -> list[dict[str, Any]]:
         {"position": position, "norm": norm, "score": score, "activation": activation}
         for norm in ("before", "after")
         for position, score, activation in zip(POSITIONS, _in_turn(SCORES), _in_turn(ACTIVATIONS), strict=False)
+    ]
+    kinds["transformer"] += [
+        {"mixer": heads_of(1, normaliser="relu"), "cross": heads_of(1, normaliser="relu")},
+        {"mixer": heads_of(1, "kv"), "cross": heads_of(1), "position": "relative"},
     ]
     cells = _in_turn(["lstm", "gru", "rnn", {"kind": "gru", "reset": "before"}, *list(CELLS)[3:], _EVENED])
     turned = ("recurrent", "attentive")

@@ -103,6 +103,8 @@ TABLES = {
     "seqloom.parts.cell.CELLS",
     "seqloom.parts.score.SCORES",
     "seqloom.parts.mixer.MIXERS",
+    "seqloom.parts.mixer.CROSSES",
+    "seqloom.parts.attention.NORMALISERS",
     "seqloom.parts.position.POSITIONS",
     "seqloom.parts.block.ACTIVATIONS",
     "seqloom.parts.norm.NORMS",

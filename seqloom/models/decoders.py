@@ -18,8 +18,8 @@ from seqloom.parts.attention import Memory
 from seqloom.parts.block import Block, Ways
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice, build
-from seqloom.parts.lean import Lean, moving
-from seqloom.parts.mixer import MIXERS, SelfAttention
+from seqloom.parts.lean import Lean, biasing, moving
+from seqloom.parts.mixer import CROSSES, MIXERS, SelfAttention
 from seqloom.parts.norm import NORMS, NoNorm
 from seqloom.parts.position import POSITIONS, Abreast, Turns
 from seqloom.parts.recurrent import Recurrent, StackState
@@ -157,10 +157,11 @@ class TransformerDecoder(nn.Module):
         scale: bool = True,
         enter_norm: bool = False,
         mixer: Annotated[Choice, MIXERS] = "attention",
+        cross: Annotated[Choice, CROSSES] = "attention",
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale, enter_norm)
-        kinds = {"norm_kind": norm_kind, "residual": residual}
+        kinds = {"norm_kind": norm_kind, "residual": residual, "cross": cross}
         self.blocks = nn.ModuleList(
             Block(dim, heads, hidden, memory_dim, score, activation, norm, dropout, mixer, causal=True, **kinds)
             for _ in range(layers)
@@ -170,10 +171,11 @@ class TransformerDecoder(nn.Module):
         )  # keys of hypotheses can be shared
         self.ways = Ways(dim, layers, residual)
         self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
-        self.dim = dim
+        self.dim, self.reads = dim, layers
 
     def begin(self, encoded: Encoded, width: int = 1, room: int | None = None) -> Decoding:
-        memories = tuple(block.cross.remember(encoded.states) for block in self.blocks)  # pyright: ignore
+        views = encoded.views or (encoded.states,) * len(self.blocks)
+        memories = tuple(block.cross.remember(x) for block, x in zip(self.blocks, views, strict=True))  # pyright: ignore
         if not self.branches or (room is None and width == 1) or width > Branches.widest:
             states = tuple(block.mix.begin(room) for block in self.blocks)  # pyright: ignore
             return Decoding(ReadSoFar(memories, encoded.lengths), states)
@@ -202,6 +204,9 @@ class TransformerDecoder(nn.Module):
             y, _ = self._through(x, See(bias=seen), rows.caches, Abreast(position, place), read)
         else:
             turns = Abreast(position, place) if moving(position) else None
+            if biasing(position):  # the same in all layers, so once
+                heads, slots = read.lean.blocks[0].heads, rows.steps * rows.width
+                seen = See(bias=seen).plus(Abreast(position, place).bias(heads, 1, slots, dtype=x.dtype)).bias
             for block, cache, memory in zip(read.lean.blocks, rows.caches, read.memories, strict=True):
                 x = block(x, cache, turns, seen, memory, read.real)
             y = self.norm(x)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import torch
 from torch import Tensor, nn
 
 from seqloom.errors import SeqloomError
@@ -42,6 +43,7 @@ class RecurrentEncoder(nn.Module):
         self.recurrent = Recurrent(input_dim, dim, cell, layers, directions, dropout, weight_drop)
         self.dim, self.directions = self.recurrent.out_dim, directions
         self.final_dims = self.recurrent.state_dims
+        self.layer_dims = tuple(dims[0] for dims in self.final_dims)
 
     def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:
         outputs, final = self.recurrent.run(x, See(lengths=lengths))
@@ -53,8 +55,9 @@ class TransformerEncoder(nn.Module):
     """Blocks of self-attention in which every place sees every other (Vaswani et al. 2017, section 3.1), or of another
     `mixer`.
 
-    `norm="before"` ends with one more norm. `residual`: see Ways. `scale` and `enter_norm`: see Enter. The summary is
-    the mean over real places.
+    `norm="before"` ends with one more norm. `residual`: see Ways. `scale` and `enter_norm`: see Enter. `globals`: that
+    many trained tokens stand before the others, see all and are seen by all (Burtsev et al. 2020, memory tokens); no
+    decoder sees them. The summary is the mean over real places.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class TransformerEncoder(nn.Module):
         scale: bool = True,
         enter_norm: bool = False,
         mixer: Annotated[Choice, MIXERS] = "attention",
+        globals: int = 0,
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale, enter_norm)
@@ -85,13 +89,23 @@ class TransformerEncoder(nn.Module):
         self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
         self.dim = dim
         self.final_dims: tuple[tuple[int, ...], ...] = ()
+        self.layer_dims = (dim,) * layers
+        if globals < 0:
+            raise SeqloomError(f"globals of TransformerEncoder is at least 0, here {globals}")
+        self.globals = nn.Parameter(torch.randn(globals, dim)) if globals else None
 
     def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:
-        see, said = See(lengths=lengths), [self.enter(x)]
+        x, real, extra = self.enter(x), lengths, 0
+        if self.globals is not None:
+            extra = self.globals.size(0)
+            x = torch.cat([self.globals.to(x.dtype).expand(x.size(0), -1, -1), x], 1)
+            real = None if lengths is None else lengths + extra
+        see, said = See(lengths=real), [x]
         for block in self.blocks:
             said.append(block(self.ways(said), see, None, self.enter.position)[0])
-        states = self.norm(self.ways(said), lengths)
-        return Encoded(states=states, lengths=lengths, summary=mean(states, lengths), layers=tuple(said[1:]))
+        states = self.norm(self.ways(said), real)[:, extra:]
+        layers = tuple(one[:, extra:] for one in said[1:])
+        return Encoded(states=states, lengths=lengths, summary=mean(states, lengths), layers=layers)
 
 
 class WindowEncoder(nn.Module):
@@ -105,6 +119,7 @@ class WindowEncoder(nn.Module):
         self.hidden = nn.Conv1d(input_dim, dim, window, padding=window // 2)
         self.dim, self.dropout, self.field = dim, dropout, window
         self.final_dims: tuple[tuple[int, ...], ...] = ()
+        self.layer_dims = (dim,)
 
     def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:
         if lengths is not None:

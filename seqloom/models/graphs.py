@@ -20,7 +20,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.parts.basecell import Cell, CellState
 from seqloom.parts.cell import GruCell, LstmCell, RnnCell, name_of
-from seqloom.parts.position import Sinusoidal
+from seqloom.parts.position import Floater, Sinusoidal
 from seqloom.parts.recurrent import Layer
 from seqloom.parts.see import See
 from seqloom.parts.state import Branches, Cache, Decoding, State
@@ -72,7 +72,7 @@ class Reader(nn.Module):
         self.model = model
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
-        state = self.model.decoder.begin(self.model.encoder(self.model.source(tokens), lengths))
+        state = self.model.decoder.begin(self.model.encode(self.model.source(tokens), lengths))
         return (*leaves(state.context), *leaves(state.rows))
 
 
@@ -153,6 +153,8 @@ def prepared(model: Seq2Seq) -> Seq2Seq:
     """A copy of the model with what can be exported in the place of what cannot."""
     copy = deepcopy(model).cpu().float().eval()
     for part in list(copy.modules()):
+        if isinstance(part, Floater):
+            raise SeqloomError("position=floater flows from place to place, which no graph for any length can hold")
         if isinstance(part, Sinusoidal):
             part.table = part.table[:0]  # so that sinusoids are computed, for any length
         for name, child in list(part.named_children()):

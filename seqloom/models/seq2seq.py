@@ -8,11 +8,12 @@ from torch import Tensor, nn
 
 from seqloom.data.batch import Padded
 from seqloom.data.tokens import EOS, PAD
-from seqloom.errors import SeqloomError
+from seqloom.errors import SeqloomError, known
 from seqloom.models.attentive import AttentiveDecoder
 from seqloom.models.decoders import RecurrentDecoder, TransformerDecoder
 from seqloom.models.encoded import Encoded
 from seqloom.models.encoders import ENCODERS
+from seqloom.models.views import VIEWS, Views
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout
 from seqloom.parts.embedding import embedding_of
@@ -37,7 +38,8 @@ class Stepper(Protocol):
 
 class Seq2Seq(nn.Module):
     """Encoder-decoder (Sutskever et al. 2014; Cho et al. 2014). `tie` shares the output's matrix with the target's
-    embedding, `share` the source's embedding with the target's (Press & Wolf 2017); a shared matrix is stored once."""
+    embedding, `share` the source's embedding with the target's (Press & Wolf 2017); a shared matrix is stored once.
+    `views`: which layers of the encoder those of the decoder read, the `last`, `each` its own or `all` (see Views)."""
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class Seq2Seq(nn.Module):
         dropout: float = 0.1,
         tie: bool = False,
         share: bool = False,
+        views: str = "last",
     ) -> None:
         super().__init__()
         if share and source_size != target_size:
@@ -63,6 +66,9 @@ class Seq2Seq(nn.Module):
             memory_dim=self.encoder.dim,
             final_dims=self.encoder.final_dims,
         )
+        self.views = None
+        if known(views, VIEWS, "views") != "last":
+            self.views = Views(views, getattr(self.encoder, "layer_dims", ()), getattr(self.decoder, "reads", 0))
         self.output = nn.Linear(self.decoder.dim, target_size)
         nn.init.normal_(self.output.weight, std=self.decoder.dim**-0.5)
         nn.init.zeros_(self.output.bias)
@@ -75,7 +81,12 @@ class Seq2Seq(nn.Module):
 
     def read(self, source: Padded) -> Encoded:
         x = dropout(self.source(source.tokens), self.dropout, self.training)
-        return self.encoder(x, None if source.full else source.lengths)
+        return self.encode(x, None if source.full else source.lengths)
+
+    def encode(self, x: Tensor, lengths: Tensor | None) -> Encoded:
+        """[B, S, embedding] -> what the decoder reads."""
+        encoded = self.encoder(x, lengths)
+        return encoded if self.views is None else self.views(encoded)
 
     def write(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         """[R, T] -> the states from which the next tokens are guessed, [R, T, dim]."""

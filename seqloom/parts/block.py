@@ -9,10 +9,10 @@ from typing import Annotated
 from torch import Tensor, cat, nn
 
 from seqloom.errors import known
-from seqloom.parts.attention import Memory, MultiHead
+from seqloom.parts.attention import Memory
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout, rectified
-from seqloom.parts.mixer import MIXERS, mixer_of
+from seqloom.parts.mixer import CROSSES, MIXERS, mixer_of
 from seqloom.parts.norm import NORMS
 from seqloom.parts.position import Turns
 from seqloom.parts.score import SCORES
@@ -139,13 +139,14 @@ class Block(nn.Module):
         causal: bool = False,
         norm_kind: Annotated[Choice, NORMS] = "layer",
         residual: str = "add",
+        cross: Annotated[Choice, CROSSES] = "attention",
     ) -> None:
         super().__init__()
         around = partial(Around, dim, norm, dropout, norm_kind, residual)
         self.mix = mixer_of(mixer, dim, heads, score, causal)
         self.mix_around = around()
         if memory_dim:
-            self.cross = MultiHead(dim, heads, key_dim=memory_dim, score=score)
+            self.cross = build(CROSSES, cross, dim=dim, heads=heads, key_dim=memory_dim, score=score)
             self.cross_around = around()
         self.feed = FeedForward(dim, hidden, activation, dropout)
         self.feed_around = around()

@@ -28,8 +28,8 @@ class Lean:
 
     @classmethod
     def of(cls, blocks: Sequence[Block]) -> Lean | None:
-        """None where the plain path has to run: gradients, dropout, a score that is no product, another norm or way
-        around, or hooks on the calls of modules, by which FSDP joins what it has cut up."""
+        """None where the plain path has to run: gradients, dropout, a score that is no product, heads that are not as
+        usual, another norm or way around, or hooks on the calls of modules, by which FSDP joins what it has cut up."""
         fitting = all(_score(part) for block in blocks for part in (block.mix, block.cross))
         arounds = (around for block in blocks for around in (block.mix_around, block.cross_around, block.feed_around))
         fitting = fitting and all(around.adds and isinstance(around.norm, LayerNorm) for around in arounds)
@@ -105,10 +105,15 @@ def moving(position: Position) -> bool:
     return type(position).turn is not Position.turn
 
 
+def biasing(position: Position) -> bool:
+    """Whether it is added to scores."""
+    return type(position).bias is not Position.bias
+
+
 def _score(part: MultiHead) -> bool:
-    """Whether its score is a product."""
+    """Whether its score is a product, and all else is as usual."""
     one = part.out.weight.new_zeros(1, 1, part.out.in_features // part.heads)
-    return part.score.as_dot(one, one) is not None
+    return part.usual and part.score.as_dot(one, one) is not None
 
 
 def _weights(linear: nn.Linear | None) -> Weights:

@@ -43,19 +43,47 @@ class Mixer(Protocol):
 class SelfAttention(MultiHead):
     """softmax(score(Q, K)) V with several heads, over everything that may be seen (Vaswani et al. 2017, section 3.2.2).
 
-    Time and memory grow with the square of the length. Reports its weights, [B, heads, T, S].
+    Time and memory grow with the square of the length. `key_heads`, `projections` and `normaliser`: see MultiHead.
+    Reports its weights, [B, heads, T, S].
     """
 
     causal = True
     bounded = False
 
-    def __init__(self, dim: int, heads: int, score: Annotated[Choice, SCORES]) -> None:
-        super().__init__(dim, heads, score=score)
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        score: Annotated[Choice, SCORES],
+        key_heads: int = 0,
+        projections: str = "qkv",
+        normaliser: str = "softmax",
+    ) -> None:
+        kinds = {"key_heads": key_heads, "projections": projections, "normaliser": normaliser}
+        super().__init__(dim, heads, score=score, **kinds)  # pyright: ignore[reportArgumentType]
 
     def begin(self, room: int | None = None) -> Cache:
         return Cache(room)
 
 
+class CrossAttention(MultiHead):
+    """The same over what was read (Vaswani et al. 2017, section 3.2.3), of width `key_dim`."""
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        key_dim: int,
+        score: Annotated[Choice, SCORES],
+        key_heads: int = 0,
+        projections: str = "qkv",
+        normaliser: str = "softmax",
+    ) -> None:
+        kinds = {"key_heads": key_heads, "projections": projections, "normaliser": normaliser}
+        super().__init__(dim, heads, key_dim=key_dim, score=score, **kinds)  # pyright: ignore[reportArgumentType]
+
+
+CROSSES = {"attention": CrossAttention}
 MIXERS = {
     "attention": SelfAttention,
     "blockwise": Blockwise,

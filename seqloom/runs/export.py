@@ -21,7 +21,7 @@ from seqloom.data.tokens import BOS, EOS, PAD, UNK
 from seqloom.decoding.texts import Bound
 from seqloom.errors import SeqloomError
 from seqloom.files import write_atomic, write_json
-from seqloom.models.exchange import ATTENTION, FAMILIES, OFFSET, SIDES, Family, Tensors, halved, names, scatter
+from seqloom.models.exchange import ATTENTION, FAMILIES, OFFSET, SIDES, Family, Tensors, halved, names, scatter, unusual
 from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import complete
 from seqloom.parts.position import sinusoids
@@ -90,6 +90,8 @@ def fitting(model: dict[str, Any], run: str) -> str:
             refuse(f"{side}.mixer={mixer}", "theirs is attention")
         if (position := stack["position"]["kind"]) not in ("sinusoidal", "learned"):
             refuse(f"{side}.position={position}", "theirs are sinusoidal or learned")
+    if setting := unusual(model):
+        refuse(setting, "theirs have no such choice")
     encoder, decoder = stacks.values()
     for name in ALIKE:
         if encoder[name] != decoder[name]:

@@ -153,6 +153,9 @@ REFUSED = [
     ({"decoder.residual": "none"}, "decoder.residual=none"),
     ({"decoder.mixer": "linear"}, "decoder.mixer=linear"),
     ({"decoder.activation": "none"}, "decoder.activation=none"),
+    ({"encoder.position": "alibi"}, "encoder.position=alibi"),
+    ({"decoder.mixer.key_heads": 1}, "decoder.mixer.key_heads=1"),
+    ({"views": "all"}, "views=all"),
 ]
 
 

@@ -22,7 +22,8 @@ TRANSFORMER = {f"{side}.{name}": 16 for side in ("encoder", "decoder") for name 
     "embedding": 16,
     "tie": False,  # a random one that is tied writes the same token again and again
     **{f"{side}.{name}": n for side in ("encoder", "decoder") for name, n in (("heads", 2), ("layers", 1))},
-}
+}from tests.laws import heads_of
+
 
 
 def sides(**keywords):
@@ -50,6 +51,15 @@ SLOW = {
     "transformer, other norms": ("transformer", {**sides(norm_kind="batch"), "decoder.norm_kind": "power"}),
     "transformer, dense": ("transformer", sides(residual="dense", norm_kind="rms")),
     "convolution": ("lstm-attention", {"encoder": {"kind": "convolution", "dim": 16, "dilation": 2}}),
+    "transformer, relative": ("transformer", sides(position="relative", mixer=heads_of(1))),
+    "transformer, alibi": ("transformer", sides(position="alibi", score="cosine", layers=2) | {"views": "all"}),
+    "transformer, relu": (
+        "transformer",
+        sides(
+            mixer={"kind": "attention", "normaliser": "relu", "projections": "v"}, score="gaussian", position="rotary"
+        ),
+    ),
+    "transformer, network": ("transformer", sides(score="network") | {"encoder.globals": 2}),
     "gru read by a transformer": ("transformer", {"encoder": {"kind": "gru", "dim": 8}}),
     "transformer read by a gru": ("gru-attention", {"encoder": {"kind": "transformer", "dim": 8, "heads": 2}}),
 }
@@ -124,6 +134,13 @@ def test_sinusoids_reach_beyond_their_table_and_learned_positions_say_where_they
     logits, after = sessions.step(torch.tensor([[5]]), state._replace(rows=grown))
     assert logits.isfinite().all()
     assert after.rows[0].size(2) == 601
+
+
+def test_positions_that_flow_are_refused(tmp_path):
+    one, places = made("transformer", sides(position="floater"))
+    with pytest.raises(SeqloomError, match="position=floater flows from place to place"):
+        write_onnx(one, tmp_path, places, False)
+    assert not list(tmp_path.iterdir())
 
 
 def test_int8_is_smaller_and_near(tmp_path):
