@@ -37,7 +37,7 @@ class Heads(MultiHead):
         return Cache(room)
 
     def forward(self, x: Tensor, see: See, state: State = None, position: Turns | None = None) -> tuple[Tensor, State]:
-        q, k, v = (self._split(part) for part in self.project(x).chunk(3, -1))
+        q, k, v = self._projected(x, "qkv")
         q, k = self.turn(position)(q, k, 0 if state is None else state.used)
         if not self.kernel:
             q, k = self.score.as_dot(q, self.score.keys(k))

@@ -41,7 +41,7 @@ class Longformer(Heads):
 
     def forward(self, x: Tensor, see: See, state: State = None, position: Turns | None = None) -> tuple[Tensor, State]:
         turn = self.turn(position)
-        q, k, v = (self._split(part) for part in self.project(x).chunk(3, -1))
+        q, k, v = self._projected(x, "qkv")
         q, k = turn(q, k)
         q, k = self.score.as_dot(q, self.score.keys(k))
         some = self._split(self.asking(x[:, : self.first]))

@@ -16,14 +16,14 @@ from seqloom.parts.choose import build, complete
 from seqloom.runs.config import compose
 from seqloom.runs.export_onnx import differences, places_of, write_onnx
 from seqloom.runs.parity import CLOSE
+from tests.laws import heads_of
 
 RECURRENT = {"encoder.dim": 8, "decoder.dim": 16, "embedding": 12}
 TRANSFORMER = {f"{side}.{name}": 16 for side in ("encoder", "decoder") for name in ("dim", "hidden")} | {
     "embedding": 16,
     "tie": False,  # a random one that is tied writes the same token again and again
     **{f"{side}.{name}": n for side in ("encoder", "decoder") for name, n in (("heads", 2), ("layers", 1))},
-}from tests.laws import heads_of
-
+}
 
 
 def sides(**keywords):
@@ -55,9 +55,7 @@ SLOW = {
     "transformer, alibi": ("transformer", sides(position="alibi", score="cosine", layers=2) | {"views": "all"}),
     "transformer, relu": (
         "transformer",
-        sides(
-            mixer={"kind": "attention", "normaliser": "relu", "projections": "v"}, score="gaussian", position="rotary"
-        ),
+        sides(mixer=heads_of(projections="v", normaliser="relu"), score="gaussian", position="rotary"),
     ),
     "transformer, network": ("transformer", sides(score="network") | {"encoder.globals": 2}),
     "gru read by a transformer": ("transformer", {"encoder": {"kind": "gru", "dim": 8}}),
