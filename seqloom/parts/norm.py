@@ -60,23 +60,25 @@ class BatchNorm(nn.Module):
         self.momentum = _share(momentum)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        counts = self.training and self.weight.requires_grad  # frozen, it stays as it is
-        if not counts or (lengths is None and x.numel() > len(self.mean)):
-            running = (self.mean, self.variance, counts, self.momentum, EPS)
-            flat = torch.batch_norm(x.reshape(-1, x.size(-1)), self.weight, self.bias, *running, False)
-            return flat.view(x.shape)
-        return self._plain(x, lengths)
+        mean, variance, exact = self.mean, self.variance, x.to(_exact(x))
+        if self.training and self.weight.requires_grad:  # frozen, it stays as it is
+            if lengths is None and x.numel() > len(self.mean):
+                return self._fused(x)
+            mean, count = over_real(exact, lengths)
+            variance, _ = over_real((exact - mean).square(), lengths)
+            self._count(mean.detach(), variance.detach(), count)
+        return ((exact - mean) * (variance + EPS).rsqrt()).to(x.dtype) * self.weight + self.bias
 
-    def _plain(self, x: Tensor, lengths: Tensor | None) -> Tensor:
-        """What torch's kernel does, over real places alone."""
-        mean, count = over_real(exact := x.to(_exact(x)), lengths)
-        variance, _ = over_real((exact - mean).square(), lengths)
-        with torch.no_grad():  # the running variance is that of the population: n / (n − 1)
-            whole = variance * (count / (count - 1).clamp(min=1))
-            self.mean.lerp_(mean.to(self.mean.dtype), self.momentum)
-            self.variance.lerp_(whole.to(self.variance.dtype), self.momentum)
-        normed = ((exact - mean) * (variance + EPS).rsqrt()).to(x.dtype)
-        return normed * self.weight + self.bias
+    def _fused(self, x: Tensor) -> Tensor:
+        """The same by torch's kernel, which knows of no padding and wants two places at least."""
+        flat, running = x.reshape(-1, x.size(-1)), (self.mean, self.variance)
+        return torch.batch_norm(flat, self.weight, self.bias, *running, True, self.momentum, EPS, False).view(x.shape)
+
+    def _count(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
+        """The running variance is that of the population: n / (n − 1)."""
+        whole = variance * (count / (count - 1).clamp(min=1))
+        self.mean.lerp_(mean.to(self.mean.dtype), self.momentum)
+        self.variance.lerp_(whole.to(self.variance.dtype), self.momentum)
 
 
 class PowerNorm(nn.Module):
