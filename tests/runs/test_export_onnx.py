@@ -46,7 +46,6 @@ SLOW = {
     "transformer, learned": ("transformer", sides(position={"kind": "learned", "longest": 24})),
     "transformer, no positions": ("transformer", sides(position="none", score="additive")),
     "transformer, halves": ("transformer", sides(position={"kind": "sinusoidal", "layout": "halves"})),
-    "transformer, other norms": ("transformer", {**sides(norm_kind="batch"), "decoder.norm_kind": "power"}),
     "transformer, dense": ("transformer", sides(residual="dense", norm_kind="rms")),
     "convolution": ("lstm-attention", {"encoder": {"kind": "convolution", "dim": 16, "dilation": 2}}),
     "gru read by a transformer": ("transformer", {"encoder": {"kind": "gru", "dim": 8}}),
