@@ -48,7 +48,6 @@ SLOW = {
     "transformer, learned": ("transformer", sides(position={"kind": "learned", "longest": 24})),
     "transformer, no positions": ("transformer", sides(position="none", score="additive")),
     "transformer, halves": ("transformer", sides(position={"kind": "sinusoidal", "layout": "halves"})),
-    "transformer, other norms": ("transformer", {**sides(norm_kind="batch"), "decoder.norm_kind": "power"}),
     "transformer, dense": ("transformer", sides(residual="dense", norm_kind="rms")),
     "convolution": ("lstm-attention", {"encoder": {"kind": "convolution", "dim": 16, "dilation": 2}}),
     "transformer, relative": ("transformer", sides(position="relative", mixer=heads_of(1))),
