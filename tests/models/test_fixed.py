@@ -52,7 +52,13 @@ def test_a_fixed_step_is_a_step(position, score, norm, width):
 def test_what_is_not_usual_goes_the_plain_way():
     assert fits(made().eval(), 2, 5) is not None
     heads = heads_of(1)
-    for options in ({"position": "relative"}, {"mixer": heads}, {"cross": heads}, {"mixer": "window"}, {"mixer": "convolution"}):
+    for options in (
+        {"position": "relative"},
+        {"mixer": heads},
+        {"cross": heads},
+        {"mixer": "window"},
+        {"mixer": "convolution"},
+    ):
         assert fits(made(**options).eval(), 2, 5) is None
     for options in ({"norm_kind": "rms"}, {"residual": "dense"}, {"score": "additive"}):
         assert fits(made(**options).eval(), 2, 5) is None

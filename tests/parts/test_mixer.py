@@ -329,7 +329,10 @@ def test_what_cannot_write_is_refused_where_tokens_are_written():
         ({"mixer": {"kind": "performer", "features": 0}}, "features is at least 1, here 0"),
         ({"mixer": {"kind": "reformer", "buckets": 5}}, "buckets is even"),
         ({"mixer": {"kind": "bigbird", "random": -1}}, "random is at least 0, here -1"),
-        ({"mixer": "window", "score": "additive"}, "score of Window is a product.*choose from: dot, general, scaled"),
+        (
+            {"mixer": "window", "score": "additive"},
+            "score of Window is a product.*choose from: cosine, dot, gaussian, general, scaled",
+        ),
         ({"mixer": "linear", "score": "dot"}, "score of LinearAttention is 'scaled'"),
     ],
 )
@@ -338,7 +341,7 @@ def test_what_does_not_fit_is_named(options, message):
         Block(8, 2, 12, **options)
 
 
-@every
+@pytest.mark.parametrize("kind", [kind for kind in MIXERS if kind != "convolution"])  # which has no heads
 def test_heads_that_do_not_divide_the_width(kind):
     with pytest.raises(SeqloomError, match="3 heads do not divide the width 8; choose from: 1, 2, 4, 8"):
         Block(8, 3, 12, mixer=kind)
@@ -359,7 +362,8 @@ def test_by_name_and_setting():
     change(config, "encoder.mixer", "window")
     change(config, "encoder.mixer.window", 32)
     assert config["encoder"]["mixer"] == {"kind": "window", "window": 32}
-    assert complete(MIXERS, "attention") == {"kind": "attention"}
+    usual = {"key_heads": 0, "projections": "qkv", "normaliser": "softmax"}
+    assert complete(MIXERS, "attention") == {"kind": "attention", **usual}
 
 
 def test_attention_keeps_its_names_and_its_way():
