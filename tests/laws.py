@@ -25,12 +25,13 @@ from seqloom.parts.attention import Attention, MultiHead
 from seqloom.parts.block import ACTIVATIONS, Block
 from seqloom.parts.cell import CELLS, Cell, CellState
 from seqloom.parts.choose import Choice, build, complete
+from seqloom.parts.mixer import MIXERS
 from seqloom.parts.position import POSITIONS
 from seqloom.parts.probe import Probed, watch
 from seqloom.parts.recurrent import Recurrent
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See, keep
-from seqloom.parts.state import Cache, Decoding, State, pick
+from seqloom.parts.state import Decoding, State, pick
 from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
 
 SENTENCES, STEPS = 3, 6
@@ -360,7 +361,7 @@ def recurrent(cell: Choice) -> Maker:
 
 
 class Cached(nn.Module):
-    """One Transformer block behind its entrance, stepping with a cache."""
+    """One Transformer block behind its entrance, stepping with its mixer's state."""
 
     def __init__(self, window: int | None = None, position: Choice = "none", **options: Any) -> None:
         super().__init__()
@@ -368,14 +369,15 @@ class Cached(nn.Module):
         self.block = Block(8, 2, 12, **options)
         self.see = See(causal=True, window=window)
 
-    def forward(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
-        return self.block(self.enter(x, cache.used), self.see, cache, self.enter.position)
+    def forward(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return self.block(self.enter(x, state.used), self.see, state, self.enter.position)
 
 
 def cached(**options: Any) -> Maker:
     def make(seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Stepping:
         module = make_module(lambda: Cached(**options), seed, dtype, device)
-        return Stepping(module, lambda width, room: Cache(room), module, lambda r, t: drawn(r, t, 8).to(device, dtype))
+        begin = module.block.mix.begin
+        return Stepping(module, lambda width, room: begin(room), module, lambda r, t: drawn(r, t, 8).to(device, dtype))
 
     return make
 
@@ -438,6 +440,24 @@ def rows(dim: int, dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor]:
     return drawn(SENTENCES, max(LENGTHS), dim).to(device, dtype), torch.tensor(LENGTHS, device=device)
 
 
+# Of sizes at which six steps leave the beginning behind.
+SMALL: dict[str, list[dict[str, Any]]] = {
+    "blockwise": [{"block": 2}],
+    "window": [{"window": 1}, {"window": 2}, {"window": 3}],
+    "longformer": [{"window": 1}, {"window": 2, "first": 2}],
+    "bigbird": [{"block": 1, "random": 1}, {"block": 1, "random": 0}],
+    "performer": [{"features": 7}],
+    "linformer": [{"longest": 6, "rank": 3}],
+    "reformer": [{"chunk": 2, "buckets": 4, "rounds": 1}, {"chunk": 2, "buckets": 2, "rounds": 3}],
+}
+
+
+def mixer_choices(causal: bool = False) -> list[Choice]:
+    """Every mixer of the table, as it is and at its small sizes; with `causal`, those that can write."""
+    names = [name for name, make in MIXERS.items() if make.causal or not causal]
+    return [{"kind": name, **options} for name in names for options in [{}, *SMALL.get(name, [])]]
+
+
 def stepping_parts() -> list[Any]:
     found = {f"cell {named(cell)}": recurrent(cell) for cell in CELL_CHOICES}
     found |= {f"score {named(score)}": cached(score=score) for score in SCORE_CHOICES}
@@ -445,6 +465,11 @@ def stepping_parts() -> list[Any]:
     found |= {f"activation {name}": cached(activation=name) for name in ACTIVATIONS}
     found |= {f"norm {name}": cached(norm=name) for name in ("before", "after")}
     found |= {f"window {name}": cached(window=3, score=name) for name in ("scaled", "additive")}
+    found |= {
+        f"mixer {named(choice)} {position}": cached(mixer=choice, position=position)
+        for choice in mixer_choices(causal=True)
+        for position in ("none", "rotary")
+    }
     return [pytest.param(make, id=f"steps {name}") for name, make in found.items()]
 
 
@@ -454,6 +479,7 @@ def reading_parts() -> list[Any]:
     found |= {f"position {name}": reads_block(position=name) for name in POSITIONS}
     found |= {f"activation {name}": reads_block(activation=name) for name in ACTIVATIONS}
     found |= {f"window {name}": reads_block(window=2, score=name) for name in ("scaled", "additive")}
+    found |= {f"mixer {named(choice)}": reads_block(mixer=choice) for choice in mixer_choices()}
     found |= {f"memory {named(score)}": reads_memory(score) for score in SCORE_CHOICES}
     found |= {f"memory {named(score)} cross": reads_memory(score, heads=2) for score in SCORE_CHOICES}
     found |= {f"memory {named(score)} values": reads_memory(score, value_dim=5) for score in SCORES}

@@ -102,6 +102,7 @@ def test_functions_take_few_arguments():
 TABLES = {
     "seqloom.parts.cell.CELLS",
     "seqloom.parts.score.SCORES",
+    "seqloom.parts.mixer.MIXERS",
     "seqloom.parts.position.POSITIONS",
     "seqloom.parts.block.ACTIVATIONS",
     "seqloom.parts.summary.SUMMARIES",

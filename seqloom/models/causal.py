@@ -18,11 +18,12 @@ from seqloom.parts.block import Block
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice
 from seqloom.parts.dropout import dropout, locked
-from seqloom.parts.position import POSITIONS
+from seqloom.parts.mixer import MIXERS
+from seqloom.parts.position import POSITIONS, Position
 from seqloom.parts.recurrent import Recurrent
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
-from seqloom.parts.state import Cache, State
+from seqloom.parts.state import State, pick
 
 
 class RecurrentStack(nn.Module):
@@ -72,11 +73,12 @@ class RecurrentStack(nn.Module):
 
 
 class View:
-    """What a Transformer has before its eyes: keys and values, and what they were made of."""
+    """What a Transformer has before its eyes: keys and values, or what else its mixers keep; and what they were made
+    of, where it may have to be read again: with a `room`."""
 
-    def __init__(self, layers: int, room: int | None) -> None:
+    def __init__(self, caches: tuple[State, ...], room: int | None) -> None:
         self.room = room
-        self.caches = tuple(Cache(room) for _ in range(layers))
+        self.caches = caches
         self.seen: Tensor | None = None  # [R, room, input_dim], of which `used` are filled
 
     @property
@@ -92,18 +94,19 @@ class View:
         self.seen[:, self.used : self.used + x.size(1)] = x
 
     def pick(self, rows: Tensor, sentences: Tensor | None = None) -> View:
-        other = View(len(self.caches), self.room)
-        other.caches = tuple(cache.pick(rows) for cache in self.caches)
+        other = View(pick(self.caches, rows), self.room)
         other.seen = None if self.seen is None else self.seen.index_select(0, rows)
         return other
 
 
 class TransformerStack(nn.Module):
-    """Blocks of masked self-attention (Vaswani et al. 2017; as a language model: Radford et al. 2018).
+    """Blocks of masked self-attention (Vaswani et al. 2017; as a language model: Radford et al. 2018), or of another
+    `mixer` that does without what comes after.
 
     With a `room`, memory stays within it: when it is full, the last half of what was read is read again from place 0
     on. So every token sees between half the room and all of it, at places that training knew; and as it happens at
-    fixed steps, steps in any pieces are the same.
+    fixed steps, steps in any pieces are the same. Where no mixer's state grows and tokens know their distances alone,
+    nothing is read again.
     """
 
     carries = False
@@ -121,11 +124,12 @@ class TransformerStack(nn.Module):
         activation: str = "gelu",
         dropout: float = 0.1,
         scale: bool = True,
+        mixer: Annotated[Choice, MIXERS] = "attention",
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale)
         self.blocks = nn.ModuleList(
-            Block(dim, heads, hidden, 0, score, activation, norm, dropout) for _ in range(layers)
+            Block(dim, heads, hidden, 0, score, activation, norm, dropout, mixer, causal=True) for _ in range(layers)
         )
         self.norm = nn.LayerNorm(dim) if norm == "before" else nn.Identity()
         self.dim = dim
@@ -133,7 +137,12 @@ class TransformerStack(nn.Module):
     def begin(self, room: int | None = None) -> View:
         if room is not None and room < 2:
             raise SeqloomError(f"a Transformer needs room for 2 tokens at least, here {room}")
-        return View(len(self.blocks), room)
+        return View(tuple(block.mix.begin(room) for block in self.blocks), None if self.endless else room)  # pyright: ignore
+
+    @property
+    def endless(self) -> bool:
+        placed = type(self.enter.position).forward is not Position.forward  # at places that training knew, or unknown
+        return not placed and all(block.mix.bounded for block in self.blocks)  # pyright: ignore
 
     def forward(self, x: Tensor, state: View | None = None) -> tuple[Tensor, View | None]:
         if state is None or state.room is None:
@@ -156,8 +165,12 @@ class TransformerStack(nn.Module):
 
     def _read(self, x: Tensor, view: View | None) -> Tensor:
         x, see = self.enter(x, 0 if view is None else view.used), See(causal=True)
+        states = []
         for number, block in enumerate(self.blocks):
-            x, _ = block(x, see, None if view is None else view.caches[number], self.enter.position)
+            x, state = block(x, see, None if view is None else view.caches[number], self.enter.position)
+            states.append(state)
+        if view is not None:
+            view.caches = tuple(states)
         return self.norm(x)
 
 

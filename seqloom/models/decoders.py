@@ -19,11 +19,12 @@ from seqloom.parts.block import Block
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice
 from seqloom.parts.lean import Lean, moving
+from seqloom.parts.mixer import MIXERS, SelfAttention
 from seqloom.parts.position import POSITIONS, Abreast, Turns
 from seqloom.parts.recurrent import Recurrent, StackState
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See, keep, mean
-from seqloom.parts.state import Branches, Cache, Decoding
+from seqloom.parts.state import Branches, Decoding, State
 
 Dims = tuple[tuple[int, ...], ...]
 
@@ -129,7 +130,8 @@ class ReadSoFar(NamedTuple):
 
 
 class TransformerDecoder(nn.Module):
-    """Blocks of masked self-attention, cross-attention and feed-forward (Vaswani et al. 2017, section 3.1).
+    """Blocks of masked self-attention, or of another `mixer`, cross-attention and feed-forward (Vaswani et al. 2017,
+    section 3.1).
 
     `scale` and `enter_norm`: see Enter.
     """
@@ -150,19 +152,25 @@ class TransformerDecoder(nn.Module):
         dropout: float = 0.1,
         scale: bool = True,
         enter_norm: bool = False,
+        mixer: Annotated[Choice, MIXERS] = "attention",
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale, enter_norm)
         self.blocks = nn.ModuleList(
-            Block(dim, heads, hidden, memory_dim, score, activation, norm, dropout) for _ in range(layers)
+            Block(dim, heads, hidden, memory_dim, score, activation, norm, dropout, mixer, causal=True)
+            for _ in range(layers)
         )
+        self.branches = all(
+            isinstance(block.mix, SelfAttention) for block in self.blocks
+        )  # keys of hypotheses can be shared
         self.norm = nn.LayerNorm(dim) if norm == "before" else nn.Identity()
         self.dim = dim
 
     def begin(self, encoded: Encoded, width: int = 1, room: int | None = None) -> Decoding:
         memories = tuple(block.cross.remember(encoded.states) for block in self.blocks)  # pyright: ignore
-        if (room is None and width == 1) or width > Branches.widest:
-            return Decoding(ReadSoFar(memories, encoded.lengths), tuple(Cache(room) for _ in self.blocks))
+        if not self.branches or (room is None and width == 1) or width > Branches.widest:
+            states = tuple(block.mix.begin(room) for block in self.blocks)  # pyright: ignore
+            return Decoding(ReadSoFar(memories, encoded.lengths), states)
         real = None if encoded.lengths is None else hidden(encoded.lengths, encoded.states)
         read = ReadSoFar(memories, encoded.lengths, real, Lean.of(list(self.blocks)))  # pyright: ignore
         return Decoding(read, Branches(len(self.blocks), room, width))
@@ -174,7 +182,8 @@ class TransformerDecoder(nn.Module):
             steps = [self._abreast(step, read, rows) for step in x.split(1, 1)] if x.size(1) > 1 else []
             return cat(steps, 1) if steps else self._abreast(x, read, rows), state
         x = self.enter(x, rows[0].used)
-        return self._through(x, See(causal=True), rows, self.enter.position, read), state
+        x, rows = self._through(x, See(causal=True), rows, self.enter.position, read)
+        return x, Decoding(read, rows)
 
     def _abreast(self, x: Tensor, read: ReadSoFar, rows: Branches) -> Tensor:
         """One step of all hypotheses, [R, 1, input_dim]: those of a sentence stand side by side in the axis of time, so
@@ -183,7 +192,7 @@ class TransformerDecoder(nn.Module):
         x = self.enter(x, place).view(-1, rows.width, self.dim)
         seen = rows.grow(x)
         if read.lean is None or read.lean.watched:
-            y = self._through(x, See(bias=seen), rows.caches, Abreast(position, place), read)
+            y, _ = self._through(x, See(bias=seen), rows.caches, Abreast(position, place), read)
         else:
             turns = Abreast(position, place) if moving(position) else None
             for block, cache, memory in zip(read.lean.blocks, rows.caches, read.memories, strict=True):
@@ -191,11 +200,14 @@ class TransformerDecoder(nn.Module):
             y = self.norm(x)
         return y.view(-1, 1, self.dim)
 
-    def _through(self, x: Tensor, see: See, caches: tuple[Cache, ...], position: Turns, read: ReadSoFar) -> Tensor:
-        seen = See(lengths=read.lengths)
-        for block, cache, memory in zip(self.blocks, caches, read.memories, strict=True):
-            x, _ = block(x, see, cache, position, (memory, seen))
-        return self.norm(x)
+    def _through(
+        self, x: Tensor, see: See, states: tuple[State, ...], position: Turns, read: ReadSoFar
+    ) -> tuple[Tensor, tuple[State, ...]]:
+        seen, after = See(lengths=read.lengths), []
+        for block, state, memory in zip(self.blocks, states, read.memories, strict=True):
+            x, state = block(x, see, state, position, (memory, seen))
+            after.append(state)
+        return self.norm(x), tuple(after)
 
 
 def hidden(lengths: Tensor, states: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from seqloom.parts.block import Block
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout
+from seqloom.parts.mixer import MIXERS
 from seqloom.parts.position import POSITIONS
 from seqloom.parts.recurrent import Recurrent
 from seqloom.parts.score import SCORES
@@ -46,7 +47,8 @@ class RecurrentEncoder(nn.Module):
 
 
 class TransformerEncoder(nn.Module):
-    """Blocks of self-attention in which every place sees every other (Vaswani et al. 2017, section 3.1).
+    """Blocks of self-attention in which every place sees every other (Vaswani et al. 2017, section 3.1), or of another
+    `mixer`.
 
     `norm="before"` ends with one more norm. `scale` and `enter_norm`: see Enter. The summary is the mean over real
     places.
@@ -66,11 +68,12 @@ class TransformerEncoder(nn.Module):
         dropout: float = 0.1,
         scale: bool = True,
         enter_norm: bool = False,
+        mixer: Annotated[Choice, MIXERS] = "attention",
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale, enter_norm)
         self.blocks = nn.ModuleList(
-            Block(dim, heads, hidden, 0, score, activation, norm, dropout) for _ in range(layers)
+            Block(dim, heads, hidden, 0, score, activation, norm, dropout, mixer) for _ in range(layers)
         )
         self.norm = nn.LayerNorm(dim) if norm == "before" else nn.Identity()
         self.dim = dim

@@ -10,10 +10,11 @@ from seqloom.errors import known
 from seqloom.parts.attention import Memory, MultiHead
 from seqloom.parts.choose import Choice
 from seqloom.parts.dropout import dropout
+from seqloom.parts.mixer import MIXERS, mixer_of
 from seqloom.parts.position import Turns
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
-from seqloom.parts.state import Cache
+from seqloom.parts.state import State
 
 
 class Relu(nn.ReLU):
@@ -85,7 +86,8 @@ class Around(nn.Module):
 
 
 class Block(nn.Module):
-    """Self-attention, cross-attention if `memory_dim` says what is read, feed-forward."""
+    """A mixer along time, cross-attention if `memory_dim` says what is read, feed-forward. `causal`: nothing that comes
+    after is ever there to be seen."""
 
     def __init__(
         self,
@@ -97,9 +99,11 @@ class Block(nn.Module):
         activation: str = "relu",
         norm: str = "before",
         dropout: float = 0.0,
+        mixer: Annotated[Choice, MIXERS] = "attention",
+        causal: bool = False,
     ) -> None:
         super().__init__()
-        self.mix = MultiHead(dim, heads, score=score)
+        self.mix = mixer_of(mixer, dim, heads, score, causal)
         self.mix_around = Around(dim, norm, dropout)
         if memory_dim:
             self.cross = MultiHead(dim, heads, key_dim=memory_dim, score=score)
@@ -111,10 +115,10 @@ class Block(nn.Module):
         self,
         x: Tensor,
         see: See,
-        state: Cache | None = None,
+        state: State = None,
         position: Turns | None = None,
         memory: tuple[Memory, See] | None = None,
-    ) -> tuple[Tensor, Cache | None]:
+    ) -> tuple[Tensor, State]:
         """[R, T, dim] -> the same; `memory` is what was read and how much of it may be seen."""
         y, state = self.mix(self.mix_around.enter(x), see, state, position)
         x = self.mix_around.leave(x, y)
