@@ -336,7 +336,19 @@ class OwnCell(Cell):
         return (h, 0.5 * state[1] + h), (z, h)
 
 
-CELL_CHOICES: list[Choice] = [*CELLS, {"kind": "gru", "reset": "before"}, OwnCell]
+CELL_CHOICES: list[Choice] = [
+    *CELLS,
+    {"kind": "gru", "reset": "before"},
+    *({"kind": "rnn", "activation": name} for name in ("relu", "none")),
+    *({"kind": name, "norm": True} for name in ("rnn", "gru", "lstm")),
+    {"kind": "gru", "reset": "before", "norm": True},
+    {"kind": "lstm", "zoneout": [0.1, 0.4]},
+    *({"kind": name, "zoneout": 0.3} for name in CELLS),
+    *({"kind": "attentive-rnn", "score": score} for score in SCORES),
+    *({"kind": name, "window": 2} for name in ("attentive-rnn", "lstmn")),
+    {"kind": "lstmn", "score": "general"},
+    OwnCell,
+]
 SCORE_CHOICES: list[Choice] = [*SCORES, {"kind": "additive", "hidden": 3}]
 
 
@@ -510,7 +522,7 @@ def decoder_choices() -> list[dict[str, Any]]:
         for norm in ("before", "after")
         for position, score, activation in zip(POSITIONS, _in_turn(SCORES), _in_turn(ACTIVATIONS), strict=False)
     ]
-    cells = _in_turn(["lstm", "gru", "rnn", {"kind": "gru", "reset": "before"}])
+    cells = _in_turn(["lstm", "gru", "rnn", {"kind": "gru", "reset": "before"}, *list(CELLS)[3:], _EVENED])
     turned = ("recurrent", "attentive")
     return [
         {"kind": name, **options, **({"cell": next(cells)} if name in turned else {})}
@@ -520,6 +532,7 @@ def decoder_choices() -> list[dict[str, Any]]:
 
 
 _GIVEN = ("initial", "input", "both")
+_EVENED = {"kind": "lstm", "norm": True, "zoneout": 0.2}
 _STARTS = ("last", "transform", "pool", "zero")
 
 

@@ -10,14 +10,12 @@ from typing import Annotated
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from seqloom.errors import SeqloomError
 from seqloom.models.encoders import Enter
 from seqloom.parts.block import Block
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice
-from seqloom.parts.dropout import dropout, locked
 from seqloom.parts.mixer import MIXERS
 from seqloom.parts.position import POSITIONS, Position
 from seqloom.parts.recurrent import Recurrent
@@ -29,11 +27,9 @@ from seqloom.parts.state import State, pick
 class RecurrentStack(nn.Module):
     """An RNN, GRU or LSTM as a language model (Mikolov et al. 2010; Zaremba et al. 2014).
 
-    `weight_drop`: the share of the matrices from state to state that is zero, drawn once a batch (Wan et al. 2013;
-    Merity et al. 2018, section 2). `lock`: dropout between layers is the same at all steps.
+    `weight_drop` and `lock`: see Recurrent. Its state may go on from batch to batch, but for a cell with a tape, which
+    needs a `window` for that: without one every batch is read by itself.
     """
-
-    carries = True  # its state is small and may go on from batch to batch
 
     def __init__(
         self,
@@ -46,30 +42,14 @@ class RecurrentStack(nn.Module):
         lock: bool = False,
     ) -> None:
         super().__init__()
-        if not 0 <= weight_drop < 1:
-            raise SeqloomError(f"weight_drop lies in 0 … 1, here {weight_drop}")
-        self.recurrent = Recurrent(input_dim, dim, cell, layers, 1, dropout)
-        self.dim = self.recurrent.out_dim
-        self.weight_drop, self.lock = weight_drop, lock
+        self.recurrent = Recurrent(input_dim, dim, cell, layers, 1, dropout, weight_drop, lock)
+        self.dim, self.carries = self.recurrent.out_dim, self.recurrent.carries
 
     def begin(self, room: int | None = None) -> State:
         return None
 
     def forward(self, x: Tensor, state: State = None) -> tuple[Tensor, State]:
-        drop, states = locked if self.lock else dropout, []
-        for depth, layer in enumerate(self.recurrent.layers):
-            if depth:
-                x = drop(x, self.recurrent.dropout, self.training)
-            x, end = self._layer(layer, x, None if state is None else state[depth])
-            states.append(end)
-        return x, tuple(states)
-
-    def _layer(self, layer: nn.Module, x: Tensor, state: State) -> tuple[Tensor, State]:
-        if not self.training or self.weight_drop == 0.0:
-            return layer(x, See(causal=True), state)
-        matrix = layer.cells[0].recurrent  # pyright: ignore
-        dropped = {"cells.0.recurrent": dropout(matrix, self.weight_drop, True)}
-        return functional_call(layer, dropped, (x, See(causal=True), state))
+        return self.recurrent(x, See(causal=True), state)
 
 
 class View:

@@ -81,7 +81,7 @@ class RecurrentDecoder(nn.Module):
     """A recurrent decoder with a fixed context: all it knows of the source is one vector.
 
     `context` says how the vector is made (see Bridge); `given` says where it goes: as the `initial` state (Sutskever
-    et al. 2014), as `input` at every step, or `both` (Cho et al. 2014, section 2.2).
+    et al. 2014), as `input` at every step, or `both` (Cho et al. 2014, section 2.2). `weight_drop`: see Recurrent.
     """
 
     def __init__(
@@ -95,10 +95,11 @@ class RecurrentDecoder(nn.Module):
         dropout: float = 0.0,
         context: str = "last",
         given: str = "both",
+        weight_drop: float = 0.0,
     ) -> None:
         super().__init__()
         self.feeds = known(given, ("initial", "input", "both"), "given") != "initial"
-        self.recurrent = Recurrent(input_dim + memory_dim * self.feeds, dim, cell, layers, 1, dropout)
+        self.recurrent = Recurrent(input_dim + memory_dim * self.feeds, dim, cell, layers, 1, dropout, weight_drop)
         self.context = known(context, ("last", "transform", "pool"), "context")
         start = "zero" if given == "input" else context
         self.bridge = Bridge(start, memory_dim, final_dims, self.recurrent.state_dims)

@@ -23,7 +23,7 @@ class RecurrentEncoder(nn.Module):
     """An RNN, GRU or LSTM over the source (Sutskever et al. 2014), in one direction or two (Bahdanau et al. 2015,
     section 3.2).
 
-    The summary is the top layer's last state; with two directions, the last of each.
+    The summary is the top layer's last state; with two directions, the last of each. `weight_drop`: see Recurrent.
     """
 
     def __init__(
@@ -34,9 +34,10 @@ class RecurrentEncoder(nn.Module):
         layers: int = 1,
         directions: int = 2,
         dropout: float = 0.0,
+        weight_drop: float = 0.0,
     ) -> None:
         super().__init__()
-        self.recurrent = Recurrent(input_dim, dim, cell, layers, directions, dropout)
+        self.recurrent = Recurrent(input_dim, dim, cell, layers, directions, dropout, weight_drop)
         self.dim, self.directions = self.recurrent.out_dim, directions
         self.final_dims = self.recurrent.state_dims
 

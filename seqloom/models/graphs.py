@@ -16,8 +16,10 @@ from torch import Tensor, nn
 
 from seqloom.data.batch import Padded, pad
 from seqloom.data.tokens import BOS
+from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
-from seqloom.parts.cell import Cell, CellState, GruCell, LstmCell
+from seqloom.parts.basecell import Cell, CellState
+from seqloom.parts.cell import CELLS, GruCell, LstmCell, RnnCell
 from seqloom.parts.position import Sinusoidal
 from seqloom.parts.recurrent import Layer
 from seqloom.parts.see import See
@@ -96,6 +98,7 @@ class Operators(nn.Module):
     def __init__(self, layer: Layer) -> None:
         super().__init__()
         self.cells, self.probe = layer.cells, None
+        _known(layer.cells[0])  # pyright: ignore[reportArgumentType]
         weights = zip(*map(_parameters, layer.cells), strict=True)  # pyright: ignore[reportArgumentType]
         self.weights = nn.ParameterList(torch.stack(part).detach() for part in weights)
 
@@ -107,6 +110,8 @@ class Operators(nn.Module):
         begun = [part.unflatten(1, (ways, dim)).transpose(0, 1) for part in state]
         lengths = None if see.lengths is None else see.lengths.int()
         name, more = _operator(first)
+        if isinstance(first, RnnCell) and first.activation == "relu":
+            more["activations"] = ["Relu"] * ways
         y, *end = torch.onnx.ops.symbolic_multi_out(
             name,
             (x.transpose(0, 1), *self.weights, lengths, *begun),
@@ -122,6 +127,17 @@ def _operator(cell: Cell) -> tuple[str, dict[str, Any]]:
     if isinstance(cell, GruCell):
         return "GRU", {"linear_before_reset": int(cell.reset == "after")}
     return ("LSTM" if isinstance(cell, LstmCell) else "RNN"), {}
+
+
+def _known(cell: Cell) -> None:
+    """An error where ONNX has no operator for the cell."""
+    if isinstance(cell, RnnCell | GruCell | LstmCell) and (not cell.plain):
+        return
+    name = next((name for name, make in CELLS.items() if type(cell) is make), type(cell).__name__)
+    raise SeqloomError(
+        f"ONNX has no operator for the cell {name} as it is here; it has some for rnn with tanh or relu, gru and lstm, "
+        "without norm and zoneout"
+    )
 
 
 def _parameters(cell: Cell) -> tuple[Tensor, Tensor, Tensor]:

@@ -133,7 +133,9 @@ class Language(nn.Module):
 
 
 def _scaled(state: State, factor: Tensor) -> State:
-    return state * factor if isinstance(state, Tensor) else tuple(_scaled(part, factor) for part in state)
+    if isinstance(state, Tensor):
+        return state * factor.view(-1, *[1] * (state.dim() - 1))
+    return tuple(_scaled(part, factor) for part in state)
 
 
 LANGUAGE = {"language": Language, "ngram": Ngram}

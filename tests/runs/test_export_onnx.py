@@ -37,6 +37,7 @@ QUICK = {
 }
 SLOW = {
     "rnn": ("rnn", {}),
+    "rnn, relu": ("rnn", sides(cell={"kind": "rnn", "activation": "relu"})),
     "gru, mean": ("gru", {"decoder.context": "pool"}),
     "gru, reset before": ("gru-attention", sides(cell={"kind": "gru", "reset": "before"})),
     "lstm-attention, additive": ("lstm-attention", {"decoder.score": "additive", "decoder.value_dim": 8}),
@@ -91,6 +92,22 @@ def test_it_says_what_torch_says(case, tmp_path):
 @pytest.mark.parametrize("case", SLOW)
 def test_so_does_every_other(case, tmp_path):
     check(SLOW[case], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("cell", "name"),
+    [
+        ("mingru", "mingru"),
+        ("lstmn", "lstmn"),
+        ({"kind": "lstm", "norm": True}, "lstm"),
+        ({"kind": "rnn", "activation": "none"}, "rnn"),
+        ({"kind": "gru", "zoneout": 0.1}, "gru"),
+    ],
+)
+def test_a_cell_without_an_operator_is_named(cell, name, tmp_path):
+    one, places = made("lstm", sides(cell=cell))
+    with pytest.raises(SeqloomError, match=f"ONNX has no operator for the cell {name} as it is here; it has some for"):
+        write_onnx(one, tmp_path, places, False)
 
 
 def test_sinusoids_reach_beyond_their_table_and_learned_positions_say_where_they_end(tmp_path):
