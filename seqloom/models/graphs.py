@@ -19,7 +19,7 @@ from seqloom.data.tokens import BOS
 from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.parts.basecell import Cell, CellState
-from seqloom.parts.cell import CELLS, GruCell, LstmCell, RnnCell
+from seqloom.parts.cell import GruCell, LstmCell, RnnCell, name_of
 from seqloom.parts.position import Sinusoidal
 from seqloom.parts.recurrent import Layer
 from seqloom.parts.see import See
@@ -131,12 +131,11 @@ def _operator(cell: Cell) -> tuple[str, dict[str, Any]]:
 
 def _known(cell: Cell) -> None:
     """An error where ONNX has no operator for the cell."""
-    if isinstance(cell, RnnCell | GruCell | LstmCell) and (not cell.plain):
+    if isinstance(cell, RnnCell | GruCell | LstmCell) and not cell.plain:
         return
-    name = next((name for name, make in CELLS.items() if type(cell) is make), type(cell).__name__)
     raise SeqloomError(
-        f"ONNX has no operator for the cell {name} as it is here; it has some for rnn with tanh or relu, gru and lstm, "
-        "without norm and zoneout"
+        f"ONNX has no operator for the cell {name_of(cell)} as it is here; it has some for rnn with tanh or relu, gru "
+        "and lstm, without norm and zoneout"
     )
 
 

@@ -199,6 +199,11 @@ CELLS = {
 }
 
 
+def name_of(cell: Cell) -> str:
+    """What the cell is called in the table; a user's own, by its class."""
+    return next((name for name, make in CELLS.items() if type(cell) is make), type(cell).__name__)
+
+
 def as_dims(dim: int | list[int], layers: int) -> list[int]:
     """A width per layer; one number stands for all of them."""
     dims = [dim] * layers if isinstance(dim, int) else list(dim)

@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from seqloom.errors import SeqloomError
 from seqloom.parts.basecell import Cell, CellState
-from seqloom.parts.cell import CELLS, as_dims
+from seqloom.parts.cell import CELLS, as_dims, name_of
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout, locked
 from seqloom.parts.probe import Probed
@@ -122,23 +122,24 @@ def run_cell(
     report: Callable[[Tensor], None] | None = None,
 ) -> tuple[Tensor, CellState]:
     """[R, T, input] -> [R, T, dim]. Rows are padded after, so real steps never see a padded one."""
-    state, lengths = cell.start(x.size(0), x) if state is None else state, see.lengths
-    if report is None and not cell.plain and _worth_fusing(x) and (result := _fused(cell, x, lengths, state)):
+    now: CellState = cell.start(x.size(0), x) if state is None else state
+    lengths = see.lengths
+    if report is None and not cell.plain and _worth_fusing(x) and (result := _fused(cell, x, lengths, now)):
         return result
     # What grows is handed on only to those who read on, and they have no padded rows.
     kept = None if see.causal and lengths is None else cell.parts
     if report is None and x.size(1) == 1:
-        state, _ = cell(cell.input(x[:, 0]), state)
-        return state[0][:, None], state[:kept]
+        now, _ = cell(cell.input(x[:, 0]), now)
+        return now[0][:, None], now[:kept]
     gates, states, activations = cell.input(x), [], []
     for t in range(x.size(1)):
-        state, active = cell(gates[:, t], state)
-        states.append(state[: cell.parts])
+        now, active = cell(gates[:, t], now)
+        states.append(now[: cell.parts])
         activations.append(active)
     if report:
         report(torch.stack([torch.stack(active, 1) for active in activations], 1).detach())
     over_time = [torch.stack(part, 1) for part in zip(*states, strict=True)]
-    return over_time[0], tuple(last(part, lengths) for part in over_time) if lengths is not None else state[:kept]
+    return over_time[0], tuple(last(part, lengths) for part in over_time) if lengths is not None else now[:kept]
 
 
 def _worth_fusing(x: Tensor) -> bool:
@@ -176,6 +177,6 @@ def _check_drop(share: float, cell: Cell) -> None:
         raise SeqloomError(f"weight_drop lies in 0 … 1, here {share}")
     if share and not cell.inner:
         raise SeqloomError(
-            f"weight_drop takes from the matrix between states, and {type(cell).__name__} has none; "
+            f"weight_drop takes from the matrix between states, and {name_of(cell)} has none; "
             "choose dropout or cell.zoneout, or the cell rnn, gru or lstm"
         )

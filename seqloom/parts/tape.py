@@ -1,10 +1,9 @@
 """Cells that look back over all that they have been: attention inside the recurrence.
 
-Their state grows: behind the tensors of a fixed size stands a tape, (keys [R, S, K], values [R, S, V], seen [R, S]),
-rows first, in which `seen` is 0 where a row has nothing. `window` keeps the last so many entries; only then does the
-state stay small enough to go on from batch to batch of a stream. Without it every batch of a stream is read by itself,
-as by a Transformer, and a text that is written has its whole tape in memory. Training takes a step at a time and memory
-that grows with the square of the length.
+Their state grows: behind the tensors of a fixed size stands a tape, blocks of (keys [R, S, K], values [R, S, V], seen
+[R, S]), rows first, in which `seen` is 0 where a row has nothing. `window` keeps the last so many entries; only then
+does the state stay small enough to go on from batch to batch of a stream. Without it every batch of a stream is read by
+itself, as by a Transformer, and a text that is written has its whole tape in memory. Training takes a step at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +20,9 @@ from seqloom.parts.choose import Choice, build
 from seqloom.parts.probe import Probed
 from seqloom.parts.score import SCORES
 
-Tape = tuple[Tensor, Tensor, Tensor]
+Block = tuple[Tensor, ...]
+Tape = tuple[Block, ...]
+BLOCK = 32  # entries: for its gradient every step keeps what it looked at, and only the last block is a copy of its own
 
 
 class LookBack(Probed):
@@ -34,27 +35,33 @@ class LookBack(Probed):
         self.score = build(SCORES, score, query_dim=query_dim, key_dim=dim)
         self.dim, self.window = dim, window
 
-    def empty(self, rows: int, like: Tensor, width: int) -> Tape:
-        """A tape of values of this width, without an entry."""
-        keys = self.score.keys(like.new_zeros(rows, 0, self.dim))
-        return keys, like.new_zeros(rows, 0, width), like.new_zeros(rows, 0)
-
     def write(self, tape: Tape, h: Tensor, value: Tensor, there: Tensor) -> Tape:
         """One more entry a row: h [R, dim] to be found by, what is read there [R, V], and [R, 1], 0 if it is none."""
-        new = self.score.keys(h[:, None]), value[:, None], there
-        first = 0 if self.window is None else max(0, tape[0].size(1) + 1 - self.window)
-        keys, values, seen = (torch.cat([old[:, first:], one], 1) for old, one in zip(tape, new, strict=True))
-        return keys, values, seen
+        last: Block = (self.score.keys(h[:, None]), value[:, None], there)
+        if tape and tape[-1][2].size(1) < BLOCK:
+            last = tuple(torch.cat(pair, 1) for pair in zip(tape[-1], last, strict=True))
+            tape = tape[:-1]
+        tape = (*tape, last)
+        return tape if self.window is None else _cut(tape, self.window)
 
     def forward(self, query: Tensor, tape: Tape) -> Tensor:
         """[R, query_dim] -> [R, V]; zeros where a row has no entry."""
-        keys, values, seen = tape
-        real = seen[:, None]
-        scores = self.score(query[:, None], keys)
+        scores = torch.cat([self.score(query[:, None], keys) for keys, _, _ in tape], -1)
+        real = torch.cat([seen for _, _, seen in tape], 1)[:, None]
         weights = scores.masked_fill(real == 0, torch.finfo(scores.dtype).min).softmax(-1) * real
         if self.probe:
             self.probe(weights.detach())
-        return (weights.to(values.dtype) @ values)[:, 0]
+        shares = weights.split([seen.size(1) for _, _, seen in tape], -1)
+        mixed = [share.to(values.dtype) @ values for share, (_, values, _) in zip(shares, tape, strict=True)]
+        return torch.stack(mixed).sum(0)[:, 0] if len(mixed) > 1 else mixed[0][:, 0]
+
+
+def _cut(tape: Tape, window: int) -> Tape:
+    """The last `window` entries, where there is one more at most."""
+    if sum(seen.size(1) for _, _, seen in tape) <= window:
+        return tape
+    first = tuple(part[:, 1:] for part in tape[0])
+    return (first, *tape[1:]) if first[2].size(1) else tape[1:]
 
 
 class AttentiveCell(Cell):
@@ -82,12 +89,11 @@ class AttentiveCell(Cell):
         self.carries = window is not None
 
     def start(self, rows: int, like: Tensor) -> CellState:
-        return like.new_zeros(rows, self.dim), self.look.empty(rows, like, self.dim)
+        return like.new_zeros(rows, self.dim), ()
 
     def step(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
         h = torch.addmm(gates, state[0], self.recurrent.mT).tanh()
-        tape = state[1] if len(state) > 1 else self.look.empty(h.size(0), h, self.dim)
-        tape = self.look.write(tape, h, h, h.new_ones(h.size(0), 1))
+        tape = self.look.write(state[1] if len(state) > 1 else (), h, h, h.new_ones(h.size(0), 1))
         c = self.look(h, tape)
         return (c, tape), (h, c)
 
@@ -128,7 +134,7 @@ class LstmnCell(Cell):
     def start(self, rows: int, like: Tensor) -> CellState:
         """h and c, h̃, whether h and c are an entry yet to be written, and the tape before them."""
         h, there = like.new_zeros(rows, self.dim), like.new_zeros(rows, 1)
-        return h, h, h, there, self.look.empty(rows, like, 2 * self.dim)
+        return h, h, h, there, ()
 
     def input(self, x: Tensor) -> Tensor:
         return torch.cat([super().input(x), x], -1)
@@ -137,7 +143,7 @@ class LstmnCell(Cell):
         h, c = state[:2]
         gates, x = gates.split([4 * self.dim, self.input_dim], -1)
         one = h.new_ones(h.size(0), 1)
-        asked, there, tape = state[2:] or (torch.zeros_like(h), one, self.look.empty(h.size(0), h, 2 * self.dim))
+        asked, there, tape = state[2:] or (torch.zeros_like(h), one, ())
         tape = self.look.write(tape, h, torch.cat([h, c], -1), there)
         asked, c = self.look(torch.cat([x, asked], -1), tape).chunk(2, -1)
         gates = gates + F.linear(asked, self.recurrent)

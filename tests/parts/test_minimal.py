@@ -169,5 +169,5 @@ def test_a_minlstm_starts_by_remembering():
 
 def test_no_matrix_leads_from_state_to_state():
     assert set(dict(MinGruCell(2, 3).named_parameters())) == {"weight", "bias"}
-    with pytest.raises(SeqloomError, match=r"MinGruCell has none; choose dropout or cell\.zoneout, or the cell rnn"):
+    with pytest.raises(SeqloomError, match=r"mingru has none; choose dropout or cell\.zoneout, or the cell rnn"):
         Recurrent(3, 4, "mingru", weight_drop=0.5)

@@ -18,7 +18,7 @@ from seqloom.parts.recurrent import Recurrent
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
 from seqloom.parts.tape import AttentiveCell, LstmnCell
-from tests.laws import close, drawn, shake
+from tests.laws import close, drawn, gradients, shake
 
 TAPES = ("attentive-rnn", "lstmn")
 
@@ -103,7 +103,7 @@ def test_what_a_decoder_starts_from():
     x, h, c = drawn(2, 2), drawn(2, 3, seed=2), drawn(2, 3, seed=3)
     (_, _, asked, _, tape), _ = cell(cell.input(x), (h, c))
     close(asked, h)  # the only entry has all the weight
-    close(tape[1], torch.cat([h, c], -1)[:, None])
+    close(tape[0][1], torch.cat([h, c], -1)[:, None])
     other = shake(AttentiveCell(2, 3).double(), 1)
     (found, _), (hidden, _) = other(other.input(x), (h,))
     close(hidden, (x @ other.weight.mT + h @ other.recurrent.mT + other.bias).tanh())
@@ -143,10 +143,40 @@ def test_a_window_forgets_what_lies_behind_it(cell):
     x = drawn(2, 9, 3)
     assert not torch.allclose(whole(x, See())[0], short(x, See())[0])
     close(whole(x[:, :3], See())[0], short(x[:, :3], See())[0])
-    _, (state,) = short(x, See(causal=True))
-    assert state[-1][0].size(1) == 3
-    _, (state,) = whole(x, See(causal=True))
-    assert state[-1][0].size(1) == 9
+    for stack, entries in ((short, 3), (whole, 9)):
+        _, (state,) = stack(x, See(causal=True))
+        assert sum(seen.size(1) for _, _, seen in state[-1]) == entries
+
+
+@pytest.mark.parametrize("window", [None, 3, 40])
+@pytest.mark.parametrize("cell", TAPES)
+def test_blocks_make_no_difference(cell, window, monkeypatch):
+    """A long tape in blocks of any size says the same, with the same gradients."""
+    stack, x, found = shake(Recurrent(3, 4, {"kind": cell, "window": window}).double(), 1), drawn(2, 45, 3), []
+    for block in (32, 7, 1, 1000):
+        monkeypatch.setattr("seqloom.parts.tape.BLOCK", block)
+        y, _ = stack(x, See())
+        found.append([y, *gradients(stack, [y])])
+    for other in found[1:]:
+        close(other, found[0])
+
+
+@pytest.mark.parametrize("cell", TAPES)
+def test_what_training_keeps_grows_with_the_length_not_its_square(cell):
+    stack, kept = Recurrent(16, 16, cell), []
+    for steps in (64, 256):
+        places = {}
+
+        def keep(tensor, places=places):
+            storage = tensor.untyped_storage()
+            places[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            y, _ = stack(torch.randn(2, steps, 16), See())
+        kept.append(sum(places.values()))
+        del y
+    assert kept[1] < 7 * kept[0], "sixteen times, if every step kept a copy of its tape"
 
 
 @pytest.mark.parametrize("cell", TAPES)
