@@ -20,7 +20,10 @@ from seqloom.tasks.known import TASKS, task
 
 MIRROR = os.environ.get("SEQLOOM_DATA")
 SHARED = [name for name, dataset in registry.DATASETS.items() if dataset.files]
-EMBEDDED = [name for name, dataset in registry.DATASETS.items() if not dataset.files]
+SLOW = {"listops": pytest.mark.slow}  # takes a minute
+EMBEDDED = [
+    pytest.param(name, marks=SLOW.get(name, ())) for name, dataset in registry.DATASETS.items() if not dataset.files
+]
 mirrored = pytest.mark.skipif(not MIRROR, reason="$SEQLOOM_DATA names no mirror of the datasets")
 
 
@@ -75,6 +78,13 @@ def test_examples_are_what_they_should_be():
     assert 0.01 < abs(sound).max() <= 1
     picture, label = first("mnist")
     assert (picture.shape, label, int(picture.max())) == ((28, 28), 5, 255)
+    digits = {number: one for number, one in zip(range(2), registry.find("mnist").examples("test"), strict=False)}
+    for name in ("pixels", "pixels-permuted"):
+        text, label = first(name, "test")
+        values = [int(value) for value in text.split(" ")]
+        assert (len(values), label) == (784, str(digits[0][1]))
+        assert sorted(values) == sorted(digits[0][0].ravel().tolist())
+        assert (values == digits[0][0].ravel().tolist()) == (name == "pixels")
     picture, label = first("digits")
     assert (picture.shape, label, int(picture[0, 2])) == ((8, 8), 0, 5)
     graph = first("cora")
