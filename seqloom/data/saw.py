@@ -14,24 +14,35 @@ from seqloom.data.generated import Draw
 Sentence = list[tuple[str, str]]  # words and their tags, as of Universal Dependencies
 
 VERBS = "saw watch rest play drink dream answer work walk talk dance laugh fish paint sail march"
-WORDS = {word: "VERB" for word in VERBS.split()} | {"can": "AUX", "will": "AUX"}  # else all are nouns
-DETERMINERS = "the this every another each".split()
-PRONOUNS = "they we you I".split()
-WHO = [*((word, "PRON") for word in PRONOUNS)]
-WHO += [(word, "NOUN") for word in "people children teachers neighbours friends farmers".split()]
+WORDS = dict.fromkeys(VERBS.split(), "VERB") | {"can": "AUX", "will": "AUX"}  # else all are nouns
+DETERMINERS = ("the", "this", "every", "another", "each")
+PRONOUNS = ("they", "we", "you", "I")
+PEOPLE = ("people", "children", "teachers", "neighbours", "friends", "farmers")
+WHO = [*((word, "PRON") for word in PRONOUNS), *((word, "NOUN") for word in PEOPLE)]
 # What takes both an object and a clause, so that what follows is open.
-KNOW = "know remember forget notice mention mean understand hear".split()
+KNOW = ("know", "remember", "forget", "notice", "mention", "mean", "understand", "hear")
 OPENINGS = [[], [("now", "ADV")], [("sometimes", "ADV")], [("in", "ADP"), ("spring", "NOUN")]]
 ENDS = [[], [("again", "ADV")], [("there", "ADV")], [("at", "ADP"), ("night", "NOUN")]]
 # What can stand between commas anywhere; neither a determiner nor a pronoun is among it.
+_ASIDES = """perhaps/ADV
+however/ADV
+luckily/ADV
+sadly/ADV
+clearly/ADV
+of/ADP course/NOUN
+for/ADP example/NOUN
+in/ADP short/ADJ
+at/ADP least/ADV
+as/ADV so/ADV often/ADV
+so/ADV to/PART speak/VERB
+to/PART be/AUX honest/ADJ
+for/ADP better/ADJ or/CCONJ worse/ADJ
+from/ADP time/NOUN to/ADP time/NOUN
+as/ADV often/ADV as/ADP possible/ADJ
+between/ADP morning/NOUN and/CCONJ late/ADJ evening/NOUN
+in/ADP cold/ADJ and/CCONJ windy/ADJ places/NOUN"""
 ASIDES: list[Sentence] = [
-    [tuple(word.split("/")) for word in aside.split()]  # pyright: ignore[reportAssignmentType]
-    for aside in (
-        "perhaps/ADV|however/ADV|luckily/ADV|sadly/ADV|clearly/ADV|of/ADP course/NOUN|for/ADP example/NOUN|"
-        "in/ADP short/ADJ|at/ADP least/ADV|as/ADV so/ADV often/ADV|so/ADV to/PART speak/VERB|to/PART be/AUX honest/ADJ|"
-        "for/ADP better/ADJ or/CCONJ worse/ADJ|from/ADP time/NOUN to/ADP time/NOUN|as/ADV often/ADV as/ADP possible/ADJ|"
-        "between/ADP morning/NOUN and/CCONJ late/ADJ evening/NOUN|in/ADP cold/ADJ and/CCONJ windy/ADJ places/NOUN"
-    ).split("|")
+    [(word, tag) for word, _, tag in (each.partition("/") for each in aside.split())] for aside in _ASIDES.splitlines()
 ]
 FARTHEST = 20  # words back to the one that decides
 DISTANCES = (1, *range(4, FARTHEST + 1))  # an aside is one word and two commas at least
@@ -44,9 +55,9 @@ def saw(dataset: Dataset, split: str) -> Iterator[Sentence]:
     for name, size in dataset.sizes.items():
         for number in range(size // 2):
             pair = _pair(draw, DISTANCES[number % len(DISTANCES)])
-            while (key := " ".join(word for word, _ in pair[0])) in seen:
+            while not seen.isdisjoint(map(tuple, pair)):
                 pair = _pair(draw, DISTANCES[number % len(DISTANCES)])
-            seen.add(key)
+            seen.update(map(tuple, pair))
             if name == split:
                 yield from pair
         if name == split:

@@ -1,4 +1,4 @@
-"""ListOps: every answer is what an evaluator of its own makes of the text; lengths and depths are the published ones."""
+"""ListOps: every answer is what an evaluator of its own makes of the text; sizes are the published ones."""
 
 from __future__ import annotations
 
@@ -69,4 +69,4 @@ def test_it_never_changes():
     assert {name: hashlib.sha256(text.encode()).hexdigest()[:8] for name, text in said.items()} == SUMS
 
 
-SUMS = {"listops": "", "listops-short": ""}
+SUMS = {"listops": "9af7fdbc", "listops-short": "29bb52de"}
