@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-import torch
 from torch import Tensor, nn
 
 from seqloom.parts import window
@@ -20,7 +19,7 @@ from seqloom.parts.choose import Choice, build
 from seqloom.parts.mixer import MIXERS
 from seqloom.parts.position import POSITIONS
 from seqloom.parts.recurrent import Recurrent
-from seqloom.parts.see import See
+from seqloom.parts.see import See, last, mean
 
 HEADS = 4
 
@@ -61,7 +60,7 @@ class Kind:
 
 KINDS = {
     "rnn": Kind("simple RNN", cell="rnn"),
-    "rnn-linear": Kind("simple RNN without tanh", cell={"kind": "rnn", "activation": "none"}, longest=500),
+    "rnn-linear": Kind("simple RNN without tanh", cell={"kind": "rnn", "activation": "none"}),
     "gru": Kind("GRU", cell="gru"),
     "lstm": Kind("LSTM", cell="lstm"),
     "mingru": Kind("minGRU", cell="mingru"),
@@ -120,8 +119,6 @@ class Frame(nn.Module):
         return self.head(self._summary(x, lengths)).float()
 
     def _summary(self, x: Tensor, lengths: Tensor | None) -> Tensor:
-        from seqloom.parts.see import last, mean
-
         return (last if self.last else mean)(x, lengths)
 
 
@@ -136,10 +133,6 @@ def plain_windows() -> Any:
 
 def parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
-
-
-def seeded(seed: int) -> None:
-    torch.manual_seed(seed)
 
 
 def _named(choice: Choice) -> str:

@@ -51,22 +51,20 @@ class Copy(Labels):
 
 
 class Recall(Labels):
-    """Eight keys of 16, each together with a value of 16; then `length` steps of other signs; then the keys alone, in
-    another order: which value had each? (As Ba et al. 2016, section 4.1, https://arxiv.org/abs/1610.06258, with a wait
-    and distractors.)"""
+    """Four keys of eight, each together with a value of eight; then `length` steps of other signs; then the keys alone,
+    in another order: which value had each? (As Ba et al. 2016, section 4.1, https://arxiv.org/abs/1610.06258, with a
+    wait and distractors.)"""
 
-    width, outputs, asked, extra, chance = 48, 16, 8, 16, 1 / 16
+    width, outputs, asked, extra, chance = 24, 8, 4, 8, 1 / 8
 
     def draw(self, rows: int, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        keys = torch.rand(rows, 16, device=device).argsort(1)[:, :8]
-        values = torch.randint(0, 16, (rows, 8), device=device)
-        order = torch.rand(rows, 8, device=device).argsort(1)
-        others = torch.randint(0, 16, (rows, length), device=device)
-        none = torch.zeros(rows, 8, 32, device=device)
-        pairs = torch.cat([_hot(keys, 16), _hot(values, 16), none[..., :16]], -1)
-        wait = F.pad(_hot(others, 16), (32, 0))
-        asked = torch.cat([_hot(keys.gather(1, order), 16), none], -1)
-        return torch.cat([pairs, wait, asked], 1), values.gather(1, order)
+        keys = torch.rand(rows, 8, device=device).argsort(1)[:, :4]
+        values = torch.randint(0, 8, (rows, 4), device=device)
+        order = torch.rand(rows, 4, device=device).argsort(1)
+        others = torch.randint(0, 8, (rows, length), device=device)
+        pairs = F.pad(torch.cat([_hot(keys, 8), _hot(values, 8)], -1), (0, 8))
+        asked = F.pad(_hot(keys.gather(1, order), 8), (0, 16))
+        return torch.cat([pairs, F.pad(_hot(others, 8), (16, 0)), asked], 1), values.gather(1, order)
 
 
 class Adding:

@@ -64,7 +64,7 @@ def table(found: Sequence[Result]) -> str:
         rows.append("| " + " | ".join(cells) + " |")
     notes = (
         "",
-        "Copy and recall: accuracy in %, where a guess has 12.5 and 6.2. Adding: mean squared error, where a guess has "
+        "Copy and recall: accuracy in %, where a guess has 12.5. Adding: mean squared error, where a guess has "
         "0.167. “up to”: the longest wait over which nine tenths are remembered. ✗: had forgotten at two shorter "
         "lengths. –: not run, as it steps one by one. ~: cut off by the clock before its tokens were spent.",
     )

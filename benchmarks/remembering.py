@@ -1,4 +1,4 @@
-"""What each way to mix a sequence remembers: copy, recall and adding over 50 to 2,000 steps, on one budget of tokens.
+"""What each way to mix a sequence remembers: copy, recall and adding over 10 to 2,000 steps, on one budget of tokens.
 
     python benchmarks/remembering.py --jobs 14 --seconds 360 --output remembering.json
     python benchmarks/remembering.py --draw remembering.json --output docs/remembering.svg
@@ -35,7 +35,7 @@ from updates import Updates
 from seqloom.errors import SeqloomError, known
 from seqloom.files import write_atomic, write_json
 
-LENGTHS = (50, 100, 200, 500, 1000, 2000)
+LENGTHS = (10, 20, 50, 100, 200, 500, 1000, 2000)  # the first two only to learn what is asked
 FULL = {"dim": 128, "layers": 2, "rows": 32, "tokens": 8_000_000, "judged": 512, "rate": 1e-3}
 TINY = {"dim": 16, "layers": 1, "rows": 8, "tokens": 4_000, "judged": 16, "rate": 3e-3}
 
@@ -157,9 +157,12 @@ def read(file: Path) -> dict[str, Any]:
         raise SeqloomError(f"{file}: no results of this script: {error}") from error
 
 
+def several(text: str) -> list[str]:
+    return [word for word in text.split(",") if word]
+
+
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    several = lambda text: [word for word in text.split(",") if word]  # noqa: E731
     parser.add_argument("--only", type=several, default=[], help=f"mixers, commas between: {', '.join(KINDS)}")
     parser.add_argument("--tasks", type=several, default=list(TASKS), help="copy,recall,adding")
     parser.add_argument("--lengths", type=several, default=[], help="default: " + ",".join(map(str, LENGTHS)))

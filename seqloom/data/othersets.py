@@ -41,7 +41,7 @@ def _listops(name: str, about: str, **sizes: int) -> Dataset:
         task="classify",
         reader="listops",
         sizes=sizes,
-        data={"tokens": "words"},
+        data={"tokens": "words", "max_length": 2_000},
     )
 
 
