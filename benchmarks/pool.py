@@ -48,38 +48,37 @@ class Pool:
         with contextlib.suppress(Empty):
             while True:
                 chain = waiting.get_nowait()
-                for plain in (False, True):
-                    worker, why = self._chain(worker, chain, plain)
-                    if why is None:
-                        break
-                    self._tell({**chain[0], "plain": plain}, {"absent": why})
+                worker, done = self._chain(worker, chain, plain=False)
+                if not done:
+                    worker, _ = self._chain(worker, chain, plain=True)
         if worker is not None:
             worker.close()
 
-    def _chain(self, worker: Worker | None, chain: list[Request], plain: bool) -> tuple[Worker | None, str | None]:
-        """The process, None if it is gone; and why it is."""
-        try:
-            for number, request in enumerate(chain):
-                left = self.deadline - time.monotonic()
-                if left < 2:
-                    self._tell(request, {"absent": "no time was left"})
-                    return worker, None
+    def _chain(self, worker: Worker | None, chain: list[Request], plain: bool) -> tuple[Worker | None, bool]:
+        """The process, None if it is gone; and whether all that can be had was had."""
+        for number, request in enumerate(chain):
+            left = self.deadline - time.monotonic()
+            if left < 2:
+                self._tell(chain[number:], {"absent": "no time was left"})
+                return worker, True
+            limit = min(left, request.get("within", left))
+            try:
                 worker = worker or started(self.script)
-                limit = min(left, request.get("within", left))
-                asked = {**request, "plain": plain, "first": number == 0, "within": limit}
-                answer = worker.ask(limit + GRACE, **asked)
-                self._tell(request, answer)
-                if answer.get("stop"):
-                    break
-        except AbsentError as error:
-            if worker is not None:
-                worker.close()
-            return None, str(error)
-        return worker, None
+                answer = worker.ask(limit + GRACE, **{**request, "plain": plain, "first": number == 0, "within": limit})
+            except AbsentError as error:
+                if worker is not None:
+                    worker.close()
+                self._tell(chain[number:] if plain else [request], {"absent": str(error)})
+                return None, False
+            self._tell([request], answer)
+            if answer.get("stop"):
+                break
+        return worker, True
 
-    def _tell(self, request: Request, answer: Request) -> None:
+    def _tell(self, requests: list[Request], answer: Request) -> None:
         with self.lock:
-            self.record(request, answer)
+            for request in requests:
+                self.record(request, answer)
 
 
 def started(script: Path) -> Worker:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from pathlib import Path
@@ -37,6 +38,7 @@ from seqloom.files import write_atomic, write_json
 
 LENGTHS = (10, 20, 50, 100, 200, 500, 1000, 2000)  # the first two only to learn what is asked
 FULL = {"dim": 128, "layers": 2, "rows": 32, "tokens": 8_000_000, "judged": 512, "rate": 1e-3}
+AT_ONCE = 1 << 17  # tokens of a batch that is only scored
 TINY = {"dim": 16, "layers": 1, "rows": 8, "tokens": 4_000, "judged": 16, "rate": 3e-3}
 
 
@@ -65,11 +67,11 @@ class Learner:
         for step in range(1, steps + 1):
             self.updates.update(rated(step, steps, self.steps + step))
             if step % every == 0:
-                solved = solved + 1 if self.score(length, judged // 2, judged) > SOLVED else 0
+                solved = solved + 1 if self.score(length, judged // 4) > SOLVED else 0
                 if solved == 2 or time.monotonic() - started > asked["within"]:
                     break
         self.steps += step
-        score = self.score(length, judged, judged)
+        score = self.score(length, judged)
         self.failed = self.failed + 1 if share(asked["task"], score) < FORGOTTEN else 0
         return {
             "score": score,
@@ -87,14 +89,18 @@ class Learner:
         return self.task.loss(self.model(x), target)
 
     @torch.no_grad()
-    def score(self, length: int, rows: int, most: int) -> float:
-        """Of fresh sequences; not finite counts as nothing."""
+    def score(self, length: int, rows: int) -> float:
+        """Of so many fresh sequences; what is not finite counts as nothing."""
         self.model.eval()
+        each = max(1, min(rows, AT_ONCE // (length + self.task.extra)))
+        found = torch.zeros((), device=self.device)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-            x, target = self.task.draw(min(rows, most), length, self.device)
-            found = float(self.task.right(self.model(x), target))
+            for _ in range(times := math.ceil(rows / each)):
+                x, target = self.task.draw(each, length, self.device)
+                found += self.task.right(self.model(x), target)
         self.model.train()
-        return found if found == found and abs(found) < 1e6 else 0.0
+        score = float(found) / times
+        return score if math.isfinite(score) else 0.0
 
 
 def rated(step: int, steps: int, ever: int) -> float:
@@ -110,7 +116,9 @@ def answer() -> Any:
     def answered(asked: Request) -> Request:
         with plain_windows():
             if asked["first"]:
-                kept[:] = [Learner(asked)]
+                kept.clear()
+                torch.cuda.empty_cache()
+                kept.append(Learner(asked))
             return kept[0].learn(asked)
 
     return answered
