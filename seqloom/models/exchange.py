@@ -15,6 +15,7 @@ from torch import Tensor
 from seqloom.errors import SeqloomError
 
 Tensors = dict[str, Tensor]
+ATTENTION = {"kind": "attention"}  # the mixer of runs from before there was a choice
 SIDES = ("encoder", "decoder")
 OFFSET = 2  # rows before the first place in the tables of BART and mBART
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import torch
@@ -11,7 +12,7 @@ from torch.nn import functional as F
 from seqloom.errors import SeqloomError
 from seqloom.parts.attention import MultiHead, attend
 from seqloom.parts.choose import Choice
-from seqloom.parts.position import NoPosition, Turns
+from seqloom.parts.position import POSITIONS, NoPosition, Position, Turns
 from seqloom.parts.score import SCORES, Dot, Scaled
 from seqloom.parts.see import See
 from seqloom.parts.state import Cache, State
@@ -37,11 +38,21 @@ class Heads(MultiHead):
 
     def forward(self, x: Tensor, see: See, state: State = None, position: Turns | None = None) -> tuple[Tensor, State]:
         q, k, v = (self._split(part) for part in self.project(x).chunk(3, -1))
-        q, k = (position or UNMOVED).turn(q, k, 0 if state is None else state.used)
+        q, k = self.turn(position)(q, k, 0 if state is None else state.used)
         if not self.kernel:
             q, k = self.score.as_dot(q, self.score.keys(k))
         y, state = self.mix(q, k, v, see, state)
         return self.out(y.transpose(1, 2).flatten(2)), state
+
+    def turn(self, position: Turns | None) -> Callable[..., tuple[Tensor, Tensor]]:
+        """How queries and keys are turned; a position that adds to the scores of pairs finds no pairs here."""
+        if position is None or _unbiased(type(position)):
+            return (position or UNMOVED).turn
+        fitting = ", ".join(sorted(name for name, make in POSITIONS.items() if _unbiased(make)))
+        raise SeqloomError(
+            f"position {type(position).__name__} adds to the score of every pair, of which {type(self).__name__} makes "
+            f"few; choose position from: {fitting}; or mixer 'attention'"
+        )
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: State) -> tuple[Tensor, State]:
         """[R, heads, T, head_dim] each -> the same, and the state after them. Without a kernel of its own the score of
@@ -49,7 +60,7 @@ class Heads(MultiHead):
         raise NotImplementedError
 
 
-def dense(q: Tensor, k: Tensor, v: Tensor, see: See, report=None) -> Tensor:
+def dense(q: Tensor, k: Tensor, v: Tensor, see: See, report: Callable[[Tensor], None] | None = None) -> Tensor:
     """softmax(q·kᵀ) v, every pair of them: the twin of what is sparse, and the fused kernel for what is short."""
     return attend(q, k, v, DOT, see, report)
 
@@ -62,6 +73,14 @@ def folded(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None) -> Tensor:
         keep = keep[0] if keep.shape[:2] == (1, 1) else keep.expand(b, h, -1, -1, -1).flatten(0, 1)
     flat = (x.flatten(0, 1) for x in (q, k, v))
     return F.scaled_dot_product_attention(*flat, attn_mask=keep, scale=1.0).unflatten(0, (b, h))
+
+
+def by_head(call: Callable[..., Tensor], *parts: Tensor) -> Tensor:
+    """`call` of parts [B, heads, ...], on the CPU one head after the other where they are large: what exceeds some size
+    is given back to the system each time, and paid for again page by page."""
+    if parts[0].is_cuda or parts[0].numel() < 2**19:
+        return call(*parts)
+    return torch.cat([call(*one) for one in zip(*(part.split(1, 1) for part in parts), strict=True)], 1)
 
 
 def padded(x: Tensor, before: int, after: int) -> Tensor:
@@ -87,6 +106,10 @@ def _products() -> str:
         if score.as_dot(one, score.keys(one)) is not None:
             found.append(name)
     return ", ".join(sorted(found))
+
+
+def _unbiased(make: type) -> bool:
+    return getattr(make, "bias", None) is getattr(Position, "bias", None)
 
 
 UNMOVED = NoPosition(0, 0)

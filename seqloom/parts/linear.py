@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from seqloom.parts.choose import Choice
-from seqloom.parts.heads import Heads, at_least, padded
+from seqloom.parts.heads import Heads, at_least, by_head, padded
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See, keep
 from seqloom.parts.state import Kept
@@ -33,6 +33,11 @@ class LinearAttention(Heads):
         return Kept()
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: Kept | None) -> tuple[Tensor, Kept | None]:
+        if state is None and self.probe is None:
+            return by_head(lambda *one: self._mix(*one, see, None)[0], q, k, v), None
+        return self._mix(q, k, v, see, state)
+
+    def _mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: Kept | None) -> tuple[Tensor, Kept | None]:
         real = None if see.lengths is None or see.causal else keep(see.lengths, k.size(2))[:, None, :, None]
         begun = state.parts if state is not None else ()
         fq, fk, rest = self.features(q, k, real, begun)
@@ -52,7 +57,7 @@ class LinearAttention(Heads):
         self, q: Tensor, k: Tensor, real: Tensor | None, begun: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         """φ(q), φ(k), zero where a key is not `real`, and what else the state holds after them."""
-        fq, fk = (F.elu(x) + 1 for x in (q, k))
+        fq, fk = (F.elu(x.contiguous()) + 1 for x in (q, k))  # as it lies, a compiled gradient would not fit it
         return fq, fk if real is None else fk * real, ()
 
     def scaled(self, begun: tuple[Tensor, ...], rest: tuple[Tensor, ...]) -> Sums | None:
@@ -147,6 +152,8 @@ def _divided(mixed: Tensor, total: Tensor) -> Tensor:
 def orthogonal(count: int, dim: int, seed: int) -> Tensor:
     """[count, dim] directions, orthogonal within each `dim` of them, as long as normal vectors are."""
     generator = torch.Generator().manual_seed(seed)
-    draw = [torch.randn(dim, dim, generator=generator, dtype=torch.float64) for _ in range(-(-count // dim))]
+    turns = torch.linalg.qr(torch.randn(-(-count // dim), dim, dim, generator=generator, dtype=torch.float64))
+    # Without these signs some directions would never be drawn (Mezzadri 2007).
+    even = turns.Q * turns.R.diagonal(dim1=-2, dim2=-1).sign()[:, None]
     length = torch.randn(count, dim, generator=generator, dtype=torch.float64).norm(dim=-1, keepdim=True)
-    return (torch.cat([torch.linalg.qr(block).Q.T for block in draw])[:count] * length).float()
+    return (even.mT.flatten(0, 1)[:count] * length).float()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from seqloom.errors import SeqloomError
 from seqloom.parts.choose import Choice
-from seqloom.parts.heads import UNMOVED, Heads, at_least, padded
+from seqloom.parts.heads import Heads, at_least, by_head, padded
 from seqloom.parts.position import Turns
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
@@ -59,7 +59,7 @@ class Reformer(Heads):
 
     def forward(self, x: Tensor, see: See, state: State = None, position: Turns | None = None) -> tuple[Tensor, State]:
         q, v = (self._split(part) for part in self.project(x).chunk(2, -1))
-        q, _ = (position or UNMOVED).turn(q, q, 0)
+        q, _ = self.turn(position)(q, q, 0)
         y, state = self.mix(q, q, v, see, state)
         return self.out(y.transpose(1, 2).flatten(2)), state
 
@@ -70,12 +70,14 @@ class Reformer(Heads):
         spare = -n % self.chunk
         lengths = see.lengths if see.lengths is not None or not spare else q.new_full((q.size(0),), n, dtype=torch.long)
         q, v = (padded(x, 0, spare) for x in (q, v))
-        found = self._sort(q, lengths)
-        y = self._chunked(q, v, lengths, found) if self.probe is None else self._plain(q, v, lengths, found)
+        turns = self.rotations[None].to(q.dtype)
+        if self.probe is not None:
+            return self._plain(q, v, lengths, self._sort(q, turns, lengths))[:, :, :n], state
+        y = by_head(lambda q, v, turns: self._chunked(q, v, lengths, self._sort(q, turns, lengths)), q, v, turns)
         return y[:, :, :n], state
 
-    def _sort(self, q: Tensor, lengths: Tensor | None) -> Sorted:
-        turned = torch.einsum("bhtd,hdrn->bhrtn", q.detach(), self.rotations.to(q.dtype))
+    def _sort(self, q: Tensor, turns: Tensor, lengths: Tensor | None) -> Sorted:
+        turned = torch.einsum("bhtd,hdrn->bhrtn", q.detach(), turns[0])
         bucket = torch.cat([turned, -turned], -1).argmax(-1)
         if lengths is not None:  # what is padded stands behind all others
             empty = torch.arange(q.size(2), device=q.device) >= lengths[:, None]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from seqloom.parts.choose import Choice
-from seqloom.parts.heads import UNMOVED, Heads, at_least, dense, folded, padded
+from seqloom.parts.heads import Heads, at_least, by_head, dense, folded, padded
 from seqloom.parts.position import Turns
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
 from seqloom.parts.state import State
 from seqloom.parts.window import near
+
+Triple = tuple[Tensor, Tensor, Tensor]
 
 
 class Longformer(Heads):
@@ -37,24 +40,28 @@ class Longformer(Heads):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor, see: See, state: State = None, position: Turns | None = None) -> tuple[Tensor, State]:
-        turn = (position or UNMOVED).turn
+        turn = self.turn(position)
         q, k, v = (self._split(part) for part in self.project(x).chunk(3, -1))
-        q, k = self.score.as_dot(*turn(q, self.score.keys(k)))
+        q, k = turn(q, k)
+        q, k = self.score.as_dot(q, self.score.keys(k))
         some = self._split(self.asking(x[:, : self.first]))
         keys, values = (self._split(part) for part in self.asked(x).chunk(2, -1))
         some, keys = self.score.as_dot(turn(some, some)[0], self.score.keys(turn(keys, keys)[0]))
-        seen = See(lengths=see.lengths)
+        y = self.join((q, k, v), (some, keys, values), See(lengths=see.lengths))
+        return self.out(y.transpose(1, 2).flatten(2)), state
+
+    def join(self, close: Triple, wide: Triple, see: See) -> Tensor:
+        """[B, heads, T, D]: queries, keys and values of all, and those with which the first places ask."""
         if self.probe is None:
-            close = near(q, k, v, See(lengths=see.lengths, window=self.window), self.first)
-            wide = dense(some, keys, values, seen)
+            y, first = near(*close, replace(see, window=self.window), self.first), dense(*wide, see)
         else:
-            reports: list[Tensor] = []
-            known = torch.arange(q.size(2), device=q.device) < self.first
-            hidden = ~(See(window=self.window).keep(q.size(2), q.size(2), q.device) | known)
-            close = dense(q, k, v, See(lengths=see.lengths, bias=_bias(q, hidden)), reports.append)
-            wide = dense(some, keys, values, seen, reports.append)
+            reports, n = [], close[0].size(2)
+            known = torch.arange(n, device=close[0].device) < self.first
+            seen = See(window=self.window).keep(n, n, known.device)
+            hidden = replace(see, bias=_bias(close[0], ~(seen | known)))
+            y, first = dense(*close, hidden, reports.append), dense(*wide, see, reports.append)
             self.probe(torch.cat([reports[1], reports[0][:, :, self.first :]], 2))
-        return self.out(torch.cat([wide, close[:, :, self.first :]], 2).transpose(1, 2).flatten(2)), state
+        return torch.cat([first, y[:, :, self.first :]], 2)
 
 
 class Chosen(NamedTuple):
@@ -98,9 +105,9 @@ class BigBird(Heads):
             return dense(q, k, v, See(lengths=see.lengths, bias=_bias(q, hidden[..., :n, :n])), self.probe), state
         blocks = [padded(x, 0, count * self.block - n).unflatten(2, (count, self.block)) for x in (q, k, v)]
         lengths = q.new_full((1,), n, dtype=torch.long) if see.lengths is None else see.lengths
-        y = folded(blocks[0], *(_taken(x, chosen.block) for x in blocks[1:]), self._keep(chosen, lengths))
-        ends = blocks[0].take_along_dim(_ends(chosen.last)[..., None, None], 2)  # the first block and the last
-        wide = dense(ends.flatten(2, 3), k, v, see).unflatten(2, (2, self.block))
+        ends = [x.take_along_dim(_ends(chosen.last)[..., None, None], 2) for x in blocks]  # the first and the last
+        y = by_head(_blocks, *blocks, *ends[1:], chosen.block[..., 5:], self._keep(chosen, lengths))
+        wide = dense(ends[0].flatten(2, 3), k, v, see).unflatten(2, (2, self.block))
         at = torch.arange(count, device=q.device)[:, None, None]
         y = torch.where(at == chosen.last[..., None, None], wide[:, :, 1:], torch.where(at == 0, wide[:, :, :1], y))
         return y.flatten(2, 3)[:, :, :n], state
@@ -125,6 +132,20 @@ class BigBird(Heads):
         key = chosen.block[..., None] * self.block + torch.arange(self.block, device=lengths.device)
         keep = (key < lengths[:, None, None, None, None]) & chosen.counts[..., None]
         return keep.flatten(3)[:, :, :, None]
+
+
+def _blocks(q: Tensor, k: Tensor, v: Tensor, *more: Tensor) -> Tensor:
+    *ends, block, keep = more
+    return folded(q, *(_seen(x, end, block) for x, end in zip((k, v), ends, strict=True)), keep)
+
+
+def _seen(x: Tensor, ends: Tensor, block: Tensor) -> Tensor:
+    """[B, heads, blocks, S, D], the first and the last of them, and which others [B or 1, heads, blocks, K] -> [B,
+    heads, blocks, (5 + K)·S, D]. Only those others are gathered, which is slow."""
+    count, size = x.shape[2:4]
+    beside = padded(x.flatten(2, 3), size, size).unfold(2, 3 * size, size).mT
+    known = ends.flatten(2, 3)[:, :, None].expand(-1, -1, count, -1, -1)
+    return torch.cat([beside, known, _taken(x, block)], 3)
 
 
 def _ends(last: Tensor) -> Tensor:

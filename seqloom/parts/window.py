@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from seqloom.parts.choose import Choice
-from seqloom.parts.heads import Heads, at_least, dense, folded, padded, places
+from seqloom.parts.heads import Heads, at_least, by_head, dense, folded, padded, places
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
 from seqloom.parts.state import Kept, State
@@ -57,44 +57,47 @@ def near(q: Tensor, k: Tensor, v: Tensor, see: See, first: int = 0) -> Tensor:
     assert see.window is not None
     if see.window >= n:
         return dense(q, k, v, replace(see, window=None, offset=0))
-    if q.is_cuda and (see.causal or see.lengths is None) and q.size(-1) in (16, 32, 64, 128, 256) and n > CHUNK:
-        return _flex(q, k, v, see, first)
-    return chunked(q, k, v, see, first)
+    return _flex(q, k, v, see, first) if _flexible(q, see) else chunked(q, k, v, see, first)
 
 
 def chunked(q: Tensor, k: Tensor, v: Tensor, see: See, first: int = 0) -> Tensor:
     """`near` with plain kernels: `chunk` queries see their own chunk of keys and the ones beside it."""
     n, window = q.size(2), see.window or 1
-    first = min(first, n)
-    chunk = min(window, CHUNK)
+    chunk, first = min(window, CHUNK), min(first, n)
     count, back = -(-n // chunk), -(-(window - 1) // chunk) * chunk
-    size = back + chunk + (0 if see.causal else back)
-    spare = count * chunk - n
-    asked = padded(q, 0, spare).unflatten(2, (count, chunk))
-    beside = [padded(x, back, size - back - chunk + spare).unfold(2, size, chunk).mT for x in (k, v)]
-    at, key = places(count, chunk, chunk, 0, q.device), places(count, size, chunk, -back, q.device)
-    keep = _keep(at, key, n, see) & (key >= first)[:, None]
-    if first:
-        known = torch.arange(first, device=q.device).expand(count, -1)
-        keep = torch.cat([_keep(at, known, n, replace(see, window=None)), keep], -1)
-        beside = [
-            torch.cat([x[:, :, None, :first].expand(-1, -1, count, -1, -1), y], 3)
-            for x, y in zip((k, v), beside, strict=True)
-        ]
-    return folded(asked, *beside, keep[:, None]).flatten(2, 3)[:, :, :n]
+    size, spare = back + chunk + (0 if see.causal else back), count * chunk - n
+    bias = q.new_zeros(()).masked_fill(~_keep((count, chunk, size, back), n, see, first, q.device), float("-inf"))
+
+    def mixed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        asked = padded(q, 0, spare).unflatten(2, (count, chunk))
+        beside = [padded(x, back, size - back - chunk + spare).unfold(2, size, chunk).mT for x in (k, v)]
+        if first:
+            known = [x[:, :, None, :first].expand(-1, -1, count, -1, -1) for x in (k, v)]
+            beside = [torch.cat(pair, 3) for pair in zip(known, beside, strict=True)]
+        return folded(asked, *beside, bias[:, None]).flatten(2, 3)[:, :, :n]
+
+    return by_head(mixed, q, k, v)
 
 
-def _keep(at: Tensor, key: Tensor, n: int, see: See) -> Tensor:
-    """Places of queries [N, T] and of keys [N, S] -> [B or 1, N, T, S]."""
-    far = at[:, :, None] - key[:, None]
-    keep = ((key >= 0) & (key < n))[:, None].expand_as(far)
-    if see.causal:  # rows are padded after: a real place never sees a padded one
-        keep = keep & (far >= 0)
-    if see.window is not None:
-        keep = keep & (far.abs() < see.window)
-    if see.lengths is None or see.causal:
-        return keep[None]
-    return keep & (key < see.lengths[:, None, None])[:, :, None]
+def _keep(sizes: tuple[int, int, int, int], n: int, see: See, first: int, device: torch.device) -> Tensor:
+    """[B or 1, N, T, first + S]: what the queries of each chunk see of the first places and of those beside them."""
+    count, chunk, size, back = sizes
+    at, key = places(count, chunk, chunk, 0, device), places(count, size, chunk, -back, device)
+    far = torch.arange(back, back + chunk, device=device)[:, None] - torch.arange(size, device=device)
+    band = (far < (see.window or n)) & (far > (-1 if see.causal else -(see.window or n)))
+    real, known = ((key >= first) & (key < n))[None], torch.arange(first, device=device)
+    if see.lengths is not None and not see.causal:  # where it writes, a real place never sees a padded one
+        real = real & (key < see.lengths[:, None, None])
+        known = (known < see.lengths[:, None])[:, None, None].expand(-1, count, chunk, -1)
+    else:
+        known = (known <= at[:, :, None] if see.causal else known.expand(count, chunk, -1) >= 0)[None]
+    return torch.cat([known, band & real[:, :, None]], -1)
+
+
+def _flexible(q: Tensor, see: See) -> bool:
+    """Whether FlexAttention has a kernel for it, which need not be planned anew for each batch's lengths."""
+    fitting = q.dtype != torch.float64 and q.size(-1) in (16, 32, 64, 128, 256) and q.size(2) > CHUNK
+    return q.is_cuda and fitting and (see.causal or see.lengths is None)
 
 
 def _flex(q: Tensor, k: Tensor, v: Tensor, see: See, first: int) -> Tensor:

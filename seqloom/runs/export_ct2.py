@@ -19,7 +19,7 @@ from seqloom.data.tokens import BOS, EOS, PAD, SPECIALS, UNK
 from seqloom.decoding.ct2 import Searched, named, opened
 from seqloom.decoding.texts import Texts
 from seqloom.errors import SeqloomError
-from seqloom.models.exchange import SIDES, Tensors
+from seqloom.models.exchange import ATTENTION, SIDES, Tensors
 from seqloom.parts.position import sinusoids
 from seqloom.runs.foreign import NEVER
 from seqloom.runs.parity import SHAPES, STEPS, apart, close, sources
@@ -44,6 +44,8 @@ def expressible(model: Mapping[str, Any], run: str) -> None:
             )
         if (score := stack["score"]["kind"]) != "scaled":
             refuse(f"{side}.score={score}", "it would hold scaled; --to onnx holds any")
+        if (mixer := stack.get("mixer", ATTENTION)["kind"]) != "attention":
+            refuse(f"{side}.mixer={mixer}", "it would hold attention, as --to onnx does")
         if stack["activation"] not in ACTIVATIONS:
             held = ", ".join(ACTIVATIONS)
             refuse(f"{side}.activation={stack['activation']}", f"it would hold {held}; --to onnx holds any")

@@ -144,6 +144,7 @@ REFUSED = [
     (sides(position="rotary"), "encoder.position=rotary"),
     (sides(position="none"), "encoder.position=none"),
     (sides(score="dot"), "encoder.score=dot"),
+    ({"encoder.mixer": "window"}, "encoder.mixer=window"),
     ({"encoder.norm": "after"}, "encoder.norm other than decoder.norm"),
     ({"embedding": 8, "tie": False}, "embedding=8"),
     (sides(norm="after", position="learned"), "position=learned"),

@@ -149,6 +149,7 @@ def test_what_differs_is_refused(tmp_path, monkeypatch):
 REFUSED = [
     ({"encoder": "gru"}, "encoder.kind=recurrent"),
     (sides(score="dot"), "encoder.score=dot"),
+    ({"decoder.mixer": "linear"}, "decoder.mixer=linear"),
     ({"decoder.activation": "none"}, "decoder.activation=none"),
 ]
 

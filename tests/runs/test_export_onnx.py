@@ -142,6 +142,12 @@ def test_what_differs_is_refused(tmp_path, monkeypatch):
     assert "\n" not in str(e.value)
 
 
+def test_other_mixers_are_refused_by_name(tmp_path):
+    one, places = made("transformer", {"decoder.mixer": "window"})
+    with pytest.raises(SeqloomError, match=r"ONNX would hold attention alone as decoder\.mixer, here Window"):
+        write_onnx(one, tmp_path, places, False)
+
+
 def test_a_file_that_is_no_model(tmp_path):
     for name in (ENCODER, STEP):
         (tmp_path / name).write_bytes(b"nothing")
