@@ -51,7 +51,7 @@ def looked_back(model: nn.Module, once: Callable[[], Any]) -> dict[str, Tensor]:
     """Where every cell with a tape looked while `once` ran, [R, T, T], by the cell's name, in the order it read.
 
     Row t is step t and column s the entry that was written s-th: of an attentive RNN the state of step s, of an LSTMN
-    the state before step s, so that its column 0 is what it started from.
+    the state before step s, so that its column 0 is what it started from. An AttentionMap draws one row's.
     """
     model.eval()
     with watch(model) as seen:

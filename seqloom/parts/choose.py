@@ -101,7 +101,7 @@ def _resolve(table: Table, choice: Any) -> tuple[Callable[..., Any], dict[str, A
 
 
 def _opened(usual: Any, value: Any) -> Any:
-    """Settings of a choice that do not say its kind are settings of the usual one, which is named by a text."""
+    """Settings of a choice that do not say its kind are settings of the usual one."""
     if not isinstance(value, Mapping) or "kind" in value or not isinstance(usual, str | Mapping):
         return value
     return {**({"kind": usual} if isinstance(usual, str) else usual), **value}

@@ -28,7 +28,7 @@ class MinGruCell(Cell):
 
     def step(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
         kept, candidate, active = self.weighed(_full(gates))
-        h = (candidate + kept * (state[0] - candidate)).to(gates.dtype)
+        h = (candidate + kept * (state[0] - candidate)).to(state[0].dtype)
         return (h,), (*(gate.to(h.dtype) for gate in (*active, candidate)), h)
 
     def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:

@@ -17,7 +17,7 @@ def scan(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
     kept, and its gradient is a scan from the end. Factors are multiplied as they are: with |a| ≤ 1 nothing grows,
     whatever the length. The other known way, sums of logarithms (Heinsen 2023, https://arxiv.org/abs/2311.06281), is
     right in exact numbers, and the tests compare with it; but in float32 it takes differences of sums that grow with
-    the length, which at 1,024 steps are already wrong in the third digit, and it wants b and h to be positive.
+    the length, which after some thousands of steps are wrong in the third digit, and it wants b and h to be positive.
     """
     return _Scan.apply(a, b, start)  # pyright: ignore[reportReturnType]
 

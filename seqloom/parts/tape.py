@@ -106,8 +106,9 @@ class LstmnCell(Cell):
     [h̃_t; c̃_t] = Σ_i softmax(a_t)_i [h_i; c_i], zeros for the first step;
     i, f, o = σ(W x_t + U h̃_t + b), g = tanh(…); c_t = f⊙c̃_t + i⊙g; h_t = o⊙tanh(c_t).
 
-    What a decoder starts from stands first on its tape. `forget`: see the LSTM; `window`: how many entries back it
-    looks, see above for what that means in streams.
+    What a decoder starts from stands first on its tape. The paper's score, `additive`, keeps an answer for every pair
+    of steps while it trains, memory that grows with the square of the length; `general` does not. `forget`: see the
+    LSTM; `window`: how many entries back it looks, see above for what that means in streams.
     """
 
     gates = 4

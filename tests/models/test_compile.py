@@ -74,10 +74,12 @@ def two_steps(cell, compiled):
     return torch.stack(losses), [p.detach().clone() for p in model.parameters()]
 
 
-DRAWN = [choice for choice in CELL_CHOICES if isinstance(choice, dict) and "zoneout" in choice]
+# Every cell and variant, but of those that look back only one score.
+ONCE = [choice for choice in CELL_CHOICES if not (isinstance(choice, dict) and {"score", "zoneout"} & choice.keys())]
+DRAWN = [{"kind": name, "zoneout": 0.3} for name in ("lstm", "mingru", "attentive-rnn")]
 
 
-@pytest.mark.parametrize("cell", [choice for choice in CELL_CHOICES if choice not in DRAWN], ids=named)
+@pytest.mark.parametrize("cell", ONCE, ids=named)
 def test_two_steps_of_every_cell(cell):
     losses, eager = two_steps(cell, False)
     found, compiled = two_steps(cell, True)

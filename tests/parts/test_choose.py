@@ -122,7 +122,7 @@ def test_complete_is_its_own_completion(table):
 
 def test_settings_come_from_the_signature():
     assert settings(Large) == {"inner": "small", "count": 2}
-    assert settings(GruCell) == {"reset": "after"}
+    assert settings(GruCell) == {"reset": "after", "norm": False, "zoneout": 0.0}
     assert nested_tables(Large) == {"inner": INNER}
     assert nested_tables(MODELS["seq2seq"]) == {"encoder": ENCODERS, "decoder": DECODERS}
 

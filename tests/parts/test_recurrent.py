@@ -202,6 +202,24 @@ def test_a_users_cell_stands_where_a_name_would(own):
         assert made(torch.randn(2, 4, 3), state)[0].shape == (2, 4, 8)
 
 
+@pytest.mark.parametrize("choice", laws.CELL_CHOICES, ids=laws.named)
+def test_half_precision_by_autocast(choice):
+    """As training does it: weights and states stay whole, products are halved; steps say what training says."""
+    torch.manual_seed(0)
+    stack, x = shake(Recurrent(8, 8, choice, 2), 1), torch.randn(3, 9, 8)
+    wanted, _ = stack(x, See(causal=True))
+    state, found = None, []
+    with torch.autocast("cpu", torch.bfloat16):
+        whole, _ = stack(x, See(causal=True))
+        for piece in x.split([1, 5, 3], 1):
+            y, state = stack(piece, See(causal=True), state)
+            found.append(y.float())
+    for y in (whole.float(), torch.cat(found, 1)):
+        assert (y - wanted).abs().max() <= 0.05 * max(1.0, wanted.abs().max())
+    weigh(whole.float()).backward()
+    assert all(parameter.grad.isfinite().all() for parameter in stack.parameters())
+
+
 @pytest.mark.parametrize("directions", [1, 2])
 def test_dropped_weights_in_every_layer_and_direction(directions):
     """Zeros in the matrices from state to state, drawn once a call and in training alone."""
