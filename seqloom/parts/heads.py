@@ -75,10 +75,10 @@ def folded(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None) -> Tensor:
     return F.scaled_dot_product_attention(*flat, attn_mask=keep, scale=1.0).unflatten(0, (b, h))
 
 
-def by_head(call: Callable[..., Tensor], *parts: Tensor) -> Tensor:
-    """`call` of parts [B, heads, ...], on the CPU one head after the other where they are large: what exceeds some size
-    is given back to the system each time, and paid for again page by page."""
-    if parts[0].is_cuda or parts[0].numel() < 2**19:
+def by_head(call: Callable[..., Tensor], *parts: Tensor, times: int = 16) -> Tensor:
+    """`call` of parts [B, heads, ...], on the CPU one head after the other where it makes much, so many `times` the
+    first part: what exceeds 32 MiB is given back to the system each time, and paid for again page by page."""
+    if parts[0].is_cuda or parts[0].numel() * times * parts[0].element_size() < 2**25:
         return call(*parts)
     return torch.cat([call(*one) for one in zip(*(part.split(1, 1) for part in parts), strict=True)], 1)
 

@@ -34,7 +34,7 @@ class LinearAttention(Heads):
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: Kept | None) -> tuple[Tensor, Kept | None]:
         if state is None and self.probe is None:
-            return by_head(lambda *one: self._mix(*one, see, None)[0], q, k, v), None
+            return by_head(lambda q, k, v: self._mix(q, k, v, see, None)[0], q, k, v), None
         return self._mix(q, k, v, see, state)
 
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: Kept | None) -> tuple[Tensor, Kept | None]:

@@ -58,6 +58,7 @@ class Longformer(Heads):
             reports, n = [], close[0].size(2)
             known = torch.arange(n, device=close[0].device) < self.first
             seen = See(window=self.window).keep(n, n, known.device)
+            assert seen is not None
             hidden = replace(see, bias=_bias(close[0], ~(seen | known)))
             y, first = dense(*close, hidden, reports.append), dense(*wide, see, reports.append)
             self.probe(torch.cat([reports[1], reports[0][:, :, self.first :]], 2))
@@ -135,8 +136,8 @@ class BigBird(Heads):
 
 
 def _blocks(q: Tensor, k: Tensor, v: Tensor, *more: Tensor) -> Tensor:
-    *ends, block, keep = more
-    return folded(q, *(_seen(x, end, block) for x, end in zip((k, v), ends, strict=True)), keep)
+    first, second, block, keep = more
+    return folded(q, _seen(k, first, block), _seen(v, second, block), keep)
 
 
 def _seen(x: Tensor, ends: Tensor, block: Tensor) -> Tensor:

@@ -74,9 +74,9 @@ def chunked(q: Tensor, k: Tensor, v: Tensor, see: See, first: int = 0) -> Tensor
         if first:
             known = [x[:, :, None, :first].expand(-1, -1, count, -1, -1) for x in (k, v)]
             beside = [torch.cat(pair, 3) for pair in zip(known, beside, strict=True)]
-        return folded(asked, *beside, bias[:, None]).flatten(2, 3)[:, :, :n]
+        return folded(asked, beside[0], beside[1], bias[:, None]).flatten(2, 3)[:, :, :n]
 
-    return by_head(mixed, q, k, v)
+    return by_head(mixed, q, k, v, times=size // chunk)
 
 
 def _keep(sizes: tuple[int, int, int, int], n: int, see: See, first: int, device: torch.device) -> Tensor:
@@ -103,7 +103,7 @@ def _flexible(q: Tensor, see: See) -> bool:
 def _flex(q: Tensor, k: Tensor, v: Tensor, see: See, first: int) -> Tensor:
     """The same by torch's FlexAttention (Dong et al. 2024, https://arxiv.org/abs/2412.05496), which skips the blocks
     in which nothing is seen."""
-    mask = _blocks(q.size(2), see.window, see.causal, first, q.device)
+    mask = _blocks(q.size(2), see.window or 1, see.causal, first, q.device)
     return _compiled()(q, k, v, block_mask=mask, scale=1.0)
 
 
@@ -115,7 +115,7 @@ def _compiled() -> Any:
 
 
 @cache
-def _blocks(n: int, window: int | None, causal: bool, first: int, device: torch.device) -> Any:
+def _blocks(n: int, window: int, causal: bool, first: int, device: torch.device) -> Any:
     from torch.nn.attention.flex_attention import create_block_mask
 
     def seen(b: Tensor, h: Tensor, at: Tensor, key: Tensor) -> Tensor:
