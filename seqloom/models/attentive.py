@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 import torch
@@ -12,7 +13,8 @@ from seqloom.errors import SeqloomError, known
 from seqloom.models.decoders import Bridge, Dims, spread
 from seqloom.models.encoded import Encoded
 from seqloom.parts.attention import Attention, Memory
-from seqloom.parts.cell import CELLS, Cell
+from seqloom.parts.basecell import Cell
+from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice
 from seqloom.parts.dropout import dropout
 from seqloom.parts.recurrent import Recurrent, StackState
@@ -96,22 +98,22 @@ class AttentiveDecoder(nn.Module):
         return states, Decoding(read, rows)
 
     def _ask_first(self, x: Tensor, memory: Memory, see: See, written: Written) -> tuple[Tensor, Written]:
-        gates, onto = self._split_input(x)
+        gates = self._gates(x)
         stack, contexts, states = written.stack, [], []
         for t in range(x.size(1)):
             context = self.attention(stack[-1][0][:, None], memory, see)[:, 0]
-            stack = self._step(gates[:, t] + F.linear(context, onto), stack)
+            stack = self._step(gates(t, context), stack)
             contexts.append(context)
             states.append(stack[-1][0])
         joined = torch.cat([torch.stack(contexts, 1), torch.stack(states, 1)], -1)
         return self.combine(joined).tanh(), Written(stack, None)
 
     def _feed(self, x: Tensor, memory: Memory, see: See, written: Written) -> tuple[Tensor, Written]:
-        gates, onto = self._split_input(x)
+        gates = self._gates(x)
         stack, fed, states = written.stack, written.fed, []
         assert fed is not None
         for t in range(x.size(1)):
-            stack = self._step(gates[:, t] + F.linear(fed, onto), stack)
+            stack = self._step(gates(t, fed), stack)
             h = stack[-1][0]
             fed = self._joined(self.attention(h[:, None], memory, see)[:, 0], h)
             states.append(fed)
@@ -121,11 +123,15 @@ class AttentiveDecoder(nn.Module):
         """tanh(W [c; h]) of a context that has been through its share of W already."""
         return (context + F.linear(h, self.combine.weight[:, self.attention.dim :])).tanh()
 
-    def _split_input(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The tokens' share of the first cell's gates for all steps at once, and the columns of W for the rest."""
+    def _gates(self, x: Tensor) -> Callable[[int, Tensor], Tensor]:
+        """How step t and what enters beside its token become the first cell's gates: the tokens' share is done for all
+        steps at once, where the cell's input is W x + b."""
         first: Cell = self.recurrent.layers[0].cells[0]  # pyright: ignore
+        if not first.affine:
+            return lambda t, beside: first.input(torch.cat([x[:, t], beside], -1))
         tokens, rest = first.weight.split([x.size(-1), first.input_dim - x.size(-1)], 1)
-        return F.linear(x, tokens, first.bias), rest
+        gates = F.linear(x, tokens, first.bias)
+        return lambda t, beside: gates[:, t] + F.linear(beside, rest)
 
     def _step(self, gates: Tensor, stack: StackState) -> StackState:
         """One step of every layer, the first from its gates."""
@@ -134,7 +140,7 @@ class AttentiveDecoder(nn.Module):
             cell: Cell = layer.cells[0]  # pyright: ignore
             if depth:
                 gates = cell.input(dropout(states[-1][0], self.recurrent.dropout, self.training))
-            state, active = cell.step(gates, state)
+            state, active = cell(gates, state)
             if layer.probe:
                 layer.probe(torch.stack(active, 1)[:, None].detach())  # pyright: ignore
             states.append(state)

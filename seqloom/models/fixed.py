@@ -19,6 +19,8 @@ from seqloom.models.encoders import TransformerEncoder
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.parts.attention import MultiHead
 from seqloom.parts.block import Block, FeedForward, Relu
+from seqloom.parts.lean import usual
+from seqloom.parts.mixer import SelfAttention
 from seqloom.parts.position import Learned, NoPosition, Position, Rotary, Sinusoidal, rotate
 from seqloom.parts.probe import Probed
 from seqloom.parts.score import Dot, General, Scaled
@@ -52,6 +54,8 @@ def fits(model: object, width: int, steps: int) -> tuple[Any, ...] | None:
     if isinstance(position, Learned) and steps > position.longest:  # the plain path says so, if it comes to it
         return None
     blocks: list[Block] = list(model.decoder.blocks)  # pyright: ignore[reportAssignmentType]
+    if not usual(blocks):
+        return None
     scores = {type(part.score) for block in blocks for part in (block.mix, block.cross)}
     return _places(model) if scores <= {Dot, Scaled, General} else None
 
@@ -89,7 +93,10 @@ class Fixed:
         self.silence, self.bias = new(self.size), new(self.size)
         rows, lengths = torch.zeros(sentences, source, **whole), torch.ones(sentences, **whole)
         self.source = Padded(rows, lengths, (1,) * sentences)
-        self.still = isinstance(model.encoder, TransformerEncoder)  # reads rows of any lengths by the same operations
+        # Whether it reads rows of any lengths by the same operations.
+        self.still = isinstance(model.encoder, TransformerEncoder) and all(
+            isinstance(block.mix, SelfAttention) for block in model.encoder.blocks
+        )
         self.real = new(sentences, 1, 1, source)
         self.memories = [new(2, sentences, self.heads, source, each) for _ in self.blocks]
         self.written = [new(2, sentences, self.heads, room, width, each) for _ in self.blocks]
@@ -115,8 +122,9 @@ class Fixed:
         """Read: `self.source`, or what was asked for, where the encoder cannot take more than it has to."""
         # What was left from before is multiplied by zero, but infinity times zero is none.
         torch._foreach_zero_([*self.memories, *self.written])  # pyright: ignore[reportPrivateImportUsage]
-        states = self.model.read(source).states
-        for block, memory in zip(self.blocks, self.memories, strict=True):
+        read = self.model.read(source)
+        views = read.views or (read.states,) * len(self.blocks)
+        for block, memory, states in zip(self.blocks, self.memories, views, strict=True):
             for kept, new in zip(memory, block.cross.remember(states), strict=True):
                 kept[: new.size(0), :, : new.size(2)].copy_(new)
         hidden = ~keep(self.source.lengths, self.shape.source)[:, None, None]

@@ -5,9 +5,8 @@ import torch
 
 from seqloom.data.tokens import BOS
 from seqloom.models.fixed import Fixed, Shape, fits, fused, products
-from seqloom.parts.position import POSITIONS
 from seqloom.parts.probe import watch
-from tests.laws import LENGTHS, close, drawn, shake, source_rows, tiny_model
+from tests.laws import LENGTHS, close, drawn, heads_of, shake, source_rows, tiny_model
 
 MOVES = ([1, 0, 3, 2, 4, 4], [0, 0, 2, 3, 5, 4], [1, 1, 3, 3, 4, 5], [0, 1, 3, 2, 5, 5])
 
@@ -29,7 +28,7 @@ def asked(fixed, source):
 @pytest.mark.parametrize("width", [1, 2])
 @pytest.mark.parametrize("norm", ["before", "after"])
 @pytest.mark.parametrize("score", ["dot", "scaled", "general"])
-@pytest.mark.parametrize("position", list(POSITIONS))
+@pytest.mark.parametrize("position", ["none", "sinusoidal", "learned", "rotary"])
 @torch.no_grad()
 def test_a_fixed_step_is_a_step(position, score, norm, width):
     model = made(position=position, score=score, norm=norm, activation="gelu" if norm == "after" else "relu")
@@ -47,6 +46,32 @@ def test_a_fixed_step_is_a_step(position, score, norm, width):
         if width > 1:
             fixed.pick(torch.cat([rows, torch.tensor([6, 7])]))
         fixed.at += 1
+
+
+@torch.no_grad()
+def test_what_is_not_usual_goes_the_plain_way():
+    assert fits(made().eval(), 2, 5) is not None
+    heads = heads_of(1)
+    for options in (
+        {"position": "relative"},
+        {"mixer": heads},
+        {"cross": heads},
+        {"mixer": "window"},
+        {"mixer": "convolution"},
+    ):
+        assert fits(made(**options).eval(), 2, 5) is None
+    for options in ({"norm_kind": "rms"}, {"residual": "dense"}, {"score": "additive"}):
+        assert fits(made(**options).eval(), 2, 5) is None
+
+
+@torch.no_grad()
+def test_layers_read_their_own_views():
+    torch.manual_seed(0)
+    model = shake(tiny_model("transformer", {"kind": "transformer"}, views="each").double(), 1)
+    fixed, source = Fixed(model, Shape(3, 1, 4, 8)), source_rows()
+    asked(fixed, source)
+    wanted, _ = model.step(torch.full((3, 1), BOS), model.start(source, room=4))
+    close([fixed.step(4)], [wanted[:, 0]])
 
 
 @torch.no_grad()

@@ -19,7 +19,7 @@ from seqloom.training.loop import Loop
 from seqloom.training.next_token import NextToken
 from seqloom.training.objective import TeacherForcing
 from seqloom.training.settings import Training
-from tests.laws import shake, tiny_model
+from tests.laws import heads_of, shake, tiny_model
 
 CPU = torch.device("cpu")
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="records on a GPU only")
@@ -27,6 +27,12 @@ FAMILIES = {
     "lstm": ("lstm", {"kind": "attentive", "cell": "lstm", "feeding": True}),
     "transformer": ("transformer", {"kind": "transformer"}),
 }
+KINDS = {
+    "relative": {"position": "relative", "mixer": heads_of(1), "score": "cosine"},
+    "alibi": {"position": "alibi", "mixer": heads_of(normaliser="relu"), "score": "gaussian"},
+    "floater": {"position": "floater", "mixer": heads_of(projections="v")},
+}
+FAMILIES |= {name: ("transformer", {"kind": "transformer", **kind}) for name, kind in KINDS.items()}
 
 
 def batch_of(seed, rows=9, longest=30):
