@@ -152,7 +152,7 @@ def test_a_memory_in_one_piece_is_taken_apart_where_the_kernel_cannot_go(ready):
     x, states = drawn(B, 65, 32, dtype=HALF), drawn(B, 7, 24, dtype=HALF)
     memory = layer.remember(states)
     assert memory[1] is None
-    wanted = layer.read(x, layer._unpacked(memory[0]), See())
+    wanted = layer.read(x, layer._unpacked(memory[0], states), See())
     torch.testing.assert_close(layer.read(x, memory, See()), wanted)
     with watch(layer) as seen:
         layer.read(x[:, :3], memory, See())
