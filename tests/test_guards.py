@@ -89,12 +89,15 @@ def test_files_and_functions_stay_short():
 
 
 def test_functions_take_few_arguments():
-    """Seven at most; constructors, whose keywords are a configuration, and the two front doors are spared."""
+    """Seven at most; constructors, whose keywords are a configuration, the front door, and kernels, which know no
+    structures, are spared."""
     spared = {"__init__", "train"}
     for file in FILES:
         if "cli" in file.parts:
             continue
         for node in functions(file):
+            if any(isinstance(mark, ast.Call) and ast.unparse(mark.func) == "jit" for mark in node.decorator_list):
+                continue
             count = len(node.args.posonlyargs + node.args.args + node.args.kwonlyargs)
             assert node.name in spared or count <= 7, f"{file}:{node.lineno} {node.name} takes {count}"
 

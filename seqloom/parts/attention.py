@@ -10,14 +10,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError, known
+from seqloom.parts import short
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.position import NoPosition, Turns
 from seqloom.parts.probe import Probed
-from seqloom.parts.score import SCORES, Score
+from seqloom.parts.score import SCORES, Scaled, Score
 from seqloom.parts.see import See
 from seqloom.parts.state import Cache
 
 Memory = tuple[Tensor, Tensor]  # the keys, as the score keeps them, and the values; one row per sentence
+Packed = tuple[Tensor, None]  # both in one piece, as they were projected: for the kernel that takes them so
 
 
 Normaliser = Callable[[Tensor, Tensor | None], Tensor]  # scores [..., T, S] and what may be seen -> weights
@@ -203,14 +205,25 @@ class MultiHead(Probed):
         return self.key_heads == self.heads and self.projections == "qkv" and self.normalise is softmax
 
     def remember(self, states: Tensor) -> Memory:
-        """[B, S, key_dim] -> keys and values, [B, key_heads, S, dim/heads]."""
-        k, v = self._projected(states, "kv")
+        """[B, S, key_dim] -> keys and values, [B, key_heads, S, dim/heads]; with gradients perhaps `Packed`, for
+        `read`."""
+        packed = self._product(states)
+        if packed is not None and torch.is_grad_enabled() and self._short(packed, See(), 1, packed.size(1)):
+            return packed, None  # pyright: ignore[reportReturnType]
+        return self._unpacked(packed, states)
+
+    def _unpacked(self, packed: Tensor | None, states: Tensor) -> Memory:
+        k, v = self._parts(packed, states, "kv")
         return self.score.keys(k), v
 
-    def read(self, x: Tensor, memory: Memory, see: See) -> Tensor:
+    def read(self, x: Tensor, memory: Memory | Packed, see: See) -> Tensor:
         """Cross-attention: x [R, T, dim] over a memory of B sentences, R a multiple of B."""
         keys, values = memory
         folded = (x if self.query is None else self.query(x)).view(keys.size(0), -1, x.size(-1))
+        if values is None:
+            if self._short(keys, see, folded.size(1), keys.size(1)):
+                return self.out(short.attention(folded, keys, see, self.heads, self.score.scale).view_as(x))
+            keys, values = self._unpacked(keys, keys)
         mixed = attend(self._split(folded), keys, values, self.score, see, self.probe, self.normalise)
         return self.out(_merge(mixed).view_as(x))
 
@@ -218,20 +231,35 @@ class MultiHead(Probed):
         self, x: Tensor, see: See, state: Cache | None = None, position: Turns | None = None
     ) -> tuple[Tensor, Cache | None]:
         """Self-attention: x [R, T, dim]; with a cache, x stands after what the cache holds."""
-        q, k, v = self._projected(x, "qkv")
+        packed = self._product(x)
+        q, k, v = parts = self._parts(packed, x, "qkv")
         offset, position = state.used if state is not None else 0, position or _UNMOVED
         q, k = position.turn(q, k, offset)
+        still = packed is not None and q is parts[0] and k is parts[1] and offset == 0
         k = self.score.keys(k)
         if state is not None:
             k, v = state.append(k, v)
             see = see.after(offset)
         see = see.plus(position.bias(self.heads, q.size(-2), k.size(-2), offset, see.causal, q.dtype))
+        if still and self._short(packed, see, q.size(-2), k.size(-2)):
+            return self.out(short.attention(packed, None, see, self.heads, self.score.scale)), state
         return self.out(_merge(attend(q, k, v, self.score, see, self.probe, self.normalise))), state
 
     def _projected(self, x: Tensor, parts: str) -> list[Tensor]:
+        return self._parts(self._product(x), x, parts)
+
+    def _product(self, x: Tensor) -> Tensor | None:
+        return None if self.project is None else self.project(x)
+
+    def _parts(self, packed: Tensor | None, x: Tensor, parts: str) -> list[Tensor]:
         """Each of `parts` by heads, [B, heads or key_heads, S, dim/heads]: a share of the one product, or x itself."""
-        made = iter(self.project(x).split(self.widths, -1) if self.project is not None else ())
+        made = iter(() if packed is None else packed.split(self.widths, -1))
         return [self._split(next(made) if part in self.projections else x) for part in parts]
+
+    def _short(self, packed: Tensor, see: See, t: int, s: int) -> bool:
+        """Whether the kernel for short rows can do it."""
+        usual = self.usual and self.probe is None and type(self.score) is Scaled
+        return usual and short.fits(packed, see, t, s, self.head_dim)
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqloom.parts import kernels
+
 CELLS = 1 << 28  # logits at a time
 ALIGNED = 64  # in half precision, products of other widths run at a fraction of the speed
 NOWHERE = -100  # no label: torch's own number
@@ -55,16 +57,16 @@ class _Pieces(torch.autograd.Function):
         size = _rows(labels.size(0), how.cells // matrix.size(0))
         for first in range(0, labels.size(0), size):
             some = slice(first, first + size)
-            h, real = states[some].to(how.dtype), (labels[some] != how.ignore).to(how.dtype)
+            h, real = states[some].to(how.dtype), (labels[some] != how.ignore).to(how.dtype)[:, None]
             logits = h @ matrix.mT if offset is None else torch.addmm(offset, h, matrix.mT)
-            nats, slope = _guessed(logits, labels[some], weight.size(0), how, any(wanted[:3]))
+            nats, slope, zeros = _guessed(logits, labels[some], weight.size(0), how, any(wanted[:3]))
             total += nats
             if by_state is not None:
-                by_state[some] = (slope @ matrix) * real[:, None]
+                by_state[some] = slope @ matrix if zeros else (slope @ matrix) * real
             if by_weight is not None:
-                by_weight += slope.mT @ (h * real[:, None])
+                _add_product(by_weight, slope.mT, h if zeros else h * real)
             if by_bias is not None:
-                by_bias += (real[None] @ slope)[0]
+                by_bias += (real.mT @ slope)[0]
         size = weight.size(0)
         found = (by_state, None if by_weight is None else by_weight[:size], None if by_bias is None else by_bias[:size])
         ctx.dtypes = (states.dtype, weight.dtype, None if bias is None else bias.dtype)
@@ -77,8 +79,18 @@ class _Pieces(torch.autograd.Function):
         return *(None if part is None else (part * slopes[0]).to(dtype) for part, dtype in found), None, None
 
 
-def _guessed(logits: Tensor, labels: Tensor, size: int, how: _How, slopes: bool) -> tuple[Tensor, Tensor]:
-    """The loss of one piece, and its gradient by the logits, which takes their place."""
+def _guessed(logits: Tensor, labels: Tensor, size: int, how: _How, slopes: bool) -> tuple[Tensor, Tensor, bool]:
+    """The loss of one piece, its gradient by the logits, which takes their place, and whether that is zero in rows
+    without a label: to make it so costs the plain form more than to leave those rows out of what is made of it."""
+    if kernels.usable(logits) and logits.dtype.itemsize <= 4 and not torch.compiler.is_compiling():
+        from seqloom.parts.kernels import guesses
+
+        return guesses.guessed(logits, labels, size, how.smoothing, how.ignore, slopes).sum(), logits, True
+    return *guessed(logits, labels, size, how, slopes), False
+
+
+def guessed(logits: Tensor, labels: Tensor, size: int, how: _How, slopes: bool) -> tuple[Tensor, Tensor]:
+    """The loss of one piece, and its gradient by the logits, which takes their place, by torch's own operations."""
     exact = torch.promote_types(logits.dtype, torch.float32)
     real = labels != how.ignore
     at = labels.masked_fill(~real, 0)[:, None]
@@ -96,6 +108,16 @@ def _guessed(logits: Tensor, labels: Tensor, size: int, how: _How, slopes: bool)
     # The label's own is made in full precision: near certainty it is a small difference of numbers near 1.
     slope.scatter_(1, at, (right.exp() - (1 - how.smoothing) - spread).to(slope.dtype)[:, None])
     return nats, slope
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """total += a b"""
+    if a.dtype == total.dtype:
+        total.addmm_(a, b)
+    elif kernels.SUMS and a.is_cuda and not torch.compiler.is_compiling():
+        torch.addmm(total, a, b, out_dtype=total.dtype, out=total)  # pyright: ignore
+    else:
+        total += a @ b
 
 
 def _widened(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from seqloom.data.supply import Piece
 from seqloom.errors import SeqloomError
+from seqloom.parts import kernels
 from seqloom.parts.block import Block
 from seqloom.parts.state import State, flatten, rebuild
 from seqloom.training.objective import Loss
@@ -36,6 +37,7 @@ class Passes:
 
     def __init__(self, objective: nn.Module, settings: Training, device: torch.device) -> None:
         self.objective, self.device, self.half = objective, device, settings.precision == "bf16"
+        kernels.prepare(device)
         self.blocks = [part for part in objective.modules() if isinstance(part, Block)] if settings.compile else []
         self.fused = torch.compile(Block.forward) if self.blocks else None
         self.run = torch.compile(objective) if settings.compile and not self.blocks else objective

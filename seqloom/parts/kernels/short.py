@@ -1,0 +1,165 @@
+"""Attention over short rows, one program for each row and head: its queries, keys and values are loaded whole, and the
+weights never leave the chip; the backward pass makes them anew. The plain twin is `plainly` in `parts/short.py`."""
+
+# pyright: reportInvalidTypeForm=false, reportOptionalMemberAccess=false
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from seqloom.parts.kernels import jit
+
+try:
+    import triton.language as tl  # pyright: ignore[reportMissingImports]
+except ImportError:
+    tl = None
+
+LEAST = 16  # rows of a tile: products are made of such
+WARPS = {16: 2, 32: 2, 64: 4}  # by the larger tile
+
+
+def forward(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None, causal: bool, scale: float, dim: int) -> Tensor:
+    """q [B, T, heads·dim] and k, v [B, S, heads·dim], their last axis dense -> [B, T, heads·dim]."""
+    mixed = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+    if mixed.numel():
+        grid, numbers, how = _launch(q, k, lengths, causal, dim)
+        _forward[grid](q, k, v, mixed, lengths, scale, *numbers, **how)
+    return mixed
+
+
+def backward(
+    slope: Tensor,
+    inputs: list[Tensor],
+    slopes: list[Tensor],
+    lengths: Tensor | None,
+    causal: bool,
+    scale: float,
+    dim: int,
+) -> None:
+    """The gradients by q, k and v, written to `slopes`, which lie in memory as `inputs` do; `slope` is contiguous."""
+    q, k, v = inputs
+    if q.size(0):
+        grid, numbers, how = _launch(q, k, lengths, causal, dim)
+        _backward[grid](q, k, v, slope, *slopes, lengths, scale, *numbers, **how)
+
+
+def _launch(q: Tensor, k: Tensor, lengths: Tensor | None, causal: bool, dim: int) -> tuple[tuple, tuple, dict]:
+    t, s, heads = q.size(1), k.size(1), q.size(2) // dim
+    tiles = {"T": _tile(t), "S": _tile(s), "D": dim}
+    how = tiles | {"CAUSAL": causal, "PADDED": lengths is not None, "num_warps": WARPS[max(tiles["T"], tiles["S"])]}
+    return (q.size(0) * heads,), (t, s, heads, *q.stride()[:2], *k.stride()[:2]), how
+
+
+def _tile(size: int) -> int:
+    return max(LEAST, 1 << (size - 1).bit_length())
+
+
+@jit(varying=("t", "s"))
+def _forward(
+    q,
+    k,
+    v,
+    mixed,
+    lengths,
+    scale,
+    t,
+    s,
+    heads,
+    q_row,
+    q_step,
+    k_row,
+    k_step,
+    T: tl.constexpr,
+    S: tl.constexpr,
+    D: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    PADDED: tl.constexpr,
+):
+    row, head = _place(heads)
+    seen = _length(lengths, row, s, PADDED)
+    asked = _load(q + row * q_row + head * D, t, q_step, T, D)
+    # Padded keys are read as zeros: what stands there, infinite or not, changes nothing.
+    keys = _load(k + row * k_row + head * D, seen, k_step, S, D)
+    values = _load(v + row * k_row + head * D, seen, k_step, S, D)
+    p = _weights(asked, keys, scale, seen, CAUSAL)
+    found = tl.dot(p.to(values.dtype), values, input_precision="ieee")
+    _store(mixed + (row * t * heads + head) * D, found, t, heads * D, T, D)
+
+
+@jit(varying=("t", "s"))
+def _backward(
+    q,
+    k,
+    v,
+    slope,
+    by_q,
+    by_k,
+    by_v,
+    lengths,
+    scale,
+    t,
+    s,
+    heads,
+    q_row,
+    q_step,
+    k_row,
+    k_step,
+    T: tl.constexpr,
+    S: tl.constexpr,
+    D: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    PADDED: tl.constexpr,
+):
+    row, head = _place(heads)
+    seen = _length(lengths, row, s, PADDED)
+    q_at, k_at = row * q_row + head * D, row * k_row + head * D
+    asked = _load(q + q_at, t, q_step, T, D)
+    keys = _load(k + k_at, seen, k_step, S, D)
+    values = _load(v + k_at, seen, k_step, S, D)
+    given = _load(slope + (row * t * heads + head) * D, t, heads * D, T, D)
+    p = _weights(asked, keys, scale, seen, CAUSAL)
+    _store(by_v + k_at, tl.dot(tl.trans(p.to(given.dtype)), given, input_precision="ieee"), s, k_step, S, D)
+    by_p = tl.dot(given, tl.trans(values), input_precision="ieee")
+    by_score = (p * (by_p - tl.sum(p * by_p, 1)[:, None]) * scale).to(asked.dtype)
+    _store(by_q + q_at, tl.dot(by_score, keys, input_precision="ieee"), t, q_step, T, D)
+    _store(by_k + k_at, tl.dot(tl.trans(by_score), asked, input_precision="ieee"), s, k_step, S, D)
+
+
+@jit()
+def _place(heads):
+    """Which row and head: heads of a row lie side by side in memory, so they are done side by side."""
+    at = tl.program_id(0)
+    return (at // heads).to(tl.int64), at % heads
+
+
+@jit()
+def _length(lengths, row, s, PADDED: tl.constexpr):
+    if PADDED:
+        s = tl.minimum(tl.load(lengths + row).to(tl.int32), s)
+    return s
+
+
+@jit()
+def _load(start, count, step, ROWS: tl.constexpr, D: tl.constexpr):
+    rows = tl.arange(0, ROWS)[:, None]
+    return tl.load(start + rows * step + tl.arange(0, D)[None, :], mask=rows < count, other=0.0)
+
+
+@jit()
+def _store(start, tile, count, step, ROWS: tl.constexpr, D: tl.constexpr):
+    rows = tl.arange(0, ROWS)[:, None]
+    tl.store(start + rows * step + tl.arange(0, D)[None, :], tile.to(start.dtype.element_ty), mask=rows < count)
+
+
+@jit()
+def _weights(asked, keys, scale, seen, CAUSAL: tl.constexpr):
+    """softmax over the keys that are seen, in float32; zeros for a query that sees none."""
+    scores = tl.dot(asked, tl.trans(keys), input_precision="ieee") * scale
+    column = tl.arange(0, keys.shape[0])[None, :]
+    keep = column < seen
+    if CAUSAL:
+        keep = keep & (column <= tl.arange(0, asked.shape[0])[:, None])
+    scores = tl.where(keep, scores, -3e38)
+    p = tl.where(keep, tl.exp(scores - tl.max(scores, 1)[:, None]), 0.0)
+    total = tl.sum(p, 1)
+    return p / tl.where(total > 0.0, total, 1.0)[:, None]

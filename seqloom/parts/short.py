@@ -1,0 +1,107 @@
+"""Softmax attention for short rows, on a GPU in half precision: there the kernels that are made for long ones spend
+their time on waiting. Queries, keys and values come as they were projected, in one piece, and so do their gradients.
+
+An operator of torch's own kind: compilers see it as one step and do not look inside.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seqloom.parts import kernels
+from seqloom.parts.see import See
+
+LONGEST = 64  # queries or keys of a row; beyond, the kernels made for long rows are at home
+WIDTHS = (16, 32, 64, 128)  # of a head
+
+
+def fits(x: Tensor, see: See, t: int, s: int, dim: int) -> bool:
+    """Whether t queries and s keys a row, in heads of `dim`, go through this kernel; x holds some of them."""
+    if not kernels.usable(x):
+        return False
+    plain = see.bias is None and see.window is None and see.offset == 0 and (not see.causal or t == s)
+    each = see.lengths is None or see.lengths.size(0) == x.size(0)
+    return plain and each and x.dtype.itemsize == 2 and dim in WIDTHS and max(t, s) <= LONGEST
+
+
+def attention(x: Tensor, packed: Tensor | None, see: See, heads: int, scale: float) -> Tensor:
+    """softmax(scale · q kᵀ) v by heads -> [B, T, heads·dim].
+
+    Self-attention: x is q, k and v, [B, T, 3·heads·dim]. Cross-attention: x is q, [B, T, heads·dim], and `packed` is k
+    and v, [B, S, 2·heads·dim].
+    """
+    return torch.ops.seqloom.short(x, packed, see.lengths, heads, see.causal, scale)
+
+
+def plainly(x: Tensor, packed: Tensor | None, see: See, heads: int, scale: float) -> Tensor:
+    """The same by torch's own operations."""
+    q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in _parts(x, packed))
+    scores, keep = scale * (q @ k.mT), see.keep(q.size(-2), k.size(-2), q.device)
+    if keep is None:
+        weights = scores.softmax(-1)
+    else:
+        weights = scores.masked_fill(~keep, torch.finfo(scores.dtype).min).softmax(-1) * keep
+    return (weights @ v).transpose(1, 2).flatten(2)
+
+
+def _parts(x: Tensor, packed: Tensor | None) -> tuple[Tensor, ...]:
+    return x.chunk(3, -1) if packed is None else (x, *packed.chunk(2, -1))
+
+
+@torch.library.custom_op(
+    "seqloom::short",
+    mutates_args=(),
+    schema="(Tensor x, Tensor? packed, Tensor? lengths, int heads, bool causal, float scale) -> Tensor",
+)
+def _operator(
+    x: Tensor, packed: Tensor | None, lengths: Tensor | None, heads: int, causal: bool, scale: float
+) -> Tensor:
+    from seqloom.parts.kernels import short
+
+    q, k, v = _parts(x.contiguous(), None if packed is None else packed.contiguous())
+    return short.forward(q, k, v, lengths, causal, scale, q.size(-1) // heads)
+
+
+@torch.library.custom_op(
+    "seqloom::short_slopes",
+    mutates_args=(),
+    schema="(Tensor slope, Tensor x, Tensor? packed, Tensor? lengths, int heads, bool causal, float scale) -> Tensor[]",
+)
+def _slopes(
+    slope: Tensor, x: Tensor, packed: Tensor | None, lengths: Tensor | None, heads: int, causal: bool, scale: float
+) -> list[Tensor]:
+    from seqloom.parts.kernels import short
+
+    x, packed = x.contiguous(), None if packed is None else packed.contiguous()
+    found = [torch.empty_like(whole) for whole in (x, packed) if whole is not None]
+    inputs, slopes = list(_parts(x, packed)), list(_parts(found[0], None if packed is None else found[1]))
+    short.backward(slope.contiguous(), inputs, slopes, lengths, causal, scale, inputs[0].size(-1) // heads)
+    return found
+
+
+@_operator.register_fake
+def _(x: Tensor, packed: Tensor | None, *_: Any) -> Tensor:
+    return x.new_empty(x.size(0), x.size(1), x.size(2) // (3 if packed is None else 1))
+
+
+@_slopes.register_fake
+def _(slope: Tensor, x: Tensor, packed: Tensor | None, *_: Any) -> list[Tensor]:
+    return [whole.new_empty(whole.shape) for whole in (x, packed) if whole is not None]
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, packed, lengths, *how = inputs
+    ctx.save_for_backward(x, packed, lengths)
+    ctx.how = how
+
+
+def _back(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+    x, packed, lengths = ctx.saved_tensors
+    by_x, *by_packed = torch.ops.seqloom.short_slopes(slope, x, packed, lengths, *ctx.how)
+    return by_x, *(by_packed or [None]), None, None, None, None
+
+
+_operator.register_autograd(_back, setup_context=_keep)
