@@ -21,6 +21,7 @@ from seqloom.decoding.found import Hypothesis
 from seqloom.decoding.search import Search
 from seqloom.models.fixed import Attend, Fixed, Shape, fits
 from seqloom.models.seq2seq import Seq2Seq, Stepper
+from seqloom.parts import kernels
 
 FRAMES, BYTES = 32, 4 << 30  # shapes that are kept, and what they may take; more than that goes the plain way
 SHORTEST = 32  # steps that the first graph of a shape looks back; then as many again
@@ -94,6 +95,7 @@ class Tape(NamedTuple):
 
     @classmethod
     def of(cls, device: torch.device) -> Tape:
+        kernels.prepare(device)
         return cls(torch.cuda.Stream(device), torch.cuda.graph_pool_handle())
 
 

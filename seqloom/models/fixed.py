@@ -17,10 +17,13 @@ from seqloom.data.tokens import BOS
 from seqloom.models.decoders import TransformerDecoder
 from seqloom.models.encoders import TransformerEncoder
 from seqloom.models.seq2seq import Seq2Seq
+from seqloom.parts import kernels
+from seqloom.parts.added import stepped
 from seqloom.parts.attention import MultiHead
-from seqloom.parts.block import Block, FeedForward, Relu
+from seqloom.parts.block import Around, Block, FeedForward, Relu
 from seqloom.parts.lean import usual
 from seqloom.parts.mixer import SelfAttention
+from seqloom.parts.norm import LayerNorm
 from seqloom.parts.position import Learned, NoPosition, Position, Rotary, Sinusoidal, rotate
 from seqloom.parts.probe import Probed
 from seqloom.parts.score import Dot, General, Scaled
@@ -104,6 +107,10 @@ class Fixed:
         own = new(width, width).fill_(float("-inf")).fill_diagonal_(0.0)
         self.own = own[None, :, None].expand(groups, -1, -1, -1)
         self.seen = new(groups, width, room, width)
+        arounds = [a for block in self.blocks for a in (block.mix_around, block.cross_around, block.feed_around)]
+        plain = all(around.before and around.adds for around in arounds)
+        norms = [*(around.norm for around in arounds), self.decoder.norm]
+        self.one_kernel = kernels.usable(weight) and plain and all(isinstance(norm, LayerNorm) for norm in norms)
         self.places = new(room, self.decoder.dim) if isinstance(self.position, Sinusoidal | Learned) else None
         self.turns = self._turns(new(room, each)) if isinstance(self.position, Rotary) else None
 
@@ -151,23 +158,33 @@ class Fixed:
         self.seen.index_copy_(2, self.at, self.own)
         seen = self.seen[:, :, :span].flatten(2)[:, None]
         turn = None if self.turns is None else self.turns.index_select(0, self.at)
-        for block, written, memory in zip(self.blocks, self.written, self.memories, strict=True):
-            q = self._write(block, x, written, turn)
+        entered, afters = self.blocks[0].mix_around.enter(x), [*self.blocks[1:], None]
+        for block, after, written, memory in zip(self.blocks, afters, self.written, self.memories, strict=True):
+            q = self._write(block, entered, written, turn)
             k, v = written[:, :, :, :span].flatten(3, 4)
-            y = self._look(block.mix, q, k, v, seen)
-            x = block.mix_around.leave(x, y)
-            q = self._split(block.cross.query(block.cross_around.enter(x)))  # pyright: ignore[reportOptionalCall]
-            x = block.cross_around.leave(x, self._look(block.cross, q, memory[0], memory[1], self.real))
-            x = block.feed_around.leave(x, _feed(block.feed, block.feed_around.enter(x)))
-        return F.linear(self.decoder.norm(x), self.model.output.weight, self.bias)
+            x, entered = self._onward(x, self._look(block.mix, q, k, v, seen), block.mix_around, block.cross_around)
+            q = self._split(block.cross.query(entered))  # pyright: ignore[reportOptionalCall]
+            y = self._look(block.cross, q, memory[0], memory[1], self.real)
+            x, entered = self._onward(x, y, block.cross_around, block.feed_around)
+            y = _feed(block.feed, entered)
+            x, entered = self._onward(x, y, block.feed_around, None if after is None else after.mix_around)
+        return F.linear(entered, self.model.output.weight, self.bias)
 
     def pick(self, rows: Tensor) -> None:
         """Row i goes on from hypothesis rows[i] of its own sentence."""
         self.seen.copy_(self.seen.flatten(0, 1).index_select(0, rows.flatten()).view_as(self.seen))
 
-    def _write(self, block: Block, x: Tensor, written: Tensor, turn: Tensor | None) -> Tensor:
+    def _onward(self, x: Tensor, y: Tensor, around: Around, after: Around | None) -> tuple[Tensor, Tensor]:
+        """Leave one part and enter the next, or the norm after all of them."""
+        if self.one_kernel:
+            norm: LayerNorm = self.decoder.norm if after is None else after.norm  # pyright: ignore
+            return stepped(x, y, norm.affine)
+        x = around.leave(x, y)
+        return x, self.decoder.norm(x) if after is None else after.enter(x)
+
+    def _write(self, block: Block, entered: Tensor, written: Tensor, turn: Tensor | None) -> Tensor:
         """Keys and values of a step to their place; gives its queries, [B, heads, width, head_dim]."""
-        three = block.mix.project(block.mix_around.enter(x)).view(*self.shape[:2], 3, self.heads, -1)
+        three = block.mix.project(entered).view(*self.shape[:2], 3, self.heads, -1)
         three = three.permute(2, 0, 3, 1, 4)
         q, new = three[0], three[1:]
         if turn is not None:

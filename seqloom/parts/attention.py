@@ -57,8 +57,11 @@ def attend(
     `k` has been through `score.keys`. Several heads of queries may share one of keys and values: those side by side.
     With `report` the plain path runs and the weights [..., T, S] are handed over.
     """
-    if report is None and normalise is softmax and not _alone(q) and (pair := score.as_dot(q, k)):
-        return _fused(*pair, v, see)
+    if report is None and normalise is softmax and not _alone(q):
+        if type(score) is Scaled:  # the kernel's own scale spares a product with it
+            return _fused(q, k, v, see, score.scale)
+        if pair := score.as_dot(q, k):
+            return _fused(*pair, v, see)
     scores = score(_folded(q, k), k).view(*q.shape[:-1], k.size(-2))
     if see.bias is not None:
         scores = scores + see.bias
@@ -74,28 +77,28 @@ def _alone(q: Tensor) -> bool:
     return q.is_cuda and q.dim() == 3 and q.size(1) == 1
 
 
-def _fused(q: Tensor, k: Tensor, v: Tensor, see: See) -> Tensor:
+def _fused(q: Tensor, k: Tensor, v: Tensor, see: See, scale: float = 1.0) -> Tensor:
     """Lowering: the kernel's own triangle where it fits, no mask where all is visible, else a dense mask."""
     if q.dim() == 3:  # only with an axis for heads does torch choose its fused kernel
-        return _fused(q[:, None], k[:, None], v[:, None], see)[:, 0]
+        return _fused(q[:, None], k[:, None], v[:, None], see, scale)[:, 0]
     t, s, shared = q.size(-2), k.size(-2), q.size(1) != k.size(1)
     if see.square(t, s):
-        return _kernel(q, k, v, is_causal=True, enable_gqa=shared)
+        return _kernel(q, k, v, scale=scale, is_causal=True, enable_gqa=shared)
     mask = see.keep(t, s, q.device)
     if see.bias is not None:
         mask = see.bias if mask is None else see.bias.masked_fill(~mask, float("-inf"))
     if not shared:
-        return _kernel(q, k, v, attn_mask=mask)
+        return _kernel(q, k, v, scale=scale, attn_mask=mask)
     # As further queries, heads that share keys are any kernel's work, and no key is repeated.
-    mixed = _kernel(_folded(q, k), k, v, attn_mask=_folded_mask(mask, q, k))
+    mixed = _kernel(_folded(q, k), k, v, scale=scale, attn_mask=_folded_mask(mask, q, k))
     return mixed.reshape(*q.shape[:-1], v.size(-1))
 
 
 def _kernel(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
     """torch's, which has no fused one for values narrower than keys: those are filled up with zeros."""
     if (missing := k.size(-1) - v.size(-1)) <= 0:
-        return F.scaled_dot_product_attention(q, k, v, scale=1.0, **options)
-    mixed = F.scaled_dot_product_attention(q, k, F.pad(v, (0, missing)), scale=1.0, **options)
+        return F.scaled_dot_product_attention(q, k, v, **options)
+    mixed = F.scaled_dot_product_attention(q, k, F.pad(v, (0, missing)), **options)
     return mixed[..., : v.size(-1)]
 
 
@@ -235,13 +238,13 @@ class MultiHead(Probed):
         q, k, v = parts = self._parts(packed, x, "qkv")
         offset, position = state.used if state is not None else 0, position or _UNMOVED
         q, k = position.turn(q, k, offset)
-        still = packed is not None and q is parts[0] and k is parts[1] and offset == 0
+        still = q is parts[0] and k is parts[1] and offset == 0
         k = self.score.keys(k)
         if state is not None:
             k, v = state.append(k, v)
             see = see.after(offset)
         see = see.plus(position.bias(self.heads, q.size(-2), k.size(-2), offset, see.causal, q.dtype))
-        if still and self._short(packed, see, q.size(-2), k.size(-2)):
+        if packed is not None and still and self._short(packed, see, q.size(-2), k.size(-2)):
             return self.out(short.attention(packed, None, see, self.heads, self.score.scale)), state
         return self.out(_merge(attend(q, k, v, self.score, see, self.probe, self.normalise))), state
 

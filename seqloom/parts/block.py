@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
-from torch import Tensor, cat, nn
+from torch import Tensor, cat, nn, promote_types
 
 from seqloom.errors import known
+from seqloom.parts.added import added, fits
 from seqloom.parts.attention import Memory
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout, rectified
 from seqloom.parts.mixer import CROSSES, MIXERS, mixer_of
-from seqloom.parts.norm import NORMS
+from seqloom.parts.norm import NORMS, LayerNorm
 from seqloom.parts.position import Turns
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
@@ -92,9 +93,21 @@ class Around(nn.Module):
         return self.norm(x, lengths) if self.before else x
 
     def leave(self, x: Tensor, y: Tensor, lengths: Tensor | None = None) -> Tensor:
+        if self.before and self._one_kernel(x, y):
+            return added(x, y, self.dropout if self.training else 0.0, None)[0]
         y = dropout(y, self.dropout, self.training)
         y = x + y if self.adds else y
         return y if self.before else self.norm(y, lengths)
+
+    def onward(self, x: Tensor, y: Tensor, after: Around, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Leave, and enter what comes after."""
+        if self.before and isinstance(after.norm, LayerNorm) and self._one_kernel(x, y):
+            return added(x, y, self.dropout if self.training else 0.0, after.norm.affine)
+        x = self.leave(x, y, lengths)
+        return x, after.enter(x, lengths)
+
+    def _one_kernel(self, x: Tensor, y: Tensor) -> bool:
+        return self.adds and fits(x) and promote_types(x.dtype, y.dtype) == x.dtype
 
 
 RESIDUALS = ("add", "dense", "none")
@@ -162,7 +175,9 @@ class Block(nn.Module):
         """[R, T, dim] -> the same; `memory` is what was read and how much of it may be seen."""
         real = see.lengths
         y, state = self.mix(self.mix_around.enter(x, real), see, state, position)
-        x = self.mix_around.leave(x, y, real)
+        around = self.mix_around
         if memory is not None:
-            x = self.cross_around.leave(x, self.cross.read(self.cross_around.enter(x, real), *memory), real)
-        return self.feed_around.leave(x, self.feed(self.feed_around.enter(x, real)), real), state
+            x, entered = around.onward(x, y, self.cross_around, real)
+            y, around = self.cross.read(entered, *memory), self.cross_around
+        x, entered = around.onward(x, y, self.feed_around, real)
+        return self.feed_around.leave(x, self.feed(entered), real), state

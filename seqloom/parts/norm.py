@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError
+from seqloom.parts.added import fits, normed
 from seqloom.parts.see import keep
 
 EPS = 1e-5
@@ -26,7 +27,11 @@ class LayerNorm(nn.LayerNorm):
         super().__init__(dim, EPS)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:  # pyright: ignore
-        return super().forward(x)
+        return normed(x, self.affine) if fits(x) else super().forward(x)
+
+    @property
+    def affine(self) -> tuple[Tensor, Tensor, float]:
+        return self.weight, self.bias, self.eps
 
 
 class RmsNorm(nn.Module):

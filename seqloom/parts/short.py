@@ -1,11 +1,14 @@
 """Softmax attention for short rows, on a GPU in half precision: there the kernels that are made for long ones spend
 their time on waiting. Queries, keys and values come as they were projected, in one piece, and so do their gradients.
 
-An operator of torch's own kind: compilers see it as one step and do not look inside.
+For compilers it is an operator of torch's own kind: they see one step and do not look inside. Called one by one, such
+operators take the host longer than all the rest of a layer, so there it is a function with a gradient.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,7 +36,8 @@ def attention(x: Tensor, packed: Tensor | None, see: See, heads: int, scale: flo
     Self-attention: x is q, k and v, [B, T, 3·heads·dim]. Cross-attention: x is q, [B, T, heads·dim], and `packed` is k
     and v, [B, S, 2·heads·dim].
     """
-    return torch.ops.seqloom.short(x, packed, see.lengths, heads, see.causal, scale)
+    call = torch.ops.seqloom.short if torch.compiler.is_compiling() else _Short.apply
+    return call(x, packed, see.lengths, heads, see.causal, scale)
 
 
 def plainly(x: Tensor, packed: Tensor | None, see: See, heads: int, scale: float) -> Tensor:
@@ -51,25 +55,13 @@ def _parts(x: Tensor, packed: Tensor | None) -> tuple[Tensor, ...]:
     return x.chunk(3, -1) if packed is None else (x, *packed.chunk(2, -1))
 
 
-@torch.library.custom_op(
-    "seqloom::short",
-    mutates_args=(),
-    schema="(Tensor x, Tensor? packed, Tensor? lengths, int heads, bool causal, float scale) -> Tensor",
-)
-def _operator(
-    x: Tensor, packed: Tensor | None, lengths: Tensor | None, heads: int, causal: bool, scale: float
-) -> Tensor:
+def _short(x: Tensor, packed: Tensor | None, lengths: Tensor | None, heads: int, causal: bool, scale: float) -> Tensor:
     from seqloom.parts.kernels import short
 
     q, k, v = _parts(x.contiguous(), None if packed is None else packed.contiguous())
     return short.forward(q, k, v, lengths, causal, scale, q.size(-1) // heads)
 
 
-@torch.library.custom_op(
-    "seqloom::short_slopes",
-    mutates_args=(),
-    schema="(Tensor slope, Tensor x, Tensor? packed, Tensor? lengths, int heads, bool causal, float scale) -> Tensor[]",
-)
 def _slopes(
     slope: Tensor, x: Tensor, packed: Tensor | None, lengths: Tensor | None, heads: int, causal: bool, scale: float
 ) -> list[Tensor]:
@@ -82,26 +74,35 @@ def _slopes(
     return found
 
 
-@_operator.register_fake
-def _(x: Tensor, packed: Tensor | None, *_: Any) -> Tensor:
-    return x.new_empty(x.size(0), x.size(1), x.size(2) // (3 if packed is None else 1))
-
-
-@_slopes.register_fake
-def _(slope: Tensor, x: Tensor, packed: Tensor | None, *_: Any) -> list[Tensor]:
-    return [whole.new_empty(whole.shape) for whole in (x, packed) if whole is not None]
-
-
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     x, packed, lengths, *how = inputs
     ctx.save_for_backward(x, packed, lengths)
     ctx.how = how
 
 
-def _back(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
-    x, packed, lengths = ctx.saved_tensors
-    by_x, *by_packed = torch.ops.seqloom.short_slopes(slope, x, packed, lengths, *ctx.how)
+def _back(slopes: Callable[..., Any], ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+    by_x, *by_packed = slopes(slope, *ctx.saved_tensors, *ctx.how)
     return by_x, *(by_packed or [None]), None, None, None, None
 
 
-_operator.register_autograd(_back, setup_context=_keep)
+class _Short(torch.autograd.Function):
+    forward, setup_context = staticmethod(_short), staticmethod(_keep)  # pyright: ignore
+    backward = staticmethod(partial(_back, _slopes))  # pyright: ignore
+
+
+_GIVEN = "Tensor x, Tensor? packed, Tensor? lengths, int heads, bool causal, float scale"
+_operator = torch.library.custom_op("seqloom::short", _short, mutates_args=(), schema=f"({_GIVEN}) -> Tensor")
+_operator_slopes = torch.library.custom_op(
+    "seqloom::short_slopes", _slopes, mutates_args=(), schema=f"(Tensor slope, {_GIVEN}) -> Tensor[]"
+)
+_operator.register_autograd(partial(_back, torch.ops.seqloom.short_slopes), setup_context=_keep)
+
+
+@_operator.register_fake
+def _(x: Tensor, packed: Tensor | None, *_: Any) -> Tensor:
+    return x.new_empty(x.size(0), x.size(1), x.size(2) // (3 if packed is None else 1))
+
+
+@_operator_slopes.register_fake
+def _(slope: Tensor, x: Tensor, packed: Tensor | None, *_: Any) -> list[Tensor]:
+    return [whole.new_empty(whole.shape) for whole in (x, packed) if whole is not None]
