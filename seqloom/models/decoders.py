@@ -164,7 +164,8 @@ class TransformerDecoder(nn.Module):
         if (room is None and width == 1) or width > Branches.widest:
             return Decoding(ReadSoFar(memories, encoded.lengths), tuple(Cache(room) for _ in self.blocks))
         real = None if encoded.lengths is None else hidden(encoded.lengths, encoded.states)
-        read = ReadSoFar(memories, encoded.lengths, real, Lean.of(list(self.blocks)))  # pyright: ignore
+        lean = Lean.of(list(self.blocks), encoded.states.size(0) * width)  # pyright: ignore
+        read = ReadSoFar(memories, encoded.lengths, real, lean)
         return Decoding(read, Branches(len(self.blocks), room, width))
 
     def forward(self, x: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:

@@ -13,8 +13,10 @@ from seqloom.errors import SeqloomError
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.position import NoPosition, Turns
 from seqloom.parts.probe import Probed
+from seqloom.parts.product import Linear
 from seqloom.parts.score import SCORES, Score
 from seqloom.parts.see import See
+from seqloom.parts.short import mixed, worth
 from seqloom.parts.state import Cache
 
 Memory = tuple[Tensor, Tensor]  # the keys, as the score keeps them, and the values; one row per sentence
@@ -53,6 +55,8 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, see: See) -> Tensor:
     if q.dim() == 3:  # only with an axis for heads does torch choose its fused kernel
         return _fused(q[:, None], k[:, None], v[:, None], see)[:, 0]
     t, s = q.size(-2), k.size(-2)
+    if worth(q, k) and see.bias is None and see.window is None and (see.square(t, s) or not see.causal):
+        return mixed(q, k, v, None if see.causal else see.keep(t, s, q.device), see.causal)
     if see.square(t, s):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=1.0)
     mask = see.keep(t, s, q.device)
@@ -107,9 +111,9 @@ class MultiHead(Probed):
             raise SeqloomError(f"{heads} heads do not divide the width {dim}; choose from: {fitting}")
         self.heads = heads
         # One matrix for q, k and v: one large product is faster than three small ones.
-        self.query = nn.Linear(dim, dim, bias=bias) if key_dim else None
-        self.project = nn.Linear(key_dim or dim, 2 * dim if key_dim else 3 * dim, bias=bias)
-        self.out = nn.Linear(dim, dim, bias=bias)
+        self.query = Linear(dim, dim, bias=bias) if key_dim else None
+        self.project = Linear(key_dim or dim, 2 * dim if key_dim else 3 * dim, bias=bias)
+        self.out = Linear(dim, dim, bias=bias)
         self.score = build(SCORES, score, query_dim=dim // heads, key_dim=dim // heads)
         for part in (self.query, self.project, self.out):
             if part is not None:

@@ -11,6 +11,7 @@ from seqloom.parts.attention import Memory, MultiHead
 from seqloom.parts.choose import Choice
 from seqloom.parts.dropout import dropout
 from seqloom.parts.position import Turns
+from seqloom.parts.product import Linear
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
 from seqloom.parts.state import Cache
@@ -55,9 +56,9 @@ class FeedForward(nn.Module):
 
     def __init__(self, dim: int, hidden: int, activation: str = "relu", dropout: float = 0.0) -> None:
         super().__init__()
-        self.up = nn.Linear(dim, hidden)
+        self.up = Linear(dim, hidden)
         self.activation = ACTIVATIONS[known(activation, ACTIVATIONS, "activation")]()
-        self.down = nn.Linear(hidden, dim)
+        self.down = Linear(hidden, dim)
         self.dropout = dropout
         for linear in (self.up, self.down):
             nn.init.xavier_uniform_(linear.weight)

@@ -12,28 +12,28 @@ from torch.nn import functional as F
 from seqloom.parts.attention import Memory, MultiHead
 from seqloom.parts.block import Around, Block, Relu
 from seqloom.parts.position import Position, Turns
+from seqloom.parts.product import ready
 from seqloom.parts.score import Scaled
+from seqloom.parts.short import several
 from seqloom.parts.state import Cache
-
-Weights = tuple[Tensor, Tensor | None]
 
 
 class Lean:
     """The blocks of a decoder with their tensors at hand. A step asks modules for nothing."""
 
-    def __init__(self, blocks: Sequence[Block]) -> None:
-        self.blocks = [LeanBlock(block) for block in blocks]
+    def __init__(self, blocks: Sequence[Block], rows: int) -> None:
+        self.blocks = [LeanBlock(block, rows) for block in blocks]
         self.probed = [part for block in blocks for part in (block.mix, block.cross)]
 
     @classmethod
-    def of(cls, blocks: Sequence[Block]) -> Lean | None:
-        """None where the plain path has to run: gradients, dropout, a score that is no product, or hooks on the calls
+    def of(cls, blocks: Sequence[Block], rows: int = 1) -> Lean | None:
+        """For steps of about `rows` rows. None where the plain path has to run: gradients, dropout, a score that is no product, or hooks on the calls
         of modules, by which FSDP joins what it has cut up."""
         fitting = all(_score(part) for block in blocks for part in (block.mix, block.cross))
         training = torch.is_grad_enabled() or any(block.training for block in blocks)
         parts = (part for block in blocks for part in block.modules())
         hooked = any(part._forward_pre_hooks or part._forward_hooks for part in parts)
-        return cls(blocks) if fitting and not training and not hooked else None
+        return cls(blocks, rows) if fitting and not training and not hooked else None
 
     @property
     def watched(self) -> bool:
@@ -41,14 +41,14 @@ class Lean:
 
 
 class LeanBlock:
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, rows: int) -> None:
         self.heads = block.mix.heads
         self.norms = [_Norm(around) for around in (block.mix_around, block.cross_around, block.feed_around)]
-        self.project, self.mixed = _weights(block.mix.project), _weights(block.mix.out)
-        self.query, self.crossed = _weights(block.cross.query), _weights(block.cross.out)
-        self.up, self.down = _weights(block.feed.up), _weights(block.feed.down)
+        self.project, self.mixed = ready(block.mix.project, rows), ready(block.mix.out, rows)
+        self.query, self.crossed = ready(_there(block.cross.query), rows), ready(block.cross.out, rows)
+        self.up, self.down = ready(block.feed.up, rows), ready(block.feed.down, rows)
         self.mix_score, self.cross_score = _Dot(block.mix), _Dot(block.cross)
-        self.activation = torch.relu_ if isinstance(block.feed.activation, Relu) else block.feed.activation
+        self.activation = None if isinstance(block.feed.activation, Relu) else block.feed.activation
 
     def __call__(
         self, x: Tensor, cache: Cache, turns: Turns | None, seen: Tensor | None, memory: Memory, real: Tensor | None
@@ -57,16 +57,18 @@ class LeanBlock:
         S]: whom each descends from, and where the source has tokens; None: everything is visible."""
         b, w, dim = x.shape
         mix, cross, feed = self.norms
-        heads, each = self.heads, dim // self.heads
-        q, k, v = F.linear(mix.enter(x), *self.project).view(b, w, 3, heads, each).permute(2, 0, 3, 1, 4).unbind(0)
+        heads, each, x = self.heads, dim // self.heads, x.view(b * w, dim)
+        q, k, v = self.project(mix.enter(x)).view(b, w, 3, heads, each).permute(2, 0, 3, 1, 4).unbind(0)
         if turns is not None:
             q, k = turns.turn(q, k)
         y = self.mix_score(q, *cache.append(self.mix_score.keys(k), v), seen)
-        x = mix.leave(x, F.linear(y.transpose(1, 2).reshape(b, w, dim), *self.mixed))
-        q = F.linear(cross.enter(x), *self.query).view(b, w, heads, each).transpose(1, 2)
+        x = mix.leave(self.mixed.onto(y.transpose(1, 2).reshape(b * w, dim), x))
+        q = self.query(cross.enter(x)).view(b, w, heads, each).transpose(1, 2)
         y = self.cross_score(q, *memory, real)
-        x = cross.leave(x, F.linear(y.transpose(1, 2).reshape(b, w, dim), *self.crossed))
-        return feed.leave(x, F.linear(self.activation(F.linear(feed.enter(x), *self.up)), *self.down))
+        x = cross.leave(self.crossed.onto(y.transpose(1, 2).reshape(b * w, dim), x))
+        y = feed.enter(x)
+        y = self.up.relu(y) if self.activation is None else self.activation(self.up(y))
+        return feed.leave(self.down.onto(y, x)).view(b, w, dim)
 
 
 class _Norm:
@@ -80,8 +82,8 @@ class _Norm:
     def enter(self, x: Tensor) -> Tensor:
         return torch.layer_norm(x, *self.norm) if self.before else x
 
-    def leave(self, x: Tensor, y: Tensor) -> Tensor:
-        return x + y if self.before else torch.layer_norm(x + y, *self.norm)
+    def leave(self, x: Tensor) -> Tensor:
+        return x if self.before else torch.layer_norm(x, *self.norm)
 
 
 class _Dot:
@@ -94,6 +96,8 @@ class _Dot:
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
         if self.scale is None:
             q, k = self.as_dot(q, k)
+        if q.size(2) > 1 and q.size(0) > 1 and q.device.type == "cpu":
+            return several(q, k, v, bias, self.scale or 1.0)
         return F.scaled_dot_product_attention(q, k, v, bias, scale=self.scale or 1.0)
 
 
@@ -108,6 +112,6 @@ def _score(part: MultiHead) -> bool:
     return part.score.as_dot(one, one) is not None
 
 
-def _weights(linear: nn.Linear | None) -> Weights:
+def _there(linear: nn.Linear | None) -> nn.Linear:
     assert linear is not None
-    return linear.weight, linear.bias
+    return linear

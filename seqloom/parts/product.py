@@ -1,0 +1,121 @@
+"""Products with a matrix of weights. On a CPU in float32 oneDNN's kernels are quicker than the BLAS that torch calls:
+by a tenth where rows are many, and by more where few rows meet a matrix that was packed for them beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
+
+Rows = Callable[[Tensor], Tensor]  # [R, in] -> [R, out]
+_HAVE = torch.backends.mkldnn.is_available()
+
+
+class Linear(nn.Linear):
+    """W x + b, as nn.Linear."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return product(input, self.weight, self.bias)
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """F.linear: x [..., in], weight [out, in] -> [..., out]."""
+    if not _fits(x, weight) or x.numel() <= weight.size(1):
+        return F.linear(x, weight, bias)
+    return _Product.apply(x, weight, bias)
+
+
+def _fits(x: Tensor, weight: Tensor) -> bool:
+    """Plain matrices in float32. Compilers have products of their own, and who counts operations knows torch's."""
+    plain = type(weight) in (Tensor, nn.Parameter) and x.dtype == weight.dtype == torch.float32
+    here = _HAVE and plain and x.device.type == "cpu" and torch.backends.mkldnn.enabled
+    return here and not (
+        torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling() or is_in_torch_dispatch_mode()
+    )
+
+
+def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return _onednn(x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
+        x, weight = ctx.saved_tensors
+        slope = slopes[0].reshape(-1, weight.size(0))
+        by_x = _onednn(slope, weight.mT, None).view(x.shape) if ctx.needs_input_grad[0] else None
+        by_weight = _by_weight(slope, x.reshape(-1, weight.size(1))) if ctx.needs_input_grad[1] else None
+        return by_x, by_weight, slope.sum(0) if ctx.needs_input_grad[2] else None
+
+
+def _by_weight(slope: Tensor, x: Tensor) -> Tensor:
+    """slopeᵀ x. Torch's product is quicker with the longer side in its columns."""
+    if slope.size(1) >= x.size(1):
+        return slope.mT @ x
+    return (x.mT @ slope).mT
+
+
+class Packed:
+    """W x + b with W in the order in which oneDNN reads it. `relu` and a sum are done on the way out."""
+
+    def __init__(self, linear: nn.Linear, rows: int) -> None:
+        self.weight, self.bias = _packed(linear, rows), linear.bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return _onednn(x, self.weight, self.bias)
+
+    def relu(self, x: Tensor) -> Tensor:
+        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "relu", [], "")
+
+    def onto(self, x: Tensor, other: Tensor) -> Tensor:
+        """other + W x + b"""
+        return torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, self.bias, "add")
+
+
+class Bare:
+    """The same by torch's own product, with the transpose at hand."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        self.matrix, self.bias = linear.weight.mT, linear.bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x @ self.matrix if self.bias is None else torch.addmm(self.bias, x, self.matrix)
+
+    def relu(self, x: Tensor) -> Tensor:
+        return self(x).relu_()
+
+    def onto(self, x: Tensor, other: Tensor) -> Tensor:
+        return other + self(x)
+
+
+def ready(linear: nn.Linear, rows: int) -> Packed | Bare:
+    """For many products with about `rows` rows each, without gradients. One row is a matter of reading the matrix, in
+    whatever order."""
+    fits = rows > 1 and _fits(linear.weight, linear.weight) and not linear.weight.is_inference()
+    return Packed(linear, rows) if fits else Bare(linear)
+
+
+# To pack takes as long as some steps of decoding: done once for weights that stay as they are.
+_kept: WeakKeyDictionary[nn.Linear, tuple[tuple[int, int], Tensor]] = WeakKeyDictionary()
+
+
+def _packed(linear: nn.Linear, rows: int) -> Tensor:
+    weight = linear.weight
+    now = (weight.data_ptr(), weight._version)
+    found = _kept.get(linear)
+    if found is None or found[0] != now:
+        found = now, torch.ops.mkldnn._reorder_linear_weight(weight.detach(), rows)
+        _kept[linear] = found
+    return found[1]
