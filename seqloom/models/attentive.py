@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError, known
 from seqloom.models.decoders import Bridge, Dims, spread
@@ -15,6 +15,7 @@ from seqloom.parts.attention import Attention, Memory
 from seqloom.parts.cell import CELLS, Cell
 from seqloom.parts.choose import Choice
 from seqloom.parts.dropout import dropout
+from seqloom.parts.product import Steps, product
 from seqloom.parts.recurrent import Recurrent, StackState
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
@@ -77,7 +78,7 @@ class AttentiveDecoder(nn.Module):
         if self.query == "current":
             # W_c Σ a_s v_s = Σ a_s W_c v_s: the context's share of `combine` depends on the source alone, so it is
             # done once per sentence, and attention then mixes it ready-made.
-            values = F.linear(values, self.combine.weight[:, : self.attention.dim])
+            values = product(values, self.combine.weight[:, : self.attention.dim])
         stack = spread(self.bridge(encoded), width)
         fed = stack[-1][0].new_zeros(stack[-1][0].size(0), self.dim) if self.feeding else None
         return Decoding(Read((keys, values), encoded.lengths), Written(stack, fed))
@@ -98,9 +99,10 @@ class AttentiveDecoder(nn.Module):
     def _ask_first(self, x: Tensor, memory: Memory, see: See, written: Written) -> tuple[Tensor, Written]:
         gates, onto = self._split_input(x)
         stack, contexts, states = written.stack, [], []
-        for t in range(x.size(1)):
-            context = self.attention(stack[-1][0][:, None], memory, see)[:, 0]
-            stack = self._step(gates[:, t] + F.linear(context, onto), stack)
+        onto = Steps(onto)
+        for gate in gates.unbind(1):
+            context = self.attention(stack[-1][0][:, None], memory, see).squeeze(1)
+            stack = self._step(gate + onto(context), stack)
             contexts.append(context)
             states.append(stack[-1][0])
         joined = torch.cat([torch.stack(contexts, 1), torch.stack(states, 1)], -1)
@@ -110,22 +112,42 @@ class AttentiveDecoder(nn.Module):
         gates, onto = self._split_input(x)
         stack, fed, states = written.stack, written.fed, []
         assert fed is not None
-        for t in range(x.size(1)):
-            stack = self._step(gates[:, t] + F.linear(fed, onto), stack)
+        step, join = self._stepping(onto), Steps(self.combine.weight[:, self.attention.dim :])
+        for gate in gates.unbind(1):
+            stack = step(gate, fed, stack)
             h = stack[-1][0]
-            fed = self._joined(self.attention(h[:, None], memory, see)[:, 0], h)
+            context = self.attention(h[:, None], memory, see).squeeze(1)
+            fed = (context + join(h)).tanh()
             states.append(fed)
         return torch.stack(states, 1), Written(stack, fed)
 
+    def _stepping(self, onto: Tensor) -> Callable[[Tensor, Tensor, StackState], StackState]:
+        """(the tokens' share of the gates, h̃, state) -> state. In training the products with h̃ and with h are one,
+        where the gates are a sum of both."""
+        layer = self.recurrent.layers[0]
+        cell: Cell = layer.cells[0]  # pyright: ignore
+        one = len(self.recurrent.layers) == 1 and type(cell).act is not Cell.act
+        if not one or layer.probe is not None or not torch.is_grad_enabled() or onto.is_cuda:
+            fed_onto = Steps(onto)
+            return lambda gates, fed, stack: self._step(gates + fed_onto(fed), stack)
+        both = Steps(torch.cat([cell.recurrent, onto], 1))
+
+        def step(gates: Tensor, fed: Tensor, stack: StackState) -> StackState:
+            state = cell.act(gates + both(torch.cat([stack[0][0], fed], -1)), stack[0])
+            assert state is not None
+            return (state,)
+
+        return step
+
     def _joined(self, context: Tensor, h: Tensor) -> Tensor:
         """tanh(W [c; h]) of a context that has been through its share of W already."""
-        return (context + F.linear(h, self.combine.weight[:, self.attention.dim :])).tanh()
+        return (context + product(h, self.combine.weight[:, self.attention.dim :])).tanh()
 
     def _split_input(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The tokens' share of the first cell's gates for all steps at once, and the columns of W for the rest."""
         first: Cell = self.recurrent.layers[0].cells[0]  # pyright: ignore
         tokens, rest = first.weight.split([x.size(-1), first.input_dim - x.size(-1)], 1)
-        return F.linear(x, tokens, first.bias), rest
+        return product(x, tokens, first.bias), rest
 
     def _step(self, gates: Tensor, stack: StackState) -> StackState:
         """One step of every layer, the first from its gates."""

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from seqloom.errors import known
 from seqloom.parts.attention import Memory, MultiHead
 from seqloom.parts.choose import Choice
-from seqloom.parts.dropout import dropout
+from seqloom.parts.dropout import dropout, onto
 from seqloom.parts.position import Turns
 from seqloom.parts.product import Linear
 from seqloom.parts.score import SCORES
@@ -81,7 +81,7 @@ class Around(nn.Module):
         return self.norm(x) if self.before else x
 
     def leave(self, x: Tensor, y: Tensor) -> Tensor:
-        x = x + dropout(y, self.dropout, self.training)
+        x = onto(x, y, self.dropout, self.training)
         return x if self.before else self.norm(x)
 
 

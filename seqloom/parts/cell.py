@@ -6,8 +6,11 @@ A cell's state is a tuple of tensors [R, dim], the first of them h. Its paramete
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError, known
@@ -48,6 +51,10 @@ class Cell(nn.Module):
         """One step from `input(x_t)` [R, gates·dim]: the new state, and the activations named in `names`."""
         raise NotImplementedError
 
+    def act(self, gates: Tensor, state: CellState) -> CellState | None:
+        """The new state from gates that hold U h already; None for a cell whose gates are no such sum."""
+        return None
+
     def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
         """All steps by torch's kernel, [R, T, input] -> [R, T, dim]; None if it has none for this cell.
 
@@ -77,6 +84,9 @@ class RnnCell(Cell):
     def step(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
         h = torch.addmm(gates, state[0], self.recurrent.mT).tanh()
         return (h,), (h,)
+
+    def act(self, gates: Tensor, state: CellState) -> CellState:
+        return (gates.tanh(),)
 
     def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:
         y, h = torch.rnn_tanh(
@@ -152,6 +162,9 @@ class LstmCell(Cell):
         h = o * c.tanh()
         return (h, c), (i, f, g, o, c, h)
 
+    def act(self, gates: Tensor, state: CellState) -> CellState:
+        return _Lstm.apply(gates, state[1])
+
     def fused(self, x: Tensor, state: CellState, weight: Tensor | None = None) -> tuple[Tensor, CellState]:
         h, c = (part[None].contiguous() for part in state)
         y, h, c = torch.lstm(x, (h, c), self._weights(weight), True, 1, 0.0, torch.is_grad_enabled(), False, True)
@@ -165,6 +178,37 @@ class LstmCell(Cell):
         column = x.new_zeros(4 * self.dim, 8)
         column[: self.dim, 0], column[self.dim : 2 * self.dim, 0] = -1e4, 1e4
         return torch.cat([x, flag], -1), torch.cat([self.weight, column], 1)
+
+
+class _Lstm(torch.autograd.Function):
+    """All that is pointwise in an LSTM: gates [R, 4·dim] and c -> h', c'. The way back fills one matrix, where torch's
+    own would make one for each gate and join them."""
+
+    @staticmethod
+    def forward(ctx: Any, gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        g = gates.chunk(4, -1)[2].tanh()
+        open = gates.sigmoid()
+        i, f, _, o = open.chunk(4, -1)
+        c, before = torch.addcmul(i * g, f, c), c
+        inner = c.tanh()
+        ctx.save_for_backward(open, g, before, inner)
+        return o * inner, c
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor]:  # pyright: ignore
+        open, g, before, inner = ctx.saved_tensors
+        by_h, by_c = slopes
+        i, f, _, o = open.chunk(4, -1)
+        by_c = by_c + torch.ops.aten.tanh_backward(by_h * o, inner)
+        by_gates = torch.empty_like(open)
+        by_i, by_f, by_g, by_o = by_gates.chunk(4, -1)
+        sigmoid, tanh = torch.ops.aten.sigmoid_backward.grad_input, torch.ops.aten.tanh_backward.grad_input
+        sigmoid(by_c * g, i, grad_input=by_i)
+        sigmoid(by_c * before, f, grad_input=by_f)
+        tanh(by_c * i, g, grad_input=by_g)
+        sigmoid(by_h * inner, o, grad_input=by_o)
+        return by_gates, by_c * f
 
 
 CELLS = {"rnn": RnnCell, "gru": GruCell, "lstm": LstmCell}

@@ -27,8 +27,8 @@ class Lean:
 
     @classmethod
     def of(cls, blocks: Sequence[Block], rows: int = 1) -> Lean | None:
-        """For steps of about `rows` rows. None where the plain path has to run: gradients, dropout, a score that is no product, or hooks on the calls
-        of modules, by which FSDP joins what it has cut up."""
+        """For steps of about `rows` rows. None where the plain path has to run: gradients, dropout, a score that is no
+        product, or hooks on the calls of modules, by which FSDP joins what it has cut up."""
         fitting = all(_score(part) for block in blocks for part in (block.mix, block.cross))
         training = torch.is_grad_enabled() or any(block.training for block in blocks)
         parts = (part for block in blocks for part in block.modules())

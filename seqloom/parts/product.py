@@ -67,6 +67,54 @@ def _by_weight(slope: Tensor, x: Tensor) -> Tensor:
     return (x.mT @ slope).mT
 
 
+class Steps:
+    """W x for one step after another. The gradient by W is a single product over all steps, in the place of one a step
+    and their sum."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self.given: list[tuple[Tensor, Tensor]] = []  # on the way back: slopes and what they belong to
+        self.delayed = _fits(weight, weight) and torch.is_grad_enabled()
+        self.weight = _Whole.apply(weight, self.given) if self.delayed else weight
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return _Step.apply(x, self.weight, self.given) if self.delayed else F.linear(x, self.weight)
+
+
+class _Whole(torch.autograd.Function):
+    """The matrix itself; on the way back all its steps have been there before."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, given: list[tuple[Tensor, Tensor]]) -> Tensor:
+        ctx.given = given
+        ctx.set_materialize_grads(False)  # steps hand on nothing here
+        return weight.view_as(weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *_: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
+        if not ctx.given:
+            return None, None
+        slope, x = (torch.cat(parts) for parts in zip(*ctx.given, strict=True))
+        ctx.given.clear()
+        return _by_weight(slope, x), None
+
+
+class _Step(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, given: list[tuple[Tensor, Tensor]]) -> Tensor:
+        ctx.given = given
+        ctx.save_for_backward(x, weight)
+        return _onednn(x, weight, None)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
+        x, weight = ctx.saved_tensors
+        if ctx.needs_input_grad[1]:
+            ctx.given.append((slopes[0], x))
+        return _onednn(slopes[0], weight.mT, None), None, None
+
+
 class Packed:
     """W x + b with W in the order in which oneDNN reads it. `relu` and a sum are done on the way out."""
 

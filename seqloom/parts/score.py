@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.errors import SeqloomError
+from seqloom.parts.product import Linear
 
 
 class Score(Protocol):
@@ -60,7 +61,7 @@ class General(nn.Module):
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__()
-        self.project = nn.Linear(key_dim, query_dim, bias=False)
+        self.project = Linear(key_dim, query_dim, bias=False)
 
     def keys(self, k: Tensor) -> Tensor:
         return self.project(k)

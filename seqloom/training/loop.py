@@ -20,6 +20,7 @@ from seqloom.parts.state import State, join, pick, rebuild
 from seqloom.training.averaging import Averaging
 from seqloom.training.capture import passes_of
 from seqloom.training.distributed import ALONE, Ranks
+from seqloom.training.memory import keep_freed
 from seqloom.training.objective import Loss
 from seqloom.training.optimise import Late, Plateau, apply, optimiser, optimiser_state, rate_at, restore_optimiser
 from seqloom.training.parallel import gathered, pieces, portion, seeded
@@ -56,6 +57,8 @@ class Loop:
     ) -> None:
         self.objective, self.supply, self.settings, self.device = objective, supply, settings, device
         self.ranks = ranks
+        if device.type == "cpu":
+            keep_freed()
         self.optimiser = optimiser(objective, settings)
         self.passes = passes_of(objective, settings, device, ranks.several)
         self.step = 0
