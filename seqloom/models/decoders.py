@@ -186,7 +186,7 @@ class TransformerDecoder(nn.Module):
         if read.lean is None or read.lean.watched:
             y = self._through(x, See(bias=seen), rows.caches, Abreast(position, place), read)
         else:
-            turns = Abreast(position, place) if moving(position) else None
+            turns, x = Abreast(position, place) if moving(position) else None, x.view(-1, self.dim)
             for block, cache, memory in zip(read.lean.blocks, rows.caches, read.memories, strict=True):
                 x = block(x, cache, turns, seen, memory, read.real)
             y = self.norm(x)

@@ -53,22 +53,24 @@ class LeanBlock:
     def __call__(
         self, x: Tensor, cache: Cache, turns: Turns | None, seen: Tensor | None, memory: Memory, real: Tensor | None
     ) -> Tensor:
-        """[B, W, dim], W hypotheses of one step side by side. `seen` and `real` are added to the scores, [B, 1, W or 1,
-        S]: whom each descends from, and where the source has tokens; None: everything is visible."""
-        b, w, dim = x.shape
+        """[R, dim], the hypotheses of one step; those of a sentence, W of them, follow one another. `seen` and `real`
+        are added to the scores, [B, 1, W or 1, S]: whom each descends from, and where the source has tokens; None:
+        everything is visible."""
+        rows, dim = x.shape
+        b, heads, each = memory[0].size(0), self.heads, dim // self.heads
+        w = rows // b
         mix, cross, feed = self.norms
-        heads, each, x = self.heads, dim // self.heads, x.view(b * w, dim)
         q, k, v = self.project(mix.enter(x)).view(b, w, 3, heads, each).permute(2, 0, 3, 1, 4).unbind(0)
         if turns is not None:
             q, k = turns.turn(q, k)
         y = self.mix_score(q, *cache.append(self.mix_score.keys(k), v), seen)
-        x = mix.leave(self.mixed.onto(y.transpose(1, 2).reshape(b * w, dim), x))
+        x = mix.leave(self.mixed.onto(y.transpose(1, 2).reshape(rows, dim), x))
         q = self.query(cross.enter(x)).view(b, w, heads, each).transpose(1, 2)
         y = self.cross_score(q, *memory, real)
-        x = cross.leave(self.crossed.onto(y.transpose(1, 2).reshape(b * w, dim), x))
+        x = cross.leave(self.crossed.onto(y.transpose(1, 2).reshape(rows, dim), x))
         y = feed.enter(x)
         y = self.up.relu(y) if self.activation is None else self.activation(self.up(y))
-        return feed.leave(self.down.onto(y, x)).view(b, w, dim)
+        return feed.leave(self.down.onto(y, x))
 
 
 class _Norm:
