@@ -126,11 +126,11 @@ class AttentiveDecoder(nn.Module):
         where the gates are a sum of both."""
         layer = self.recurrent.layers[0]
         cell: Cell = layer.cells[0]  # pyright: ignore
-        one = len(self.recurrent.layers) == 1 and type(cell).act is not Cell.act
-        if not one or layer.probe is not None or not torch.is_grad_enabled() or onto.is_cuda:
-            fed_onto = Steps(onto)
-            return lambda gates, fed, stack: self._step(gates + fed_onto(fed), stack)
-        both = Steps(torch.cat([cell.recurrent, onto], 1))
+        plain = len(self.recurrent.layers) > 1 or layer.probe is not None or type(cell).act is Cell.act
+        both = None if plain or not torch.is_grad_enabled() else Steps(torch.cat([cell.recurrent, onto], 1))
+        if both is None or not both.delayed:
+            alone = Steps(onto)
+            return lambda gates, fed, stack: self._step(gates + alone(fed), stack)
 
         def step(gates: Tensor, fed: Tensor, stack: StackState) -> StackState:
             state = cell.act(gates + both(torch.cat([stack[0][0], fed], -1)), stack[0])

@@ -1,5 +1,5 @@
-"""softmax(q kᵀ) v on a CPU by plain products, with its gradient written out. Torch's fused kernel is made for long rows:
-on rows of ten, and in half precision of a few hundred, plain products are up to three times as fast."""
+"""softmax(q kᵀ) v on a CPU by plain products, with its gradient written out. Torch's fused kernel is made for long
+rows: on rows of ten, and in half precision of a few hundred, plain products are up to three times as fast."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _Mixed(torch.autograd.Function):
             seen, mine, add = weight.size(2), slope[:, first:end], float(end < t)
             torch.baddbmm(by_v[:, :seen], weight.mT, mine, beta=add, out=by_v[:, :seen])
             by_weight = torch.bmm(mine, v[:, :seen].mT)
-            by_score = torch._softmax_backward_data(by_weight, weight, -1, weight.dtype)
+            by_score = torch.ops.aten._softmax_backward_data(by_weight, weight, -1, weight.dtype)
             torch.bmm(by_score, k[:, :seen], out=by_q[:, first:end])
             torch.baddbmm(by_k[:, :seen], by_score.mT, q[:, first:end], beta=add, out=by_k[:, :seen])
         return *(part.view(b, heads, part.size(1), -1) for part in (by_q, by_k, by_v)), None, None
