@@ -1,4 +1,4 @@
-"""The loop of input feeding with one product for both shares of the gates, and one gradient of all, is the plain one."""
+"""The loop of input feeding, with one product for both shares of the gates, is the plain one."""
 
 import pytest
 import torch
