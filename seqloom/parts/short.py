@@ -31,6 +31,9 @@ def worth(q: Tensor, k: Tensor) -> bool:
 def mixed(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None = None, causal: bool = False) -> Tensor:
     """q [B, heads, T, D], k [B, heads, S, D], v [B, heads, S, E] -> [B, heads, T, E]; `keep` [B, 1, 1, S] or `causal`
     says what may be seen. A query that may look nowhere gets zeros."""
+    if torch.is_autocast_enabled("cpu"):
+        half = torch.get_autocast_dtype("cpu")
+        q, k, v = q.to(half), k.to(half), v.to(half)
     with torch.autocast("cpu", enabled=False):
         return _Mixed.apply(q, k, v, keep, causal)
 

@@ -57,3 +57,13 @@ def test_attend_takes_it_for_short_rows(see, monkeypatch):
     monkeypatch.setattr(short, "CELLS", {4: 0})
     close(found, attend(q, k, v, Scaled(4, 4), see))
     torch.testing.assert_close(half.double(), found, atol=0.03, rtol=0.03)
+
+
+def test_autocast_finds_one_precision():
+    """A recurrent decoder asks in full precision for keys in half."""
+    q, k, v = (drawn(2, 3, 5, 4, seed=n).float().requires_grad_() for n in range(3))
+    with torch.autocast("cpu", torch.bfloat16):
+        y = attend(q, k.bfloat16(), v, Scaled(4, 4), See())
+    assert y.dtype == torch.bfloat16
+    y.float().sum().backward()
+    assert q.grad is not None and q.grad.dtype == torch.float32
