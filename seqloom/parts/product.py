@@ -32,8 +32,10 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _fits(x: Tensor, weight: Tensor) -> bool:
-    """Plain matrices in float32. Compilers have products of their own, and who counts operations knows torch's."""
+    """Plain matrices in float32, and whole ones: for columns of another oneDNN has no kernel but a loop. Compilers have
+    products of their own, and who counts operations knows torch's."""
     plain = type(weight) in (Tensor, nn.Parameter) and x.dtype == weight.dtype == torch.float32
+    plain = plain and weight.is_contiguous()
     here = _HAVE and plain and x.device.type == "cpu" and torch.backends.mkldnn.enabled
     return here and not (
         torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling() or is_in_torch_dispatch_mode()
@@ -72,6 +74,7 @@ class Steps:
     and their sum."""
 
     def __init__(self, weight: Tensor) -> None:
+        weight = weight.contiguous()
         self.given: list[tuple[Tensor, Tensor]] = []  # on the way back: slopes and what they belong to
         self.delayed = _fits(weight, weight) and torch.is_grad_enabled()
         self.weight = _Whole.apply(weight, self.given) if self.delayed else weight
