@@ -74,7 +74,7 @@ class Steps:
     and their sum."""
 
     def __init__(self, weight: Tensor) -> None:
-        weight = weight.contiguous()
+        weight = weight.contiguous() if torch.is_grad_enabled() else weight
         self.given: list[tuple[Tensor, Tensor]] = []  # on the way back: slopes and what they belong to
         self.delayed = _fits(weight, weight) and torch.is_grad_enabled()
         self.weight = _Whole.apply(weight, self.given) if self.delayed else weight
