@@ -16,8 +16,8 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +27,6 @@ from unittest.mock import patch
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from seqloom.data.batch import Batch, pad
 from seqloom.data.order import Plan
@@ -35,9 +34,7 @@ from seqloom.data.stream import Stretches
 from seqloom.data.tokens import BOS, EOS
 from seqloom.models.language import Language
 from seqloom.models.seq2seq import Seq2Seq
-from seqloom.parts import attention, entropy
-from seqloom.parts.block import Block
-from seqloom.parts.cell import LstmCell
+from seqloom.parts import entropy
 from seqloom.training.loop import Loop
 from seqloom.training.next_token import NextToken
 from seqloom.training.objective import TeacherForcing
@@ -137,7 +134,6 @@ class Line:
     batch: Callable[[Sizes], Any]
     settings: dict[str, Any]
     around: Callable[[], Any] = nullcontext  # what is changed for it
-    blocks: bool = False  # compile block by block
     goal: float = 0.0  # thousand tokens a second
     rate: float = 0.0
     found: list[str] = field(default_factory=list)
@@ -149,10 +145,6 @@ def train(line: Line, sizes: Sizes, device: torch.device) -> None:
     torch._dynamo.reset()
     gpu = device.type == "cuda"
     objective, batch = line.make(sizes).to(device), line.batch(sizes)
-    if line.blocks:
-        for part in objective.modules():
-            if isinstance(part, Block):
-                part.compile()
     settings = Training.of({"max_steps": 10**6, "precision": "bf16", "rate": 3e-4, "warmup": 20, **line.settings})
     if gpu:
         torch.cuda.reset_peak_memory_stats()
@@ -198,49 +190,6 @@ def whole_logits() -> Any:
     return patch.object(entropy, "CELLS", 1 << 60)
 
 
-def larger_pieces() -> Any:
-    return patch.object(entropy, "CELLS", 1 << 28)
-
-
-def small_products() -> Any:
-    """Attention by two batched products, for one query a row."""
-
-    def attend(q: Any, k: Any, v: Any, see: Any) -> Any:
-        scores = (q @ k.mT).float()
-        keep = see.keep(q.size(-2), k.size(-2), q.device)
-        if keep is not None:
-            keep = keep[:, 0] if scores.dim() == 3 else keep
-            scores = scores.masked_fill(~keep, torch.finfo(scores.dtype).min)
-        return scores.softmax(-1).to(v.dtype) @ v
-
-    return patch.object(attention, "_fused", attend)
-
-
-def backend(name: str) -> Any:
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    return sdpa_kernel([getattr(SDPBackend, name)])
-
-
-def one_kernel_cell() -> Any:
-    """torch's own pointwise kernel for the gates of an LSTM."""
-
-    def step(self: Any, gates: Any, state: Any) -> Any:
-        inner = F.linear(state[0], self.recurrent)
-        h, c, _ = torch.ops.aten._thnn_fused_lstm_cell(gates.float(), inner.float(), state[1].float())
-        return (h, c), ()
-
-    return patch.object(LstmCell, "step", step)
-
-
-@contextmanager
-def all_of(*makers: Callable[[], Any]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for make in makers:
-            stack.enter_context(make())
-        yield
-
-
 def lines() -> list[Line]:
     base = lambda sizes: pairs(sizes, sizes.rows[0], False)  # noqa: E731
     more = lambda sizes: pairs(sizes, sizes.rows[1], False)  # noqa: E731
@@ -252,21 +201,13 @@ def lines() -> list[Line]:
         Line("base-384 captured", transformer, base, on, goal=500),
         Line("lstm plain", lstm, fed, off, goal=450),
         Line("lstm captured", lstm, fed, on, goal=450),
-        Line("lstm captured, math backend", lstm, fed, on, lambda: backend("MATH"), goal=450),
-        Line("lstm captured, small products", lstm, fed, on, small_products, goal=450),
-        Line("lstm captured, one-kernel cell", lstm, fed, on, one_kernel_cell, goal=450),
-        Line("lstm captured, both", lstm, fed, on, lambda: all_of(small_products, one_kernel_cell), goal=450),
         Line("gpt plain", gpt, stretches, off, goal=520),
         Line("gpt captured", gpt, stretches, on, goal=520),
         Line("base-1536 captured", transformer, more, on, goal=900),
-        Line("base-1536 captured, larger pieces", transformer, more, on, larger_pieces, goal=900),
-        Line("base-384 blocks compiled, captured", transformer, base, on, blocks=True, goal=500),
-        Line("gpt blocks compiled, captured", gpt, stretches, on, blocks=True, goal=520),
-        Line("gpt compiled, captured", gpt, stretches, both, goal=520),
-        Line("base-1536 compiled, captured", transformer, more, both, goal=900),
         Line("base-384 compiled, captured", transformer, base, both, goal=500),
+        Line("base-1536 compiled, captured", transformer, more, both, goal=900),
+        Line("gpt compiled, captured", gpt, stretches, both, goal=520),
         Line("base-384 compiled", transformer, base, {"capture": "off", "compile": True}, goal=500),
-        Line("base-1536 blocks compiled, captured", transformer, more, on, blocks=True, goal=900),
     ]
 
 
@@ -319,15 +260,16 @@ def tests(seconds: float) -> str:
 
 
 def profile(line: Line, sizes: Sizes, device: torch.device) -> str:
-    """Where the time of the kernels of a plain step goes."""
+    """Where the time of the kernels of a step goes."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as watch
 
     torch.manual_seed(3)
     objective = line.make(sizes).to(device)
-    settings = Training.of({"max_steps": 5, "precision": "bf16", "capture": "off"})
+    settings = Training.of({"max_steps": 99, "precision": "bf16", **line.settings})
     loop = iter(Loop(objective, Same(line.batch(sizes)), settings, device))  # pyright: ignore
-    next(loop), next(loop)
+    for _ in range(8):
+        next(loop)
     with watch(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
         next(loop)
         wait(device)
@@ -385,7 +327,9 @@ def main() -> None:
             args.output.write_text("\n".join([*table(done), "", *notes]), encoding="utf-8")
     profiles = []
     for name in (
-        () if args.no_profile or device.type != "cuda" else ("base-1536 captured", "lstm captured", "gpt captured")
+        ()
+        if args.no_profile or device.type != "cuda"
+        else ("base-1536 compiled, captured", "lstm captured", "gpt compiled, captured")
     ):
         line = next(line for line in lines() if line.name == name)
         profiles.append(guarded(f"profile {name}", lambda line=line: profile(line, sizes, device)))

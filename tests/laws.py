@@ -21,17 +21,20 @@ from seqloom.data.batch import Padded, pad
 from seqloom.models.encoded import Encoded
 from seqloom.models.encoders import ENCODERS, Enter
 from seqloom.models.seq2seq import DECODERS, Seq2Seq
-from seqloom.parts.attention import Attention, MultiHead
-from seqloom.parts.block import ACTIVATIONS, Block
+from seqloom.parts.attention import NORMALISERS, Attention, MultiHead
+from seqloom.parts.block import ACTIVATIONS, RESIDUALS, Block
 from seqloom.parts.cell import CELLS, Cell, CellState
 from seqloom.parts.choose import Choice, build, complete
+from seqloom.parts.mixer import MIXERS
+from seqloom.parts.norm import NORMS
 from seqloom.parts.position import POSITIONS
 from seqloom.parts.probe import Probed, watch
 from seqloom.parts.recurrent import Recurrent
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See, keep
-from seqloom.parts.state import Cache, Decoding, State, pick
+from seqloom.parts.state import Decoding, State, pick
 from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
+from seqloom.training.parallel import counted
 
 SENTENCES, STEPS = 3, 6
 LENGTHS = (4, 6, 1)
@@ -292,6 +295,8 @@ def shake(module: nn.Module, seed: int) -> nn.Module:
         for parameter in module.parameters():
             noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             parameter.copy_(0.8 * parameter + 0.25 * noise)
+        for _, statistic in counted(module):
+            statistic.copy_(0.5 + torch.rand(statistic.shape, generator=generator, dtype=torch.float64))
     return module.eval()
 
 
@@ -335,8 +340,48 @@ class OwnCell(Cell):
         return (h, 0.5 * state[1] + h), (z, h)
 
 
-CELL_CHOICES: list[Choice] = [*CELLS, {"kind": "gru", "reset": "before"}, OwnCell]
-SCORE_CHOICES: list[Choice] = [*SCORES, {"kind": "additive", "hidden": 3}]
+PLACES = ("before", "after")
+CELL_CHOICES: list[Choice] = [
+    *CELLS,
+    {"kind": "gru", "reset": "before"},
+    *({"kind": "rnn", "activation": name} for name in ("relu", "none")),
+    *({"kind": name, "norm": True} for name in ("rnn", "gru", "lstm")),
+    {"kind": "gru", "reset": "before", "norm": True},
+    {"kind": "lstm", "zoneout": [0.1, 0.4]},
+    *({"kind": name, "zoneout": 0.3} for name in CELLS),
+    *({"kind": "attentive-rnn", "score": score} for score in SCORES),
+    *({"kind": name, "window": 2} for name in ("attentive-rnn", "lstmn")),
+    {"kind": "lstmn", "score": "general"},
+    OwnCell,
+]
+SCORE_CHOICES: list[Choice] = [*SCORES, {"kind": "additive", "hidden": 3}, {"kind": "cosine", "learned": False}]
+POSITION_CHOICES: list[Choice] = [
+    *POSITIONS,
+    {"kind": "relative", "buckets": 4, "far": 3},
+    {"kind": "floater", "start": "zero", "hidden": 3},
+]
+
+
+def heads_of(key_heads: int = 0, projections: str = "qkv", normaliser: str = "softmax") -> dict[str, Any]:
+    return {"kind": "attention", "key_heads": key_heads, "projections": projections, "normaliser": normaliser}
+
+
+def _of(choice: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a choice without its kind."""
+    return {name: value for name, value in choice.items() if name != "kind"}
+
+
+# Attention of other heads, matrices and weights than usual, with scores and positions of every sort.
+HEADS: list[dict[str, Any]] = [
+    *({"mixer": heads_of(normaliser=name)} for name in NORMALISERS),
+    {"mixer": heads_of(1)},
+    {"mixer": heads_of(1, normaliser="relu"), "score": "additive"},
+    {"mixer": heads_of(1), "score": "gaussian", "position": "rotary"},
+    {"mixer": heads_of(1), "position": "alibi"},
+    {"mixer": heads_of(normaliser="relu"), "position": "relative"},
+    *({"mixer": heads_of(projections=those)} for those in ("", "q", "kv")),
+    {"mixer": heads_of(1, "kv")},
+]
 
 
 def make_module(build_it: Callable[[], nn.Module], seed: int, dtype: torch.dtype, device: str) -> nn.Module:
@@ -360,7 +405,7 @@ def recurrent(cell: Choice) -> Maker:
 
 
 class Cached(nn.Module):
-    """One Transformer block behind its entrance, stepping with a cache."""
+    """One Transformer block behind its entrance, stepping with its mixer's state."""
 
     def __init__(self, window: int | None = None, position: Choice = "none", **options: Any) -> None:
         super().__init__()
@@ -368,14 +413,15 @@ class Cached(nn.Module):
         self.block = Block(8, 2, 12, **options)
         self.see = See(causal=True, window=window)
 
-    def forward(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
-        return self.block(self.enter(x, cache.used), self.see, cache, self.enter.position)
+    def forward(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return self.block(self.enter(x, state.used), self.see, state, self.enter.position)
 
 
 def cached(**options: Any) -> Maker:
     def make(seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Stepping:
         module = make_module(lambda: Cached(**options), seed, dtype, device)
-        return Stepping(module, lambda width, room: Cache(room), module, lambda r, t: drawn(r, t, 8).to(device, dtype))
+        begin = module.block.mix.begin
+        return Stepping(module, lambda width, room: begin(room), module, lambda r, t: drawn(r, t, 8).to(device, dtype))
 
     return make
 
@@ -409,12 +455,14 @@ def reads_block(**options: Any) -> Maker:
     return make
 
 
-def reads_memory(score: Choice, value_dim: int = 0, heads: int = 0) -> Maker:
+def reads_memory(score: Choice, value_dim: int = 0, heads: int = 0, **options: Any) -> Maker:
     """Attention over what was read: one head as recurrent decoders have it, or cross-attention with `heads`."""
 
     def make(seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Reading:
         def build_it() -> nn.Module:
-            return MultiHead(8, heads, key_dim=8, score=score) if heads else Attention(8, 8, score, value_dim)
+            if heads:
+                return MultiHead(8, heads, key_dim=8, score=score, **options)
+            return Attention(8, 8, score, value_dim)
 
         module = make_module(build_it, seed, dtype, device)
         query = drawn(2 * SENTENCES, 2, 8, seed=3).to(device, dtype)
@@ -438,22 +486,54 @@ def rows(dim: int, dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor]:
     return drawn(SENTENCES, max(LENGTHS), dim).to(device, dtype), torch.tensor(LENGTHS, device=device)
 
 
+# Of sizes at which six steps leave the beginning behind.
+SMALL: dict[str, list[dict[str, Any]]] = {
+    "convolution": [{"width": 2, "dilation": 2}, {"width": 1}, {"width": 4, "gate": True}],
+    "blockwise": [{"block": 2}],
+    "window": [{"window": 1}, {"window": 2}, {"window": 3}],
+    "longformer": [{"window": 1}, {"window": 2, "first": 2}],
+    "bigbird": [{"block": 1, "random": 1}, {"block": 1, "random": 0}],
+    "performer": [{"features": 7}],
+    "linformer": [{"longest": 6, "rank": 3}],
+    "reformer": [{"chunk": 2, "buckets": 4, "rounds": 1}, {"chunk": 2, "buckets": 2, "rounds": 3}],
+}
+
+
+def mixer_choices(causal: bool = False) -> list[Choice]:
+    """Every mixer of the table, as it is and at its small sizes; with `causal`, those that can write."""
+    names = [name for name, make in MIXERS.items() if make.causal or not causal]
+    return [{"kind": name, **options} for name in names for options in [{}, *SMALL.get(name, [])]]
+
+
 def stepping_parts() -> list[Any]:
     found = {f"cell {named(cell)}": recurrent(cell) for cell in CELL_CHOICES}
     found |= {f"score {named(score)}": cached(score=score) for score in SCORE_CHOICES}
-    found |= {f"position {name}": cached(position=name) for name in POSITIONS}
+    found |= {f"position {named(position)}": cached(position=position) for position in POSITION_CHOICES}
+    found |= {f"heads {named(heads)}": cached(**heads) for heads in HEADS}
     found |= {f"activation {name}": cached(activation=name) for name in ACTIVATIONS}
-    found |= {f"norm {name}": cached(norm=name) for name in ("before", "after")}
+    found |= {f"norm {place} {name}": cached(norm=place, norm_kind=name) for place in PLACES for name in NORMS}
+    found |= {f"residual {name}": cached(residual=name) for name in RESIDUALS}
     found |= {f"window {name}": cached(window=3, score=name) for name in ("scaled", "additive")}
+    found |= {
+        f"mixer {named(choice)} {position}": cached(mixer=choice, position=position)
+        for choice in mixer_choices(causal=True)
+        for position in ("none", "rotary")
+    }
     return [pytest.param(make, id=f"steps {name}") for name, make in found.items()]
 
 
 def reading_parts() -> list[Any]:
     found = {f"cell {named(cell)} {n}": reads_recurrent(cell, n) for cell in CELL_CHOICES for n in (1, 2)}
     found |= {f"score {named(score)}": reads_block(score=score) for score in SCORE_CHOICES}
-    found |= {f"position {name}": reads_block(position=name) for name in POSITIONS}
+    found |= {f"position {named(position)}": reads_block(position=position) for position in POSITION_CHOICES}
+    found |= {f"heads {named(heads)}": reads_block(**heads) for heads in HEADS}
+    found |= {
+        f"memory heads {named(heads)}": reads_memory("scaled", heads=2, **_of(heads["mixer"])) for heads in HEADS[:3]
+    }
     found |= {f"activation {name}": reads_block(activation=name) for name in ACTIVATIONS}
+    found |= {f"norm {place} {name}": reads_block(norm=place, norm_kind=name) for place in PLACES for name in NORMS}
     found |= {f"window {name}": reads_block(window=2, score=name) for name in ("scaled", "additive")}
+    found |= {f"mixer {named(choice)}": reads_block(mixer=choice) for choice in mixer_choices()}
     found |= {f"memory {named(score)}": reads_memory(score) for score in SCORE_CHOICES}
     found |= {f"memory {named(score)} cross": reads_memory(score, heads=2) for score in SCORE_CHOICES}
     found |= {f"memory {named(score)} values": reads_memory(score, value_dim=5) for score in SCORES}
@@ -484,7 +564,11 @@ def decoder_choices() -> list[dict[str, Any]]:
         for norm in ("before", "after")
         for position, score, activation in zip(POSITIONS, _in_turn(SCORES), _in_turn(ACTIVATIONS), strict=False)
     ]
-    cells = _in_turn(["lstm", "gru", "rnn", {"kind": "gru", "reset": "before"}])
+    kinds["transformer"] += [
+        {"mixer": heads_of(1, normaliser="relu"), "cross": heads_of(1, normaliser="relu")},
+        {"mixer": heads_of(1, "kv"), "cross": heads_of(1), "position": "relative"},
+    ]
+    cells = _in_turn(["lstm", "gru", "rnn", {"kind": "gru", "reset": "before"}, *list(CELLS)[3:], _EVENED])
     turned = ("recurrent", "attentive")
     return [
         {"kind": name, **options, **({"cell": next(cells)} if name in turned else {})}
@@ -494,6 +578,7 @@ def decoder_choices() -> list[dict[str, Any]]:
 
 
 _GIVEN = ("initial", "input", "both")
+_EVENED = {"kind": "lstm", "norm": True, "zoneout": 0.2}
 _STARTS = ("last", "transform", "pool", "zero")
 
 

@@ -18,5 +18,6 @@ def test_example(file, pairs, tmp_path, monkeypatch, capsys):
     data = "houses" if file.name == "table.py" else data
     monkeypatch.setattr("sys.argv", [str(file), str(data), "2"])
     runpy.run_path(str(file), run_name="__main__")
-    assert "best validation" in capsys.readouterr().out
+    wanted = "largest difference from autograd" if file.name == "rnn_by_hand.py" else "best validation"
+    assert wanted in capsys.readouterr().out
     assert len(file.read_text().splitlines()) < 100

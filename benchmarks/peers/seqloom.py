@@ -14,6 +14,7 @@ from torch import Tensor
 from seqloom.data.batch import Batch, Padded
 from seqloom.data.order import Plan
 from seqloom.data.stream import Stretches
+from seqloom.decoding.replay import Replays
 from seqloom.decoding.search import Search, decode
 from seqloom.models.language import Language
 from seqloom.models.seq2seq import Seq2Seq
@@ -102,6 +103,7 @@ class Decodes:
     def __init__(self, order: Order) -> None:
         model = made(order).eval()
         self.parameters, self.steps, self.search = count(model), order.steps, Search(beam=order.beam)
+        self.replays = Replays()
         silence(model.output.bias)
         self.model = model.to(order.device, torch.bfloat16 if order.precision == "bf16" else torch.float32)
         self.sources = [padded(raw.source, raw.source_lengths).to(order.device) for raw in order.batches]
@@ -109,7 +111,7 @@ class Decodes:
     def go(self, passes: int) -> list[Any]:
         limits = [[self.steps] * len(source.host) for source in self.sources]
         pairs = list(zip(self.sources, limits, strict=True)) * passes
-        return [decode(self.model, source, limit, self.search) for source, limit in pairs]
+        return [decode(self.model, source, limit, self.search, another=self.replays) for source, limit in pairs]
 
     def told(self, done: list[Any]) -> dict[str, Any]:
         return {"lengths": sorted({len(found[0].tokens) for batch in done for found in batch})}

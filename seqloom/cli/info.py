@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,8 +28,11 @@ def info(
             typer.echo(f"{name:<12} {', '.join(value) if isinstance(value, list) else value}")
         return
     from seqloom.looking.cost import cost
-    from seqloom.runs.load import load
+    from seqloom.runs.load import ENGINE, load
 
+    if (Path(run) / ENGINE).is_file():
+        _exported(Path(run) / ENGINE, as_json)
+        return
     model = load(run, device="cpu")
     layers = cost(model.model, lambda: model.once(length))
     if as_json:
@@ -42,3 +46,17 @@ def info(
     for layer in layers:
         name = layer.name or "total"
         typer.echo(f"{name:<34} {layer.parameters:>12,} {layer.operations:>14,} {layer.memory / 1024:>8,.0f} K")
+
+
+def _exported(file: Path, as_json: bool) -> None:
+    """An exported folder holds no layers of ours to count: what it is for, and how near it is to torch."""
+    from seqloom.files import read_json
+
+    facts = read_json(file)
+    if as_json:
+        typer.echo(json.dumps(facts, ensure_ascii=False))
+        return
+    libraries = ", ".join(f"{name} {version}" for name, version in facts["libraries"].items())
+    typer.echo(f"{file.parent}: exported for the engine {facts['engine']}{' in int8' if facts['int8'] else ''}")
+    typer.echo(f"written by seqloom {facts['seqloom']} with {libraries}")
+    typer.echo(f"its logits differ from torch's by at most {facts['difference']:.1e} of the largest")

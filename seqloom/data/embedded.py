@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from importlib.util import find_spec
 from itertools import product
@@ -80,16 +80,50 @@ def dictionaries(dataset: Dataset, split: str) -> Iterator[list[tuple[str, str]]
     data files of the `pypinyin-dict` package (MIT, Huang 2018), whose code is not run. No phrase that `pinyin` holds
     out is among them. Single characters follow, with no sign (see `characters`).
     """
-    held = {phrase for part in ("valid", "test") for phrase, _ in pinyin(dataset, part)}
-    for sign, dictionary in DICTIONARIES.items():
-        parts = sorted(package_file("pypinyin_dict").parent.glob(f"{dictionary}_*.py"), key=lambda path: path.stem)
-        for line in (line for part in parts for line in part.read_text(encoding="utf-8").split("\n")):
-            if found := _ENTRY.match(line):
-                phrase, sounds = found[1], _READING.findall(found[2])
-                if phrase not in held and len(phrase) == len(sounds):
-                    yield [(sign, "_"), *zip(phrase, sounds, strict=True)]
+    held = _held(dataset)
+    for sign in DICTIONARIES:
+        yield from ([(sign, "_"), *pairs] for pairs in _entries(sign) if _phrase(pairs) not in held)
     for character, (reading,) in characters(dataset, split):
         yield [(character, reading)]
+
+
+def pieces(dataset: Dataset, split: str) -> Iterator[list[tuple[str, str]]]:
+    """Two or three characters from either end of the training phrases of `pinyin`, then of those of `dictionaries`
+    (Huang 2014, 2018), with their signs: [("小", "xiǎo"), ("心", "xīn")]. Each once, and none that is held out.
+
+    A word that stands only in longer phrases is read without them as well.
+    """
+    held = _held(dataset)
+    whole = {"": syllables(dataset, "train")} | {sign: _entries(sign) for sign in DICTIONARIES}
+    for sign, phrases in whole.items():
+        short = (tuple(pairs[a:b]) for pairs in phrases if _phrase(pairs) not in held for a, b in _ends(len(pairs)))
+        marked = [(sign, "_")] if sign else []
+        yield from ([*marked, *pairs] for pairs in dict.fromkeys(short) if _phrase(pairs) not in held)
+
+
+def _entries(sign: str) -> Iterator[list[tuple[str, str]]]:
+    """The phrases of one of the further dictionaries, with their first readings."""
+    parts = sorted(package_file("pypinyin_dict").parent.glob(f"{DICTIONARIES[sign]}_*.py"), key=lambda path: path.stem)
+    for line in (line for part in parts for line in part.read_text(encoding="utf-8").split("\n")):
+        if found := _ENTRY.match(line):
+            phrase, sounds = found[1], _READING.findall(found[2])
+            if len(phrase) == len(sounds):
+                yield list(zip(phrase, sounds, strict=True))
+
+
+def _held(dataset: Dataset) -> set[str]:
+    return {phrase for part in ("valid", "test") for phrase, _ in pinyin(dataset, part)}
+
+
+def _phrase(pairs: Sequence[tuple[str, str]]) -> str:
+    return "".join(character for character, _ in pairs)
+
+
+def _ends(length: int) -> list[tuple[int, int]]:
+    """Where pieces of a phrase begin and end: halves of four characters, as most phrases of four are made of."""
+    if length < 5:
+        return [(0, 2), (length - 2, length)] if length > 2 else []
+    return [(0, 2), (0, 3), (length - 3, length), (length - 2, length)]
 
 
 DICTIONARIES = {"A": "zdic_cibs", "B": "zdic_cybs", "C": "cc_cedict", "D": "large_pinyin"}

@@ -72,6 +72,15 @@ def _distinct(dataset: Dataset, split: str, seed: int, make: Callable[[Draw], tu
             return
 
 
+def permutation(size: int, seed: int) -> list[int]:
+    """0 … size − 1 in an order of the seed's own, each as likely (Fisher & Yates 1938)."""
+    draw, order = Draw(seed), list(range(size))
+    for last in range(size - 1, 0, -1):
+        other = draw.whole(0, last)
+        order[last], order[other] = order[other], order[last]
+    return order
+
+
 def adding(dataset: Dataset, split: str) -> Iterator[tuple[Any, float]]:
     """Numbers and markers [50 to 55, 2]; the answer is 1/2 + (a + b)/4 of the two that are marked 1.
 

@@ -8,8 +8,41 @@ from seqloom.data.dataset import HUB, Dataset, File, files_by_split
 
 
 def _generated(name: str, about: str, citation: str, home: str, **more: Any) -> Dataset:
-    facts: dict[str, Any] = {"task": "translate", "sizes": {"train": 10_000, "valid": 1_000, "test": 1_000}, **more}
-    return Dataset(name=name, about=about, licence="Apache-2.0", citation=citation, home=home, reader=name, **facts)
+    facts: dict[str, Any] = {"task": "translate", "sizes": {"train": 10_000, "valid": 1_000, "test": 1_000}}
+    facts |= {"reader": name, **more}
+    return Dataset(name=name, about=about, licence="Apache-2.0", citation=citation, home=home, **facts)
+
+
+def _pixels(name: str, about: str) -> Dataset:
+    known = "train-images-idx3-ubyte train-labels-idx1-ubyte"
+    return Dataset(
+        name=name,
+        task="classify",
+        about=about,
+        sizes={"train": 55_000, "valid": 5_000, "test": 10_000},
+        licence="CC BY-SA 3.0",
+        citation="Le et al. 2015, A Simple Way to Initialize Recurrent Networks of Rectified Linear Units; pictures: "
+        "LeCun et al. 1998",
+        home="https://arxiv.org/abs/1504.00941",
+        reader="pixels",
+        files=files_by_split(
+            "mnist/", None, train=known, valid=known, test="t10k-images-idx3-ubyte t10k-labels-idx1-ubyte"
+        ),
+        data={"tokens": "words"},
+    )
+
+
+def _listops(name: str, about: str, **sizes: int) -> Dataset:
+    return _generated(
+        name,
+        about,
+        "Nangia and Bowman 2018, ListOps; Tay et al. 2021, Long Range Arena, https://arxiv.org/abs/2011.04006",
+        "https://arxiv.org/abs/1804.06028",
+        task="classify",
+        reader="listops",
+        sizes=sizes,
+        data={"tokens": "words", "max_length": 2_000},
+    )
 
 
 OTHERS = [
@@ -40,6 +73,8 @@ OTHERS = [
             test="t10k-images-idx3-ubyte t10k-labels-idx1-ubyte",
         ),
     ),
+    _pixels("pixels", "mnist as 784 grey values, row after row → the digit; the last 5,000 of train are valid"),
+    _pixels("pixels-permuted", "pixels in one other order, always the same, that hides what stands beside what"),
     Dataset(
         name="digits",
         task="pictures",
@@ -120,5 +155,27 @@ OTHERS = [
         "https://doi.org/10.1086/260169",
         task="table",
         sizes={"train": 4_000, "valid": 500, "test": 500},
+    ),
+    _listops(
+        "listops",
+        "nested lists of digits to be reckoned, 501 to 1,999 tokens → 0 … 9; a minute to generate",
+        train=96_000,
+        valid=2_000,
+        test=2_000,
+    ),
+    _listops(
+        "listops-short",
+        "nested lists of digits to be reckoned, 4 to 100 tokens → 0 … 9",
+        train=20_000,
+        valid=2_000,
+        test=2_000,
+    ),
+    _generated(
+        "saw",
+        "“saw”, “can” and such: noun or verb by a word 1 to 20 words before; pairs that differ in that alone",
+        "Levesque et al. 2012, The Winograd Schema Challenge (pairs); tags: Nivre et al. 2020, Universal Dependencies",
+        "https://universaldependencies.org",
+        task="tag",
+        sizes={"train": 8_000, "valid": 1_000, "test": 1_000},
     ),
 ]

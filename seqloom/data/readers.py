@@ -15,9 +15,12 @@ from seqloom.data import embedded, generated
 from seqloom.data.dataset import Dataset
 from seqloom.data.embedded import share
 from seqloom.data.fetch import content
+from seqloom.data.listops import listops
+from seqloom.data.saw import saw
 
 Pair = tuple[str, tuple[str, ...]]
 HELD_OUT = 2_670  # words of g014b2b.train
+PIXELS, ORDER = 28 * 28, 8  # of a picture of MNIST, and the seed of the order in which the permuted ones are read
 
 
 def _contents(dataset: Dataset, split: str) -> list[bytes]:
@@ -154,6 +157,27 @@ def idx(dataset: Dataset, split: str) -> Iterator[tuple[Any, int]]:
     return ((picture, int(label)) for picture, label in zip(pictures, labels, strict=True))
 
 
+def pixels(dataset: Dataset, split: str) -> Iterator[tuple[str, str]]:
+    """784 grey values, 0 … 255, blanks between, and the digit (Le et al. 2015, section 4.2,
+    https://arxiv.org/abs/1504.00941): row after row, or all in one other order."""
+    order, names = reading_order(dataset.name), [str(value) for value in range(256)]
+    for picture, digit in mnist_split(dataset, split):
+        yield " ".join([names[value] for value in picture.reshape(-1)[order].tolist()]), str(digit)
+
+
+def reading_order(name: str) -> list[int]:
+    """Which pixel comes when."""
+    return generated.permutation(PIXELS, ORDER) if name == "pixels-permuted" else list(range(PIXELS))
+
+
+def mnist_split(dataset: Dataset, split: str) -> Iterator[tuple[Any, int]]:
+    """As `idx`, with the last training pictures for validation: MNIST has no split for that."""
+    first = dataset.sizes["train"]
+    for number, example in enumerate(idx(dataset, split)):
+        if split == "test" or (number < first) == (split == "train"):
+            yield example
+
+
 def _idx(raw: bytes) -> Any:
     """An IDX file of bytes: 0, 0, the type, how many axes; the length of each in four bytes; the values."""
     import numpy as np
@@ -199,6 +223,7 @@ READERS: dict[str, Callable[[Dataset, str], Iterable[Any]]] = {
     "characters": embedded.characters,
     "syllables": embedded.syllables,
     "dictionaries": embedded.dictionaries,
+    "pieces": embedded.pieces,
     "phonetisaurus": phonetisaurus,
     "columns": columns,
     "parallel": parallel,
@@ -213,6 +238,7 @@ READERS: dict[str, Callable[[Dataset, str], Iterable[Any]]] = {
     "shakespeare": shakespeare,
     "fsdd": fsdd,
     "idx": idx,
+    "pixels": pixels,
     "digits": digits,
     "planetoid": planetoid,
     "glove": glove,
@@ -222,4 +248,6 @@ READERS: dict[str, Callable[[Dataset, str], Iterable[Any]]] = {
     "recall": generated.recall,
     "adding": generated.adding,
     "houses": generated.houses,
+    "listops": listops,
+    "saw": saw,
 }

@@ -54,19 +54,27 @@ class Search:
 
 
 PLAIN = Search()
+Another = Callable[[Stepper, Padded, list[int], Search], list[list[Hypothesis]] | None]
 
 
 @torch.inference_mode()
 def decode(
-    stepper: Stepper, source: Padded, limits: list[int], search: Search, generator: torch.Generator | None = None
+    stepper: Stepper,
+    source: Padded,
+    limits: list[int],
+    search: Search,
+    generator: torch.Generator | None = None,
+    another: Another | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best hypotheses of every sentence, best first; samples in the order drawn."""
+    """The best hypotheses of every sentence, best first; samples in the order drawn. `another` way to search is asked
+    first, as `Replays`; it may decline."""
     if search.sample:
         generator = generator or torch.Generator(source.tokens.device).manual_seed(search.seed)
         return walk(stepper, source, limits, sampler(search, generator), search.n_best, search)
+    found = None if another is None else another(stepper, source, limits, search)
     if search.beam == 1:
-        return walk(stepper, source, limits, lambda logits: logits.argmax(-1), 1, search)
-    found = beam(stepper, source, limits, search.beam, search.alpha, search)
+        return found or walk(stepper, source, limits, lambda logits: logits.argmax(-1), 1, search)
+    found = found or beam(stepper, source, limits, search.beam, search.alpha, search)
     if not all(found):
         raise SeqloomError("the model's scores are not finite: its training has gone wrong")
     return [hypotheses[: search.n_best] for hypotheses in found]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import torch
@@ -12,6 +12,7 @@ import torch
 from seqloom.data.batch import cut, pad
 from seqloom.data.codec import Codec
 from seqloom.data.tokens import EOS
+from seqloom.decoding.replay import Replays
 from seqloom.decoding.search import Hypothesis, Search, decode
 from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
@@ -62,6 +63,7 @@ class Texts:
     device: torch.device
     max_length: int | None = None
     cut: str = "tail"
+    replays: Replays = field(default_factory=Replays)  # how a GPU decodes, where it can
 
     def answers(self, texts: Iterable[str], search: Search, rows: int = 64, ahead: int = 16) -> Iterator[list[Answer]]:
         """The best answers to each text, in order. Works through a stream: reads ahead `ahead` batches of `rows`."""
@@ -92,7 +94,7 @@ class Texts:
         self, sources: Sequence[list[int]], limits: list[int], search: Search, generator: torch.Generator | None
     ) -> list[list[Hypothesis]]:
         """The best hypotheses of each source, of at most so many tokens."""
-        return decode(self.model, pad(sources).to(self.device), limits, search, generator)
+        return decode(self.model, pad(sources).to(self.device), limits, search, generator, self.replays)
 
     def encode(self, text: str) -> list[int]:
         """As the training data was: cut if it is too long, ended by <eos>."""

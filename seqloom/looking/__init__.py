@@ -1,1 +1,1 @@
-"""Looking inside a model: what it attends to, what it costs."""
+"""Looking inside a model: what it attends to, its gates and gradients, how far back it remembers, what it costs."""

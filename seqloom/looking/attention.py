@@ -151,4 +151,4 @@ def _fonts(text: str) -> list[str]:
 
 
 def _reads(part: torch.nn.Module) -> bool:
-    return isinstance(part, MultiHead) and part.query is not None
+    return isinstance(part, MultiHead) and part.crosses

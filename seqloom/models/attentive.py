@@ -12,7 +12,8 @@ from seqloom.errors import SeqloomError, known
 from seqloom.models.decoders import Bridge, Dims, spread
 from seqloom.models.encoded import Encoded
 from seqloom.parts.attention import Attention, Memory
-from seqloom.parts.cell import CELLS, Cell
+from seqloom.parts.basecell import Cell
+from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice
 from seqloom.parts.dropout import dropout
 from seqloom.parts.product import Steps, product
@@ -97,57 +98,55 @@ class AttentiveDecoder(nn.Module):
         return states, Decoding(read, rows)
 
     def _ask_first(self, x: Tensor, memory: Memory, see: See, written: Written) -> tuple[Tensor, Written]:
-        gates, onto = self._split_input(x)
+        gates = self._gates(x)
         stack, contexts, states = written.stack, [], []
-        onto = Steps(onto)
-        for gate in gates.unbind(1):
+        for t in range(x.size(1)):
             context = self.attention(stack[-1][0][:, None], memory, see).squeeze(1)
-            stack = self._step(gate + onto(context), stack)
+            stack = self._step(gates(t, context), stack)
             contexts.append(context)
             states.append(stack[-1][0])
         joined = torch.cat([torch.stack(contexts, 1), torch.stack(states, 1)], -1)
         return self.combine(joined).tanh(), Written(stack, None)
 
     def _feed(self, x: Tensor, memory: Memory, see: See, written: Written) -> tuple[Tensor, Written]:
-        gates, onto = self._split_input(x)
         stack, fed, states = written.stack, written.fed, []
         assert fed is not None
-        step, join = self._stepping(onto), Steps(self.combine.weight[:, self.attention.dim :])
-        for gate in gates.unbind(1):
-            stack = step(gate, fed, stack)
+        step, join = self._stepping(x), Steps(self.combine.weight[:, self.attention.dim :])
+        for t in range(x.size(1)):
+            stack = step(t, fed, stack)
             h = stack[-1][0]
             context = self.attention(h[:, None], memory, see).squeeze(1)
             fed = (context + join(h)).tanh()
             states.append(fed)
         return torch.stack(states, 1), Written(stack, fed)
 
-    def _stepping(self, onto: Tensor) -> Callable[[Tensor, Tensor, StackState], StackState]:
-        """(the tokens' share of the gates, h̃, state) -> state. In training the products with h̃ and with h are one,
-        where the gates are a sum of both."""
+    def _stepping(self, x: Tensor) -> Callable[[int, Tensor, StackState], StackState]:
+        """(t, h̃, state) -> state. In training the products with h̃ and with h are one, where the gates are a sum."""
         layer = self.recurrent.layers[0]
         cell: Cell = layer.cells[0]  # pyright: ignore
-        plain = len(self.recurrent.layers) > 1 or layer.probe is not None or type(cell).act is Cell.act
-        both = None if plain or not torch.is_grad_enabled() else Steps(torch.cat([cell.recurrent, onto], 1))
-        if both is None or not both.delayed:
-            alone = Steps(onto)
-            return lambda gates, fed, stack: self._step(gates + alone(fed), stack)
-
-        def step(gates: Tensor, fed: Tensor, stack: StackState) -> StackState:
-            state = cell.act(gates + both(torch.cat([stack[0][0], fed], -1)), stack[0])
-            assert state is not None
-            return (state,)
-
-        return step
+        alone = len(self.recurrent.layers) == 1 and layer.probe is None and torch.is_grad_enabled()
+        if alone and cell.affine and not cell.plain and type(cell).act is not Cell.act:
+            tokens, rest = cell.weight.split([x.size(-1), cell.input_dim - x.size(-1)], 1)
+            both = Steps(torch.cat([cell.recurrent, rest], 1))
+            if both.delayed:
+                shares = product(x, tokens, cell.bias).unbind(1)
+                return lambda t, fed, stack: (cell.act(shares[t] + both(torch.cat([stack[0][0], fed], -1)), stack[0]),)
+        gates = self._gates(x)
+        return lambda t, fed, stack: self._step(gates(t, fed), stack)
 
     def _joined(self, context: Tensor, h: Tensor) -> Tensor:
         """tanh(W [c; h]) of a context that has been through its share of W already."""
         return (context + product(h, self.combine.weight[:, self.attention.dim :])).tanh()
 
-    def _split_input(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The tokens' share of the first cell's gates for all steps at once, and the columns of W for the rest."""
+    def _gates(self, x: Tensor) -> Callable[[int, Tensor], Tensor]:
+        """How step t and what enters beside its token become the first cell's gates: the tokens' share is done for all
+        steps at once, where the cell's input is W x + b."""
         first: Cell = self.recurrent.layers[0].cells[0]  # pyright: ignore
+        if not first.affine:
+            return lambda t, beside: first.input(torch.cat([x[:, t], beside], -1))
         tokens, rest = first.weight.split([x.size(-1), first.input_dim - x.size(-1)], 1)
-        return product(x, tokens, first.bias), rest
+        gates, onto = product(x, tokens, first.bias).unbind(1), Steps(rest)
+        return lambda t, beside: gates[t] + onto(beside)
 
     def _step(self, gates: Tensor, stack: StackState) -> StackState:
         """One step of every layer, the first from its gates."""
@@ -156,7 +155,7 @@ class AttentiveDecoder(nn.Module):
             cell: Cell = layer.cells[0]  # pyright: ignore
             if depth:
                 gates = cell.input(dropout(states[-1][0], self.recurrent.dropout, self.training))
-            state, active = cell.step(gates, state)
+            state, active = cell(gates, state)
             if layer.probe:
                 layer.probe(torch.stack(active, 1)[:, None].detach())  # pyright: ignore
             states.append(state)

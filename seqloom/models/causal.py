@@ -10,29 +10,28 @@ from typing import Annotated
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from seqloom.errors import SeqloomError
+from seqloom.models.convolutional import ConvolutionStack
 from seqloom.models.encoders import Enter
-from seqloom.parts.block import Block
+from seqloom.parts.block import Block, Ways
 from seqloom.parts.cell import CELLS
-from seqloom.parts.choose import Choice
-from seqloom.parts.dropout import dropout, locked
-from seqloom.parts.position import POSITIONS
+from seqloom.parts.choose import Choice, build
+from seqloom.parts.mixer import MIXERS
+from seqloom.parts.norm import NORMS, NoNorm
+from seqloom.parts.position import POSITIONS, Position
 from seqloom.parts.recurrent import Recurrent
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
-from seqloom.parts.state import Cache, State
+from seqloom.parts.state import State, pick
 
 
 class RecurrentStack(nn.Module):
     """An RNN, GRU or LSTM as a language model (Mikolov et al. 2010; Zaremba et al. 2014).
 
-    `weight_drop`: the share of the matrices from state to state that is zero, drawn once a batch (Wan et al. 2013;
-    Merity et al. 2018, section 2). `lock`: dropout between layers is the same at all steps.
+    `weight_drop` and `lock`: see Recurrent. Its state may go on from batch to batch, but for a cell with a tape, which
+    needs a `window` for that: without one every batch is read by itself.
     """
-
-    carries = True  # its state is small and may go on from batch to batch
 
     def __init__(
         self,
@@ -45,38 +44,23 @@ class RecurrentStack(nn.Module):
         lock: bool = False,
     ) -> None:
         super().__init__()
-        if not 0 <= weight_drop < 1:
-            raise SeqloomError(f"weight_drop lies in 0 … 1, here {weight_drop}")
-        self.recurrent = Recurrent(input_dim, dim, cell, layers, 1, dropout)
-        self.dim = self.recurrent.out_dim
-        self.weight_drop, self.lock = weight_drop, lock
+        self.recurrent = Recurrent(input_dim, dim, cell, layers, 1, dropout, weight_drop, lock)
+        self.dim, self.carries = self.recurrent.out_dim, self.recurrent.carries
 
     def begin(self, room: int | None = None) -> State:
         return None
 
     def forward(self, x: Tensor, state: State = None) -> tuple[Tensor, State]:
-        drop, states = locked if self.lock else dropout, []
-        for depth, layer in enumerate(self.recurrent.layers):
-            if depth:
-                x = drop(x, self.recurrent.dropout, self.training)
-            x, end = self._layer(layer, x, None if state is None else state[depth])
-            states.append(end)
-        return x, tuple(states)
-
-    def _layer(self, layer: nn.Module, x: Tensor, state: State) -> tuple[Tensor, State]:
-        if not self.training or self.weight_drop == 0.0:
-            return layer(x, See(causal=True), state)
-        matrix = layer.cells[0].recurrent  # pyright: ignore
-        dropped = {"cells.0.recurrent": dropout(matrix, self.weight_drop, True)}
-        return functional_call(layer, dropped, (x, See(causal=True), state))
+        return self.recurrent(x, See(causal=True), state)
 
 
 class View:
-    """What a Transformer has before its eyes: keys and values, and what they were made of."""
+    """What a Transformer has before its eyes: keys and values, or what else its mixers keep; and what they were made
+    of, where it may have to be read again: with a `room`."""
 
-    def __init__(self, layers: int, room: int | None) -> None:
+    def __init__(self, caches: tuple[State, ...], room: int | None) -> None:
         self.room = room
-        self.caches = tuple(Cache(room) for _ in range(layers))
+        self.caches = caches
         self.seen: Tensor | None = None  # [R, room, input_dim], of which `used` are filled
 
     @property
@@ -92,18 +76,19 @@ class View:
         self.seen[:, self.used : self.used + x.size(1)] = x
 
     def pick(self, rows: Tensor, sentences: Tensor | None = None) -> View:
-        other = View(len(self.caches), self.room)
-        other.caches = tuple(cache.pick(rows) for cache in self.caches)
+        other = View(pick(self.caches, rows), self.room)
         other.seen = None if self.seen is None else self.seen.index_select(0, rows)
         return other
 
 
 class TransformerStack(nn.Module):
-    """Blocks of masked self-attention (Vaswani et al. 2017; as a language model: Radford et al. 2018).
+    """Blocks of masked self-attention (Vaswani et al. 2017; as a language model: Radford et al. 2018), or of another
+    `mixer` that does without what comes after.
 
     With a `room`, memory stays within it: when it is full, the last half of what was read is read again from place 0
     on. So every token sees between half the room and all of it, at places that training knew; and as it happens at
-    fixed steps, steps in any pieces are the same.
+    fixed steps, steps in any pieces are the same. Where no mixer's state grows and tokens know their distances alone,
+    nothing is read again. `residual`: see Ways.
     """
 
     carries = False
@@ -118,26 +103,40 @@ class TransformerStack(nn.Module):
         position: Annotated[Choice, POSITIONS] = "rotary",
         score: Annotated[Choice, SCORES] = "scaled",
         norm: str = "before",
+        norm_kind: Annotated[Choice, NORMS] = "layer",
+        residual: str = "add",
         activation: str = "gelu",
         dropout: float = 0.1,
         scale: bool = True,
+        mixer: Annotated[Choice, MIXERS] = "attention",
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale)
+        kinds = {"norm_kind": norm_kind, "residual": residual}
         self.blocks = nn.ModuleList(
-            Block(dim, heads, hidden, 0, score, activation, norm, dropout) for _ in range(layers)
+            Block(dim, heads, hidden, 0, score, activation, norm, dropout, mixer, causal=True, **kinds)
+            for _ in range(layers)
         )
-        self.norm = nn.LayerNorm(dim) if norm == "before" else nn.Identity()
+        self.ways = Ways(dim, layers, residual)
+        self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
         self.dim = dim
 
     def begin(self, room: int | None = None) -> View:
         if room is not None and room < 2:
             raise SeqloomError(f"a Transformer needs room for 2 tokens at least, here {room}")
-        return View(len(self.blocks), room)
+        return View(tuple(block.mix.begin(room) for block in self.blocks), None if self.endless else room)  # pyright: ignore
 
-    def forward(self, x: Tensor, state: View | None = None) -> tuple[Tensor, View | None]:
+    @property
+    def endless(self) -> bool:
+        placed = type(self.enter.position).forward is not Position.forward  # at places that training knew, or unknown
+        return not placed and all(block.mix.bounded for block in self.blocks)  # pyright: ignore
+
+    def forward(
+        self, x: Tensor, state: View | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, View | None]:
+        """`lengths` [R]: how many places are real, for a norm that looks across the batch."""
         if state is None or state.room is None:
-            return self._read(x, state), state
+            return self._read(x, state, lengths), state
         outputs, room = [], state.room
         while x.size(1):
             if state.used == room:
@@ -154,17 +153,27 @@ class TransformerStack(nn.Module):
         self._read(half, fresh)
         return fresh
 
-    def _read(self, x: Tensor, view: View | None) -> Tensor:
-        x, see = self.enter(x, 0 if view is None else view.used), See(causal=True)
+    def _read(self, x: Tensor, view: View | None, lengths: Tensor | None = None) -> Tensor:
+        see, said = See(causal=True, lengths=lengths), [self.enter(x, 0 if view is None else view.used)]
+        states = []
         for number, block in enumerate(self.blocks):
-            x, _ = block(x, see, None if view is None else view.caches[number], self.enter.position)
-        return self.norm(x)
+            state = None if view is None else view.caches[number]
+            x, state = block(self.ways(said), see, state, self.enter.position)
+            said.append(x)
+            states.append(state)
+        if view is not None:
+            view.caches = tuple(states)
+        return self.norm(self.ways(said), lengths)
 
 
+_WINDOW = {"kind": "convolution", "layers": 1, "activation": "tanh", "norm_kind": "none", "residual": "none"}
 STACKS = {
     "recurrent": RecurrentStack,
     "rnn": {"kind": "recurrent", "cell": "rnn"},
     "gru": {"kind": "recurrent", "cell": "gru"},
     "lstm": {"kind": "recurrent", "cell": "lstm"},
     "transformer": TransformerStack,
+    "convolution": ConvolutionStack,
+    "window": {**_WINDOW, "width": 5},
+    "single": {**_WINDOW, "width": 1},
 }

@@ -15,15 +15,17 @@ from seqloom.errors import known
 from seqloom.models.encoded import Encoded
 from seqloom.models.encoders import Enter
 from seqloom.parts.attention import Memory
-from seqloom.parts.block import Block
+from seqloom.parts.block import Block, Ways
 from seqloom.parts.cell import CELLS
-from seqloom.parts.choose import Choice
-from seqloom.parts.lean import Lean, moving
+from seqloom.parts.choose import Choice, build
+from seqloom.parts.lean import Lean, biasing, moving
+from seqloom.parts.mixer import CROSSES, MIXERS, SelfAttention
+from seqloom.parts.norm import NORMS, NoNorm
 from seqloom.parts.position import POSITIONS, Abreast, Turns
 from seqloom.parts.recurrent import Recurrent, StackState
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See, keep, mean
-from seqloom.parts.state import Branches, Cache, Decoding
+from seqloom.parts.state import Branches, Decoding, State
 
 Dims = tuple[tuple[int, ...], ...]
 
@@ -80,7 +82,7 @@ class RecurrentDecoder(nn.Module):
     """A recurrent decoder with a fixed context: all it knows of the source is one vector.
 
     `context` says how the vector is made (see Bridge); `given` says where it goes: as the `initial` state (Sutskever
-    et al. 2014), as `input` at every step, or `both` (Cho et al. 2014, section 2.2).
+    et al. 2014), as `input` at every step, or `both` (Cho et al. 2014, section 2.2). `weight_drop`: see Recurrent.
     """
 
     def __init__(
@@ -94,10 +96,11 @@ class RecurrentDecoder(nn.Module):
         dropout: float = 0.0,
         context: str = "last",
         given: str = "both",
+        weight_drop: float = 0.0,
     ) -> None:
         super().__init__()
         self.feeds = known(given, ("initial", "input", "both"), "given") != "initial"
-        self.recurrent = Recurrent(input_dim + memory_dim * self.feeds, dim, cell, layers, 1, dropout)
+        self.recurrent = Recurrent(input_dim + memory_dim * self.feeds, dim, cell, layers, 1, dropout, weight_drop)
         self.context = known(context, ("last", "transform", "pool"), "context")
         start = "zero" if given == "input" else context
         self.bridge = Bridge(start, memory_dim, final_dims, self.recurrent.state_dims)
@@ -129,9 +132,10 @@ class ReadSoFar(NamedTuple):
 
 
 class TransformerDecoder(nn.Module):
-    """Blocks of masked self-attention, cross-attention and feed-forward (Vaswani et al. 2017, section 3.1).
+    """Blocks of masked self-attention, or of another `mixer`, cross-attention and feed-forward (Vaswani et al. 2017,
+    section 3.1).
 
-    `scale` and `enter_norm`: see Enter.
+    `scale` and `enter_norm`: see Enter. `residual`: see Ways.
     """
 
     def __init__(
@@ -146,36 +150,50 @@ class TransformerDecoder(nn.Module):
         position: Annotated[Choice, POSITIONS] = "sinusoidal",
         score: Annotated[Choice, SCORES] = "scaled",
         norm: str = "before",
+        norm_kind: Annotated[Choice, NORMS] = "layer",
+        residual: str = "add",
         activation: str = "relu",
         dropout: float = 0.1,
         scale: bool = True,
         enter_norm: bool = False,
+        mixer: Annotated[Choice, MIXERS] = "attention",
+        cross: Annotated[Choice, CROSSES] = "attention",
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale, enter_norm)
+        kinds = {"norm_kind": norm_kind, "residual": residual, "cross": cross}
         self.blocks = nn.ModuleList(
-            Block(dim, heads, hidden, memory_dim, score, activation, norm, dropout) for _ in range(layers)
+            Block(dim, heads, hidden, memory_dim, score, activation, norm, dropout, mixer, causal=True, **kinds)
+            for _ in range(layers)
         )
-        self.norm = nn.LayerNorm(dim) if norm == "before" else nn.Identity()
-        self.dim = dim
+        self.branches = all(
+            isinstance(block.mix, SelfAttention) for block in self.blocks
+        )  # keys of hypotheses can be shared
+        self.ways = Ways(dim, layers, residual)
+        self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
+        self.dim, self.reads = dim, layers
 
     def begin(self, encoded: Encoded, width: int = 1, room: int | None = None) -> Decoding:
-        memories = tuple(block.cross.remember(encoded.states) for block in self.blocks)  # pyright: ignore
-        if (room is None and width == 1) or width > Branches.widest:
-            return Decoding(ReadSoFar(memories, encoded.lengths), tuple(Cache(room) for _ in self.blocks))
+        views = encoded.views or (encoded.states,) * len(self.blocks)
+        memories = tuple(block.cross.remember(x) for block, x in zip(self.blocks, views, strict=True))  # pyright: ignore
+        if not self.branches or (room is None and width == 1) or width > Branches.widest:
+            states = tuple(block.mix.begin(room) for block in self.blocks)  # pyright: ignore
+            return Decoding(ReadSoFar(memories, encoded.lengths), states)
         real = None if encoded.lengths is None else hidden(encoded.lengths, encoded.states)
         lean = Lean.of(list(self.blocks), encoded.states.size(0) * width)  # pyright: ignore
         read = ReadSoFar(memories, encoded.lengths, real, lean)
         return Decoding(read, Branches(len(self.blocks), room, width))
 
-    def forward(self, x: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
-        """[R, T, input_dim] -> [R, T, dim]"""
+    def forward(self, x: Tensor, state: Decoding, lengths: Tensor | None = None) -> tuple[Tensor, Decoding]:
+        """[R, T, input_dim] -> [R, T, dim]. `lengths` [R]: how many places are real, for a norm that looks across the
+        batch."""
         read, rows = state
         if isinstance(rows, Branches):
             steps = [self._abreast(step, read, rows) for step in x.split(1, 1)] if x.size(1) > 1 else []
             return cat(steps, 1) if steps else self._abreast(x, read, rows), state
         x = self.enter(x, rows[0].used)
-        return self._through(x, See(causal=True), rows, self.enter.position, read), state
+        x, rows = self._through(x, See(causal=True, lengths=lengths), rows, self.enter.position, read)
+        return x, Decoding(read, rows)
 
     def _abreast(self, x: Tensor, read: ReadSoFar, rows: Branches) -> Tensor:
         """One step of all hypotheses, [R, 1, input_dim]: those of a sentence stand side by side in the axis of time, so
@@ -184,19 +202,26 @@ class TransformerDecoder(nn.Module):
         x = self.enter(x, place).view(-1, rows.width, self.dim)
         seen = rows.grow(x)
         if read.lean is None or read.lean.watched:
-            y = self._through(x, See(bias=seen), rows.caches, Abreast(position, place), read)
+            y, _ = self._through(x, See(bias=seen), rows.caches, Abreast(position, place), read)
         else:
             turns, x = Abreast(position, place) if moving(position) else None, x.view(-1, self.dim)
+            if biasing(position):  # the same in all layers, so once
+                heads, slots = read.lean.blocks[0].heads, rows.steps * rows.width
+                seen = See(bias=seen).plus(Abreast(position, place).bias(heads, 1, slots, dtype=x.dtype)).bias
             for block, cache, memory in zip(read.lean.blocks, rows.caches, read.memories, strict=True):
                 x = block(x, cache, turns, seen, memory, read.real)
             y = self.norm(x)
         return y.view(-1, 1, self.dim)
 
-    def _through(self, x: Tensor, see: See, caches: tuple[Cache, ...], position: Turns, read: ReadSoFar) -> Tensor:
-        seen = See(lengths=read.lengths)
-        for block, cache, memory in zip(self.blocks, caches, read.memories, strict=True):
-            x, _ = block(x, see, cache, position, (memory, seen))
-        return self.norm(x)
+    def _through(
+        self, x: Tensor, see: See, states: tuple[State, ...], position: Turns, read: ReadSoFar
+    ) -> tuple[Tensor, tuple[State, ...]]:
+        seen, said, after = See(lengths=read.lengths), [x], []
+        for block, state, memory in zip(self.blocks, states, read.memories, strict=True):
+            x, state = block(self.ways(said), see, state, position, (memory, seen))
+            said.append(x)
+            after.append(state)
+        return self.norm(self.ways(said), see.lengths), tuple(after)
 
 
 def hidden(lengths: Tensor, states: Tensor) -> Tensor:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import torch
 from torch import Tensor, nn
 
 from seqloom.errors import SeqloomError
+from seqloom.models.convolutional import ConvolutionEncoder
 from seqloom.models.encoded import Encoded
-from seqloom.parts.block import Block
+from seqloom.parts.block import Block, Ways
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout
+from seqloom.parts.mixer import MIXERS
+from seqloom.parts.norm import NORMS, NoNorm
 from seqloom.parts.position import POSITIONS
 from seqloom.parts.recurrent import Recurrent
 from seqloom.parts.score import SCORES
@@ -22,7 +26,7 @@ class RecurrentEncoder(nn.Module):
     """An RNN, GRU or LSTM over the source (Sutskever et al. 2014), in one direction or two (Bahdanau et al. 2015,
     section 3.2).
 
-    The summary is the top layer's last state; with two directions, the last of each.
+    The summary is the top layer's last state; with two directions, the last of each. `weight_drop`: see Recurrent.
     """
 
     def __init__(
@@ -33,11 +37,13 @@ class RecurrentEncoder(nn.Module):
         layers: int = 1,
         directions: int = 2,
         dropout: float = 0.0,
+        weight_drop: float = 0.0,
     ) -> None:
         super().__init__()
-        self.recurrent = Recurrent(input_dim, dim, cell, layers, directions, dropout)
+        self.recurrent = Recurrent(input_dim, dim, cell, layers, directions, dropout, weight_drop)
         self.dim, self.directions = self.recurrent.out_dim, directions
         self.final_dims = self.recurrent.state_dims
+        self.layer_dims = tuple(dims[0] for dims in self.final_dims)
 
     def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:
         outputs, final = self.recurrent.run(x, See(lengths=lengths))
@@ -46,10 +52,12 @@ class RecurrentEncoder(nn.Module):
 
 
 class TransformerEncoder(nn.Module):
-    """Blocks of self-attention in which every place sees every other (Vaswani et al. 2017, section 3.1).
+    """Blocks of self-attention in which every place sees every other (Vaswani et al. 2017, section 3.1), or of another
+    `mixer`.
 
-    `norm="before"` ends with one more norm. `scale` and `enter_norm`: see Enter. The summary is the mean over real
-    places.
+    `norm="before"` ends with one more norm. `residual`: see Ways. `scale` and `enter_norm`: see Enter. `globals`: that
+    many trained tokens stand before the others, see all and are seen by all (Burtsev et al. 2020, memory tokens); no
+    decoder sees them. The summary is the mean over real places.
     """
 
     def __init__(
@@ -62,27 +70,42 @@ class TransformerEncoder(nn.Module):
         position: Annotated[Choice, POSITIONS] = "sinusoidal",
         score: Annotated[Choice, SCORES] = "scaled",
         norm: str = "before",
+        norm_kind: Annotated[Choice, NORMS] = "layer",
+        residual: str = "add",
         activation: str = "relu",
         dropout: float = 0.1,
         scale: bool = True,
         enter_norm: bool = False,
+        mixer: Annotated[Choice, MIXERS] = "attention",
+        globals: int = 0,
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale, enter_norm)
+        kinds = {"norm_kind": norm_kind, "residual": residual}
         self.blocks = nn.ModuleList(
-            Block(dim, heads, hidden, 0, score, activation, norm, dropout) for _ in range(layers)
+            Block(dim, heads, hidden, 0, score, activation, norm, dropout, mixer, **kinds) for _ in range(layers)
         )
-        self.norm = nn.LayerNorm(dim) if norm == "before" else nn.Identity()
+        self.ways = Ways(dim, layers, residual)
+        self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
         self.dim = dim
         self.final_dims: tuple[tuple[int, ...], ...] = ()
+        self.layer_dims = (dim,) * layers
+        if globals < 0:
+            raise SeqloomError(f"globals of TransformerEncoder is at least 0, here {globals}")
+        self.globals = nn.Parameter(torch.randn(globals, dim)) if globals else None
 
     def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:
-        x, see, outputs = self.enter(x), See(lengths=lengths), []
+        x, real, extra = self.enter(x), lengths, 0
+        if self.globals is not None:
+            extra = self.globals.size(0)
+            x = torch.cat([self.globals.to(x.dtype).expand(x.size(0), -1, -1), x], 1)
+            real = None if lengths is None else lengths + extra
+        see, said = See(lengths=real), [x]
         for block in self.blocks:
-            x, _ = block(x, see, None, self.enter.position)
-            outputs.append(x)
-        states = self.norm(x)
-        return Encoded(states=states, lengths=lengths, summary=mean(states, lengths), layers=tuple(outputs))
+            said.append(block(self.ways(said), see, None, self.enter.position)[0])
+        states = self.norm(self.ways(said), real)[:, extra:]
+        layers = tuple(one[:, extra:] for one in said[1:])
+        return Encoded(states=states, lengths=lengths, summary=mean(states, lengths), layers=layers)
 
 
 class WindowEncoder(nn.Module):
@@ -94,8 +117,9 @@ class WindowEncoder(nn.Module):
         if window % 2 == 0:
             raise SeqloomError(f"window is odd, as many places before as after, here {window}")
         self.hidden = nn.Conv1d(input_dim, dim, window, padding=window // 2)
-        self.dim, self.dropout = dim, dropout
+        self.dim, self.dropout, self.field = dim, dropout, window
         self.final_dims: tuple[tuple[int, ...], ...] = ()
+        self.layer_dims = (dim,)
 
     def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:
         if lengths is not None:
@@ -136,5 +160,7 @@ ENCODERS = {
     "gru": {"kind": "recurrent", "cell": "gru"},
     "lstm": {"kind": "recurrent", "cell": "lstm"},
     "transformer": TransformerEncoder,
+    "convolution": ConvolutionEncoder,
     "window": WindowEncoder,
+    "single": {"kind": "window", "window": 1},
 }

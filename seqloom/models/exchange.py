@@ -6,8 +6,11 @@ embeddings are normed on entering, and where positions come from.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +18,7 @@ from torch import Tensor
 from seqloom.errors import SeqloomError
 
 Tensors = dict[str, Tensor]
+ATTENTION = {"kind": "attention"}  # the mixer of runs from before there was a choice
 SIDES = ("encoder", "decoder")
 OFFSET = 2  # rows before the first place in the tables of BART and mBART
 
@@ -51,6 +55,24 @@ CROSS = {
     "cross.out": ("encoder_attn.out_proj",),
     "cross_around.norm": ("encoder_attn_layer_norm",),
 }
+
+
+# What no Transformer of theirs has a word for, and how it has to be.
+USUAL = {"key_heads": 0, "projections": "qkv", "normaliser": "softmax"}
+
+
+def unusual(model: Mapping[str, Any]) -> str | None:
+    """The first setting of a complete config that only ours has, as `encoder.mixer.key_heads=1`."""
+    if model["views"] != "last":
+        return f"views={model['views']}"
+    for side in SIDES:
+        if model[side].get("globals"):
+            return f"{side}.globals={model[side]['globals']}"
+        for slot, (name, usual) in product(("mixer", "cross"), USUAL.items()):
+            value = model[side].get(slot, {}).get(name, usual)
+            if value != usual and not (name == "key_heads" and value == model[side]["heads"]):
+                return f"{side}.{slot}.{name}={value}"
+    return None
 
 
 def names(family: Family, layers: tuple[int, int]) -> dict[str, tuple[str, ...]]:

@@ -16,9 +16,11 @@ from torch import Tensor, nn
 
 from seqloom.data.batch import Padded, pad
 from seqloom.data.tokens import BOS
+from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
-from seqloom.parts.cell import Cell, CellState, GruCell, LstmCell
-from seqloom.parts.position import Sinusoidal
+from seqloom.parts.basecell import Cell, CellState
+from seqloom.parts.cell import GruCell, LstmCell, RnnCell, name_of
+from seqloom.parts.position import Floater, Sinusoidal
 from seqloom.parts.recurrent import Layer
 from seqloom.parts.see import See
 from seqloom.parts.state import Branches, Cache, Decoding, State
@@ -70,7 +72,7 @@ class Reader(nn.Module):
         self.model = model
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
-        state = self.model.decoder.begin(self.model.encoder(self.model.source(tokens), lengths))
+        state = self.model.decoder.begin(self.model.encode(self.model.source(tokens), lengths))
         return (*leaves(state.context), *leaves(state.rows))
 
 
@@ -96,6 +98,7 @@ class Operators(nn.Module):
     def __init__(self, layer: Layer) -> None:
         super().__init__()
         self.cells, self.probe = layer.cells, None
+        _known(layer.cells[0])  # pyright: ignore[reportArgumentType]
         weights = zip(*map(_parameters, layer.cells), strict=True)  # pyright: ignore[reportArgumentType]
         self.weights = nn.ParameterList(torch.stack(part).detach() for part in weights)
 
@@ -107,6 +110,8 @@ class Operators(nn.Module):
         begun = [part.unflatten(1, (ways, dim)).transpose(0, 1) for part in state]
         lengths = None if see.lengths is None else see.lengths.int()
         name, more = _operator(first)
+        if isinstance(first, RnnCell) and first.activation == "relu":
+            more["activations"] = ["Relu"] * ways
         y, *end = torch.onnx.ops.symbolic_multi_out(
             name,
             (x.transpose(0, 1), *self.weights, lengths, *begun),
@@ -124,6 +129,16 @@ def _operator(cell: Cell) -> tuple[str, dict[str, Any]]:
     return ("LSTM" if isinstance(cell, LstmCell) else "RNN"), {}
 
 
+def _known(cell: Cell) -> None:
+    """An error where ONNX has no operator for the cell."""
+    if isinstance(cell, RnnCell | GruCell | LstmCell) and not cell.plain:
+        return
+    raise SeqloomError(
+        f"ONNX has no operator for the cell {name_of(cell)} as it is here; it has some for rnn with tanh or relu, gru "
+        "and lstm, without norm and zoneout"
+    )
+
+
 def _parameters(cell: Cell) -> tuple[Tensor, Tensor, Tensor]:
     """W, U and both biases with the gates in the order of ONNX: update, reset, candidate; or input, output, forget,
     candidate."""
@@ -138,6 +153,8 @@ def prepared(model: Seq2Seq) -> Seq2Seq:
     """A copy of the model with what can be exported in the place of what cannot."""
     copy = deepcopy(model).cpu().float().eval()
     for part in list(copy.modules()):
+        if isinstance(part, Floater):
+            raise SeqloomError("position=floater flows from place to place, which no graph for any length can hold")
         if isinstance(part, Sinusoidal):
             part.table = part.table[:0]  # so that sinusoids are computed, for any length
         for name, child in list(part.named_children()):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.data.batch import Padded
+from seqloom.data.tokens import PAD
 from seqloom.errors import SeqloomError
 from seqloom.models.causal import STACKS
 from seqloom.models.ngram import Ngram
@@ -15,6 +16,7 @@ from seqloom.models.outputs import OUTPUTS, Guess
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout, locked
 from seqloom.parts.embedding import embedding_of
+from seqloom.parts.norm import looks_across
 from seqloom.parts.state import Decoding, State
 
 
@@ -56,6 +58,7 @@ class Language(nn.Module):
         if tie:
             self.output.tie(self.source)
         self.dropout, self.lock, self.drop_words = dropout, lock, drop_words
+        self.across = looks_across(self.encoder)
         self.small, self.slow, self.reset = small, slow, reset
 
     @property
@@ -76,7 +79,8 @@ class Language(nn.Module):
         the sum of their nats is wanted, which takes less memory."""
         if self.training and state is not None and self.reset:
             state = _scaled(state, torch.empty(tokens.size(0), 1, device=tokens.device).bernoulli_(1 - self.reset))
-        raw, state = self.encoder(self.read(tokens), state)
+        real = ((tokens != PAD).sum(1),) if self.training and self.across else ()
+        raw, state = self.encoder(self.read(tokens), state, *real)
         states = self._drop(raw)
         flat, wanted = states.flatten(0, 1), labels.flatten()
         if index is not None:
@@ -133,7 +137,9 @@ class Language(nn.Module):
 
 
 def _scaled(state: State, factor: Tensor) -> State:
-    return state * factor if isinstance(state, Tensor) else tuple(_scaled(part, factor) for part in state)
+    if isinstance(state, Tensor):
+        return state * factor.view(-1, *[1] * (state.dim() - 1))
+    return tuple(_scaled(part, factor) for part in state)
 
 
 LANGUAGE = {"language": Language, "ngram": Ngram}

@@ -7,16 +7,18 @@ from typing import Annotated, Protocol
 from torch import Tensor, nn
 
 from seqloom.data.batch import Padded
-from seqloom.data.tokens import PAD
-from seqloom.errors import SeqloomError
+from seqloom.data.tokens import EOS, PAD
+from seqloom.errors import SeqloomError, known
 from seqloom.models.attentive import AttentiveDecoder
 from seqloom.models.decoders import RecurrentDecoder, TransformerDecoder
 from seqloom.models.encoded import Encoded
 from seqloom.models.encoders import ENCODERS
+from seqloom.models.views import VIEWS, Views
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout
 from seqloom.parts.embedding import embedding_of
 from seqloom.parts.entropy import entropy
+from seqloom.parts.norm import looks_across
 from seqloom.parts.state import Decoding
 
 DECODERS = {"recurrent": RecurrentDecoder, "attentive": AttentiveDecoder, "transformer": TransformerDecoder}
@@ -36,7 +38,8 @@ class Stepper(Protocol):
 
 class Seq2Seq(nn.Module):
     """Encoder-decoder (Sutskever et al. 2014; Cho et al. 2014). `tie` shares the output's matrix with the target's
-    embedding, `share` the source's embedding with the target's (Press & Wolf 2017); a shared matrix is stored once."""
+    embedding, `share` the source's embedding with the target's (Press & Wolf 2017); a shared matrix is stored once.
+    `views`: which layers of the encoder those of the decoder read, the `last`, `each` its own or `all` (see Views)."""
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class Seq2Seq(nn.Module):
         dropout: float = 0.1,
         tie: bool = False,
         share: bool = False,
+        views: str = "last",
     ) -> None:
         super().__init__()
         if share and source_size != target_size:
@@ -62,10 +66,14 @@ class Seq2Seq(nn.Module):
             memory_dim=self.encoder.dim,
             final_dims=self.encoder.final_dims,
         )
+        self.views = None
+        if known(views, VIEWS, "views") != "last":
+            self.views = Views(views, getattr(self.encoder, "layer_dims", ()), getattr(self.decoder, "reads", 0))
         self.output = nn.Linear(self.decoder.dim, target_size)
         nn.init.normal_(self.output.weight, std=self.decoder.dim**-0.5)
         nn.init.zeros_(self.output.bias)
         self.dropout = dropout
+        self.across = looks_across(self.decoder)
         if tie:
             if self.decoder.dim != embedding:
                 raise SeqloomError(f"tie needs decoder.dim equal to embedding, here {self.decoder.dim} and {embedding}")
@@ -73,12 +81,19 @@ class Seq2Seq(nn.Module):
 
     def read(self, source: Padded) -> Encoded:
         x = dropout(self.source(source.tokens), self.dropout, self.training)
-        return self.encoder(x, None if source.full else source.lengths)
+        return self.encode(x, None if source.full else source.lengths)
+
+    def encode(self, x: Tensor, lengths: Tensor | None) -> Encoded:
+        """[B, S, embedding] -> what the decoder reads."""
+        encoded = self.encoder(x, lengths)
+        return encoded if self.views is None else self.views(encoded)
 
     def write(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         """[R, T] -> the states from which the next tokens are guessed, [R, T, dim]."""
         x = dropout(self.target(tokens), self.dropout, self.training)
-        states, state = self.decoder(x, state)
+        # Nothing is guessed after <eos>: where it stands, a row is over.
+        real = (((tokens != PAD) & (tokens != EOS)).sum(1),) if self.training and self.across else ()
+        states, state = self.decoder(x, state, *real)
         return dropout(states, self.dropout, self.training), state
 
     def forward(

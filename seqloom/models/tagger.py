@@ -33,7 +33,8 @@ class Tagger(nn.Module):
 
     `unknown`: in training, a word that was seen only once is taken for an unknown one with this probability, so that
     something is learned of those (Lample et al. 2016, section 4.3); its characters stay. `rare`: the first number of
-    such words.
+    such words. `straight`: what is read says something of the tags by itself as well, by a matrix past the encoder (as
+    the wide part of Cheng et al. 2016), so that what every word's commonest tag is need not go through it.
     """
 
     def __init__(
@@ -48,21 +49,26 @@ class Tagger(nn.Module):
         embedding: int = 128,
         dropout: float = 0.3,
         unknown: float = 0.5,
+        straight: bool = False,
     ) -> None:
         super().__init__()
         if not 0 <= unknown <= 1:
             raise SeqloomError(f"unknown is a probability, 0 … 1, here {unknown}")
         self.source = embedding_of(source_size, embedding)
         self.characters = build(SPELLINGS, characters, size=characters_size)
-        self.encoder = build(ENCODERS, encoder, input_dim=embedding + self.characters.dim)
+        dim = embedding + self.characters.dim
+        self.encoder = build(ENCODERS, encoder, input_dim=dim)
         self.score = nn.Linear(self.encoder.dim, tags)
+        self.straight = nn.Linear(dim, tags, bias=False) if straight else None
         self.output = build(OUTPUTS, output, tags=tags)
         self.dropout, self.unknown, self.rare = dropout, unknown, rare
 
     def scores(self, source: Words) -> Tensor:
         """[B, S, K]."""
-        states = self.encoder(self.read(source), source.lengths).states
-        return self.score(dropout(states, self.dropout, self.training))
+        x = self.read(source)
+        states = self.encoder(x, source.lengths).states
+        scores = self.score(dropout(states, self.dropout, self.training))
+        return scores if self.straight is None else scores + self.straight(x)
 
     def read(self, source: Words) -> Tensor:
         """What the encoder gets, [B, S, embedding + characters]: each distinct word is spelt once."""

@@ -1,15 +1,15 @@
-"""The one place where softmax attention happens, and the two layers made of it."""
+"""The one place where attention happens, and the two layers made of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqloom.errors import SeqloomError
+from seqloom.errors import SeqloomError, known
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.position import NoPosition, Turns
 from seqloom.parts.probe import Probed
@@ -22,26 +22,50 @@ from seqloom.parts.state import Cache
 Memory = tuple[Tensor, Tensor]  # the keys, as the score keeps them, and the values; one row per sentence
 
 
+Normaliser = Callable[[Tensor, Tensor | None], Tensor]  # scores [..., T, S] and what may be seen -> weights
+
+
+def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
+    """e^s / Σ e^s over what is seen (Bridle 1990). A query that may look nowhere gets zeros, as in the fused kernel."""
+    if keep is None:
+        return scores.softmax(-1)
+    return scores.masked_fill(~keep, torch.finfo(scores.dtype).min).softmax(-1) * keep
+
+
+def relu(scores: Tensor, keep: Tensor | None) -> Tensor:
+    """max(0, s) / n, n the number of keys that are seen (Wortsman et al. 2023, section 3). No fused kernel does it."""
+    if keep is not None:
+        scores = scores.masked_fill(~keep, float("-inf"))
+    seen = (scores > float("-inf")).sum(-1, keepdim=True)  # a bias may hide keys too
+    return scores.relu() / seen.clamp_min(1)
+
+
+NORMALISERS: dict[str, Normaliser] = {"softmax": softmax, "relu": relu}
+
+
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, score: Score, see: See, report: Callable[[Tensor], None] | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    score: Score,
+    see: See,
+    report: Callable[[Tensor], None] | None = None,
+    normalise: Normaliser = softmax,
 ) -> Tensor:
     """softmax(score(q, k)) v over what may be seen: q [..., T, Q], k [..., S, K], v [..., S, D] -> [..., T, D].
 
-    `k` has been through `score.keys`. With `report` the plain path runs and the weights [..., T, S] are handed over.
+    `k` has been through `score.keys`. Several heads of queries may share one of keys and values: those side by side.
+    With `report` the plain path runs and the weights [..., T, S] are handed over.
     """
-    if report is None and not _alone(q) and (pair := score.as_dot(q, k)):
+    if report is None and normalise is softmax and not _alone(q) and (pair := score.as_dot(q, k)):
         return _fused(*pair, v, see)
-    scores = score(q, k)
-    keep = _shaped(see.keep(q.size(-2), k.size(-2), q.device), scores)
+    scores = score(_folded(q, k), k).view(*q.shape[:-1], k.size(-2))
     if see.bias is not None:
         scores = scores + see.bias
-    if keep is None:
-        weights = scores.softmax(-1)
-    else:  # a query that may look nowhere gets zeros, as in the fused kernel, not NaN
-        weights = scores.masked_fill(~keep, torch.finfo(scores.dtype).min).softmax(-1) * keep
+    weights = normalise(scores, _shaped(see.keep(q.size(-2), k.size(-2), q.device), scores))
     if report:
         report(weights.detach())
-    return weights.to(v.dtype) @ v
+    return (_folded(weights.to(v.dtype), v) @ v).view(*q.shape[:-1], v.size(-1))
 
 
 def _alone(q: Tensor) -> bool:
@@ -54,15 +78,42 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, see: See) -> Tensor:
     """Lowering: the kernel's own triangle where it fits, no mask where all is visible, else a dense mask."""
     if q.dim() == 3:  # only with an axis for heads does torch choose its fused kernel
         return _fused(q[:, None], k[:, None], v[:, None], see)[:, 0]
-    t, s = q.size(-2), k.size(-2)
+    t, s, shared = q.size(-2), k.size(-2), q.size(1) != k.size(1)
     if worth(q, k) and see.bias is None and see.window is None and (see.square(t, s) or not see.causal):
         return mixed(q, k, v, None if see.causal else see.keep(t, s, q.device), see.causal)
     if see.square(t, s):
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=1.0)
+        return _kernel(q, k, v, is_causal=True, enable_gqa=shared)
     mask = see.keep(t, s, q.device)
     if see.bias is not None:
         mask = see.bias if mask is None else see.bias.masked_fill(~mask, float("-inf"))
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1.0)
+    if not shared:
+        return _kernel(q, k, v, attn_mask=mask)
+    # As further queries, heads that share keys are any kernel's work, and no key is repeated.
+    mixed = _kernel(_folded(q, k), k, v, attn_mask=_folded_mask(mask, q, k))
+    return mixed.reshape(*q.shape[:-1], v.size(-1))
+
+
+def _kernel(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+    """torch's, which has no fused one for values narrower than keys: those are filled up with zeros."""
+    if (missing := k.size(-1) - v.size(-1)) <= 0:
+        return F.scaled_dot_product_attention(q, k, v, scale=1.0, **options)
+    mixed = F.scaled_dot_product_attention(q, k, F.pad(v, (0, missing)), scale=1.0, **options)
+    return mixed[..., : v.size(-1)]
+
+
+def _folded(x: Tensor, k: Tensor) -> Tensor:
+    """[B, heads, T, ...] -> [B, key_heads, heads/key_heads·T, ...], where there are fewer heads of keys."""
+    return x if x.dim() == 3 or x.size(1) == k.size(1) else x.reshape(x.size(0), k.size(1), -1, x.size(-1))
+
+
+def _folded_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
+    """The same of what is added to scores, or hides them, [..., heads or 1, T or 1, S]."""
+    if mask is None:
+        return None
+    mask = mask[(None,) * (4 - mask.dim())]
+    if mask.size(1) == mask.size(2) == 1:
+        return mask
+    return _folded(mask.expand(-1, q.size(1), q.size(2), -1), k)
 
 
 def _shaped(keep: Tensor | None, like: Tensor) -> Tensor | None:
@@ -98,55 +149,96 @@ class Attention(Probed):
 class MultiHead(Probed):
     """Multi-head attention (Vaswani et al. 2017, section 3.2.2): self-attention, or cross-attention with `key_dim`.
 
+    `key_heads`: of keys and values there are fewer heads, each shared by heads/key_heads of the queries' (Ainslie et
+    al. 2023), or one for all (Shazeer 2019); 0: as many. `projections`: which of q, k and v have a matrix; the others
+    are the input as it is. Heads share the parameters of a score that has any.
+
     Reports its weights, [B, heads, T, S]. As a mixer, `forward(x, see, state)` attends to x itself; `read` attends to
     a memory made once by `remember`.
     """
 
     def __init__(
-        self, dim: int, heads: int, *, key_dim: int = 0, score: Annotated[Choice, SCORES] = "scaled", bias: bool = True
+        self,
+        dim: int,
+        heads: int,
+        *,
+        key_dim: int = 0,
+        score: Annotated[Choice, SCORES] = "scaled",
+        bias: bool = True,
+        key_heads: int = 0,
+        projections: str = "qkv",
+        normaliser: str = "softmax",
     ) -> None:
         super().__init__()
         if dim % heads:
             fitting = ", ".join(str(n) for n in range(1, 33) if dim % n == 0)
             raise SeqloomError(f"{heads} heads do not divide the width {dim}; choose from: {fitting}")
-        self.heads = heads
+        self.heads, self.key_heads, self.head_dim = heads, key_heads or heads, dim // heads
+        self.projections, self.crosses = projections, key_dim > 0
+        self._check(dim, key_dim)
+        self.normalise = NORMALISERS[known(normaliser, NORMALISERS, "normaliser")]
         # One matrix for q, k and v: one large product is faster than three small ones.
-        self.query = Linear(dim, dim, bias=bias) if key_dim else None
-        self.project = Linear(key_dim or dim, 2 * dim if key_dim else 3 * dim, bias=bias)
+        widths = {"q": dim, "k": self.key_heads * self.head_dim, "v": self.key_heads * self.head_dim}
+        self.widths = [widths[part] for part in ("kv" if key_dim else "qkv") if part in projections]
+        self.query = Linear(dim, dim, bias=bias) if key_dim and "q" in projections else None
+        self.project = Linear(key_dim or dim, sum(self.widths), bias=bias) if self.widths else None
         self.out = Linear(dim, dim, bias=bias)
-        self.score = build(SCORES, score, query_dim=dim // heads, key_dim=dim // heads)
-        for part in (self.query, self.project, self.out):
+        self.score = build(SCORES, score, query_dim=self.head_dim, key_dim=self.head_dim)
+        for part, parts in ((self.query, [dim]), (self.project, self.widths), (self.out, [dim])):
             if part is not None:
-                _glorot(part, dim)
+                _glorot(part, parts)
+
+    def _check(self, dim: int, key_dim: int) -> None:
+        if self.key_heads < 1 or self.heads % self.key_heads:
+            fitting = ", ".join(str(n) for n in range(1, self.heads + 1) if self.heads % n == 0)
+            raise SeqloomError(f"key_heads={self.key_heads} do not divide {self.heads} heads; choose from: {fitting}")
+        if self.projections not in ("", "q", "k", "v", "qk", "qv", "kv", "qkv"):
+            raise SeqloomError(f"projections are letters of qkv in that order, here {self.projections!r}")
+        bare = " and ".join(part for part in "kv" if part not in self.projections)
+        if bare and (self.key_heads * self.head_dim != (key_dim or dim)):
+            raise SeqloomError(
+                f"projections={self.projections!r} leaves {bare} as wide as what is read, {key_dim or dim}, but "
+                f"{self.key_heads} heads of {self.head_dim} are wanted; add {bare} to projections"
+            )
+
+    @property
+    def usual(self) -> bool:
+        """As many heads of keys as of queries, all projected, and a softmax: what the lean step knows."""
+        return self.key_heads == self.heads and self.projections == "qkv" and self.normalise is softmax
 
     def remember(self, states: Tensor) -> Memory:
-        """[B, S, key_dim] -> keys and values, [B, heads, S, dim/heads]."""
-        k, v = self.project(states).chunk(2, -1)
-        return self.score.keys(self._split(k)), self._split(v)
+        """[B, S, key_dim] -> keys and values, [B, key_heads, S, dim/heads]."""
+        k, v = self._projected(states, "kv")
+        return self.score.keys(k), v
 
     def read(self, x: Tensor, memory: Memory, see: See) -> Tensor:
         """Cross-attention: x [R, T, dim] over a memory of B sentences, R a multiple of B."""
-        assert self.query is not None
         keys, values = memory
-        folded = self.query(x).view(keys.size(0), -1, x.size(-1))
-        mixed = attend(self._split(folded), keys, values, self.score, see, self.probe)
+        folded = (x if self.query is None else self.query(x)).view(keys.size(0), -1, x.size(-1))
+        mixed = attend(self._split(folded), keys, values, self.score, see, self.probe, self.normalise)
         return self.out(_merge(mixed).view_as(x))
 
     def forward(
         self, x: Tensor, see: See, state: Cache | None = None, position: Turns | None = None
     ) -> tuple[Tensor, Cache | None]:
         """Self-attention: x [R, T, dim]; with a cache, x stands after what the cache holds."""
-        q, k, v = (self._split(part) for part in self.project(x).chunk(3, -1))
-        offset = state.used if state is not None else 0
-        q, k = (position or _UNMOVED).turn(q, k, offset)
+        q, k, v = self._projected(x, "qkv")
+        offset, position = state.used if state is not None else 0, position or _UNMOVED
+        q, k = position.turn(q, k, offset)
         k = self.score.keys(k)
         if state is not None:
             k, v = state.append(k, v)
             see = see.after(offset)
-        return self.out(_merge(attend(q, k, v, self.score, see, self.probe))), state
+        see = see.plus(position.bias(self.heads, q.size(-2), k.size(-2), offset, see.causal, q.dtype))
+        return self.out(_merge(attend(q, k, v, self.score, see, self.probe, self.normalise))), state
+
+    def _projected(self, x: Tensor, parts: str) -> list[Tensor]:
+        """Each of `parts` by heads, [B, heads or key_heads, S, dim/heads]: a share of the one product, or x itself."""
+        made = iter(self.project(x).split(self.widths, -1) if self.project is not None else ())
+        return [self._split(next(made) if part in self.projections else x) for part in parts]
 
     def _split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
 
 
 _UNMOVED = NoPosition(0, 0)
@@ -156,9 +248,10 @@ def _merge(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
-def _glorot(linear: nn.Linear, dim: int) -> None:
+def _glorot(linear: nn.Linear, widths: list[int]) -> None:
     """Glorot's bound for each of the stacked matrices by itself, as if they were separate."""
-    bound = (6.0 / (linear.in_features + dim)) ** 0.5
-    nn.init.uniform_(linear.weight, -bound, bound)
+    for part in linear.weight.split(widths):
+        bound = (6.0 / (linear.in_features + part.size(0))) ** 0.5
+        nn.init.uniform_(part, -bound, bound)
     if linear.bias is not None:
         nn.init.zeros_(linear.bias)

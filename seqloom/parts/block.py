@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
-from torch import Tensor, nn
+from torch import Tensor, cat, nn
 
 from seqloom.errors import known
-from seqloom.parts.attention import Memory, MultiHead
-from seqloom.parts.choose import Choice
-from seqloom.parts.dropout import dropout, onto
+from seqloom.parts.attention import Memory
+from seqloom.parts.choose import Choice, build
+from seqloom.parts.dropout import dropout, onto, rectified
+from seqloom.parts.mixer import CROSSES, MIXERS, mixer_of
+from seqloom.parts.norm import NORMS
 from seqloom.parts.position import Turns
 from seqloom.parts.product import Linear
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
-from seqloom.parts.state import Cache
+from seqloom.parts.state import State
 
 
 class Relu(nn.ReLU):
@@ -65,28 +69,61 @@ class FeedForward(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down(dropout(self.activation(self.up(x)), self.dropout, self.training))
+        x = self.up(x)
+        if isinstance(self.activation, Relu):
+            return self.down(rectified(x, self.dropout, self.training))
+        return self.down(dropout(self.activation(x), self.dropout, self.training))
 
 
 class Around(nn.Module):
-    """The residual way around a part, with the norm before it (Xiong et al. 2020) or after it (Vaswani et al. 2017)."""
+    """The residual way around a part, with the norm before it (Xiong et al. 2020) or after it (Vaswani et al. 2017).
 
-    def __init__(self, dim: int, norm: str, dropout: float) -> None:
+    Only `residual="add"` has such a way; see `Ways` for the others. `lengths` [B]: how many places of x are real, for
+    a norm that looks across the batch.
+    """
+
+    def __init__(self, dim: int, norm: str, dropout: float, norm_kind: Choice = "layer", residual: str = "add") -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(dim)
+        self.norm = build(NORMS, norm_kind, dim=dim)
         self.before = known(norm, ("before", "after"), "norm") == "before"
+        self.adds = known(residual, RESIDUALS, "residual") == "add"
         self.dropout = dropout
 
-    def enter(self, x: Tensor) -> Tensor:
-        return self.norm(x) if self.before else x
+    def enter(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        return self.norm(x, lengths) if self.before else x
 
-    def leave(self, x: Tensor, y: Tensor) -> Tensor:
-        x = onto(x, y, self.dropout, self.training)
-        return x if self.before else self.norm(x)
+    def leave(self, x: Tensor, y: Tensor, lengths: Tensor | None = None) -> Tensor:
+        y = onto(x, y, self.dropout, self.training) if self.adds else dropout(y, self.dropout, self.training)
+        return y if self.before else self.norm(y, lengths)
+
+
+RESIDUALS = ("add", "dense", "none")
+
+
+class Ways(nn.Module):
+    """What a block reads of all that stands before it in a stack of `layers` blocks.
+
+    `add`: what the block below says, which holds all before it as a sum (He et al. 2016,
+    https://arxiv.org/abs/1512.03385). `dense`: W_ℓ [x₀; x₁; …; x_ℓ], the entrance and all blocks below side by side
+    (Huang et al. 2017, https://arxiv.org/abs/1608.06993), brought back to one width by a matrix, as their 1 × 1
+    convolutions do; so too after the last. `none`: what the block below says, and no way around it.
+    """
+
+    def __init__(self, dim: int, layers: int, residual: str) -> None:
+        super().__init__()
+        dense = known(residual, RESIDUALS, "residual") == "dense"
+        self.join = nn.ModuleList(nn.Linear((n + 2) * dim, dim, bias=False) for n in range(layers * dense))
+        for linear in self.join:
+            nn.init.xavier_uniform_(linear.weight)  # pyright: ignore[reportArgumentType]
+
+    def forward(self, said: Sequence[Tensor]) -> Tensor:
+        """What the entrance and the blocks so far said, [R, T, dim] each -> what comes next reads."""
+        return self.join[len(said) - 2](cat(list(said), -1)) if self.join and len(said) > 1 else said[-1]
 
 
 class Block(nn.Module):
-    """Self-attention, cross-attention if `memory_dim` says what is read, feed-forward."""
+    """A mixer along time, cross-attention if `memory_dim` says what is read, feed-forward. `causal`: nothing that comes
+    after is ever there to be seen."""
 
     def __init__(
         self,
@@ -98,27 +135,34 @@ class Block(nn.Module):
         activation: str = "relu",
         norm: str = "before",
         dropout: float = 0.0,
+        mixer: Annotated[Choice, MIXERS] = "attention",
+        causal: bool = False,
+        norm_kind: Annotated[Choice, NORMS] = "layer",
+        residual: str = "add",
+        cross: Annotated[Choice, CROSSES] = "attention",
     ) -> None:
         super().__init__()
-        self.mix = MultiHead(dim, heads, score=score)
-        self.mix_around = Around(dim, norm, dropout)
+        around = partial(Around, dim, norm, dropout, norm_kind, residual)
+        self.mix = mixer_of(mixer, dim, heads, score, causal)
+        self.mix_around = around()
         if memory_dim:
-            self.cross = MultiHead(dim, heads, key_dim=memory_dim, score=score)
-            self.cross_around = Around(dim, norm, dropout)
+            self.cross = build(CROSSES, cross, dim=dim, heads=heads, key_dim=memory_dim, score=score)
+            self.cross_around = around()
         self.feed = FeedForward(dim, hidden, activation, dropout)
-        self.feed_around = Around(dim, norm, dropout)
+        self.feed_around = around()
 
     def forward(
         self,
         x: Tensor,
         see: See,
-        state: Cache | None = None,
+        state: State = None,
         position: Turns | None = None,
         memory: tuple[Memory, See] | None = None,
-    ) -> tuple[Tensor, Cache | None]:
+    ) -> tuple[Tensor, State]:
         """[R, T, dim] -> the same; `memory` is what was read and how much of it may be seen."""
-        y, state = self.mix(self.mix_around.enter(x), see, state, position)
-        x = self.mix_around.leave(x, y)
+        real = see.lengths
+        y, state = self.mix(self.mix_around.enter(x, real), see, state, position)
+        x = self.mix_around.leave(x, y, real)
         if memory is not None:
-            x = self.cross_around.leave(x, self.cross.read(self.cross_around.enter(x), *memory))
-        return self.feed_around.leave(x, self.feed(self.feed_around.enter(x))), state
+            x = self.cross_around.leave(x, self.cross.read(self.cross_around.enter(x, real), *memory), real)
+        return self.feed_around.leave(x, self.feed(self.feed_around.enter(x, real)), real), state

@@ -2,6 +2,10 @@
 
 A cell's state is a tuple of tensors [R, dim], the first of them h. Its parameters are W [gates·dim, input], U
 [gates·dim, dim] and one trainable bias per gate; torch's fused kernels want a second bias, which is always zero here.
+
+`norm=True` puts layer normalisation inside (Ba et al. 2016, https://arxiv.org/abs/1607.06450): what comes from the
+input and what comes from the state are brought to one scale at every step. Their shifts are the cell's one bias. There
+is no kernel for it: it runs step by step.
 """
 
 from __future__ import annotations
@@ -14,82 +18,53 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError, known
-
-CellState = tuple[Tensor, ...]
-
-
-class Cell(nn.Module):
-    """What every cell has: the products with W and U. A new cell says `gates`, `names` and `step`."""
-
-    gates: int = 1
-    parts: int = 1  # tensors in the state: h, or h and c
-    names: tuple[str, ...] = ()  # what `step` reports, in order
-    zero: Tensor
-
-    def __init__(self, input_dim: int, dim: int) -> None:
-        super().__init__()
-        self.input_dim, self.dim = input_dim, dim
-        bound = dim**-0.5
-        self.weight = nn.Parameter(torch.empty(self.gates * dim, input_dim).uniform_(-bound, bound))
-        self.recurrent = nn.Parameter(torch.empty(self.gates * dim, dim).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.zeros(self.gates * dim))
-        self.register_buffer("zero", torch.zeros(self.gates * dim), persistent=False)
-
-    @property
-    def joint(self) -> Tensor:
-        """The same parameters as the textbook draws them: [h; x] times one matrix [dim + input, gates·dim]."""
-        return torch.cat([self.recurrent, self.weight], 1).mT
-
-    def start(self, rows: int, like: Tensor) -> CellState:
-        return tuple(like.new_zeros(rows, self.dim) for _ in range(self.parts))
-
-    def input(self, x: Tensor) -> Tensor:
-        """W x + b for all steps at once, [..., input] -> [..., gates·dim]: no loop over time is needed for this."""
-        return F.linear(x, self.weight, self.bias)
-
-    def step(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
-        """One step from `input(x_t)` [R, gates·dim]: the new state, and the activations named in `names`."""
-        raise NotImplementedError
-
-    def act(self, gates: Tensor, state: CellState) -> CellState | None:
-        """The new state from gates that hold U h already; None for a cell whose gates are no such sum."""
-        return None
-
-    def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
-        """All steps by torch's kernel, [R, T, input] -> [R, T, dim]; None if it has none for this cell.
-
-        The kernel is told that it trains whenever gradients are on: cuDNN keeps what they need only then.
-        """
-        return None
-
-    def hold(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Inputs and a W by which the state rests where `real` [R, T] is False; None if h alone is the state."""
-        return None
-
-    def _weights(self, weight: Tensor | None = None) -> list[Tensor]:
-        weights = [self.weight if weight is None else weight, self.recurrent, self.bias, self.zero]
-        if not self.weight.is_cuda:
-            return weights
-        # cuDNN wants one contiguous chunk; else it copies anyway and warns.
-        chunk = torch.cat([w.flatten() for w in weights])
-        return [part.view_as(w) for part, w in zip(chunk.split([w.numel() for w in weights]), weights, strict=True)]
+from seqloom.parts.basecell import Cell, CellState
+from seqloom.parts.minimal import MinGruCell, MinLstmCell
+from seqloom.parts.tape import AttentiveCell, LstmnCell
 
 
 class RnnCell(Cell):
-    """h' = tanh(W x + U h + b) (Elman 1990)."""
+    """h' = tanh(W x + U h + b) (Elman 1990).
+
+    `activation`: tanh; relu (Le et al. 2015); or none, to see what tanh is there for: without it the state is a sum of
+    U^k times what came in k steps ago, which fades or grows without bound.
+    `norm`: h' = tanh(g⊙(a−μ)/σ + b) of a = W x + U h (Ba et al. 2016, section 3.1).
+    """
 
     gates = 1
     names = ("state",)
 
+    def __init__(
+        self,
+        input_dim: int,
+        dim: int,
+        activation: str = "tanh",
+        norm: bool = False,
+        zoneout: float | list[float] = 0.0,
+    ) -> None:
+        super().__init__(input_dim, dim, zoneout)
+        self.activation = known(activation, ("tanh", "relu", "none"), "activation")
+        self.norm = _norm(dim) if norm else None
+        self.affine = not norm
+        self.plain |= norm or activation == "none"
+
+    def input(self, x: Tensor) -> Tensor:
+        return super().input(x) if self.norm is None else F.linear(x, self.weight)
+
     def step(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
-        h = torch.addmm(gates, state[0], self.recurrent.mT).tanh()
+        h = torch.addmm(gates, state[0], self.recurrent.mT)
+        if self.norm is not None:
+            h = self.norm(h) + self.bias
+        if self.activation != "none":
+            h = h.tanh() if self.activation == "tanh" else h.relu()
         return (h,), (h,)
 
     def act(self, gates: Tensor, state: CellState) -> CellState:
-        return (gates.tanh(),)
+        return (gates.tanh() if self.activation == "tanh" else gates.relu(),)
 
     def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:
-        y, h = torch.rnn_tanh(
+        kernel = torch.rnn_tanh if self.activation == "tanh" else torch.rnn_relu
+        y, h = kernel(
             x, state[0][None].contiguous(), self._weights(), True, 1, 0.0, torch.is_grad_enabled(), False, True
         )
         return y, (h[0],)
@@ -100,24 +75,43 @@ class GruCell(Cell):
 
     `reset="before"`: H̃ = tanh(W x + (R⊙h) U + b), as the paper and the textbook have it; runs step by step.
     `reset="after"`: H̃ = tanh(W x + b + R⊙(h U)), the form of torch's fused kernel.
+    `norm`: LN(·) around the products of both gates together and around those of the candidate (Ba et al. 2016,
+    supplementary material).
     """
 
     gates = 3
     names = ("reset", "update", "candidate", "state")
 
-    def __init__(self, input_dim: int, dim: int, reset: str = "after") -> None:
-        super().__init__(input_dim, dim)
+    def __init__(
+        self,
+        input_dim: int,
+        dim: int,
+        reset: str = "after",
+        norm: bool = False,
+        zoneout: float | list[float] = 0.0,
+    ) -> None:
+        super().__init__(input_dim, dim, zoneout)
         self.reset = known(reset, ("before", "after"), "reset")
+        # Of the input and of the state, each: the two gates, then the candidate.
+        self.norms = nn.ModuleList(_norm(size) for size in (2 * dim, dim) * 2) if norm else None
+        self.affine = not norm
+        self.plain |= norm
+
+    def input(self, x: Tensor) -> Tensor:
+        if self.norms is None:
+            return super().input(x)
+        gates, candidate = F.linear(x, self.weight).split([2 * self.dim, self.dim], -1)
+        return torch.cat([self.norms[0](gates), self.norms[1](candidate)], -1) + self.bias
 
     def step(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
         h, d = state[0], self.dim
         if self.reset == "after":
             inner = F.linear(h, self.recurrent)
-            r, z = torch.sigmoid(gates[:, : 2 * d] + inner[:, : 2 * d]).chunk(2, -1)
-            candidate = torch.tanh(gates[:, 2 * d :] + r * inner[:, 2 * d :])
+            r, z = torch.sigmoid(gates[:, : 2 * d] + self._even(inner[:, : 2 * d], 2)).chunk(2, -1)
+            candidate = torch.tanh(gates[:, 2 * d :] + r * self._even(inner[:, 2 * d :], 3))
         else:
-            r, z = torch.sigmoid(gates[:, : 2 * d] + F.linear(h, self.recurrent[: 2 * d])).chunk(2, -1)
-            candidate = torch.tanh(gates[:, 2 * d :] + F.linear(r * h, self.recurrent[2 * d :]))
+            r, z = torch.sigmoid(gates[:, : 2 * d] + self._even(F.linear(h, self.recurrent[: 2 * d]), 2)).chunk(2, -1)
+            candidate = torch.tanh(gates[:, 2 * d :] + self._even(F.linear(r * h, self.recurrent[2 * d :]), 3))
         h = candidate + z * (h - candidate)  # Z⊙h + (1−Z)⊙H̃ with one product less
         return (h,), (r, z, candidate, h)
 
@@ -129,6 +123,9 @@ class GruCell(Cell):
         )
         return y, (h[0],)
 
+    def _even(self, inner: Tensor, which: int) -> Tensor:
+        return inner if self.norms is None else self.norms[which](inner)
+
 
 class LstmCell(Cell):
     """i, f, o = σ(…), g = tanh(W_g x + U_g h + b_g), c' = f⊙c + i⊙g, h' = o⊙tanh(c')
@@ -136,30 +133,50 @@ class LstmCell(Cell):
 
     `forget` is the bias the forget gate starts with: above zero, the cell starts by remembering
     (Jozefowicz et al. 2015, section 3.1).
+    `norm`: the gates are LN(W x) + LN(U h) + b, and h' = o⊙tanh(LN(c')) (Ba et al. 2016, supplement).
     """
 
     gates = 4
     parts = 2
     names = ("input", "forget", "candidate", "output", "cell", "state")
 
-    def __init__(self, input_dim: int, dim: int, forget: float = 1.0) -> None:
-        super().__init__(input_dim, dim)
+    def __init__(
+        self,
+        input_dim: int,
+        dim: int,
+        forget: float = 1.0,
+        norm: bool = False,
+        zoneout: float | list[float] = 0.0,
+    ) -> None:
+        super().__init__(input_dim, dim, zoneout)
         with torch.no_grad():
             self.bias[dim : 2 * dim] = forget
+        # Of the input, of the state and of c, which alone has a shift of its own.
+        self.norms = nn.ModuleList([_norm(4 * dim), _norm(4 * dim), nn.LayerNorm(dim)]) if norm else None
+        self.affine = not norm
+        self.plain |= norm
+
+    def input(self, x: Tensor) -> Tensor:
+        if self.norms is None:
+            return super().input(x)
+        return self.norms[0](F.linear(x, self.weight)) + self.bias
 
     def step(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
         h, c = state
-        if gates.is_cuda and gates.dtype.itemsize < 4:  # one kernel for all that is pointwise, in full precision
+        if self.norms is not None:
+            gates = gates + self.norms[1](F.linear(h, self.recurrent))
+        elif gates.is_cuda and gates.dtype.itemsize < 4:  # one kernel for all that is pointwise, in full precision
             inner = F.linear(h, self.recurrent).float()
             h, c, kept = torch.ops.aten._thnn_fused_lstm_cell(gates.float(), inner, c.float())
             return (h, c), (*kept.chunk(4, -1), c, h)
-        gates = torch.addmm(gates, h, self.recurrent.mT)
+        else:
+            gates = torch.addmm(gates, h, self.recurrent.mT)
         # One sigmoid over all four is faster than three over parts, though g's share of it is not used; in place, since
         # on many rows fresh memory costs as much as the arithmetic.
         g = gates.chunk(4, -1)[2].tanh()
         i, f, _, o = gates.sigmoid_().chunk(4, -1)
         c = torch.addcmul(i * g, f, c)
-        h = o * c.tanh()
+        h = o * (c if self.norms is None else self.norms[2](c)).tanh()
         return (h, c), (i, f, g, o, c, h)
 
     def act(self, gates: Tensor, state: CellState) -> CellState:
@@ -211,7 +228,20 @@ class _Lstm(torch.autograd.Function):
         return by_gates, by_c * f
 
 
-CELLS = {"rnn": RnnCell, "gru": GruCell, "lstm": LstmCell}
+CELLS = {
+    "rnn": RnnCell,
+    "gru": GruCell,
+    "lstm": LstmCell,
+    "mingru": MinGruCell,
+    "minlstm": MinLstmCell,
+    "attentive-rnn": AttentiveCell,
+    "lstmn": LstmnCell,
+}
+
+
+def name_of(cell: Cell) -> str:
+    """What the cell is called in the table; a user's own, by its class."""
+    return next((name for name, make in CELLS.items() if type(cell) is make), type(cell).__name__)
 
 
 def as_dims(dim: int | list[int], layers: int) -> list[int]:
@@ -220,3 +250,8 @@ def as_dims(dim: int | list[int], layers: int) -> list[int]:
     if len(dims) != layers:
         raise SeqloomError(f"{layers} layers need {layers} widths, here {len(dims)}: {dims}")
     return dims
+
+
+def _norm(size: int) -> nn.LayerNorm:
+    """Scale only: the shift is the cell's bias."""
+    return nn.LayerNorm(size, bias=False)

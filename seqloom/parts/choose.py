@@ -93,7 +93,15 @@ def _resolve(table: Table, choice: Any) -> tuple[Callable[..., Any], dict[str, A
         raise SeqloomError(f"a choice needs its kind, one of: {', '.join(sorted(table))}")
     make = table[known(options.pop("kind"), table, "kind")]
     if isinstance(make, Mapping):
-        return _resolve(table, {**make, **options})
+        return _resolve(table, {**make, **{name: _opened(make.get(name), value) for name, value in options.items()}})
+    defaults = settings(make)
     for name in options:
-        known(name, settings(make), f"setting of {make.__name__}")
-    return make, options
+        known(name, defaults, f"setting of {make.__name__}")
+    return make, {name: _opened(defaults[name], value) for name, value in options.items()}
+
+
+def _opened(usual: Any, value: Any) -> Any:
+    """Settings of a choice that do not say its kind are settings of the usual one."""
+    if not isinstance(value, Mapping) or "kind" in value or not isinstance(usual, str | Mapping):
+        return value
+    return {**({"kind": usual} if isinstance(usual, str) else usual), **value}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -35,6 +37,28 @@ def _mask(x: Tensor, p: float) -> Tensor:
     draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
     keep = draws[: x.numel()].view(x.shape) >= dropped - _STEPS // 2
     return keep.to(x.dtype).mul_(_STEPS / max(_STEPS - dropped, 1))
+
+
+def rectified(x: Tensor, p: float, training: bool) -> Tensor:
+    """dropout(max(0, x)). What is above zero in the result was neither negative nor dropped, so the result itself says
+    where gradients pass: no mask is kept, where torch would keep two."""
+    if not training or p == 0.0 or x.device.type == "cpu":
+        return dropout(x.relu(), p, training)
+    return _Rectified.apply(x, p)
+
+
+class _Rectified(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
+        y = dropout(x.relu(), p, True)
+        ctx.save_for_backward(y)
+        ctx.left = 1.0 - p
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None]:  # pyright: ignore
+        [y] = ctx.saved_tensors
+        return slopes[0] * ((y > 0).to(slopes[0].dtype) / ctx.left), None
 
 
 def locked(x: Tensor, p: float, training: bool) -> Tensor:

@@ -11,6 +11,8 @@ from torch.nn import functional as F
 
 from seqloom.parts.attention import Memory, MultiHead
 from seqloom.parts.block import Around, Block, Relu
+from seqloom.parts.mixer import CrossAttention, SelfAttention
+from seqloom.parts.norm import LayerNorm
 from seqloom.parts.position import Position, Turns
 from seqloom.parts.product import ready
 from seqloom.parts.score import Scaled
@@ -28,12 +30,12 @@ class Lean:
     @classmethod
     def of(cls, blocks: Sequence[Block], rows: int = 1) -> Lean | None:
         """For steps of about `rows` rows. None where the plain path has to run: gradients, dropout, a score that is no
-        product, or hooks on the calls of modules, by which FSDP joins what it has cut up."""
-        fitting = all(_score(part) for block in blocks for part in (block.mix, block.cross))
+        product, heads that are not as usual, another norm or way around, or hooks on the calls of modules, by which
+        FSDP joins what it has cut up."""
         training = torch.is_grad_enabled() or any(block.training for block in blocks)
         parts = (part for block in blocks for part in block.modules())
         hooked = any(part._forward_pre_hooks or part._forward_hooks for part in parts)
-        return cls(blocks, rows) if fitting and not training and not hooked else None
+        return cls(blocks, rows) if usual(blocks) and not training and not hooked else None
 
     @property
     def watched(self) -> bool:
@@ -108,10 +110,25 @@ def moving(position: Position) -> bool:
     return type(position).turn is not Position.turn
 
 
+def biasing(position: Position) -> bool:
+    """Whether it is added to scores."""
+    return type(position).bias is not Position.bias
+
+
+def usual(blocks: Sequence[Block]) -> bool:
+    """Whether blocks mix by attention with all its matrices and a score that is a product, and go around it and its
+    LayerNorm by adding."""
+    parts = (part for block in blocks for part in (block.mix, block.cross))
+    arounds = (around for block in blocks for around in (block.mix_around, block.cross_around, block.feed_around))
+    return all(isinstance(part, SelfAttention | CrossAttention) and _score(part) for part in parts) and all(
+        around.adds and isinstance(around.norm, LayerNorm) for around in arounds
+    )
+
+
 def _score(part: MultiHead) -> bool:
-    """Whether its score is a product."""
+    """Whether its score is a product, and all else is as usual."""
     one = part.out.weight.new_zeros(1, 1, part.out.in_features // part.heads)
-    return part.score.as_dot(one, one) is not None
+    return part.usual and part.score.as_dot(one, one) is not None
 
 
 def _there(linear: nn.Linear | None) -> nn.Linear:

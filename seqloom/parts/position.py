@@ -1,7 +1,10 @@
-"""Where a token stands. A position either moves the embedding (`forward`) or turns queries and keys (`turn`)."""
+"""Where a token stands. A position moves the embedding (`forward`), turns queries and keys (`turn`) or is added to the
+scores of self-attention (`bias`)."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import torch
@@ -23,6 +26,13 @@ class Position(nn.Module):
     def turn(self, q: Tensor, k: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]:
         """[R, heads, T, head_dim] queries and keys of one self-attention."""
         return q, k
+
+    def bias(
+        self, heads: int, t: int, s: int, offset: int = 0, causal: bool = False, dtype: torch.dtype = torch.float32
+    ) -> Tensor | None:
+        """Added to the scores of `t` queries, the first of which stands at `offset`, and `s` keys, the first of which
+        stands at 0: [1, heads, t, s], or None. `causal`: nobody looks ahead."""
+        return None
 
 
 class NoPosition(Position):
@@ -63,7 +73,7 @@ class Learned(Position):
         if offset + x.size(1) > self.longest:
             raise SeqloomError(
                 f"learned positions reach {self.longest} tokens, here {offset + x.size(1)}; "
-                "set position.longest higher, or choose 'sinusoidal' or 'rotary'"
+                "set position.longest higher, or choose 'sinusoidal', 'rotary', 'relative' or 'alibi'"
             )
         return x + self.weight[offset : offset + x.size(1)]
 
@@ -84,7 +94,129 @@ class Rotary(Position):
         at = torch.arange(offset, offset + q.size(-2), device=q.device, dtype=exact)
         angle = at[:, None] * _frequencies(self.head_dim, exact, q.device)
         cos, sin = angle.cos().to(q.dtype), angle.sin().to(q.dtype)
-        return _rotate(q, cos, sin), _rotate(k, cos, sin)
+        return rotate(q, cos, sin), rotate(k, cos, sin)
+
+
+class Relative(Position):
+    """A trained number for each head and each distance, added to the scores of all layers (Raffel et al. 2020, section
+    2.1). Distances share `buckets`: a half of them hold one distance each, the others ever more, as the logarithm goes,
+    up to `far`; beyond it all is one. Where one may look ahead, a half of the buckets is for what comes after.
+    """
+
+    near: Tensor
+    both: Tensor
+
+    def __init__(self, dim: int, head_dim: int, buckets: int = 32, far: int = 128) -> None:
+        super().__init__(dim, head_dim)
+        if buckets < 4 or buckets % 2 or far <= buckets // 2:
+            raise SeqloomError(
+                "relative positions have an even number of buckets, 4 at least, and position.far is more than "
+                f"half of it, here {buckets} and {far}"
+            )
+        self.far = far
+        self.weight = nn.Parameter(torch.randn(buckets, _heads(dim, head_dim)) * dim**-0.5)
+        # Tables of whole numbers: a logarithm on the device might fall on the other side of a bound.
+        self.register_buffer("near", bucket_of(far, buckets), persistent=False)
+        back = bucket_of(far, buckets // 2)
+        self.register_buffer("both", torch.cat([back[1:].flip(0) + buckets // 2, back]), persistent=False)
+
+    def bias(
+        self, heads: int, t: int, s: int, offset: int = 0, causal: bool = False, dtype: torch.dtype = torch.float32
+    ) -> Tensor:
+        back = _back(t, s, offset, self.near.device)
+        if causal:
+            bucket = self.near[back.clamp(0, self.far)]
+        else:
+            bucket = self.both[back.clamp(-self.far, self.far) + self.far]
+        return nn.functional.embedding(bucket, self.weight).permute(2, 0, 1)[None].to(dtype)
+
+
+def bucket_of(far: int, buckets: int) -> Tensor:
+    """[far + 1]: the bucket of each distance that far back."""
+    exact = buckets // 2
+
+    def bucket(distance: int) -> int:
+        if distance < exact:
+            return distance
+        share = math.log(distance / exact) / math.log(far / exact)
+        return min(exact + int(share * (buckets - exact) + 1e-9), buckets - 1)  # 1e-9: log 4 / log 2 is 2, not 1.99…
+
+    return torch.tensor([bucket(distance) for distance in range(far + 1)])
+
+
+class Alibi(Position):
+    """−m_h |i − j| added to the score of places i and j, m_h = 2^(−8h/n) for the heads h = 1 … n (Press et al. 2022,
+    section 3). For n that is no power of two, the slopes of the next smaller one, then every other of the next larger.
+    What looks both ways looks back and ahead alike. Nothing is trained, and any length will do.
+    """
+
+    ranks: Tensor
+
+    def __init__(self, dim: int, head_dim: int) -> None:
+        super().__init__(dim, head_dim)
+        heads = _heads(dim, head_dim)
+        self.power = 1 << (heads.bit_length() - 1)
+        ranks = [2 * h for h in range(1, self.power + 1)] + [2 * h - 1 for h in range(1, heads - self.power + 1)]
+        # Whole numbers, which a model cast to bfloat16 does not cast.
+        self.register_buffer("ranks", torch.tensor(ranks), persistent=False)
+
+    def bias(
+        self, heads: int, t: int, s: int, offset: int = 0, causal: bool = False, dtype: torch.dtype = torch.float32
+    ) -> Tensor:
+        slopes = torch.exp2(self.ranks.double() * (-4.0 / self.power))
+        exact = torch.promote_types(dtype, torch.float32)
+        distance = _back(t, s, offset, self.ranks.device).abs().to(exact)
+        return (-slopes.to(exact)[None, :, None, None] * distance).to(dtype)
+
+
+class Floater(Position):
+    """Encodings that flow: dp/dt = h(t, p; θ), p at place i being p(i·step) (Liu et al. 2020, FLOATER),
+    by one step of the classical Runge-Kutta method from place to place. h is a small network of width `hidden` (0:
+    dim). With `start="sinusoidal"` p is what is added to sinusoids and begins as nothing; with "zero" there are none.
+
+    Any length, but one place after the other: a step of decoding begins at place 0 again.
+    """
+
+    def __init__(self, dim: int, head_dim: int, hidden: int = 0, step: float = 0.1, start: str = "sinusoidal") -> None:
+        super().__init__(dim, head_dim)
+        self.sines = known(start, ("sinusoidal", "zero"), "start") == "sinusoidal"
+        self.dim, self.step = dim, step
+        self.first = nn.Parameter(torch.zeros(dim) if self.sines else torch.randn(dim) * dim**-0.5)
+        self.field = Field(dim, hidden or dim)
+        if self.sines:
+            nn.init.zeros_(self.field.out.weight)
+
+    def forward(self, x: Tensor, offset: int = 0) -> Tensor:
+        end = offset + x.size(1)
+        # In float32 at least: what is lost at a place is lost at all that follow.
+        exact = torch.promote_types(self.first.dtype, torch.float32)
+        p, places = self.first.to(exact), []
+        for place in range(end):
+            p = runge_kutta(self.field, place * self.step - self.step, p, self.step) if place else p
+            places.append(p)
+        x = x + torch.stack(places[offset:]).to(x.dtype)
+        return x + sinusoids(end, self.dim, offset, x.device).to(x.dtype) if self.sines else x
+
+
+class Field(nn.Module):
+    """h(t, p) = V tanh(W p + w t + b): how encodings move on."""
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__()
+        self.state, self.out = nn.Linear(dim, hidden), nn.Linear(hidden, dim, bias=False)
+        self.time = nn.Parameter(torch.randn(hidden))
+
+    def forward(self, t: float, p: Tensor) -> Tensor:
+        return self.out((self.state(p.to(self.time.dtype)) + self.time * t).tanh()).to(p.dtype)
+
+
+def runge_kutta(field: Callable[[float, Tensor], Tensor], t: float, p: Tensor, step: float) -> Tensor:
+    """p(t + step) from p(t) where dp/dt = field(t, p), with an error of step⁵ (Kutta 1901)."""
+    a = field(t, p)
+    b = field(t + step / 2, p + a * (step / 2))
+    c = field(t + step / 2, p + b * (step / 2))
+    d = field(t + step, p + c * step)
+    return p + (a + 2 * b + 2 * c + d) * (step / 6)
 
 
 class Turns(Protocol):
@@ -92,9 +224,14 @@ class Turns(Protocol):
 
     def turn(self, q: Tensor, k: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]: ...
 
+    def bias(
+        self, heads: int, t: int, s: int, offset: int = 0, causal: bool = False, dtype: torch.dtype = torch.float32
+    ) -> Tensor | None: ...
+
 
 class Abreast(NamedTuple):
-    """Tokens side by side at one `place`: hypotheses, one after the other in the axis of time."""
+    """Tokens side by side at one `place`: hypotheses, one after the other in the axis of time. Keys are those of every
+    place so far, side by side too."""
 
     position: Position
     place: int
@@ -103,8 +240,24 @@ class Abreast(NamedTuple):
         q, k = self.position.turn(q.unsqueeze(-2), k.unsqueeze(-2), self.place)
         return q.squeeze(-2), k.squeeze(-2)
 
+    def bias(
+        self, heads: int, t: int, s: int, offset: int = 0, causal: bool = False, dtype: torch.dtype = torch.float32
+    ) -> Tensor | None:
+        """[1, heads, 1, s]: the same for all that stand abreast."""
+        places = self.place + 1
+        bias = self.position.bias(heads, 1, places, self.place, True, dtype)
+        return None if bias is None else bias[..., None].expand(-1, -1, -1, -1, s // places).flatten(-2)
 
-POSITIONS = {"none": NoPosition, "sinusoidal": Sinusoidal, "learned": Learned, "rotary": Rotary}
+
+POSITIONS = {
+    "none": NoPosition,
+    "sinusoidal": Sinusoidal,
+    "learned": Learned,
+    "rotary": Rotary,
+    "relative": Relative,
+    "alibi": Alibi,
+    "floater": Floater,
+}
 
 
 def sinusoids(end: int, dim: int, start: int = 0, device: torch.device | None = None, halves: bool = False) -> Tensor:
@@ -118,11 +271,21 @@ def sinusoids(end: int, dim: int, start: int = 0, device: torch.device | None = 
     return table.float()
 
 
+def _heads(dim: int, head_dim: int) -> int:
+    return dim // max(1, head_dim)  # more heads than features are attention's to refuse
+
+
+def _back(t: int, s: int, offset: int, device: torch.device) -> Tensor:
+    """[t, s]: how far a key stands behind a query; negative ahead of it."""
+    return torch.arange(offset, offset + t, device=device)[:, None] - torch.arange(s, device=device)
+
+
 def _frequencies(dim: int, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
     return 10000.0 ** (-torch.arange(0, dim, 2, dtype=dtype, device=device) / dim)
 
 
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Each pair of features (2i, 2i+1) of [..., T, head_dim], turned by the angle whose cosine and sine are given."""
     if x.device.type == "cpu" and x.dtype == cos.dtype and not torch.compiler.is_compiling():
         # A pair is a complex number, and a turn is a product: one pass over memory where parts by themselves take six.
         exact = torch.promote_types(x.dtype, torch.float32)

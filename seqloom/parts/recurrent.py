@@ -7,11 +7,13 @@ from typing import Annotated
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from seqloom.errors import SeqloomError
-from seqloom.parts.cell import CELLS, Cell, CellState, as_dims
+from seqloom.parts.basecell import Cell, CellState
+from seqloom.parts.cell import CELLS, as_dims, name_of
 from seqloom.parts.choose import Choice, build
-from seqloom.parts.dropout import dropout
+from seqloom.parts.dropout import dropout, locked
 from seqloom.parts.probe import Probed
 from seqloom.parts.see import See, keep, last
 
@@ -22,7 +24,9 @@ class Recurrent(nn.Module):
     """A stack of recurrent layers, [R, T, input_dim] -> [R, T, out_dim].
 
     `dim` is the width of a direction, one for all layers or a list with one each; `directions=2` reads both ways and
-    puts the two side by side (Schuster & Paliwal 1997). Dropout stands between layers (Zaremba et al. 2014).
+    puts the two side by side (Schuster & Paliwal 1997). Dropout stands between layers (Zaremba et al. 2014), with
+    `lock` the same at all steps. `weight_drop`: the share of the matrices from state to state that is zero in training,
+    drawn once a batch (Wan et al. 2013; Merity et al. 2018, section 2).
     """
 
     def __init__(
@@ -33,6 +37,8 @@ class Recurrent(nn.Module):
         layers: int = 1,
         directions: int = 1,
         dropout: float = 0.0,
+        weight_drop: float = 0.0,
+        lock: bool = False,
     ) -> None:
         super().__init__()
         if directions not in (1, 2):
@@ -40,24 +46,30 @@ class Recurrent(nn.Module):
         dims = as_dims(dim, layers)
         inputs = [input_dim, *(directions * d for d in dims[:-1])]
         self.layers = nn.ModuleList(Layer(i, d, cell, directions) for i, d in zip(inputs, dims, strict=True))
-        self.dropout = dropout
+        self.dropout, self.weight_drop, self.lock = dropout, weight_drop, lock
         self.out_dim = directions * dims[-1]
+        _check_drop(weight_drop, self.layers[0].cells[0])  # pyright: ignore
 
     @property
     def state_dims(self) -> tuple[tuple[int, ...], ...]:
-        """Widths of the tensors in the state of every layer."""
+        """Widths of the tensors of a fixed size in the state of every layer."""
         return tuple(layer.state_dims for layer in self.layers)  # pyright: ignore[reportReturnType]
 
+    @property
+    def carries(self) -> bool:
+        """Whether the state keeps its size, so that it may go on from batch to batch."""
+        return all(layer.cells[0].carries for layer in self.layers)  # pyright: ignore
+
     def start(self, rows: int, like: Tensor) -> StackState:
-        return tuple(tuple(like.new_zeros(rows, d) for d in dims) for dims in self.state_dims)
+        return tuple(layer.start(rows, like) for layer in self.layers)  # pyright: ignore
 
     def run(self, x: Tensor, see: See, state: StackState | None = None) -> tuple[list[Tensor], StackState]:
         """The outputs of every layer, and the state of each after its last real step."""
-        outputs, states = [], []
+        drop, outputs, states = locked if self.lock else dropout, [], []
         for depth, layer in enumerate(self.layers):
             if depth:
-                x = dropout(x, self.dropout, self.training)
-            x, end = layer(x, see, None if state is None else state[depth])
+                x = drop(x, self.dropout, self.training)
+            x, end = self._layer(layer, x, see, None if state is None else state[depth])
             outputs.append(x)
             states.append(end)
         return outputs, tuple(states)
@@ -65,6 +77,13 @@ class Recurrent(nn.Module):
     def forward(self, x: Tensor, see: See, state: StackState | None = None) -> tuple[Tensor, StackState]:
         outputs, state = self.run(x, see, state)
         return outputs[-1], state
+
+    def _layer(self, layer: nn.Module, x: Tensor, see: See, state: CellState | None) -> tuple[Tensor, CellState]:
+        if not self.training or self.weight_drop == 0.0:
+            return layer(x, see, state)
+        cells = enumerate(layer.cells)  # pyright: ignore
+        dropped = {f"cells.{n}.recurrent": dropout(cell.recurrent, self.weight_drop, True) for n, cell in cells}
+        return functional_call(layer, dropped, (x, see, state))
 
 
 class Layer(Probed):
@@ -76,15 +95,21 @@ class Layer(Probed):
         first: Cell = self.cells[0]  # pyright: ignore[reportAssignmentType]
         self.state_dims = (directions * dim,) * first.parts
 
+    def start(self, rows: int, like: Tensor) -> CellState:
+        first: Cell = self.cells[0]  # pyright: ignore[reportAssignmentType]
+        if len(self.cells) == 1:
+            return first.start(rows, like)
+        return tuple(like.new_zeros(rows, dim) for dim in self.state_dims)
+
     def forward(self, x: Tensor, see: See, state: CellState | None = None) -> tuple[Tensor, CellState]:
         """[R, T, input] -> [R, T, directions·dim] and the state after each row's last real step."""
         cells: list[Cell] = list(self.cells)  # pyright: ignore[reportAssignmentType]
-        ways = len(cells)
-        states = [None] * ways if state is None else list(zip(*(part.chunk(ways, -1) for part in state), strict=True))
-        forward, end = run_cell(cells[0], x, see.lengths, states[0], self.probe)
-        if ways == 1:
-            return forward, end
-        backward, other = run_cell(cells[1], flip(x, see.lengths), see.lengths, states[1], self.probe)
+        if len(cells) == 1:
+            return run_cell(cells[0], x, see, state, self.probe)
+        states = (None, None) if state is None else zip(*(part.chunk(2, -1) for part in state), strict=True)
+        one, two = states
+        forward, end = run_cell(cells[0], x, see, one, self.probe)
+        backward, other = run_cell(cells[1], flip(x, see.lengths), see, two, self.probe)
         both = tuple(torch.cat(pair, -1) for pair in zip(end, other, strict=True))
         return torch.cat([forward, flip(backward, see.lengths)], -1), both
 
@@ -92,26 +117,29 @@ class Layer(Probed):
 def run_cell(
     cell: Cell,
     x: Tensor,
-    lengths: Tensor | None,
+    see: See,
     state: CellState | None,
     report: Callable[[Tensor], None] | None = None,
 ) -> tuple[Tensor, CellState]:
     """[R, T, input] -> [R, T, dim]. Rows are padded after, so real steps never see a padded one."""
-    state = cell.start(x.size(0), x) if state is None else state
-    if report is None and _worth_fusing(x) and (result := _fused(cell, x, lengths, state)):
+    now: CellState = cell.start(x.size(0), x) if state is None else state
+    lengths = see.lengths
+    if report is None and not cell.plain and _worth_fusing(x) and (result := _fused(cell, x, lengths, now)):
         return result
+    # What grows is handed on only to those who read on, and they have no padded rows.
+    kept = None if see.causal and lengths is None else cell.parts
     if report is None and x.size(1) == 1:
-        state, _ = cell.step(cell.input(x[:, 0]), state)
-        return state[0][:, None], state
+        now, _ = cell(cell.input(x[:, 0]), now)
+        return now[0][:, None], now[:kept]
     gates, states, activations = cell.input(x), [], []
     for gate in gates.unbind(1):  # a place taken out by its number would cost a matrix of zeros on the way back
-        state, active = cell.step(gate, state)
-        states.append(state)
+        now, active = cell(gate, now)
+        states.append(now[: cell.parts])
         activations.append(active)
     if report:
         report(torch.stack([torch.stack(active, 1) for active in activations], 1).detach())
     over_time = [torch.stack(part, 1) for part in zip(*states, strict=True)]
-    return over_time[0], tuple(last(part, lengths) for part in over_time) if lengths is not None else state
+    return over_time[0], tuple(last(part, lengths) for part in over_time) if lengths is not None else now[:kept]
 
 
 def _worth_fusing(x: Tensor) -> bool:
@@ -142,3 +170,13 @@ def flip(x: Tensor, lengths: Tensor | None) -> Tensor:
     at = torch.arange(x.size(1), device=x.device)
     index = torch.where(at < lengths[:, None], lengths[:, None] - 1 - at, at)
     return x.gather(1, index[:, :, None].expand_as(x))
+
+
+def _check_drop(share: float, cell: Cell) -> None:
+    if not 0 <= share < 1:
+        raise SeqloomError(f"weight_drop lies in 0 … 1, here {share}")
+    if share and not cell.inner:
+        raise SeqloomError(
+            f"weight_drop takes from the matrix between states, and {name_of(cell)} has none; "
+            "choose dropout or cell.zoneout, or the cell rnn, gru or lstm"
+        )

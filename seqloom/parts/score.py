@@ -10,6 +10,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError
 from seqloom.parts.product import Linear
@@ -93,10 +94,102 @@ class Additive(nn.Module):
         return None
 
     def forward(self, q: Tensor, k: Tensor) -> Tensor:
-        return torch.tanh(self.query(q)[..., :, None, :] + k[..., None, :, :]) @ self.weight
+        return self.joined(q, k) @ self.weight
+
+    def joined(self, q: Tensor, k: Tensor) -> Tensor:
+        """tanh(W q + U k + b) of every pair, [..., T, S, hidden]."""
+        return torch.tanh(self.query(q)[..., :, None, :] + k[..., None, :, :])
 
 
-SCORES = {"dot": Dot, "scaled": Scaled, "general": General, "additive": Additive}
+class Network(nn.Module):
+    """vᵀ tanh(W₂ tanh(W q + U k + b₁) + b₂): a network of `depth` hidden layers over [q; k] (Bahdanau et al. 2015,
+    section 3.1, has one, which is `additive`; a deeper one: Xu et al. 2015, section 3.1.2). U k is what is kept of a
+    key; the rest is done for every pair, so it costs T·S·hidden² a layer.
+
+    `hidden` is the width of its layers; 0 takes the query's.
+    """
+
+    def __init__(self, query_dim: int, key_dim: int, hidden: int = 0, depth: int = 2) -> None:
+        super().__init__()
+        if depth < 2:
+            raise SeqloomError(f"score 'network' has a depth of 2 hidden layers at least, here {depth}; see 'additive'")
+        self.first = Additive(query_dim, key_dim, hidden)
+        hidden = len(self.first.weight)
+        self.deeper = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(depth - 1))
+
+    def keys(self, k: Tensor) -> Tensor:
+        return self.first.keys(k)
+
+    def as_dot(self, q: Tensor, k: Tensor) -> None:
+        return None
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        x = self.first.joined(q, k)
+        for linear in self.deeper:
+            x = linear(x).tanh()
+        return x @ self.first.weight
+
+
+class Cosine(nn.Module):
+    """q·k / (τ |q| |k|) (Graves et al. 2014, equations 5 and 6, where β = 1/τ). k / |k| is what is kept of a key.
+
+    `temperature` is τ, or with `learned` the τ that training starts from.
+    """
+
+    def __init__(self, query_dim: int, key_dim: int, temperature: float = 0.1, learned: bool = True) -> None:
+        super().__init__()
+        _same("cosine", query_dim, key_dim)
+        if temperature <= 0:
+            raise SeqloomError(f"temperature of score 'cosine' is more than 0, here {temperature}")
+        # Its logarithm is what is trained: so τ stays more than 0.
+        self.temperature = nn.Parameter(torch.tensor([temperature]).log(), requires_grad=learned)
+
+    def keys(self, k: Tensor) -> Tensor:
+        return F.normalize(k, dim=-1)
+
+    def as_dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return F.normalize(q, dim=-1) * (-self.temperature).exp(), k
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        return F.normalize(q, dim=-1) @ k.mT * (-self.temperature).exp()
+
+
+class Gaussian(nn.Module):
+    """−w² |q − k|² / 2: softmax attention with it is kernel regression with Gaussians 1/w wide (Nadaraya 1964; Watson
+    1964). w is trained, from `width` = 1/w on; a width of 0 is d^¼, by which q·k enters as in `scaled`.
+
+    |q − k|² = |q|² + |k|² − 2 q·k, so it is the product of [q, −|q|²/2, 1] and [k, 1, −|k|²/2]. The latter is kept.
+    """
+
+    def __init__(self, query_dim: int, key_dim: int, width: float = 0.0) -> None:
+        super().__init__()
+        _same("gaussian", query_dim, key_dim)
+        if width < 0:
+            raise SeqloomError(f"width of score 'gaussian' is more than 0, here {width}")
+        self.weight = nn.Parameter(torch.tensor([1.0 / (width or query_dim**0.25)]))
+
+    def keys(self, k: Tensor) -> Tensor:
+        half = k.square().sum(-1, keepdim=True) / 2
+        return torch.cat([k, torch.ones_like(half), -half], -1)
+
+    def as_dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        half = q.square().sum(-1, keepdim=True) / 2
+        return torch.cat([q, -half, torch.ones_like(half)], -1) * self.weight.square(), k
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        q, k = self.as_dot(q, k)
+        return q @ k.mT
+
+
+SCORES = {
+    "dot": Dot,
+    "scaled": Scaled,
+    "general": General,
+    "additive": Additive,
+    "network": Network,
+    "cosine": Cosine,
+    "gaussian": Gaussian,
+}
 
 
 def _same(name: str, query_dim: int, key_dim: int) -> None:

@@ -24,6 +24,10 @@ class See:
             return self
         return replace(self, offset=offset)
 
+    def plus(self, bias: Tensor | None) -> See:
+        """The same with one more bias."""
+        return self if bias is None else replace(self, bias=bias if self.bias is None else self.bias + bias)
+
     def keep(self, t: int, s: int, device: torch.device) -> Tensor | None:
         """The dense form, [B or 1, 1, T or 1, S]; None where everything is visible."""
         length = None if self.lengths is None else keep(self.lengths, s)[:, None, None]

@@ -96,6 +96,13 @@ class Cache:
         return memory
 
 
+class Kept(NamedTuple):
+    """What a mixer keeps that has no cache: tensors with rows first, none before the first step."""
+
+    used: int = 0  # steps taken
+    parts: tuple[Tensor, ...] = ()
+
+
 class Branches:
     """Keys and values of hypotheses that branch, [B, heads, steps·width, head_dim] a layer: `width` new ones of each
     sentence at every step, side by side. None is ever copied: `seen` says which ones a hypothesis descends from, and

@@ -21,7 +21,7 @@ from seqloom.data.tokens import BOS, EOS, PAD, UNK
 from seqloom.decoding.texts import Bound
 from seqloom.errors import SeqloomError
 from seqloom.files import write_atomic, write_json
-from seqloom.models.exchange import FAMILIES, OFFSET, SIDES, Family, Tensors, halved, names, scatter
+from seqloom.models.exchange import ATTENTION, FAMILIES, OFFSET, SIDES, Family, Tensors, halved, names, scatter, unusual
 from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import complete
 from seqloom.parts.position import sinusoids
@@ -82,8 +82,16 @@ def fitting(model: dict[str, Any], run: str) -> str:
             refuse(f"{side}.kind={stack['kind']}", "only Transformers can be exported")
         if (score := stack["score"]["kind"]) != "scaled":
             refuse(f"{side}.score={score}", "theirs is scaled")
+        if (kind := stack["norm_kind"]["kind"]) != "layer":
+            refuse(f"{side}.norm_kind={kind}", "theirs is layer")
+        if stack["residual"] != "add":
+            refuse(f"{side}.residual={stack['residual']}", "theirs is add")
+        if (mixer := stack.get("mixer", ATTENTION)["kind"]) != "attention":
+            refuse(f"{side}.mixer={mixer}", "theirs is attention")
         if (position := stack["position"]["kind"]) not in ("sinusoidal", "learned"):
             refuse(f"{side}.position={position}", "theirs are sinusoidal or learned")
+    if setting := unusual(model):
+        refuse(setting, "theirs have no such choice")
     encoder, decoder = stacks.values()
     for name in ALIKE:
         if encoder[name] != decoder[name]:

@@ -1,7 +1,7 @@
 """`seqloom export --to ct2`: a run's Transformer as a CTranslate2 model, kept only if it says what torch says.
 
-Their architecture has all our positions, both places of the norms and most activations; heads, layers and widths may
-differ between the sides. Positions of a table end: sinusoids at LONGEST. <pad>, <bos>, <unk> and what a run never
+Their architecture has most of our positions, both places of the norms and most activations; heads, layers and widths
+may differ between the sides. Positions of a table end: sinusoids at LONGEST. <pad>, <bos>, <unk> and what a run never
 writes get a bias that leaves them no share in any softmax, so their search needs no rules of its own.
 """
 
@@ -19,7 +19,7 @@ from seqloom.data.tokens import BOS, EOS, PAD, SPECIALS, UNK
 from seqloom.decoding.ct2 import Searched, named, opened
 from seqloom.decoding.texts import Texts
 from seqloom.errors import SeqloomError
-from seqloom.models.exchange import SIDES, Tensors
+from seqloom.models.exchange import ATTENTION, SIDES, Tensors, unusual
 from seqloom.parts.position import sinusoids
 from seqloom.runs.foreign import NEVER
 from seqloom.runs.parity import SHAPES, STEPS, apart, close, sources
@@ -27,6 +27,7 @@ from seqloom.tasks.translator import Translator
 from seqloom.training.checkpoint import weights
 
 LONGEST = 2048  # places in a table of sinusoids, which by itself has no end
+POSITIONS = ("sinusoidal", "learned", "rotary", "none")
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "sigmoid": "Sigmoid", "tanh": "Tanh"}
 
 
@@ -44,9 +45,21 @@ def expressible(model: Mapping[str, Any], run: str) -> None:
             )
         if (score := stack["score"]["kind"]) != "scaled":
             refuse(f"{side}.score={score}", "it would hold scaled; --to onnx holds any")
+        if (kind := stack["norm_kind"]["kind"]) != "layer":
+            refuse(f"{side}.norm_kind={kind}", "it would hold layer; --to onnx holds any")
+        if stack["residual"] != "add":
+            refuse(f"{side}.residual={stack['residual']}", "it would hold add; --to onnx holds any")
+        if (mixer := stack.get("mixer", ATTENTION)["kind"]) != "attention":
+            refuse(f"{side}.mixer={mixer}", "it would hold attention, as --to onnx does")
+        if (position := stack["position"]["kind"]) not in POSITIONS:
+            refuse(
+                f"{side}.position={position}", f"it would hold {', '.join(POSITIONS)}; --to onnx holds any but floater"
+            )
         if stack["activation"] not in ACTIVATIONS:
             held = ", ".join(ACTIVATIONS)
             refuse(f"{side}.activation={stack['activation']}", f"it would hold {held}; --to onnx holds any")
+    if setting := unusual(model):
+        refuse(setting, "--to onnx holds it")
 
 
 def places_of(model: Mapping[str, Any]) -> list[int | None]:

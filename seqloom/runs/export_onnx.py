@@ -17,6 +17,8 @@ from seqloom.errors import SeqloomError
 from seqloom.models.exchange import SIDES
 from seqloom.models.graphs import Example, Reader, Writer, leaves, prepared
 from seqloom.models.seq2seq import Seq2Seq
+from seqloom.parts.block import Block
+from seqloom.parts.mixer import SelfAttention
 from seqloom.runs.parity import SHAPES, STEPS, apart, close, sources
 from seqloom.tasks.translator import Translator
 
@@ -34,6 +36,10 @@ def write_onnx(made: Translator, folder: Path, places: Sequence[int | None], int
     the comparison; what is given is how much that changes.
     """
     model: Seq2Seq = made.model
+    for name, part in model.named_modules():
+        if isinstance(part, Block) and not isinstance(part.mix, SelfAttention):
+            what = f"{name.partition('.')[0]}.mixer, here {type(part.mix).__name__}"
+            raise SeqloomError(f"{made.folder}: ONNX would hold attention alone as {what}")
     copy = prepared(model)
     one, other = Example.of(model, 2, 4, 3, 2), Example.of(model, 3, 5, 4, 3)
     begun = len(leaves(model.start(one.source).rows))

@@ -216,7 +216,7 @@ class Session:
     def _average(self) -> None:
         """The mean of the last checkpoints, kept only if it is no worse on the validation data."""
         model = self.model
-        last = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+        last = {name: tensor.detach().clone() for name, tensor in checkpoint.learned(model).items()}
         mean = checkpoint.averaged(self.folder / CHECKPOINTS, self.settings.average) if self.ranks.first else {}
         checkpoint.load_weights(model, self.ranks.share(mean), "the average")
         scores = self._scores() if self.data.valid is not None else {}

@@ -17,6 +17,7 @@ from seqloom.errors import SeqloomError, known
 from seqloom.options import hints_of
 from seqloom.parts.choose import nested_tables, settings
 from seqloom.tasks.task import Task
+from seqloom.training.checkpoint import learned
 from seqloom.training.parallel import placed
 
 SIDE = ("source", "encoder")  # the parts that are handed over
@@ -81,7 +82,7 @@ def take_over(model: nn.Module, weights: Mapping[str, Tensor], run: Path | str) 
     A part that both have, `source` or `encoder`, must fit whole. Word vectors have no encoder: they hand over their
     embedding alone.
     """
-    parameters = dict(model.named_parameters())
+    parameters = learned(model)
     here, there = ({name.split(".")[0] for name in names} & {*SIDE} for names in (parameters, weights))
     offered, wanted = ({n for n in names if n.split(".")[0] in here & there} for names in (weights, parameters))
     if not wanted:

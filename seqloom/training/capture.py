@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass
+from types import MethodType
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 from seqloom.data.supply import Piece
 from seqloom.errors import SeqloomError
+from seqloom.parts.block import Block
 from seqloom.parts.state import State, flatten, rebuild
 from seqloom.training.objective import Loss
 from seqloom.training.randomness import rng_state, set_rng_state
@@ -34,18 +36,35 @@ class Passes:
 
     def __init__(self, objective: nn.Module, settings: Training, device: torch.device) -> None:
         self.objective, self.device, self.half = objective, device, settings.precision == "bf16"
-        self.run = torch.compile(objective) if settings.compile else objective
+        self.blocks = [part for part in objective.modules() if isinstance(part, Block)] if settings.compile else []
+        self.fused = torch.compile(Block.forward) if self.blocks else None
+        self.run = torch.compile(objective) if settings.compile and not self.blocks else objective
 
     def __call__(self, piece: Piece, state: State = None) -> Loss:
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half), self._compiled():
             batch = piece.to(self.device)
             loss = self.run(batch) if state is None else self.run(batch, state)
-        loss.total.backward()
+        self._back(loss.total)
         return Loss(loss.total.detach(), loss.count, loss.carried)
 
     def clear(self) -> None:
         """No gradients."""
         self.objective.zero_grad(set_to_none=True)
+
+    def _back(self, total: Tensor) -> None:
+        total.backward()
+
+    @contextmanager
+    def _compiled(self) -> Iterator[None]:
+        """Blocks are compiled, not the model: all of a kind share one program, so it is ready in a fraction of the
+        time. Only here: whoever decodes or watches meets the eager module."""
+        for block in self.blocks:
+            block.forward = MethodType(self.fused, block)  # pyright: ignore[reportArgumentType]
+        try:
+            yield
+        finally:
+            for block in self.blocks:
+                del block.forward
 
     def forget(self) -> None:
         """Give back the memory that is held for later passes."""
@@ -74,13 +93,15 @@ class Captured(Passes):
     """Replays the passes of shapes that come back. `must`: a step that cannot be recorded is an error, not a reason to
     go on plainly.
 
-    Gradients stay where they are and are set to zero, since graphs know them by their place; all graphs share one pool
-    of memory, as no two run at once.
+    Gradients stay where they are, since graphs know them by their place: the first pass of an update writes over what
+    is there, those after it add. All graphs share one pool of memory, as no two run at once.
     """
 
     def __init__(self, objective: nn.Module, settings: Training, device: torch.device) -> None:
         super().__init__(objective, settings, device)
         self.must, self.off = settings.capture == "on", False
+        self.parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+        self.first = True  # of its update
         self.met: Counter[Any] = Counter()
         self.graphs: dict[Any, Recorded] = {}
         self.pool = torch.cuda.graph_pool_handle()
@@ -88,23 +109,40 @@ class Captured(Passes):
 
     def __call__(self, piece: Piece, state: State = None) -> Loss:
         fixed = piece.rounded() if hasattr(piece, "rounded") else None  # pyright: ignore[reportAttributeAccessIssue]
-        if fixed is None:
-            return super().__call__(piece, state)
+        loss = super().__call__(piece, state) if fixed is None else self._fixed(fixed, state)
+        self.first = False
+        return loss
+
+    def _fixed(self, piece: Any, state: State) -> Loss:
         tensors, layout = flatten(state)
-        key = (_layout(fixed), str(layout), tuple(tensor.shape for tensor in tensors))
+        key = (self.first, _layout(piece), str(layout), tuple(tensor.shape for tensor in tensors))
         self.met[key] += 1
         if key not in self.graphs and self._worth_it(key):
-            self._record(key, fixed, state)
+            self._record(key, piece, state)
         if key in self.graphs:
-            return self.graphs[key].replay(fixed, tensors)
+            return self.graphs[key].replay(piece, tensors)
         with self._aside(), self._watched() if self.met[key] == BEFORE else nullcontext():
-            loss = super().__call__(fixed, state)
-        return Loss(loss.total, fixed.count, loss.carried)
+            loss = super().__call__(piece, state)
+        return Loss(loss.total, piece.count, loss.carried)
 
     def clear(self) -> None:
-        there = [parameter.grad for parameter in self.objective.parameters() if parameter.grad is not None]
-        if there:
-            torch._foreach_zero_(there)  # pyright: ignore[reportPrivateImportUsage]
+        self.first = True
+
+    def _back(self, total: Tensor) -> None:
+        """One kernel for many gradients: autograd by itself would set each to zero and add to it, two small ones."""
+        found = torch.autograd.grad(total, self.parameters, allow_unused=True)
+        used = [(p, g) for p, g in zip(self.parameters, found, strict=True) if g is not None]
+        for parameter, gradient in used:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(gradient)
+        places, new = [p.grad for p, _ in used], [g for _, g in used]
+        if not self.first:
+            torch._foreach_add_(places, new)  # pyright: ignore
+            return
+        torch._foreach_copy_(places, new)  # pyright: ignore
+        stale = [p.grad for p, g in zip(self.parameters, found, strict=True) if g is None and p.grad is not None]
+        if stale:
+            torch._foreach_zero_(stale)  # pyright: ignore
 
     def forget(self) -> None:
         self.met.clear()

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from seqloom.errors import SeqloomError
 from seqloom.files import damage, new_folder, write_atomic, write_json
-from seqloom.training.parallel import placed, whole
+from seqloom.training.parallel import counted, placed, whole
 
 WEIGHTS, TENSORS, VALUES = "weights.safetensors", "training.safetensors", "training.json"
 EXTRA = "-interrupted"
@@ -31,16 +31,21 @@ class Checkpoint:
 
 
 def weights(model: nn.Module, keep: bool = True) -> dict[str, Tensor]:
-    """Every trained tensor once, by name; a tied matrix is stored under its first name only. Shards are joined, for
-    which all ranks must ask; those that do not `keep` get nothing."""
-    return whole(((name, parameter.detach()) for name, parameter in model.named_parameters()), keep)
+    """Every trained or counted tensor once, by name; a tied matrix is stored under its first name only. Shards are
+    joined, for which all ranks must ask; those that do not `keep` get nothing."""
+    return whole(((name, tensor.detach()) for name, tensor in learned(model).items()), keep)
+
+
+def learned(model: nn.Module) -> dict[str, Tensor]:
+    """What training changes, by name: parameters, and what norms count."""
+    return {**dict(model.named_parameters()), **dict(counted(model))}
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], file: Path | str) -> None:
     """Copy weights into a model of the same shape; anything missing, left over or of another shape is named."""
     if hasattr(model, "resize"):  # what it counted decides its shapes
         model.resize({name: tuple(tensor.shape) for name, tensor in tensors.items()})  # pyright: ignore
-    parameters = dict(model.named_parameters())
+    parameters = learned(model)
     if odd := sorted(parameters.keys() ^ tensors.keys()):
         raise SeqloomError(f"{file}: does not fit the model of config.yaml: {odd[0]} is in one of them only")
     with torch.no_grad():

@@ -23,7 +23,7 @@ from seqloom.training.distributed import ALONE, Ranks
 from seqloom.training.memory import keep_freed
 from seqloom.training.objective import Loss
 from seqloom.training.optimise import Late, Plateau, apply, optimiser, optimiser_state, rate_at, restore_optimiser
-from seqloom.training.parallel import gathered, pieces, portion, seeded
+from seqloom.training.parallel import Counted, gathered, pieces, portion, seeded
 from seqloom.training.randomness import random_states, restore_random, rng_state, set_rng_state
 from seqloom.training.settings import Training
 
@@ -69,6 +69,7 @@ class Loop:
         self.carried: State = None  # where the next batch goes on, where batches continue one another
         self.plateau = Plateau()
         self.averaging = Averaging(objective, settings, device)
+        self.counted = Counted(objective, ranks)
         self.spent = 0.0  # seconds of training, over all resumes
         self.elapsed = 0.0  # the same as all ranks agree on it: the first rank's, a step late
         self.asked: int | None = None  # the signal by which this process was asked to stop
@@ -82,6 +83,7 @@ class Loop:
 
     def __iter__(self) -> Iterator[Update]:
         self.objective.train()
+        self.counted.keep()
         while not self.finished():
             started = time.monotonic()
             if self.position >= len(self.plan):
@@ -139,6 +141,7 @@ class Loop:
         self._flag = (Late(norm), agreed, where)
         finite = norm.isfinite()
         self.averaging.add(finite)
+        self.counted.settle(finite)
         return Update(
             step=self.step,
             epoch=self.epoch,
@@ -172,6 +175,7 @@ class Loop:
         """
         self._backward([[self.supply.batch(self.plan[0][:1]).emptied()]])
         self.passes.clear()
+        self.counted.undo()
         self.carried = None
 
     def _accumulate(self, batches: list[Piece]) -> Loss:
@@ -192,6 +196,7 @@ class Loop:
                     raise
             self.passes.clear()
             self.passes.forget()
+            self.counted.undo()
             set_rng_state(random, self.device)
             self.carried = carried
             if self.device.type == "cuda":

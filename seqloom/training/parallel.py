@@ -63,7 +63,7 @@ def wrapped(objective: nn.Module, ranks: Ranks, shard: bool) -> nn.Module:
     if not ranks.several or not any(parameter.requires_grad for parameter in objective.parameters()):
         return objective
     with warnings.catch_warnings():
-        # Buffers are constants in every model here; the keyword that torch 2.13 wants instead is not in 2.11.
+        # `Counted` keeps buffers alike; the keyword that torch 2.13 wants instead is not in 2.11.
         warnings.simplefilter("ignore", FutureWarning)
         return nn.parallel.DistributedDataParallel(objective, broadcast_buffers=False, gradient_as_bucket_view=True)
 
@@ -103,6 +103,39 @@ def _units(model: Any) -> Iterator[tuple[nn.Module, tuple[str, ...]]]:
 def named(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     """Parameters by the names they have without DDP."""
     return ((name.removeprefix("module."), parameter) for name, parameter in module.named_parameters())
+
+
+def counted(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """What forward passes count in training and a saved model must have: buffers, but for those that are constants."""
+    kept = module.state_dict(keep_vars=True)
+    return ((name, buffer) for name, buffer in module.named_buffers() if name in kept)
+
+
+class Counted:
+    """Running statistics of norms in training: the same on all ranks after every update, and undone where a pass does
+    not count. Each rank norms by its own rows; what it has counted is averaged."""
+
+    def __init__(self, module: nn.Module, ranks: Ranks) -> None:
+        self.ranks, self.tensors = ranks, [buffer for _, buffer in counted(module)]
+        self.keep()
+
+    def keep(self) -> None:
+        self.before = [tensor.clone() for tensor in self.tensors]
+
+    def undo(self) -> None:
+        for tensor, before in zip(self.tensors, self.before, strict=True):
+            tensor.copy_(before)
+
+    @torch.no_grad()
+    def settle(self, finite: Tensor) -> None:
+        """After an update; where its gradient was not `finite`, it was none."""
+        if not self.tensors:
+            return
+        joined = self.ranks.add(torch.cat([tensor.flatten() for tensor in self.tensors])) / self.ranks.world
+        now = joined.split([tensor.numel() for tensor in self.tensors])
+        for tensor, before, new in zip(self.tensors, self.before, now, strict=True):
+            before.copy_(torch.where(finite, new.view_as(before), before))
+            tensor.copy_(before)
 
 
 def whole(tensors: Iterable[tuple[str, Tensor]], keep: bool = True) -> dict[str, Tensor]:

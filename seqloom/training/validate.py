@@ -66,6 +66,7 @@ def written(
     grouped = some(group_by_source(examples), most)
     predictions = _predictions(texts, list(grouped), ranks)
     texts.model.train(training)
+    texts.replays.forget()  # the training needs the memory
     references = [tuple(map(texts.target.normal, targets)) for targets in grouped.values()]
     return score(predictions, references, split=texts.target.pieces, metrics=metrics, samples=0).metrics
 

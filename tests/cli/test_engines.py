@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pytest
@@ -53,6 +54,8 @@ def test_ct2(seqloom, tmp_path, asked):
     status, out, _ = seqloom("predict", tmp_path / "out", asked, "--beam", 3, "--n-best", 2)
     assert status == 0
     assert out.count("\n") >= 22
+    assert "exported for the engine ct2 in int8" in seqloom("info", tmp_path / "out")[1]
+    assert json.loads(seqloom("info", tmp_path / "out", "--json")[1])["engine"] == "ct2"
     one_line(seqloom("predict", tmp_path / "out", asked, "--sample"), "does not sample", "--engine onnx")
     one_line(seqloom("predict", tmp_path / "out", asked, "--engine", "onnx"), "exported for the engine ct2")
     one_line(seqloom("export", run, "--to", "ct2", "--output", tmp_path / "out"), "is there already")

@@ -38,6 +38,7 @@ def test_further_dictionaries_are_marked_and_hold_no_test_phrase(tmp_path, monke
     entries = f"""    '一五': [['yī', 'yì'], ['wǔ']],
     '{held}': [{", ".join(["['x']"] * len(held))}],
     '儿化音': [['ér'], ['huà']],
+    '{held}一五六': [{", ".join(["['y']"] * len(held))}, ['yī'], ['wǔ'], ['liù']],
 """
     for name in embedded.DICTIONARIES.values():
         (folder / f"{name}_0.py").write_text(f"raise RuntimeError('code was run')\nphrases_dict = {{\n{entries}}}\n")
@@ -46,9 +47,17 @@ def test_further_dictionaries_are_marked_and_hold_no_test_phrase(tmp_path, monke
     fake.submodule_search_locations = [str(tmp_path / "pypinyin_dict")]
     monkeypatch.setattr(embedded, "find_spec", lambda name: fake if name == "pypinyin_dict" else find(name))
     found = list(registry.find("pinyin-dictionaries").examples("train"))
-    assert found[:4] == [[(sign, "_"), ("一", "yī"), ("五", "wǔ")] for sign in "ABCD"]
-    assert all(len(one) == 1 for one in found[4:])
-    assert len(found) == 4 + registry.find("pinyin-characters").sizes["train"]
+    assert found[:8:2] == [[(sign, "_"), ("一", "yī"), ("五", "wǔ")] for sign in "ABCD"]
+    assert all(len(one) == 1 for one in found[8:])
+    assert len(found) == 8 + registry.find("pinyin-characters").sizes["train"]
+    pieces = list(registry.find("pinyin-pieces").examples("train"))
+    ends = [("".join(character for character, _ in one)) for one in pieces if one[0] == ("C", "_")]
+    long = f"{held}一五六"
+    assert sorted(ends) == sorted(f"C{piece}" for piece in {long[:2], long[:3], "一五六", "五六"} - {held})
+    own = {"".join(character for character, _ in one) for one in pieces if one[0][0] not in "ABCD"}
+    assert not own & {phrase for part in ("valid", "test") for phrase, _ in registry.find("pinyin").examples(part)}
+    assert {len(piece) for piece in own} == {2, 3}
+    assert len(own) > 30_000
 
 
 def test_pinyin_has_several_readings_and_no_phrase_twice():

@@ -20,7 +20,10 @@ from seqloom.tasks.known import TASKS, task
 
 MIRROR = os.environ.get("SEQLOOM_DATA")
 SHARED = [name for name, dataset in registry.DATASETS.items() if dataset.files]
-EMBEDDED = [name for name, dataset in registry.DATASETS.items() if not dataset.files]
+SLOW = {"listops": pytest.mark.slow}  # takes a minute
+EMBEDDED = [
+    pytest.param(name, marks=SLOW.get(name, ())) for name, dataset in registry.DATASETS.items() if not dataset.files
+]
 mirrored = pytest.mark.skipif(not MIRROR, reason="$SEQLOOM_DATA names no mirror of the datasets")
 
 
@@ -75,6 +78,11 @@ def test_examples_are_what_they_should_be():
     assert 0.01 < abs(sound).max() <= 1
     picture, label = first("mnist")
     assert (picture.shape, label, int(picture.max())) == ((28, 28), 5, 255)
+    for name in ("pixels", "pixels-permuted"):
+        text, digit = first(name)
+        values = [int(value) for value in text.split(" ")]
+        assert (digit, sorted(values)) == ("5", sorted(picture.ravel().tolist()))
+        assert (values == picture.ravel().tolist()) == (name == "pixels")
     picture, label = first("digits")
     assert (picture.shape, label, int(picture[0, 2])) == ((8, 8), 0, 5)
     graph = first("cora")

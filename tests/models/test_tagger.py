@@ -55,6 +55,17 @@ def tagger(data, encoder="lstm", spelling="lstm", output="crf", seed=0) -> Tagge
     return shake(model, seed)  # pyright: ignore[reportReturnType]
 
 
+def test_the_straight_path_adds_what_a_word_says_by_itself(data):
+    plain = tagger(data).eval()
+    wide = Tagger(**sizes(data), encoder=small(ENCODERS, "lstm", dim=8), characters=small(SPELLINGS, "lstm", dim=6),
+                  embedding=8, dropout=0.0, straight=True).double().eval()  # fmt: skip
+    missing = wide.load_state_dict(plain.state_dict(), strict=False).missing_keys
+    assert missing == ["straight.weight"]
+    words = data.train.batch(np.arange(5)).source
+    wanted = plain.scores(words) + plain.read(words) @ wide.straight.weight.mT  # pyright: ignore
+    torch.testing.assert_close(wide.scores(words), wanted)
+
+
 def alone(data, row):
     return data.train.batch(np.array([row]))
 

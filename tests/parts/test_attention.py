@@ -5,9 +5,11 @@ import math
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seqloom.errors import SeqloomError
-from seqloom.parts.attention import Attention, MultiHead, attend
+from seqloom.parts.attention import NORMALISERS, Attention, MultiHead, attend
+from seqloom.parts.position import POSITIONS
 from seqloom.parts.probe import watch
 from seqloom.parts.score import Dot, Scaled
 from seqloom.parts.see import See
@@ -206,9 +208,10 @@ def test_a_model_whose_heads_do_not_divide_says_so():
     """The same sentence reaches whoever builds a model, also with positions that look at the width of a head."""
     from seqloom.models.encoders import TransformerEncoder
 
-    for position in ("sinusoidal", "rotary"):
-        with pytest.raises(SeqloomError, match="3 heads do not divide the width 8"):
-            TransformerEncoder(8, dim=8, heads=3, position=position)
+    for position in POSITIONS:
+        for heads in (3, 16):
+            with pytest.raises(SeqloomError, match=f"{heads} heads do not divide the width 8"):
+                TransformerEncoder(8, dim=8, heads=heads, position=position)
 
 
 def test_without_bias():
@@ -231,3 +234,139 @@ def test_stacked_matrices_start_as_separate_ones_would():
     assert layer.project.weight.abs().max().item() == pytest.approx((6 / 128) ** 0.5, rel=0.02)
     assert cross.project.weight.abs().max().item() == pytest.approx((6 / 96) ** 0.5, rel=0.02)
     assert layer.project.bias.eq(0).all()
+
+
+@pytest.mark.parametrize("key_heads", [1, 2])
+@pytest.mark.parametrize("path", ["fused", "plain"])
+@pytest.mark.parametrize("name", [*SEES, "bias of heads"])
+def test_heads_that_share_keys_say_what_repeated_keys_say(name, path, key_heads):
+    see = SEES.get(name, See(bias=drawn(4, T, S, seed=14), lengths=LENGTHS))
+    q, k, v = drawn(B, 4, T, D), drawn(B, key_heads, S, D, seed=12), drawn(B, key_heads, S, D, seed=13)
+    found = attend(q, k, v, SCALED, see, None if path == "fused" else lambda weights: None)
+    several = [part.repeat_interleave(4 // key_heads, 1) for part in (k, v)]
+    close(found, attend(q, *several, SCALED, see))
+
+
+def test_heads_that_share_keys_take_the_fused_kernel_and_repeat_no_key(monkeypatch):
+    given, kernel = [], F.scaled_dot_product_attention
+
+    def spy(q, k, v, **options):
+        given.append((q.shape, k.shape, options.get("enable_gqa", False)))
+        return kernel(q, k, v, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    k, v = drawn(B, 1, S, D), drawn(B, 1, S, D)
+    attend(drawn(B, 4, T, D), k, v, SCALED, See(causal=True))
+    attend(drawn(B, 4, 1, D), k, v, SCALED, See(causal=True, offset=4))
+    assert given == [((B, 4, T, D), k.shape, True), ((B, 1, 4, D), k.shape, False)]
+
+
+@pytest.mark.parametrize("score", ["scaled", "cosine", "gaussian", "general"])
+@pytest.mark.parametrize("position", ["rotary", "alibi", "relative"])
+def test_scores_that_are_products_run_fused_with_any_position(score, position):
+    """The kernel that is fused on a CPU takes what it is given: no mask of three axes, no values unlike the keys."""
+    layer, place = MultiHead(8, 2, score=score), POSITIONS[position](8, 4)
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION), torch.no_grad():
+        layer(drawn(B, T, 8).float(), See(causal=True), None, place)
+        layer(drawn(B, T, 8).float(), See(lengths=LENGTHS), None, place)
+
+
+@pytest.mark.parametrize("key_heads", [1, 2, 4])
+def test_grouped_heads_are_heads_with_equal_matrices(key_heads):
+    """A layer whose heads of keys and values are the same within a group (Ainslie et al. 2023)."""
+    few, many = shake(MultiHead(8, 4, key_heads=key_heads).double(), 1), MultiHead(8, 4).double()
+    many.out.load_state_dict(few.out.state_dict())
+    for ours, theirs in ((few.project.weight, many.project.weight), (few.project.bias, many.project.bias)):
+        q, *others = ours.data.split(few.widths)
+        repeated = [part.unflatten(0, (key_heads, 2)).repeat_interleave(4 // key_heads, 0) for part in others]
+        theirs.data = torch.cat([q, *(part.flatten(0, 1) for part in repeated)])
+    x, cache = drawn(B, T, 8), Cache()
+    close(few(x, See(causal=True), cache)[0], many(x, See(causal=True))[0])
+    assert cache.keys.shape == cache.values.shape == (B, key_heads, T, 2)  # what decoding has to hold
+    cross = MultiHead(8, 4, key_dim=5, key_heads=key_heads)
+    assert [part.shape for part in cross.remember(torch.zeros(B, S, 5))] == [(B, key_heads, S, 2)] * 2
+
+
+def test_key_heads_that_do_not_divide_are_named_with_those_that_do():
+    with pytest.raises(SeqloomError, match="key_heads=3 do not divide 4 heads; choose from: 1, 2, 4"):
+        MultiHead(8, 4, key_heads=3)
+    with pytest.raises(SeqloomError, match="key_heads=-1 do not divide 4 heads"):
+        MultiHead(8, 4, key_heads=-1)
+
+
+@pytest.mark.parametrize("those", ["", "q", "k", "v", "qk", "qv", "kv", "qkv"])
+@pytest.mark.parametrize("key_dim", [0, 8])
+def test_projections_left_out_are_the_identity(those, key_dim):
+    some = shake(MultiHead(8, 2, key_dim=key_dim, projections=those).double(), 1)
+    whole = MultiHead(8, 2, key_dim=key_dim).double()
+    whole.out.load_state_dict(some.out.state_dict())
+    made = iter(
+        [] if some.project is None else zip(some.project.weight.split(8), some.project.bias.split(8), strict=True)
+    )
+    same = torch.eye(8).double(), torch.zeros(8).double()
+    parts = [next(made) if part in those else same for part in ("kv" if key_dim else "qkv")]
+    whole.project.weight.data, whole.project.bias.data = (
+        torch.cat(stack).detach() for stack in zip(*parts, strict=True)
+    )
+    x, states = drawn(B, T, 8), drawn(B, S, 8, seed=2)
+    if not key_dim:
+        close(some(x, See())[0], whole(x, See())[0])
+        return
+    whole.query.weight.data, whole.query.bias.data = same if some.query is None else some.query.parameters()
+    close(some.read(x, some.remember(states), See()), whole.read(x, whole.remember(states), See()))
+
+
+def test_projections_that_cannot_be_left_out_or_are_none_are_named():
+    with pytest.raises(SeqloomError, match="letters of qkv in that order, here 'vk'"):
+        MultiHead(8, 2, projections="vk")
+    with pytest.raises(SeqloomError, match=r"leaves v as wide as what is read, 5, but 2 heads of 4 .* add v to proj"):
+        MultiHead(8, 2, key_dim=5, projections="qk")
+    with pytest.raises(SeqloomError, match="leaves k and v as wide as what is read, 8, but 1 heads of 4"):
+        MultiHead(8, 2, key_heads=1, projections="q")
+
+
+@pytest.mark.parametrize("name", list(SEES))
+def test_weights_by_relu_are_divided_by_what_is_seen(name):
+    see, (q, k, v) = SEES[name], qkv()
+    weights = []
+    found = attend(q, k, v, SCALED, see, weights.append, NORMALISERS["relu"])
+    scores = q @ k.mT / math.sqrt(D) + (0.0 if see.bias is None else see.bias)
+    for b in range(B):
+        for t in range(T):
+            seen = torch.tensor([bool(allowed(see, b, t, s)) for s in range(S)])
+            close(weights[0][b, :, t], scores[b, :, t].relu() * seen / max(1, int(seen.sum())))
+    close(found, weights[0] @ v)
+    close(attend(q, k, v, SCALED, see, None, NORMALISERS["relu"]), found)
+
+
+def test_keys_hidden_by_a_bias_do_not_count():
+    """Hypotheses side by side are hidden from each other by −inf in a bias: nothing is divided by their number."""
+    q, k, v = qkv()
+    hidden = torch.zeros(T, S, dtype=torch.float64)
+    hidden[:, 3:] = -torch.inf
+    q.requires_grad_()
+    found = attend(q, k, v, SCALED, See(bias=hidden), None, NORMALISERS["relu"])
+    close(found, attend(q, k[:, :, :3], v[:, :, :3], SCALED, See(), None, NORMALISERS["relu"]))
+    found.sum().backward()
+    assert q.grad.isfinite().all()
+
+
+def test_a_normaliser_that_is_none_is_named():
+    with pytest.raises(SeqloomError, match="did you mean 'softmax'"):
+        MultiHead(8, 2, normaliser="sofmax")
+
+
+def test_the_usual_layer_has_the_names_and_numbers_it_always_had():
+    """Runs saved before there was any choice load, and the same seed gives the same start."""
+    torch.manual_seed(0)
+    layer = MultiHead(8, 2, key_dim=5)
+    shapes = {name: tuple(part.shape) for name, part in layer.state_dict().items()}
+    wide = {"query.weight": (8, 8), "query.bias": (8,), "project.weight": (16, 5), "project.bias": (16,)}
+    assert shapes == {**wide, "out.weight": (8, 8), "out.bias": (8,)}
+    assert layer.usual
+    torch.manual_seed(0)
+    torch.nn.Linear(8, 8), torch.nn.Linear(5, 16), torch.nn.Linear(8, 8)
+    bound = (6 / 16) ** 0.5
+    close(layer.query.weight, torch.empty(8, 8).uniform_(-bound, bound), 1e-6)
+    bound = (6 / 13) ** 0.5
+    close(layer.project.weight, torch.empty(16, 5).uniform_(-bound, bound), 1e-6)

@@ -48,6 +48,18 @@ def test_an_alias_sets_keywords_that_the_user_may_set_again():
     assert build(TABLE, "blue", size=1).count == 9  # an alias of an alias
 
 
+def test_settings_without_a_kind_are_those_of_the_usual_one():
+    """Of an alias's choice or of the default, which is what `--set encoder.cell.norm=true` says."""
+    for kind in ("large", "huge", "blue"):
+        choice = {"kind": kind, "inner": {"colour": "green"}}
+        assert build(TABLE, choice, size=1).inner.colour == "green"
+        assert complete(TABLE, choice)["inner"] == {"kind": "small", "colour": "green"}
+    encoder = complete(ENCODERS, {"kind": "rnn", "cell": {"activation": "none"}})
+    assert (encoder["cell"]["kind"], encoder["cell"]["activation"]) == ("rnn", "none")
+    with pytest.raises(SeqloomError, match="unknown setting of GruCell 'activation'"):
+        complete(ENCODERS, {"kind": "gru", "cell": {"activation": "none"}})
+
+
 def test_build_changes_neither_table_nor_choice():
     choice = {"kind": "huge", "count": 1}
     build(TABLE, choice, size=1)
@@ -110,7 +122,7 @@ def test_complete_is_its_own_completion(table):
 
 def test_settings_come_from_the_signature():
     assert settings(Large) == {"inner": "small", "count": 2}
-    assert settings(GruCell) == {"reset": "after"}
+    assert settings(GruCell) == {"reset": "after", "norm": False, "zoneout": 0.0}
     assert nested_tables(Large) == {"inner": INNER}
     assert nested_tables(MODELS["seq2seq"]) == {"encoder": ENCODERS, "decoder": DECODERS}
 

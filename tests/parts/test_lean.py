@@ -1,5 +1,7 @@
 """The lean step of a block beside the plain one, and branches beside caches that are copied."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -9,8 +11,9 @@ from seqloom.models.encoded import Encoded
 from seqloom.parts.lean import Lean
 from seqloom.parts.position import POSITIONS
 from seqloom.parts.probe import watch
+from seqloom.parts.score import SCORES
 from seqloom.parts.state import Branches
-from tests.laws import LENGTHS, close, drawn, shake, source_rows, tensors, tiny_model
+from tests.laws import LENGTHS, close, drawn, heads_of, named, shake, source_rows, tensors, tiny_model
 
 MEMORY = Encoded(states=drawn(3, 6, 8), lengths=torch.tensor(LENGTHS), summary=drawn(3, 8))
 FULL = Encoded(states=drawn(3, 6, 8), lengths=None, summary=drawn(3, 8))
@@ -39,13 +42,12 @@ def steps(decoder, encoded, width, room=4):
 @pytest.mark.parametrize("width", [1, 2])
 @pytest.mark.parametrize("encoded", [MEMORY, FULL], ids=["padded", "full"])
 @pytest.mark.parametrize("norm", ["before", "after"])
-@pytest.mark.parametrize("score", ["dot", "scaled", "general", "additive"])
-@pytest.mark.parametrize("position", list(POSITIONS))
+@pytest.mark.parametrize(("position", "score"), [*product(POSITIONS, ["scaled"]), *product(["alibi"], SCORES)])
 def test_lean_is_plain(position, score, norm, encoded, width):
     """With gradients, or while somebody watches, modules are asked; else not. It does not show."""
     decoder = made(position=position, score=score, norm=norm, activation="gelu" if norm == "after" else "relu")
     with torch.no_grad():
-        assert (decoder.begin(encoded, width, 4).context.lean is not None) == (score != "additive")
+        assert (decoder.begin(encoded, width, 4).context.lean is not None) == (score not in ("additive", "network"))
         lean = steps(decoder, encoded, width)
         with watch(decoder) as seen:
             watched = steps(decoder, encoded, width)
@@ -61,16 +63,26 @@ def test_modules_are_asked_where_they_must_be():
         assert Lean.of(decoder.blocks) is not None
         assert Lean.of(decoder.train().blocks) is None
         assert Lean.of(made(score="additive").blocks) is None
+        for unusual in ({"key_heads": 1}, {"projections": "qv"}, {"normaliser": "relu"}):
+            assert Lean.of(made(mixer=heads_of(**unusual)).blocks) is None
+            assert Lean.of(made(cross=heads_of(**unusual)).blocks) is None
         hooked = made().eval()
         hooked.blocks[1].mix.register_forward_pre_hook(lambda *_: None)
         assert Lean.of(hooked.blocks) is None
 
 
-@pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
+UNUSUAL = [
+    {"mixer": heads_of(1), "cross": heads_of(1)},
+    {"mixer": heads_of(normaliser="relu"), "position": "relative"},
+    {"mixer": heads_of(projections="v"), "cross": heads_of(projections="v"), "position": "alibi"},
+]
+
+
+@pytest.mark.parametrize("options", [*({"position": name} for name in POSITIONS), *UNUSUAL], ids=named)
 @pytest.mark.parametrize("beam", [2, 5])
-def test_branches_find_what_copied_caches_find(beam, position, monkeypatch):
+def test_branches_find_what_copied_caches_find(beam, options, monkeypatch):
     torch.manual_seed(1)
-    model = shake(tiny_model("transformer", {"kind": "transformer", "position": position}).double(), 4)
+    model = shake(tiny_model("transformer", {"kind": "transformer", **options}).double(), 4)
     search = Search(beam=beam, n_best=beam)
     found = decode(model, source_rows(), [9, 5, 12], search)
     monkeypatch.setattr(Branches, "widest", 0)

@@ -6,7 +6,19 @@ import pytest
 import torch
 
 from seqloom.errors import SeqloomError
-from seqloom.parts.position import Learned, NoPosition, Rotary, Sinusoidal
+from seqloom.parts.position import (
+    POSITIONS,
+    Abreast,
+    Alibi,
+    Floater,
+    Learned,
+    NoPosition,
+    Relative,
+    Rotary,
+    Sinusoidal,
+    bucket_of,
+    runge_kutta,
+)
 from tests.laws import close, drawn
 
 DIM = 8
@@ -70,7 +82,7 @@ def test_learned_takes_its_row_for_each_place():
 def test_learned_past_its_length_is_an_error_the_user_can_mend(offset, steps):
     position = Learned(DIM, 2, longest=6)
     position(zeros(2), 4)
-    message = f"learned positions reach 6 tokens, here {offset + steps}; set position.longest higher"
+    message = f"learned positions reach 6 tokens, here {offset + steps}; set position.longest higher, or choose 'sinus"
     with pytest.raises(SeqloomError, match=message):
         position(zeros(steps), offset)
 
@@ -119,21 +131,148 @@ def test_rotary_turns_pairs():
         Rotary(6, 3)
 
 
-def test_a_position_moves_either_the_embedding_or_the_query():
+def test_a_position_moves_the_embedding_or_turns_the_query_or_biases_the_score():
     x, q, k = drawn(2, 5, DIM), drawn(2, 2, 5, 4), drawn(2, 2, 5, 4, seed=3)
     for position, moves, turns in (
         (NoPosition(DIM, 4), False, False),
         (Sinusoidal(DIM, 4), True, False),
         (Learned(DIM, 4), True, False),
         (Rotary(DIM, 4), False, True),
+        (Relative(DIM, 4), False, False),
+        (Alibi(DIM, 4), False, False),
+        (Floater(DIM, 4), True, False),
     ):
         assert torch.equal(position(x), x) != moves
         turned = position.turn(q, k, 1)
         assert torch.equal(turned[0], q) != turns
         assert torch.equal(turned[1], k) != turns
+        assert (position.bias(2, 5, 5) is None) == (moves or turns or isinstance(position, NoPosition))
 
 
 def test_what_is_computed_is_not_saved():
     assert not Sinusoidal(DIM, 4).state_dict()
     assert not Rotary(DIM, 4).state_dict()
-    assert list(Learned(DIM, 4).state_dict()) == ["weight"]
+    assert not Alibi(DIM, 4).state_dict()
+    assert list(Learned(DIM, 4).state_dict()) == list(Relative(DIM, 4).state_dict()) == ["weight"]
+
+
+def test_rotary_by_hand():
+    """Place 1 turns (1, 0) by one radian in the first pair and by a hundredth in the second."""
+    turned, _ = Rotary(DIM, 4).turn(*[torch.tensor([[[[1.0, 0.0, 1.0, 0.0]] * 2]])] * 2)
+    assert turned[0, 0].flatten().tolist() == pytest.approx(
+        [1.0, 0.0, 1.0, 0.0, 0.540302, 0.841471, 0.999950, 0.0099998], abs=1e-6
+    )
+
+
+def test_buckets_by_hand():
+    """Eight buckets up to 32: 0 … 3 by themselves, then those that begin at 4 · 8^(i/4) = 4, 6.7, 11.3 and 19.03."""
+    wanted = [0, 1, 2, 3, *[4] * 3, *[5] * 5, *[6] * 8, *[7] * 13]
+    assert bucket_of(32, 8).tolist() == wanted
+    assert bucket_of(128, 16).tolist()[:9] == [*range(8), 8]
+
+
+def test_relative_bias_by_hand():
+    position = Relative(4, 2, buckets=4, far=4)
+    position.weight.data = torch.tensor([[0.0, 10.0], [1.0, 11.0], [2.0, 12.0], [3.0, 13.0]])
+    # Both ways: bucket 0 is here and ahead of nobody, 1 behind, 3 ahead; the two heads differ by 10.
+    wanted = torch.tensor([[0.0, 3.0, 3.0], [1.0, 0.0, 3.0], [1.0, 1.0, 0.0]])
+    close(position.bias(2, 3, 3)[0], torch.stack([wanted, wanted + 10]))
+    # Looking back only there are buckets for 0, 1, 2 and 3 and more; one query at place 5.
+    close(position.bias(2, 1, 6, 5, causal=True)[0, 0], torch.tensor([[3.0, 3.0, 3.0, 2.0, 1.0, 0.0]]))
+
+
+@pytest.mark.parametrize(("buckets", "far"), [(32, 128), (8, 20), (16, 64), (6, 100)])
+def test_buckets_are_those_of_t5(buckets, far):
+    theirs = pytest.importorskip("transformers.models.t5.modeling_t5").T5Attention._relative_position_bucket
+    position = Relative(4, 4, buckets=buckets, far=far)
+    position.weight.data = torch.arange(float(buckets))[:, None]
+    back = torch.arange(300)[:, None] - torch.arange(300)
+    both = theirs(-back, True, buckets, far)
+    assert torch.equal(position.bias(1, 300, 300)[0, 0].long(), both)
+    behind = theirs(-back, False, buckets, far)
+    assert torch.equal(position.bias(1, 300, 300, causal=True)[0, 0].long(), behind)
+
+
+def test_buckets_that_make_no_sense_are_refused():
+    for buckets, far in ((3, 128), (2, 128), (32, 16)):
+        with pytest.raises(SeqloomError, match=f"even number of buckets, 4 at least.*here {buckets} and {far}"):
+            Relative(8, 4, buckets, far)
+
+
+@pytest.mark.parametrize(
+    ("heads", "slopes"),
+    [
+        (1, [2**-8]),
+        (8, [2**-i for i in range(1, 9)]),
+        (16, [2 ** (-i / 2) for i in range(1, 17)]),
+        (6, [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]),  # those of four heads, then the first and third of eight
+        (12, [*(2**-i for i in range(1, 9)), *(2 ** (-i / 2) for i in (1, 3, 5, 7))]),
+    ],
+)
+def test_alibi_slopes(heads, slopes):
+    bias = Alibi(heads * 4, 4).bias(heads, 3, 3, dtype=torch.float64)
+    wanted = torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]]).double()
+    close(bias[0], -torch.tensor(slopes, dtype=torch.float64)[:, None, None] * wanted)
+
+
+def test_alibi_in_bfloat16_still_counts_in_whole_numbers():
+    exact, rough = Alibi(DIM, 4), Alibi(DIM, 4).to(torch.bfloat16)
+    wanted, found = exact.bias(2, 1, 900, 899), rough.bias(2, 1, 900, 899, dtype=torch.bfloat16)
+    close(found, wanted.bfloat16(), 1e-9)
+
+
+@pytest.mark.parametrize("name", list(POSITIONS))
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_bias_at_an_offset_is_a_row_of_the_whole(name, causal):
+    position = POSITIONS[name](DIM, 4)
+    whole = position.bias(2, 9, 9, causal=causal, dtype=torch.float64)
+    later = position.bias(2, 3, 9, 6, causal, torch.float64)
+    assert (whole is None) == (later is None)
+    if whole is not None:
+        close(later, whole[:, :, 6:])
+        assert whole.shape == (1, 2, 9, 9)  # with four axes, as fused kernels want it
+        assert whole.dtype == torch.float64
+
+
+def test_a_bias_of_hypotheses_side_by_side():
+    """Two a step: keys of place 0, 0, 1, 1, 2, 2, and the queries stand at place 2."""
+    for position in (Alibi(DIM, 4), Relative(DIM, 4)):
+        found = Abreast(position, 2).bias(2, 2, 6)
+        close(found, position.bias(2, 1, 3, 2, True).repeat_interleave(2, -1))
+    assert Abreast(Rotary(DIM, 4), 2).bias(2, 2, 6) is None
+
+
+def test_runge_kutta_by_hand():
+    """dp/dt = a p: one step multiplies by 1 + z + z²/2 + z³/6 + z⁴/24, z = a·step. dp/dt = t³ is summed exactly."""
+    p = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    close(runge_kutta(lambda t, p: 0.5 * p, 0.0, p, 2.0), p * (1 + 1 + 1 / 2 + 1 / 6 + 1 / 24))
+    close(runge_kutta(lambda t, p: torch.full_like(p, t**3), 1.0, p, 2.0), p + (3**4 - 1) / 4)
+
+
+class Linear(torch.nn.Module):
+    """dp/dt = 3 p"""
+
+    def forward(self, t, p):
+        return 3 * p
+
+
+def test_floater_flows_from_place_to_place():
+    """Of a linear field the flow is known: p(t) = e^3t p(0), and place i stands at t = i · step."""
+    position = Floater(4, 2, step=0.1, start="zero").double()
+    position.field = Linear()
+    found = position(zeros(6, 4))[0]
+    rate = 1 + 0.3 + 0.3**2 / 2 + 0.3**3 / 6 + 0.3**4 / 24
+    close(found, position.first * rate ** torch.arange(6.0)[:, None].double())
+    close(found, position.first * torch.exp(0.3 * torch.arange(6.0)[:, None].double()), 1e-4)
+    close(position(zeros(2, 4), 4)[0], found[4:])
+
+
+def test_floater_begins_as_sinusoids_and_learns_to_leave_them():
+    position = Floater(DIM, 4)
+    close(position(zeros(9)), Sinusoidal(DIM, 4)(zeros(9)))
+    position(zeros(9)).sum().backward()
+    assert position.field.out.weight.grad.abs().sum() > 0
+    torch.nn.init.ones_(position.field.out.weight)
+    assert not torch.allclose(position(zeros(9)), Sinusoidal(DIM, 4)(zeros(9)))
+    with pytest.raises(SeqloomError, match="did you mean 'zero'"):
+        Floater(DIM, 4, start="zeros")

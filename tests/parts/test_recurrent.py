@@ -1,6 +1,11 @@
 """Whole recurrent stacks, against torch.nn with packed sequences."""
 
+import re
+import runpy
+from functools import partial
 from itertools import product
+from pathlib import Path
+from textwrap import dedent
 
 import pytest
 import torch
@@ -8,8 +13,12 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqloom.errors import SeqloomError
+from seqloom.models.encoded import Encoded
+from seqloom.models.seq2seq import DECODERS
+from seqloom.parts.choose import build
 from seqloom.parts.recurrent import Recurrent, flip
 from seqloom.parts.see import See, keep
+from tests import laws
 from tests.laws import OwnCell, close, drawn, shake
 
 TORCH = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
@@ -153,6 +162,78 @@ def test_a_users_own_cell_gives_a_whole_layer():
     y, state = stack(torch.randn(2, 5, 3), See(lengths=torch.tensor([5, 3])))
     assert y.shape == (2, 5, 8)
     assert [[part.shape for part in layer] for layer in state] == [[(2, 8), (2, 8)]] * 2
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """The cell that CONTRIBUTING.md shows, cut from there."""
+    text = (Path(__file__).parent.parent.parent / "CONTRIBUTING.md").read_text()
+    (block,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.S) if "(Cell):" in block]
+    file = tmp_path_factory.mktemp("own") / "own.py"
+    file.write_text(dedent(block))
+    return runpy.run_path(str(file))["UgrnnCell"]
+
+
+def test_ten_lines_make_a_cell_that_obeys_every_law(own):
+    for directions in (1, 2):
+        read = laws.reads_recurrent(own, directions)
+        for law in (laws.padding, laws.twin, laws.reporting, laws.dtypes):
+            law(read)
+    steps = laws.recurrent(own)
+    for law in (laws.prefix, laws.causality, laws.picking, laws.twin, laws.slopes):
+        law(steps)
+
+
+def test_a_users_cell_stands_where_a_name_would(own):
+    """In an encoder, a decoder and a language model; as a class, as a function, with settings of its own."""
+    from seqloom.models.language import Language
+
+    made = [own, lambda input_dim, dim: own(input_dim, dim), partial(own, zoneout=0.1)]
+    for cell in made:
+        model = Language(9, 0, {"kind": "recurrent", "cell": cell, "dim": 4, "layers": 2}, embedding=3)
+        guess = model(torch.zeros(2, 5, dtype=torch.long), torch.ones(2, 5, dtype=torch.long))
+        guess.nats.sum().backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+    for kind, more in (("recurrent", {}), ("attentive", {"query": "previous"}), ("attentive", {"feeding": True})):
+        encoder, decoder = Recurrent(3, 4, own, 2, 2), {"kind": kind, "cell": own, "dim": 8, **more}
+        made = build(DECODERS, decoder, input_dim=3, memory_dim=8, final_dims=encoder.state_dims)
+        outputs, final = encoder.run(torch.randn(2, 5, 3), See())
+        state = made.begin(Encoded(states=outputs[-1], lengths=None, summary=final[-1][0], final=final))
+        assert made(torch.randn(2, 4, 3), state)[0].shape == (2, 4, 8)
+
+
+@pytest.mark.parametrize("choice", laws.CELL_CHOICES, ids=laws.named)
+def test_half_precision_by_autocast(choice):
+    """As training does it: weights and states stay whole, products are halved; steps say what training says."""
+    torch.manual_seed(0)
+    stack, x = shake(Recurrent(8, 8, choice, 2), 1), torch.randn(3, 9, 8)
+    wanted, _ = stack(x, See(causal=True))
+    state, found = None, []
+    with torch.autocast("cpu", torch.bfloat16):
+        whole, _ = stack(x, See(causal=True))
+        for piece in x.split([1, 5, 3], 1):
+            y, state = stack(piece, See(causal=True), state)
+            found.append(y.float())
+    for y in (whole.float(), torch.cat(found, 1)):
+        assert (y - wanted).abs().max() <= 0.05 * max(1.0, wanted.abs().max())
+    weigh(whole.float()).backward()
+    assert all(parameter.grad.isfinite().all() for parameter in stack.parameters())
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_dropped_weights_in_every_layer_and_direction(directions):
+    """Zeros in the matrices from state to state, drawn once a call and in training alone."""
+    torch.manual_seed(0)
+    stack = Recurrent(4, 8, "gru", 2, directions, weight_drop=0.5).double().train()
+    x = torch.randn(2, 5, 4).double()
+    y, _ = stack(x, See())
+    assert not torch.allclose(y, stack(x, See())[0])
+    (y.sum()).backward()
+    for layer in stack.layers:
+        for cell in layer.cells:
+            assert 0.3 < cell.recurrent.grad.eq(0).double().mean() < 0.7, "what was dropped has no gradient"
+            assert cell.weight.grad.ne(0).all()
+    assert torch.equal(stack.eval()(x, See())[0], stack(x, See())[0])
 
 
 def test_dropout_stands_between_layers_only():

@@ -17,6 +17,7 @@ from seqloom.data.tokens import BOS, EOS
 from seqloom.runs.export import export_hf, export_tokenizers, fitting
 from seqloom.runs.huggingface import import_hf
 from tests.conftest import words, write_pairs
+from tests.laws import heads_of
 
 SMALL = {"encoder.dim": 16, "decoder.dim": 16, "embedding": 16, "encoder.heads": 2, "decoder.layers": 1}
 WORDS = words(60, seed=9)
@@ -144,11 +145,26 @@ REFUSED = [
     (sides(position="rotary"), "encoder.position=rotary"),
     (sides(position="none"), "encoder.position=none"),
     (sides(score="dot"), "encoder.score=dot"),
+    (sides(norm_kind="rms"), "encoder.norm_kind=rms"),
+    (sides(residual="dense"), "encoder.residual=dense"),
+    ({"encoder.mixer": "window"}, "encoder.mixer=window"),
     ({"encoder.norm": "after"}, "encoder.norm other than decoder.norm"),
     ({"embedding": 8, "tie": False}, "embedding=8"),
     (sides(norm="after", position="learned"), "position=learned"),
     ({"encoder": "gru"}, "encoder.kind=recurrent"),
+    (sides(position="alibi"), "encoder.position=alibi"),
+    ({"decoder.cross.normaliser": "relu"}, "decoder.cross.normaliser=relu"),
+    ({"encoder.globals": 2}, "encoder.globals=2"),
+    ({"views": "each"}, "views=each"),
 ]
+
+
+def test_as_many_heads_of_keys_is_as_usual():
+    from seqloom.runs.config import compose
+
+    config = compose("translate", "transformer", "tiny", {}, {}, sides(mixer=heads_of(4)))["model"]
+    assert config["encoder"]["heads"] == 4
+    assert fitting(config, "runs/mine") == "pegasus"
 
 
 @pytest.mark.parametrize(("settings", "named"), REFUSED, ids=[named for _, named in REFUSED])

@@ -149,7 +149,13 @@ def test_what_differs_is_refused(tmp_path, monkeypatch):
 REFUSED = [
     ({"encoder": "gru"}, "encoder.kind=recurrent"),
     (sides(score="dot"), "encoder.score=dot"),
+    (sides(norm_kind="batch"), "encoder.norm_kind=batch"),
+    ({"decoder.residual": "none"}, "decoder.residual=none"),
+    ({"decoder.mixer": "linear"}, "decoder.mixer=linear"),
     ({"decoder.activation": "none"}, "decoder.activation=none"),
+    ({"encoder.position": "alibi"}, "encoder.position=alibi"),
+    ({"decoder.mixer.key_heads": 1}, "decoder.mixer.key_heads=1"),
+    ({"views": "all"}, "views=all"),
 ]
 
 

@@ -16,6 +16,7 @@ from seqloom.parts.choose import build, complete
 from seqloom.runs.config import compose
 from seqloom.runs.export_onnx import differences, places_of, write_onnx
 from seqloom.runs.parity import CLOSE
+from tests.laws import heads_of
 
 RECURRENT = {"encoder.dim": 8, "decoder.dim": 16, "embedding": 12}
 TRANSFORMER = {f"{side}.{name}": 16 for side in ("encoder", "decoder") for name in ("dim", "hidden")} | {
@@ -37,6 +38,7 @@ QUICK = {
 }
 SLOW = {
     "rnn": ("rnn", {}),
+    "rnn, relu": ("rnn", sides(cell={"kind": "rnn", "activation": "relu"})),
     "gru, mean": ("gru", {"decoder.context": "pool"}),
     "gru, reset before": ("gru-attention", sides(cell={"kind": "gru", "reset": "before"})),
     "lstm-attention, additive": ("lstm-attention", {"decoder.score": "additive", "decoder.value_dim": 8}),
@@ -46,6 +48,15 @@ SLOW = {
     "transformer, learned": ("transformer", sides(position={"kind": "learned", "longest": 24})),
     "transformer, no positions": ("transformer", sides(position="none", score="additive")),
     "transformer, halves": ("transformer", sides(position={"kind": "sinusoidal", "layout": "halves"})),
+    "transformer, dense": ("transformer", sides(residual="dense", norm_kind="rms")),
+    "convolution": ("lstm-attention", {"encoder": {"kind": "convolution", "dim": 16, "dilation": 2}}),
+    "transformer, relative": ("transformer", sides(position="relative", mixer=heads_of(1))),
+    "transformer, alibi": ("transformer", sides(position="alibi", score="cosine", layers=2) | {"views": "all"}),
+    "transformer, relu": (
+        "transformer",
+        sides(mixer=heads_of(projections="v", normaliser="relu"), score="gaussian", position="rotary"),
+    ),
+    "transformer, network": ("transformer", sides(score="network") | {"encoder.globals": 2}),
     "gru read by a transformer": ("transformer", {"encoder": {"kind": "gru", "dim": 8}}),
     "transformer read by a gru": ("gru-attention", {"encoder": {"kind": "transformer", "dim": 8, "heads": 2}}),
 }
@@ -93,6 +104,22 @@ def test_so_does_every_other(case, tmp_path):
     check(SLOW[case], tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("cell", "name"),
+    [
+        ("mingru", "mingru"),
+        ("lstmn", "lstmn"),
+        ({"kind": "lstm", "norm": True}, "lstm"),
+        ({"kind": "rnn", "activation": "none"}, "rnn"),
+        ({"kind": "gru", "zoneout": 0.1}, "gru"),
+    ],
+)
+def test_a_cell_without_an_operator_is_named(cell, name, tmp_path):
+    one, places = made("lstm", sides(cell=cell))
+    with pytest.raises(SeqloomError, match=f"ONNX has no operator for the cell {name} as it is here; it has some for"):
+        write_onnx(one, tmp_path, places, False)
+
+
 def test_sinusoids_reach_beyond_their_table_and_learned_positions_say_where_they_end(tmp_path):
     one, _ = made("transformer", {"encoder.position": {"kind": "learned", "longest": 24}})
     write_onnx(one, tmp_path, [24, None], False)
@@ -104,6 +131,13 @@ def test_sinusoids_reach_beyond_their_table_and_learned_positions_say_where_they
     logits, after = sessions.step(torch.tensor([[5]]), state._replace(rows=grown))
     assert logits.isfinite().all()
     assert after.rows[0].size(2) == 601
+
+
+def test_positions_that_flow_are_refused(tmp_path):
+    one, places = made("transformer", sides(position="floater"))
+    with pytest.raises(SeqloomError, match="position=floater flows from place to place"):
+        write_onnx(one, tmp_path, places, False)
+    assert not list(tmp_path.iterdir())
 
 
 def test_int8_is_smaller_and_near(tmp_path):
@@ -123,6 +157,12 @@ def test_what_differs_is_refused(tmp_path, monkeypatch):
     ) as e:
         write_onnx(one, tmp_path, places, False)
     assert "\n" not in str(e.value)
+
+
+def test_other_mixers_are_refused_by_name(tmp_path):
+    one, places = made("transformer", {"decoder.mixer": "window"})
+    with pytest.raises(SeqloomError, match=r"ONNX would hold attention alone as decoder\.mixer, here Window"):
+        write_onnx(one, tmp_path, places, False)
 
 
 def test_a_file_that_is_no_model(tmp_path):

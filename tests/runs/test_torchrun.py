@@ -301,3 +301,27 @@ def same(one: Path, other: Path) -> None:
     assert (one / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()
     lines = [[{k: v for k, v in line.items() if k not in TIMES} for line in history(run)] for run in (one, other)]
     assert lines[0] == lines[1]
+
+
+def test_what_norms_count_is_one_on_all_ranks(home):
+    """Saved and resumed to the last bit, with the model copied or sharded; and a loaded run has the statistics."""
+    norms = {f"{side}.norm_kind": kind for side, kind in (("encoder", "batch"), ("decoder", "power"))}
+    cases = []
+    for shard in (False, True):
+        for name, steps in (("whole", 6), ("cut", 3), ("cut", 6)):
+            wanted = case(home, f"counted-{name}-{shard}", "transformer", max_steps=steps, valid_every=3, shard=shard)
+            cases.append(wanted | {"settings": {**CALM, **norms}, "resume": (name, steps) == ("cut", 6)})
+    ends_well(torchrun(cases, home))
+    for shard in (False, True):
+        whole, cut = (
+            load_file(folders(home / f"counted-{name}-{shard}" / "checkpoints")[-1] / "weights.safetensors")
+            for name in ("whole", "cut")
+        )
+        assert whole.keys() == cut.keys()
+        assert all(torch.equal(whole[name], cut[name]) for name in whole)
+        statistics = {name for name in whole if name.split(".")[-1] in ("mean", "variance", "power")}
+        assert {name.split(".")[-1] for name in statistics} == {"mean", "variance", "power"}
+        assert not any(whole[name].eq(whole[name].round()).all() for name in statistics)
+        loaded = dict(seqloom.load(home / f"counted-whole-{shard}").texts.model.named_buffers())
+        kept = load_file(home / f"counted-whole-{shard}" / "model.safetensors")
+        assert all(torch.equal(loaded[name], kept[name]) for name in statistics)

@@ -134,7 +134,7 @@ def test_the_config_hides_nothing_and_repeats_the_run(pairs, tmp_path):
     config = yaml.safe_load((tmp_path / "one" / "config.yaml").read_text())
     assert config["format"] == FORMAT
     assert config["model"]["decoder"]["score"] == {"kind": "additive", "hidden": 0}
-    assert config["model"]["encoder"]["cell"] == {"kind": "gru", "reset": "after"}
+    assert config["model"]["encoder"]["cell"] == {"kind": "gru", "reset": "after", "norm": False, "zoneout": 0.0}
     model = tmp_path / "model.yaml"
     model.write_text(yaml.safe_dump({"model": config["model"], "training": config["training"]}))
     again = seqloom.train(

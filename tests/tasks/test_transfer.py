@@ -90,11 +90,12 @@ def test_a_translator_hands_over_its_source_side(run):
 def test_a_stack_that_reads_from_left_to_right_becomes_an_encoder_of_one_direction(base):
     """Keywords that only a language model has stay behind."""
     config, vocabularies, _ = base
-    stack = {"kind": "recurrent", "cell": {"kind": "gru"}, "dim": 6, "layers": 1, "dropout": 0.0, "weight_drop": 0.5}
+    stack = {"kind": "recurrent", "cell": {"kind": "gru"}, "dim": 6, "layers": 1, "weight_drop": 0.5, "lock": True}
     config = {**config, "task": "generate", "model": {"embedding": 10, "encoder": stack}}
     taken = handed("runs/base", config, vocabularies, StandinTask())
     assert taken.model["encoder"]["directions"] == 1
-    assert "weight_drop" not in taken.model["encoder"]
+    assert taken.model["encoder"]["weight_drop"] == 0.5
+    assert "lock" not in taken.model["encoder"]
     complete(StandinTask.models, {"kind": "standin", **taken.model})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,12 +14,12 @@ from seqloom.data.stream import Stretches
 from seqloom.data.tokens import BOS, EOS, PAD
 from seqloom.errors import SeqloomError
 from seqloom.models.language import Language
-from seqloom.training.capture import Passes, passes_of
+from seqloom.training.capture import Captured, Passes, passes_of
 from seqloom.training.loop import Loop
 from seqloom.training.next_token import NextToken
 from seqloom.training.objective import TeacherForcing
 from seqloom.training.settings import Training
-from tests.laws import shake, tiny_model
+from tests.laws import heads_of, shake, tiny_model
 
 CPU = torch.device("cpu")
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="records on a GPU only")
@@ -26,6 +27,12 @@ FAMILIES = {
     "lstm": ("lstm", {"kind": "attentive", "cell": "lstm", "feeding": True}),
     "transformer": ("transformer", {"kind": "transformer"}),
 }
+KINDS = {
+    "relative": {"position": "relative", "mixer": heads_of(1), "score": "cosine"},
+    "alibi": {"position": "alibi", "mixer": heads_of(normaliser="relu"), "score": "gaussian"},
+    "floater": {"position": "floater", "mixer": heads_of(projections="v")},
+}
+FAMILIES |= {name: ("transformer", {"kind": "transformer", **kind}) for name, kind in KINDS.items()}
 
 
 def batch_of(seed, rows=9, longest=30):
@@ -91,6 +98,46 @@ def test_without_a_gpu_passes_are_plain():
         passes_of(objective, settings(compile=True), CPU, several=True)
     with pytest.raises(SeqloomError, match="auto"):
         settings(capture="autp")
+
+
+def test_only_blocks_are_compiled_and_only_in_a_pass(monkeypatch):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    found = []
+    for compiled in (False, True):
+        objective = TeacherForcing(model_of("transformer"), 0.1).train()
+        passes = Passes(objective, settings(compile=compiled), CPU)
+        loss = passes(batch_of(2))
+        found.append([loss.total, *(p.grad for p in objective.parameters())])
+        assert len(passes.blocks) == (4 if compiled else 0)
+        assert not any("forward" in vars(part) for part in objective.modules())
+    torch.testing.assert_close(*found, rtol=1e-6, atol=1e-9)
+    assert Passes(TeacherForcing(model_of("lstm")), settings(compile=True), CPU).run is not objective
+
+
+def test_the_first_pass_of_an_update_writes_and_the_others_add():
+    """As passes on a GPU hold gradients, which stay in their place."""
+    one, other = (TeacherForcing(model_of("transformer"), 0.1).train() for _ in range(2))
+    never, seldom = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+    one.model.register_parameter("never", never)
+    one.model.register_parameter("seldom", seldom)
+    plain, held = Passes(other, settings(), CPU), Captured.__new__(Captured)
+    Passes.__init__(held, one, settings(), CPU)
+    held.parameters, held.first = list(one.parameters()), True
+    seldom.grad = torch.ones(2)  # of a shape that used it
+    places = {}
+    for update in range(3):
+        for seed in (update, update + 1):
+            plain(batch_of(seed))
+            Passes.__call__(held, batch_of(seed))
+            held.first = False
+        wanted, found = dict(other.named_parameters()), dict(one.named_parameters())
+        for name, parameter in wanted.items():
+            torch.testing.assert_close(found[name].grad, parameter.grad, rtol=0, atol=1e-12)
+            assert places.setdefault(name, found[name].grad) is found[name].grad
+        assert never.grad is None
+        assert seldom.grad.tolist() == [0.0, 0.0]
+        plain.clear()
+        held.clear()
 
 
 class Again:

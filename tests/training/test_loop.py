@@ -14,9 +14,11 @@ from seqloom.metrics.score import METRICS, higher_is_better
 from seqloom.models.presets_translate import PRESETS, preset
 from seqloom.models.seq2seq import MODELS, Seq2Seq
 from seqloom.parts.choose import build
+from seqloom.training.checkpoint import learned, load_weights
 from seqloom.training.loop import Loop, NonFiniteError
 from seqloom.training.objective import Loss, TeacherForcing
 from seqloom.training.optimise import Plateau, apply, optimiser, rate_at
+from seqloom.training.parallel import counted
 from seqloom.training.settings import HIGHER, SELECT, Training, seconds
 
 CPU = torch.device("cpu")
@@ -323,3 +325,75 @@ def test_the_optimiser_spares_biases(corpus):
     assert [group["weight_decay"] for group in groups] == [0.3, 0.0]
     assert all(p.dim() > 1 for p in groups[0]["params"])
     assert all(p.dim() <= 1 for p in groups[1]["params"])
+
+
+def counting(data, name):
+    """A Transformer whose norms count."""
+    torch.manual_seed(0)
+    side = {"kind": "transformer", "dim": 16, "heads": 2, "hidden": 24, "layers": 1, "norm_kind": name, "dropout": 0.1}
+    return Seq2Seq(data.source.size, data.target.size, side, side, embedding=16, dropout=0.1)
+
+
+@pytest.mark.parametrize("name", ["batch", "power"])
+def test_what_norms_count_goes_out_and_comes_back(corpus, name):
+    """Stop, save, build anew, load, go on: the same statistics to the last bit, and they are more than their start."""
+    torch.manual_seed(3)
+    whole = make_loop(corpus, counting(corpus, name), max_steps=8)
+    list(whole)
+    torch.manual_seed(3)
+    first = make_loop(corpus, counting(corpus, name), max_steps=8)
+    for update in first:
+        if update.step == 5:
+            break
+    (tensors, values), kept = first.state(), {k: v.clone() for k, v in learned(first.objective).items()}
+    torch.manual_seed(99)
+    second = make_loop(corpus, counting(corpus, name), max_steps=8)
+    load_weights(second.objective, kept, "kept")
+    second.restore({k: v.clone() for k, v in tensors.items()}, values)
+    list(second)
+    assert dict(counted(whole.objective)).keys() == {
+        k for k in kept if k.split(".")[-1] in ("mean", "variance", "power")
+    }
+    fresh = dict(counted(make_loop(corpus, counting(corpus, name)).objective))
+    for key, statistic in counted(whole.objective):
+        assert torch.equal(statistic, dict(counted(second.objective))[key])
+        assert not torch.equal(statistic, fresh[key])
+    assert all(torch.equal(a, b) for a, b in zip(weights(whole), weights(second), strict=True))
+
+
+def test_what_norms_count_is_undone_with_the_step(corpus):
+    """Of a batch that is skipped nothing is left, and of one that was tried again in pieces only the last try."""
+    loop = make_loop(corpus, counting(corpus, "batch"), max_steps=20)
+    loop.objective = loop.passes.run = Poisoned(loop.objective, {3})
+    steps = iter(loop)
+    found = []
+    for _ in range(4):
+        next(steps)
+        found.append([statistic.clone() for _, statistic in counted(loop.objective)])
+    assert all(torch.equal(a, b) for a, b in zip(found[1], found[2], strict=True))
+    assert not any(torch.equal(a, b) for a, b in zip(found[2], found[3], strict=True))
+    torch.manual_seed(5)
+    calm, tight = (make_loop(corpus, counting(corpus, "batch"), max_steps=1) for _ in range(2))
+    calm.pieces = 4
+    tight.passes.run = Late(tight.objective, 8)
+    torch.manual_seed(5)
+    list(calm)
+    torch.manual_seed(5)
+    list(tight)
+    assert tight.pieces == 4
+    for (_, a), (_, b) in zip(counted(calm.objective), counted(tight.objective), strict=True):
+        assert torch.equal(a, b)
+
+
+class Late(nn.Module):
+    """Runs out of memory on more than `most` rows, when it has already read them."""
+
+    def __init__(self, inner, most):
+        super().__init__()
+        self.inner, self.most = inner, most
+
+    def forward(self, batch):
+        loss = self.inner(batch)
+        if len(batch.rows) > self.most:
+            raise torch.OutOfMemoryError("no memory")
+        return loss

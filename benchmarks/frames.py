@@ -1,0 +1,145 @@
+"""One frame for every way to mix a sequence: blocks of a mixer and a feed-forward network, as wide and as large.
+
+A recurrent cell stands where attention stands (`CellMixer`), so that nothing differs but what is compared. The hidden
+width of the feed-forward network makes up for mixers of more or fewer parameters: a layer has about 12·dim² in all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+from torch import Tensor, nn
+
+from seqloom.parts import window
+from seqloom.parts.block import Block
+from seqloom.parts.choose import Choice, build
+from seqloom.parts.mixer import MIXERS
+from seqloom.parts.position import POSITIONS
+from seqloom.parts.recurrent import Recurrent
+from seqloom.parts.see import See, last, mean
+
+HEADS = 4
+
+
+class CellMixer(nn.Module):
+    """A recurrent layer in the place of attention. Positions mean nothing to it."""
+
+    causal = bounded = True
+
+    def __init__(self, dim: int, heads: int, score: Choice, cell: Choice) -> None:
+        super().__init__()
+        self.recurrent = Recurrent(dim, dim, cell)
+
+    def forward(self, x: Tensor, see: See, state: Any = None, position: Any = None) -> tuple[Tensor, Any]:
+        return self.recurrent(x, see, state)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A row of the tables: the cell, or the mixer."""
+
+    about: str
+    cell: Choice | None = None
+    mixer: Choice | None = None
+    longest: int = 10**9  # what it can be trained on in the time there is: cells without a kernel step one by one
+
+    def choice(self, longest: int) -> Choice:
+        """As `Block` takes it; `longest`: the most steps there will be."""
+        if self.cell is not None:
+            return partial(CellMixer, cell=self.cell)
+        assert self.mixer is not None
+        return {**self.mixer, "longest": longest} if _named(self.mixer) == "linformer" else self.mixer  # pyright: ignore
+
+    @property
+    def causal(self) -> bool:
+        return self.mixer is None or MIXERS[_named(self.mixer)].causal
+
+
+KINDS = {
+    "rnn": Kind("simple RNN", cell="rnn"),
+    "rnn-linear": Kind("simple RNN without tanh", cell={"kind": "rnn", "activation": "none"}),
+    "gru": Kind("GRU", cell="gru"),
+    "lstm": Kind("LSTM", cell="lstm"),
+    "mingru": Kind("minGRU", cell="mingru"),
+    "minlstm": Kind("minLSTM", cell="minlstm"),
+    "attentive-rnn": Kind("RNN with attention over its past", cell="attentive-rnn", longest=200),
+    "lstmn": Kind("LSTM with a tape", cell="lstmn", longest=200),
+    "attention": Kind("attention", mixer="attention"),
+    "window": Kind("window of 64", mixer={"kind": "window", "window": 64}),
+    "longformer": Kind("window of 64 and one place for all", mixer={"kind": "longformer", "window": 64}),
+    "bigbird": Kind("BigBird, blocks of 32", mixer={"kind": "bigbird", "block": 32}),
+    "linear": Kind("linear attention", mixer="linear"),
+    "performer": Kind("Performer, 128 features", mixer={"kind": "performer", "features": 128}),
+    "linformer": Kind("Linformer, rank 32", mixer={"kind": "linformer", "rank": 32}),
+    "reformer": Kind("Reformer", mixer="reformer"),
+}
+# Whatever else the table of mixers has; exact attention in blocks gives the numbers of attention.
+KINDS |= {name: Kind(name, mixer=name) for name in MIXERS if name not in KINDS and name != "blockwise"}
+
+
+class Frame(nn.Module):
+    """[B, T, …] -> a score for each of `outputs`, at the last `asked` places, or at none but their summary (0): of a
+    cell the last state, else the mean."""
+
+    def __init__(
+        self,
+        enter: nn.Module,
+        outputs: int,
+        kind: Kind,
+        longest: int,
+        dim: int = 128,
+        layers: int = 2,
+        asked: int = 0,
+        position: Choice = "rotary",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.enter, self.asked, self.causal = enter, asked, kind.causal
+        self.last = kind.cell is not None
+        heads = HEADS if dim % (2 * HEADS) == 0 else 1
+        self.position = build(POSITIONS, "none" if self.last else position, dim=dim, head_dim=dim // heads)
+        choice = kind.choice(longest)
+        hidden = _hidden(choice, dim, heads)
+        make = partial(Block, dim, heads, hidden, activation="gelu", dropout=dropout, mixer=choice)
+        self.blocks = nn.ModuleList(make() for _ in range(layers))
+        self.norm, self.head = nn.LayerNorm(dim), nn.Linear(dim, outputs)
+
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        x = self.position(self.enter(x))
+        # A causal place never sees the padding behind it, and without lengths the kernels are faster.
+        see = See(causal=True) if self.causal and self.asked else See(lengths=lengths)
+        for block in self.blocks:
+            x, _ = block(x, see, None, self.position)
+        x = self.norm(x)
+        if self.asked:
+            return self.head(x[:, -self.asked :]).float()
+        return self.head(self._summary(x, lengths)).float()
+
+    def _summary(self, x: Tensor, lengths: Tensor | None) -> Tensor:
+        return (last if self.last else mean)(x, lengths)
+
+
+def plain_windows() -> Any:
+    """Windows by plain kernels: to compile one for every length would take longer than the training."""
+
+    def chunked(q: Tensor, k: Tensor, v: Tensor, see: See, first: int) -> Tensor:
+        return window.chunked(q, k, v, see, first)
+
+    return patch.object(window, "_flex", chunked)
+
+
+def parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _named(choice: Choice) -> str:
+    return choice if isinstance(choice, str) else choice["kind"]  # pyright: ignore
+
+
+def _hidden(choice: Choice, dim: int, heads: int) -> int:
+    """The width between that brings a layer to 12·dim² parameters, but not below dim."""
+    made = parameters(build(MIXERS, choice, dim=dim, heads=heads, score="scaled"))
+    return max(dim, (12 * dim * dim - made) // (2 * dim))

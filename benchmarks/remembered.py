@@ -1,0 +1,127 @@
+"""What was remembered, as a table and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from frames import KINDS
+from memories import TASKS
+
+from seqloom.errors import SeqloomError
+from seqloom.reporting.html import Markup, element, join
+
+Result = dict[str, Any]
+SOLVED, FORGOTTEN, KEPT = 0.999, 0.1, 0.9  # a score that ends a length; shares: has forgotten, still remembers
+LEFT, TOP, CELL, HIGH = 230, 46, 46, 21
+STYLE = """
+text { font: 12px system-ui, sans-serif; fill: #333; } .task { font-weight: 600; } .cell { fill: #1f6f8b; }
+.edge { fill: none; stroke: #8886; } .pale { fill: #888; } .on { fill: #fff; }
+@media (prefers-color-scheme: dark) { text { fill: #ddd; } .cell { fill: #4aa3c0; } .on { fill: #111; } }
+"""
+
+
+def share(task: str, score: float) -> float:
+    """How much of what can be known is remembered: 0 is a guess, 1 is all."""
+    chance = TASKS[task].chance
+    return min(1.0, max(0.0, (score - chance) / (1 - chance)))
+
+
+def shares(found: Sequence[Result]) -> dict[tuple[str, str, int], float | str]:
+    """By mixer, task and length; or why there is none."""
+    return {
+        (one["mixer"], one["task"], one["length"]): one["absent"]
+        if "absent" in one
+        else share(one["task"], one["score"])
+        for one in found
+    }
+
+
+def reach(found: Sequence[Result], mixer: str, task: str) -> int:
+    """The longest wait over which nine tenths are remembered, as at all shorter ones; 0: none."""
+    best = 0
+    for one in sorted(
+        (one for one in found if (one["mixer"], one["task"]) == (mixer, task)), key=lambda o: o["length"]
+    ):
+        if "score" not in one or share(task, one["score"]) < KEPT:
+            break
+        best = one["length"]
+    return best
+
+
+def table(found: Sequence[Result]) -> str:
+    """Markdown: accuracy in % of copy and recall; mean squared error of adding, where 0.167 is a guess."""
+    mixers, tasks, lengths = _axes(found)
+    by_place = {(one["mixer"], one["task"], one["length"]): one for one in found}
+    head = ["mixer", "parameters", *(f"{task} {length:,}" for task in tasks for length in lengths)]
+    head += [f"{task} up to" for task in tasks]
+    rows = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    for mixer in mixers:
+        sizes = [one["parameters"] for one in found if one["mixer"] == mixer and "parameters" in one]
+        cells = [KINDS[mixer].about, f"{max(sizes):,}" if sizes else ""]
+        cells += [_cell(by_place, mixer, task, length) for task in tasks for length in lengths]
+        cells += [f"{reach(found, mixer, task):,}" for task in tasks]
+        rows.append("| " + " | ".join(cells) + " |")
+    notes = (
+        "",
+        "Copy and recall: accuracy in %, where a guess has 12.5. Adding: mean squared error, where a guess has "
+        "0.167. “up to”: the longest wait over which nine tenths are remembered. ✗: had forgotten at two shorter "
+        "lengths. –: not run, as it steps one by one. ~: cut off by the clock before its tokens were spent.",
+    )
+    return "\n".join([*rows, *notes])
+
+
+def _cell(by_place: dict[Any, Result], mixer: str, task: str, length: int) -> str:
+    one = by_place.get((mixer, task, length))
+    if one is None:
+        return "–" if length > KINDS[mixer].longest else "✗"
+    if "absent" in one:
+        return one["absent"].replace("|", "/")
+    text = f"{(1 - one['score']) / 6:.3f}" if task == "adding" else f"{100 * one['score']:.1f}"
+    return text + (" ~" if one.get("cut") else "")
+
+
+def drawn(found: Sequence[Result]) -> Markup:
+    """A panel a task: mixers from above to below, lengths from left to right; the darker, the more is remembered."""
+    if not any("score" in one for one in found):
+        raise SeqloomError("nothing was measured: there is nothing to draw")
+    mixers, tasks, lengths = _axes(found)
+    known, panel = shares(found), len(lengths) * CELL + 24
+    parts = [
+        element("text", KINDS[name].about, x=LEFT - 8, y=TOP + HIGH * n + 15, text_anchor="end")
+        for n, name in enumerate(mixers)
+    ]
+    for number, task in enumerate(tasks):
+        x = LEFT + number * panel
+        parts.append(element("text", task, x=x, y=16, class_="task"))
+        parts += [
+            element("text", f"{length:,}", x=x + CELL * n + CELL / 2, y=38, text_anchor="middle")
+            for n, length in enumerate(lengths)
+        ]
+        parts += [
+            _square(known.get((name, task, length)), x + CELL * across, TOP + HIGH * down, length > KINDS[name].longest)
+            for down, name in enumerate(mixers)
+            for across, length in enumerate(lengths)
+        ]
+    width, height = LEFT + len(tasks) * panel, TOP + HIGH * len(mixers) + 12
+    label = "How much is remembered, in percent of what can be, by mixer, task and length"
+    box = {"viewBox": f"0 0 {width} {height}", "xmlns": "http://www.w3.org/2000/svg", "role": "img"}
+    return element("svg", element("style", Markup(STYLE)), element("title", label), *parts, **box)
+
+
+def _square(value: float | str | None, x: float, y: float, never: bool) -> Markup:
+    box = {"x": x, "y": y, "width": CELL - 2, "height": HIGH - 2}
+    if not isinstance(value, float):
+        text = "–" if never or value is not None else "✗"
+        sign = element("text", text, x=x + CELL / 2, y=y + 14, text_anchor="middle", class_="pale")
+        return join(element("rect", **box, class_="edge"), sign)
+    fill = element("rect", **box, class_="cell", fill_opacity=round(value, 3))
+    of = "on" if value > 0.6 else ""
+    number = element("text", f"{100 * value:.0f}", x=x + CELL / 2, y=y + 14, text_anchor="middle", class_=of)
+    return join(element("rect", **box, class_="edge"), fill, number)
+
+
+def _axes(found: Sequence[Result]) -> tuple[list[str], list[str], list[int]]:
+    names, tasks = {one["mixer"] for one in found}, {one["task"] for one in found}
+    lengths = sorted({one["length"] for one in found})
+    return [name for name in KINDS if name in names], [task for task in TASKS if task in tasks], lengths

@@ -1,0 +1,73 @@
+"""Updates that a GPU repeats by itself: drawing a batch, both passes and the optimiser, recorded as one CUDA graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.training.optimise import apply
+
+BEFORE = 3  # plain updates before one is recorded
+
+
+class Updates:
+    """`update(share)` takes one step; `share` of the rate. `loss_of` draws a batch and gives its mean loss, []."""
+
+    def __init__(self, model: nn.Module, rate: float, device: torch.device, plain: bool = False) -> None:
+        self.model, self.rate, self.device = model, rate, device
+        self.capture = device.type == "cuda" and not plain
+        matrices = [p for p in model.parameters() if p.dim() > 1]
+        others = [p for p in model.parameters() if p.dim() <= 1]
+        groups = [{"params": matrices, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}]
+        self.now = torch.tensor(0.0, device=device)  # the rate, where a graph can read it
+        rate_of = self.now if self.capture else 0.0
+        self.optimiser = torch.optim.AdamW(
+            groups, lr=rate_of, betas=(0.9, 0.98), eps=1e-9, fused=True, capturable=self.capture
+        )
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.total = torch.zeros((), device=device)
+
+    def on(self, loss_of: Callable[[], Tensor]) -> None:
+        """From here on learn from this; what was recorded is forgotten."""
+        self.loss_of, self.graph, self.taken = loss_of, None, 0
+
+    def update(self, share: float) -> None:
+        if self.capture:
+            self.now.fill_(self.rate * share)
+        for group in self.optimiser.param_groups if not self.capture else ():
+            group["lr"] = self.rate * share
+        if not self.capture:
+            self._update()
+        elif self.taken < BEFORE:
+            self._aside()
+        else:
+            if self.graph is None:
+                self._record()
+            assert self.graph is not None
+            self.graph.replay()
+        self.taken += 1
+
+    def _update(self) -> None:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+            loss = self.loss_of()
+        loss.backward()
+        # One that is not finite is left out, without a look at it from the host.
+        apply(self.optimiser, self.model.parameters(), 1.0, 1.0)
+        gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+        torch._foreach_zero_(gradients)  # pyright: ignore[reportPrivateImportUsage]
+        self.total.copy_(loss.detach())
+
+    def _aside(self) -> None:
+        """On another stream, as recording wants it: what a first pass sets up, it sets up there."""
+        self.stream = getattr(self, "stream", None) or torch.cuda.Stream(self.device)
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self.stream):
+            self._update()
+        torch.cuda.current_stream(self.device).wait_stream(self.stream)
+
+    def _record(self) -> None:
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="thread_local"):
+            self._update()

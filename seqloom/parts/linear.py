@@ -1,0 +1,159 @@
+"""Linear attention: weights that are products of features, φ(q)·φ(k), so that keys and values can be summed up before
+any query asks. Where it writes it is a recurrent network, whose state is those sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from seqloom.parts.choose import Choice
+from seqloom.parts.heads import Heads, at_least, by_head, padded
+from seqloom.parts.score import SCORES
+from seqloom.parts.see import See, keep
+from seqloom.parts.state import Kept
+
+Sums = tuple[Tensor, Tensor]  # Σ φ(k) vᵀ [B, heads, M, D] and Σ φ(k) [B, heads, M]
+
+
+class LinearAttention(Heads):
+    """y_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / φ(q_i)ᵀ Σ_j φ(k_j) with φ(x) = elu(x) + 1, over all j, or j ≤ i where it writes
+    (Katharopoulos et al. 2020, equations 5 and 7, https://arxiv.org/abs/2006.16236).
+
+    Reports its weights, [B, heads, T, S]; while it steps, the first column is all that was before.
+    """
+
+    bounded = True
+    kernel = True
+
+    def begin(self, room: int | None = None) -> Kept:
+        return Kept()
+
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: Kept | None) -> tuple[Tensor, Kept | None]:
+        if state is None and self.probe is None:
+            return by_head(lambda q, k, v: self._mix(q, k, v, see, None)[0], q, k, v), None
+        return self._mix(q, k, v, see, state)
+
+    def _mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: Kept | None) -> tuple[Tensor, Kept | None]:
+        real = None if see.lengths is None or see.causal else keep(see.lengths, k.size(2))[:, None, :, None]
+        begun = state.parts if state is not None else ()
+        fq, fk, rest = self.features(q, k, real, begun)
+        sums, after = self.scaled(begun, rest), None
+        if self.probe is not None:
+            y, after = plain(fq, fk, v, see.causal, sums, self.probe)
+        elif see.causal:
+            y, after = running(fq, fk, v, sums)
+        else:
+            y = everything(fq, fk, v)
+        if state is not None:
+            assert after is not None
+            state = Kept(state.used + q.size(2), (*after, *rest))
+        return y, state
+
+    def features(
+        self, q: Tensor, k: Tensor, real: Tensor | None, begun: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        """φ(q), φ(k), zero where a key is not `real`, and what else the state holds after them."""
+        fq, fk = (F.elu(x.contiguous()) + 1 for x in (q, k))  # as it lies, a compiled gradient would not fit it
+        return fq, fk if real is None else fk * real, ()
+
+    def scaled(self, begun: tuple[Tensor, ...], rest: tuple[Tensor, ...]) -> Sums | None:
+        """The sums so far, in the measure of what is added now."""
+        return begun[:2] if begun else None  # pyright: ignore
+
+
+class Performer(LinearAttention):
+    """Linear attention that comes near softmax(q·k / √d): φ(x) = exp(ω·x − |x|²/2) / √m for m random ω, orthogonal in
+    groups, with x = q or k / d^¼ (FAVOR+: Choromanski et al. 2021, lemma 1 and section 2.4,
+    https://arxiv.org/abs/2009.14794). The more `features`, the nearer.
+
+    The ω are drawn from `seed` and stay. Reports its weights, as LinearAttention does.
+    """
+
+    omega: Tensor
+
+    def __init__(
+        self, dim: int, heads: int, score: Annotated[Choice, SCORES], features: int = 256, seed: int = 0
+    ) -> None:
+        super().__init__(dim, heads, score)
+        self.register_buffer("omega", orthogonal(at_least("features", features), dim // heads, seed), persistent=False)
+
+    def features(
+        self, q: Tensor, k: Tensor, real: Tensor | None, begun: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        exact = torch.promote_types(q.dtype, torch.float32)
+        omega, scale = self.omega.to(exact), q.size(-1) ** -0.25
+        of_q, of_k = ((x.to(exact) * scale) @ omega.T for x in (q, k))
+        of_k = of_k - (k.to(exact) * scale).pow(2).sum(-1, keepdim=True) / 2
+        if real is not None:
+            of_k = of_k.masked_fill(~real, float("-inf"))
+        # A factor that all keys share, or all features of a query, is in numerator and denominator alike: taken out, so
+        # that no exponential overflows.
+        top = of_k.detach().amax((-2, -1), keepdim=True)
+        top = torch.maximum(top, begun[2]) if begun else top
+        fq = (of_q - of_q.detach().amax(-1, keepdim=True)).exp()
+        return fq.to(q.dtype), (of_k - top).exp().to(q.dtype), (top,)
+
+    def scaled(self, begun: tuple[Tensor, ...], rest: tuple[Tensor, ...]) -> Sums | None:
+        if not begun:
+            return None
+        shrink = (begun[2] - rest[0]).exp()
+        return begun[0] * shrink, begun[1] * shrink[..., 0]
+
+
+def everything(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Features q and k [B, heads, T, M], v [B, heads, T, D] -> [B, heads, T, D]: every query sees every key."""
+    return _divided(q @ (k.mT @ v), q @ k.sum(-2).unsqueeze(-1))
+
+
+def running(q: Tensor, k: Tensor, v: Tensor, begun: Sums | None, chunk: int = 0) -> tuple[Tensor, Sums]:
+    """The same where a query sees no farther than itself, and the sums after all of them. In chunks: pairs within one,
+    sums for all before it, so that neither [T, T] nor [T, M, D] is ever made."""
+    n, exact = q.size(2), torch.promote_types(q.dtype, torch.float32)
+    chunk = min(n, chunk or (64 if q.size(-1) <= 128 else 128))
+    spare = -n % chunk
+    q, k, v = (padded(x, 0, spare).unflatten(2, (-1, chunk)) for x in (q, k, v))
+    values, keys = (k.mT @ v).to(exact), k.sum(-2, dtype=exact)
+    up_to = values.cumsum(2), keys.cumsum(2)
+    before = up_to[0] - values, up_to[1] - keys
+    if begun is not None:
+        up_to, before = (
+            tuple(x + y.unsqueeze(2) for x, y in zip(pair, begun, strict=True)) for pair in (up_to, before)
+        )
+    pairs = (q @ k.mT).tril()
+    mixed = pairs @ v + q @ before[0].to(q.dtype)
+    total = pairs.sum(-1, keepdim=True) + q @ before[1].to(q.dtype).unsqueeze(-1)
+    return _divided(mixed, total).flatten(2, 3)[:, :, :n], (up_to[0][:, :, -1], up_to[1][:, :, -1])
+
+
+def plain(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, begun: Sums | None, report: Callable[[Tensor], None]
+) -> tuple[Tensor, Sums]:
+    """The twin of both, with all pairs."""
+    pairs = q @ k.mT
+    pairs = pairs.tril() if causal else pairs
+    mixed, total = pairs @ v, pairs.sum(-1, keepdim=True)
+    sums = (k.mT @ v, k.sum(-2))
+    if begun is not None:
+        past = q @ begun[1].to(q.dtype).unsqueeze(-1)
+        mixed, total, pairs = mixed + q @ begun[0].to(q.dtype), total + past, torch.cat([past, pairs], -1)
+        sums = (sums[0] + begun[0], sums[1] + begun[1])
+    report(_divided(pairs, total).detach())
+    return _divided(mixed, total), sums
+
+
+def _divided(mixed: Tensor, total: Tensor) -> Tensor:
+    return mixed / total.masked_fill(total == 0, 1.0)  # what sees nothing gets zeros
+
+
+def orthogonal(count: int, dim: int, seed: int) -> Tensor:
+    """[count, dim] directions, orthogonal within each `dim` of them, as long as normal vectors are."""
+    generator = torch.Generator().manual_seed(seed)
+    turns = torch.linalg.qr(torch.randn(-(-count // dim), dim, dim, generator=generator, dtype=torch.float64))
+    # Without these signs some directions would never be drawn (Mezzadri 2007).
+    even = turns.Q * turns.R.diagonal(dim1=-2, dim2=-1).sign()[:, None]
+    length = torch.randn(count, dim, generator=generator, dtype=torch.float64).norm(dim=-1, keepdim=True)
+    return (even.mT.flatten(0, 1)[:count] * length).float()

@@ -1,0 +1,32 @@
+"""What attention costs, measured on toys; exponents of costs that are known."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from attention_cost import Cost, costs, entries, exponent, told
+
+from seqloom.parts.attention import MultiHead
+from seqloom.parts.mixer import MIXERS
+
+CPU = {"device": "cpu", "dtype": torch.float32}
+
+
+def test_every_mixer_that_attends_is_measured():
+    found = costs([], [16, 32], 1, CPU, 1)
+    assert {kind for _, kind, _ in entries([])} == {
+        kind for kind, make in MIXERS.items() if issubclass(make, MultiHead)
+    }
+    assert all(set(of) == {16, 32} and all(cost.time > 0 for cost in of.values()) for of in found.values())
+    text = "\n".join(told(found, [16, 32]))
+    assert all(f"| {label} | " in text for label in found)
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0])
+def test_exponents(power):
+    grown = {n: Cost((n / 1000) ** power, 0.0, 1.0) for n in (512, 4096, 8192, 16384)}
+    assert exponent(grown, lambda cost: cost.time) == pytest.approx(power)
+
+
+def test_only_some():
+    assert [label for label, _, _ in entries(["linear"])] == ["linear, writes", "linear, reads"]
