@@ -89,8 +89,8 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, see: See) -> Tensor:
     if not shared:
         return _kernel(q, k, v, attn_mask=mask)
     # As further queries, heads that share keys are any kernel's work, and no key is repeated.
-    mixed = _kernel(_folded(q, k), k, v, attn_mask=_folded_mask(mask, q, k))
-    return mixed.reshape(*q.shape[:-1], v.size(-1))
+    found = _kernel(_folded(q, k), k, v, attn_mask=_folded_mask(mask, q, k))
+    return found.reshape(*q.shape[:-1], v.size(-1))
 
 
 def _kernel(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
