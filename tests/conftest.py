@@ -7,6 +7,11 @@ import random
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# No test is about time unless it says so: cores are shared here, and a pause of one example is no failure.
+settings.register_profile("shared", deadline=None)
+settings.load_profile("shared")
 
 # Before torch is loaded, and for what tests start: models are tiny here, and threads that wait for each other cost more
 # than they bring, above all beside another process of tests.

@@ -166,9 +166,8 @@ class TransformerDecoder(nn.Module):
             Block(dim, heads, hidden, memory_dim, score, activation, norm, dropout, mixer, causal=True, **kinds)
             for _ in range(layers)
         )
-        self.branches = all(
-            isinstance(block.mix, SelfAttention) for block in self.blocks
-        )  # keys of hypotheses can be shared
+        # Whether hypotheses can share their keys.
+        self.branches = all(isinstance(block.mix, SelfAttention) for block in self.blocks)
         self.ways = Ways(dim, layers, residual)
         self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
         self.dim, self.reads = dim, layers

@@ -40,7 +40,7 @@ def same(files: list[str]) -> None:
 
 
 @given(st.lists(st.tuples(pieces, ends), max_size=30), st.booleans(), st.sampled_from([8, 64, 1 << 20]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 def test_blocks_are_read_as_lines_are(tmp_path_factory, lines, closed, size):
     raw = b"".join(piece + end for piece, end in lines)
     raw = raw if closed else raw.rstrip(b"\n")
@@ -81,7 +81,7 @@ KINDS = ("chars", "words", "bytes")
 
 
 @given(st.lists(texts | tricky, min_size=1, max_size=8), st.booleans(), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_numbering_many_is_numbering_each(many, fold, half_width):
     ways = {"fold": fold, "half_width": half_width}
     plain = [normal(text, **ways) for text in many]

@@ -54,7 +54,7 @@ def test_top_k_and_top_p_by_hand(options, wanted):
     assert shaped(P.log(), **options).tolist()[0] == pytest.approx(wanted, abs=1e-6)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     seed=st.integers(0, 1000),
     temperature=st.floats(0.2, 3.0),

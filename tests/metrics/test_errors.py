@@ -5,7 +5,7 @@ import sys
 import jiwer
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.errors import SeqloomError
@@ -36,13 +36,11 @@ def test_worked_distances(distance, a, b, expected):
     assert distance(a, b) == expected
 
 
-@settings(deadline=None)  # shared cores
 @given(TOKENS, TOKENS)
 def test_fast_and_plain_are_twins_on_tokens(a, b):
     assert edit_distance(a, b) == edit_distance_plain(a, b)
 
 
-@settings(deadline=None)  # shared cores
 @given(st.text(max_size=12), st.text(max_size=12))
 def test_fast_and_plain_are_twins_on_text(a, b):
     assert edit_distance(a, b) == edit_distance_plain(a, b) == edit_distance(list(a), list(b))
