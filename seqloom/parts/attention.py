@@ -16,7 +16,7 @@ from seqloom.parts.probe import Probed
 from seqloom.parts.product import Linear
 from seqloom.parts.score import SCORES, Score
 from seqloom.parts.see import See
-from seqloom.parts.short import mixed, worth
+from seqloom.parts.stripes import mixed, worth
 from seqloom.parts.state import Cache
 
 Memory = tuple[Tensor, Tensor]  # the keys, as the score keeps them, and the values; one row per sentence

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from seqloom.parts import short
+from seqloom.parts import stripes
 from seqloom.parts.attention import attend
 from seqloom.parts.score import Scaled
 from seqloom.parts.see import See
@@ -23,11 +23,11 @@ def both(q, k, v, run):
 @pytest.mark.parametrize("stripe", [2, 64])
 @pytest.mark.parametrize("how", ["all", "causal", "keep"])
 def test_short_is_torchs(how, stripe, monkeypatch):
-    monkeypatch.setattr(short, "STRIPE", stripe)
+    monkeypatch.setattr(stripes, "STRIPE", stripe)
     t, s = (7, 7) if how == "causal" else (5, 3)
     q, k, v = drawn(2, 3, t, 4), drawn(2, 3, s, 4, seed=1), drawn(2, 3, s, 6, seed=2)
     keep = KEEP if how == "keep" else None
-    found = both(q, k, v, lambda *qkv: short.mixed(*qkv, keep, how == "causal"))
+    found = both(q, k, v, lambda *qkv: stripes.mixed(*qkv, keep, how == "causal"))
     wanted = both(
         q, k, v, lambda *qkv: F.scaled_dot_product_attention(*qkv, keep, is_causal=how == "causal", scale=1.0)
     )
@@ -37,7 +37,7 @@ def test_short_is_torchs(how, stripe, monkeypatch):
 def test_who_may_look_nowhere_gets_zeros():
     q, k, v = drawn(2, 3, 5, 4), drawn(2, 3, 3, 4, seed=1), drawn(2, 3, 3, 4, seed=2)
     keep = torch.tensor([[True, True, True], [False] * 3])[:, None, None]
-    y, *slopes = both(q, k, v, lambda *qkv: short.mixed(*qkv, keep))
+    y, *slopes = both(q, k, v, lambda *qkv: stripes.mixed(*qkv, keep))
     assert not y[1].any()
     assert all(torch.isfinite(slope).all() for slope in slopes)
 
@@ -45,7 +45,7 @@ def test_who_may_look_nowhere_gets_zeros():
 def test_several_queries_with_a_bias():
     q, k, v, bias = drawn(2, 3, 5, 4), drawn(2, 3, 6, 4, seed=1), drawn(2, 3, 6, 4, seed=2), drawn(2, 1, 5, 6, seed=3)
     bias[:, :, 1, 2:] = float("-inf")
-    close(short.several(q, k, v, bias, 0.5), F.scaled_dot_product_attention(q, k, v, bias, scale=0.5))
+    close(stripes.several(q, k, v, bias, 0.5), F.scaled_dot_product_attention(q, k, v, bias, scale=0.5))
 
 
 @pytest.mark.parametrize("see", [See(), See(causal=True), See(lengths=torch.tensor([5, 3]))], ids=str)
@@ -54,7 +54,7 @@ def test_attend_takes_it_for_short_rows(see, monkeypatch):
     q, k, v = (drawn(2, 3, 5, 4, seed=n) for n in range(3))
     found = attend(q, k, v, Scaled(4, 4), see)
     half = attend(*(part.bfloat16() for part in (q, k, v)), Scaled(4, 4), see)
-    monkeypatch.setattr(short, "CELLS", {4: 0})
+    monkeypatch.setattr(stripes, "CELLS", {4: 0})
     close(found, attend(q, k, v, Scaled(4, 4), see))
     torch.testing.assert_close(half.double(), found, atol=0.03, rtol=0.03)
 
