@@ -16,8 +16,8 @@ from seqloom.parts.probe import Probed
 from seqloom.parts.product import Linear
 from seqloom.parts.score import SCORES, Score
 from seqloom.parts.see import See
-from seqloom.parts.stripes import mixed, worth
 from seqloom.parts.state import Cache
+from seqloom.parts.stripes import mixed, worth
 
 Memory = tuple[Tensor, Tensor]  # the keys, as the score keeps them, and the values; one row per sentence
 

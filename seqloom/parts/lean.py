@@ -16,8 +16,8 @@ from seqloom.parts.norm import LayerNorm
 from seqloom.parts.position import Position, Turns
 from seqloom.parts.product import ready
 from seqloom.parts.score import Scaled
-from seqloom.parts.stripes import several
 from seqloom.parts.state import Cache
+from seqloom.parts.stripes import several
 
 
 class Lean:
