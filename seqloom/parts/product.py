@@ -121,8 +121,8 @@ class _Step(torch.autograd.Function):
 class Packed:
     """W x + b with W in the order in which oneDNN reads it. `relu` and a sum are done on the way out."""
 
-    def __init__(self, linear: nn.Linear, rows: int) -> None:
-        self.weight, self.bias = _packed(linear, rows), linear.bias
+    def __init__(self, linear: nn.Linear) -> None:
+        self.weight, self.bias = _packed(linear), linear.bias
 
     def __call__(self, x: Tensor) -> Tensor:
         return _onednn(x, self.weight, self.bias)
@@ -152,21 +152,23 @@ class Bare:
 
 
 def ready(linear: nn.Linear, rows: int) -> Packed | Bare:
-    """For many products with about `rows` rows each, without gradients. One row is a matter of reading the matrix, in
-    whatever order."""
-    fits = rows > 1 and _fits(linear.weight, linear.weight) and not linear.weight.is_inference()
-    return Packed(linear, rows) if fits else Bare(linear)
+    """For many products with about `rows` rows each, without gradients, as long as the weights stay as they are. One
+    row is a matter of reading the matrix, in whatever order."""
+    return Packed(linear) if rows > 1 and _fits(linear.weight, linear.weight) else Bare(linear)
 
 
-# To pack takes as long as some steps of decoding: done once for weights that stay as they are.
-_kept: WeakKeyDictionary[nn.Linear, tuple[tuple[int, int], Tensor]] = WeakKeyDictionary()
+# To pack takes as long as ten steps of decoding: what was packed is kept beside a copy of what it was made of.
+_kept: WeakKeyDictionary[nn.Linear, tuple[Tensor, Tensor]] = WeakKeyDictionary()
+_ROWS = 64  # a hint to oneDNN, the same for all, so that what is packed depends on the weights alone
 
 
-def _packed(linear: nn.Linear, rows: int) -> Tensor:
-    weight = linear.weight
-    now = (weight.data_ptr(), weight._version)
+def _packed(linear: nn.Linear) -> Tensor:
+    """Compared bit by bit whenever it is asked for, an eighth of the work: neither an address nor torch's count of
+    versions tells that weights have changed, since fused optimisers write past the count."""
+    weight = linear.weight.detach()
+    bits = weight.view(torch.int32)
     found = _kept.get(linear)
-    if found is None or found[0] != now:
-        found = now, torch.ops.mkldnn._reorder_linear_weight(weight.detach(), rows)
+    if found is None or found[0].shape != bits.shape or not torch.equal(found[0], bits):
+        found = bits.clone(), torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS)
         _kept[linear] = found
     return found[1]

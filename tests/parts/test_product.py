@@ -82,15 +82,54 @@ def test_packed_weights_are_the_weights(rows):
     assert torch.equal(other, kept)
 
 
+def by_load(linear):
+    linear.load_state_dict({"weight": single(6, 8, seed=3), "bias": single(6, seed=4)})
+
+
+def by_another(linear):
+    linear.weight = nn.Parameter(single(6, 8, seed=3))
+
+
+def by_optimiser(**kind):
+    def change(linear):
+        optimiser = torch.optim.AdamW(linear.parameters(), 0.1, **kind)
+        for part in linear.parameters():
+            part.grad = single(*part.shape, seed=3)
+        optimiser.step()
+
+    return change
+
+
+CHANGES = {
+    "in place": lambda linear: linear.weight.mul_(2.0),
+    "by its data": lambda linear: linear.weight.data.mul_(2.0),
+    "one value": lambda linear: linear.weight[5, 7].add_(0.5),
+    "loaded": by_load,
+    "another": by_another,
+    "fused": by_optimiser(fused=True),  # which bumps no version
+    "foreach": by_optimiser(foreach=True),
+    "swapped": lambda linear: setattr(linear.weight, "data", single(6, 8, seed=3)),
+}
+
+
+@torch_only
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("inference", [True, False])
+def test_weights_that_change_are_packed_anew(change, inference):
+    linear, x = nn.Linear(8, 6), single(3, 8)
+    with torch.inference_mode(inference), torch.no_grad():
+        first = ready(linear, 3)
+        assert ready(linear, 7).weight is first.weight
+    with torch.no_grad():
+        CHANGES[change](linear)
+    with torch.inference_mode(inference), torch.no_grad():
+        assert ready(linear, 3).weight is not first.weight
+        near(ready(linear, 3)(x), F.linear(x, linear.weight, linear.bias))
+
+
 @torch_only
 @torch.no_grad()
-def test_weights_that_change_are_packed_anew():
-    linear, x = nn.Linear(8, 6), single(3, 8)
-    first = ready(linear, 3)
-    assert ready(linear, 3).weight is first.weight
-    linear.weight.mul_(2.0)  # as an optimiser does it, and loading
-    near(ready(linear, 3)(x), F.linear(x, linear.weight, linear.bias))
-    linear.weight = nn.Parameter(single(6, 8, seed=3))
-    near(ready(linear, 3)(x), F.linear(x, linear.weight, linear.bias))
+def test_who_is_not_packed():
+    linear = nn.Linear(8, 6)
     assert isinstance(ready(linear, 1), Bare)
     assert isinstance(ready(linear.double(), 3), Bare)
