@@ -53,7 +53,13 @@ class LeanBlock:
         self.activation = None if isinstance(block.feed.activation, Relu) else block.feed.activation
 
     def __call__(
-        self, x: Tensor, cache: Cache, turns: Turns | None, seen: Tensor | None, memory: Memory, real: Tensor | None
+        self,
+        x: Tensor,
+        cache: Cache | Alike,
+        turns: Turns | None,
+        seen: Tensor | None,
+        memory: Memory,
+        real: Tensor | None,
     ) -> Tensor:
         """[R, dim], the hypotheses of one step; those of a sentence, W of them, follow one another. `seen` and `real`
         are added to the scores, [B, 1, W or 1, S]: whom each descends from, and where the source has tokens; None:
@@ -73,6 +79,16 @@ class LeanBlock:
         y = feed.enter(x)
         y = self.up.relu(y) if self.activation is None else self.activation(self.up(y))
         return feed.leave(self.down.onto(y, x))
+
+
+class Alike:
+    """The cache of hypotheses that are one as yet: what it is given counts for each of `width`."""
+
+    def __init__(self, cache: Cache, width: int) -> None:
+        self.cache, self.width = cache, width
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return self.cache.append(*(part.expand(-1, -1, self.width, -1) for part in (k, v)))
 
 
 class _Norm:

@@ -28,7 +28,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """F.linear: x [..., in], weight [out, in] -> [..., out]."""
     if not _fits(x, weight) or x.numel() <= weight.size(1):
         return F.linear(x, weight, bias)
-    return _Product.apply(x, weight, bias)
+    return (_Product.apply if torch.is_grad_enabled() else _onednn)(x, weight, bias)
 
 
 def _fits(x: Tensor, weight: Tensor) -> bool:
