@@ -39,16 +39,9 @@ def mixed(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None = None, causal: b
 
 
 def several(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float) -> Tensor:
-    """The same without gradients, of few queries and with a bias [B, 1 or heads, T or 1, S] that is added to the
-    scores. Keys and values in one block are not copied, as `torch.matmul` would copy them."""
-    b, heads, t, _ = q.shape
-    q3, k3, v3 = (part.reshape(b * heads, part.size(2), part.size(3)) for part in (q, k, v))
-    scores = torch.bmm(q3, k3.mT)
-    if bias is None:
-        weights = scores.mul_(scale).softmax(-1)
-    else:
-        weights = torch.add(bias, scores.view(b, heads, t, -1), alpha=scale).softmax(-1).view_as(scores)
-    return torch.bmm(weights, v3).view(b, heads, t, -1)
+    """The same without gradients, of few queries and with a bias [B, 1, T or 1, S] that is added to the scores."""
+    scores = torch.matmul(q * scale, k.mT)
+    return torch.matmul((scores if bias is None else scores.add_(bias)).softmax(-1), v)
 
 
 class _Mixed(torch.autograd.Function):

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from seqloom.data.order import Plan
 from seqloom.data.supply import Piece, Supply
 from seqloom.errors import SeqloomError
+from seqloom.parts.memory import keep_freed
 from seqloom.parts.state import State, join, pick, rebuild
 from seqloom.training.averaging import Averaging
 from seqloom.training.capture import passes_of
 from seqloom.training.distributed import ALONE, Ranks
-from seqloom.training.memory import keep_freed
 from seqloom.training.objective import Loss
 from seqloom.training.optimise import Late, Plateau, apply, optimiser, optimiser_state, rate_at, restore_optimiser
 from seqloom.training.parallel import Counted, gathered, pieces, portion, seeded

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-ASK = "from seqloom.training.memory import keep_freed; print(keep_freed())"
+ASK = "from seqloom.parts.memory import keep_freed; print(keep_freed())"
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc")
@@ -17,7 +17,7 @@ def test_the_c_library_takes_the_three_limits():
 
 
 def test_elsewhere_nothing_is_asked(monkeypatch):
-    from seqloom.training import memory
+    from seqloom.parts import memory
 
     monkeypatch.setattr(sys, "platform", "darwin")
     assert memory.keep_freed() is False

@@ -1,4 +1,4 @@
-"""Memory of a training on a CPU."""
+"""Memory of a process that trains or decodes on a CPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def keep_freed() -> bool:
     """Have the C library keep memory that is freed; says whether it could be told.
 
     glibc hands large blocks back to the system and asks for them anew at the next step, and the system clears them page
-    by page: up to a tenth of a step's time.
+    by page: up to a tenth of a step's time, in training and in decoding.
     """
     tell = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if tell is None:
