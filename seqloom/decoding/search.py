@@ -17,6 +17,7 @@ from seqloom.data.tokens import BOS, EOS, PAD, UNK
 from seqloom.decoding.found import Ended, Hypothesis, Walks
 from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Stepper
+from seqloom.parts.memory import keep_freed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,8 @@ def decode(
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of every sentence, best first; samples in the order drawn. `another` way to search is asked
     first, as `Replays`; it may decline."""
+    if source.tokens.device.type == "cpu":
+        keep_freed()
     if search.sample:
         generator = generator or torch.Generator(source.tokens.device).manual_seed(search.seed)
         return walk(stepper, source, limits, sampler(search, generator), search.n_best, search)

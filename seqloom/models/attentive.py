@@ -7,7 +7,6 @@ from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError, known
 from seqloom.models.decoders import Bridge, Dims, spread
@@ -17,6 +16,7 @@ from seqloom.parts.basecell import Cell
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice
 from seqloom.parts.dropout import dropout
+from seqloom.parts.product import Steps, product
 from seqloom.parts.recurrent import Recurrent, StackState
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
@@ -79,7 +79,7 @@ class AttentiveDecoder(nn.Module):
         if self.query == "current":
             # W_c Σ a_s v_s = Σ a_s W_c v_s: the context's share of `combine` depends on the source alone, so it is
             # done once per sentence, and attention then mixes it ready-made.
-            values = F.linear(values, self.combine.weight[:, : self.attention.dim])
+            values = product(values, self.combine.weight[:, : self.attention.dim])
         stack = spread(self.bridge(encoded), width)
         fed = stack[-1][0].new_zeros(stack[-1][0].size(0), self.dim) if self.feeding else None
         return Decoding(Read((keys, values), encoded.lengths), Written(stack, fed))
@@ -101,7 +101,7 @@ class AttentiveDecoder(nn.Module):
         gates = self._gates(x)
         stack, contexts, states = written.stack, [], []
         for t in range(x.size(1)):
-            context = self.attention(stack[-1][0][:, None], memory, see)[:, 0]
+            context = self.attention(stack[-1][0][:, None], memory, see).squeeze(1)
             stack = self._step(gates(t, context), stack)
             contexts.append(context)
             states.append(stack[-1][0])
@@ -109,19 +109,34 @@ class AttentiveDecoder(nn.Module):
         return self.combine(joined).tanh(), Written(stack, None)
 
     def _feed(self, x: Tensor, memory: Memory, see: See, written: Written) -> tuple[Tensor, Written]:
-        gates = self._gates(x)
         stack, fed, states = written.stack, written.fed, []
         assert fed is not None
+        step, join = self._stepping(x), Steps(self.combine.weight[:, self.attention.dim :])
         for t in range(x.size(1)):
-            stack = self._step(gates(t, fed), stack)
+            stack = step(t, fed, stack)
             h = stack[-1][0]
-            fed = self._joined(self.attention(h[:, None], memory, see)[:, 0], h)
+            context = self.attention(h[:, None], memory, see).squeeze(1)
+            fed = (context + join(h)).tanh()
             states.append(fed)
         return torch.stack(states, 1), Written(stack, fed)
 
+    def _stepping(self, x: Tensor) -> Callable[[int, Tensor, StackState], StackState]:
+        """(t, h̃, state) -> state. In training the products with h̃ and with h are one, where the gates are a sum."""
+        layer = self.recurrent.layers[0]
+        cell: Cell = layer.cells[0]  # pyright: ignore
+        alone = len(self.recurrent.layers) == 1 and layer.probe is None and torch.is_grad_enabled()
+        if alone and cell.affine and not cell.plain and type(cell).act is not Cell.act:
+            tokens, rest = cell.weight.split([x.size(-1), cell.input_dim - x.size(-1)], 1)
+            both = Steps(torch.cat([cell.recurrent, rest], 1))
+            if both.delayed:
+                shares = product(x, tokens, cell.bias).unbind(1)
+                return lambda t, fed, stack: (cell.act(shares[t] + both(torch.cat([stack[0][0], fed], -1)), stack[0]),)
+        gates = self._gates(x)
+        return lambda t, fed, stack: self._step(gates(t, fed), stack)
+
     def _joined(self, context: Tensor, h: Tensor) -> Tensor:
         """tanh(W [c; h]) of a context that has been through its share of W already."""
-        return (context + F.linear(h, self.combine.weight[:, self.attention.dim :])).tanh()
+        return (context + product(h, self.combine.weight[:, self.attention.dim :])).tanh()
 
     def _gates(self, x: Tensor) -> Callable[[int, Tensor], Tensor]:
         """How step t and what enters beside its token become the first cell's gates: the tokens' share is done for all
@@ -130,8 +145,8 @@ class AttentiveDecoder(nn.Module):
         if not first.affine:
             return lambda t, beside: first.input(torch.cat([x[:, t], beside], -1))
         tokens, rest = first.weight.split([x.size(-1), first.input_dim - x.size(-1)], 1)
-        gates = F.linear(x, tokens, first.bias)
-        return lambda t, beside: gates[:, t] + F.linear(beside, rest)
+        gates, onto = product(x, tokens, first.bias).unbind(1), Steps(rest)
+        return lambda t, beside: gates[t] + onto(beside)
 
     def _step(self, gates: Tensor, stack: StackState) -> StackState:
         """One step of every layer, the first from its gates."""

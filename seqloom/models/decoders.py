@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, NamedTuple
 
-from torch import Tensor, cat, nn
+from torch import Tensor, cat, compiler, nn
 
 from seqloom.errors import known
 from seqloom.models.encoded import Encoded
@@ -18,7 +18,7 @@ from seqloom.parts.attention import Memory
 from seqloom.parts.block import Block, Ways
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice, build
-from seqloom.parts.lean import Lean, biasing, moving
+from seqloom.parts.lean import Alike, Lean, biasing, moving
 from seqloom.parts.mixer import CROSSES, MIXERS, SelfAttention
 from seqloom.parts.norm import NORMS, NoNorm
 from seqloom.parts.position import POSITIONS, Abreast, Turns
@@ -179,7 +179,10 @@ class TransformerDecoder(nn.Module):
             states = tuple(block.mix.begin(room) for block in self.blocks)  # pyright: ignore
             return Decoding(ReadSoFar(memories, encoded.lengths), states)
         real = None if encoded.lengths is None else hidden(encoded.lengths, encoded.states)
-        read = ReadSoFar(memories, encoded.lengths, real, Lean.of(list(self.blocks)))  # pyright: ignore
+        lean = Lean.of(list(self.blocks), encoded.states.size(0) * width)  # pyright: ignore
+        if lean is not None and width > 1:  # in one block each, since every step reads them
+            memories = tuple((keys.contiguous(), values.contiguous()) for keys, values in memories)
+        read = ReadSoFar(memories, encoded.lengths, real, lean)
         return Decoding(read, Branches(len(self.blocks), room, width))
 
     def forward(self, x: Tensor, state: Decoding, lengths: Tensor | None = None) -> tuple[Tensor, Decoding]:
@@ -197,19 +200,22 @@ class TransformerDecoder(nn.Module):
         """One step of all hypotheses, [R, 1, input_dim]: those of a sentence stand side by side in the axis of time, so
         that their self-attention is one product over what they share."""
         position, place = self.enter.position, rows.steps
-        x = self.enter(x, place).view(-1, rows.width, self.dim)
-        seen = rows.grow(x)
+        given, x = x, self.enter(x, place).view(-1, rows.width, self.dim)
+        seen, caches = rows.grow(x), rows.caches
         if read.lean is None or read.lean.watched:
-            y, _ = self._through(x, See(bias=seen), rows.caches, Abreast(position, place), read)
-        else:
-            turns = Abreast(position, place) if moving(position) else None
-            if biasing(position):  # the same in all layers, so once
-                heads, slots = read.lean.blocks[0].heads, rows.steps * rows.width
-                seen = See(bias=seen).plus(Abreast(position, place).bias(heads, 1, slots, dtype=x.dtype)).bias
-            for block, cache, memory in zip(read.lean.blocks, rows.caches, read.memories, strict=True):
-                x = block(x, cache, turns, seen, memory, read.real)
-            y = self.norm(x)
-        return y.view(-1, 1, self.dim)
+            y, _ = self._through(x, See(bias=seen), caches, Abreast(position, place), read)
+            return y.view(-1, 1, self.dim)
+        if one := place == 0 and _alike(given.view(x.size(0), rows.width, -1)):
+            x, seen, caches = x[:, :1], None, [Alike(cache, rows.width) for cache in caches]
+        turns = Abreast(position, place) if moving(position) else None
+        if biasing(position):  # the same in all layers, so once
+            heads, slots = read.lean.blocks[0].heads, rows.steps * rows.width
+            seen = See(bias=seen).plus(Abreast(position, place).bias(heads, 1, slots, dtype=x.dtype)).bias
+        x = x.reshape(-1, self.dim)
+        for block, cache, memory in zip(read.lean.blocks, caches, read.memories, strict=True):
+            x = block(x, cache, turns, seen, memory, read.real)
+        y = self.norm(x)[:, None]
+        return y.repeat_interleave(rows.width, 0) if one else y
 
     def _through(
         self, x: Tensor, see: See, states: tuple[State, ...], position: Turns, read: ReadSoFar
@@ -220,6 +226,13 @@ class TransformerDecoder(nn.Module):
             said.append(x)
             after.append(state)
         return self.norm(self.ways(said), see.lengths), tuple(after)
+
+
+def _alike(x: Tensor) -> bool:
+    """Whether the hypotheses of each sentence, [B, width, input_dim], are one as yet, as all are that have said
+    nothing: then one speaks for all. Only where looking is cheap."""
+    cheap = x.size(1) > 1 and x.device.type == "cpu" and not compiler.is_compiling()
+    return cheap and bool((x == x[:, :1]).all())
 
 
 def hidden(lengths: Tensor, states: Tensor) -> Tensor:

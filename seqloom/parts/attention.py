@@ -14,9 +14,11 @@ from seqloom.parts import short
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.position import NoPosition, Turns
 from seqloom.parts.probe import Probed
+from seqloom.parts.product import Linear
 from seqloom.parts.score import SCORES, Scaled, Score
 from seqloom.parts.see import See
 from seqloom.parts.state import Cache
+from seqloom.parts.stripes import mixed, worth
 
 Memory = tuple[Tensor, Tensor]  # the keys, as the score keeps them, and the values; one row per sentence
 Packed = tuple[Tensor, None]  # both in one piece, as they were projected: for the kernel that takes them so
@@ -82,6 +84,8 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, see: See, scale: float = 1.0) -> Ten
     if q.dim() == 3:  # only with an axis for heads does torch choose its fused kernel
         return _fused(q[:, None], k[:, None], v[:, None], see, scale)[:, 0]
     t, s, shared = q.size(-2), k.size(-2), q.size(1) != k.size(1)
+    if worth(q, k) and see.bias is None and see.window is None and (see.square(t, s) or not see.causal):
+        return mixed(q * scale, k, v, None if see.causal else see.keep(t, s, q.device), see.causal)
     if see.square(t, s):
         return _kernel(q, k, v, scale=scale, is_causal=True, enable_gqa=shared)
     mask = see.keep(t, s, q.device)
@@ -90,8 +94,8 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, see: See, scale: float = 1.0) -> Ten
     if not shared:
         return _kernel(q, k, v, scale=scale, attn_mask=mask)
     # As further queries, heads that share keys are any kernel's work, and no key is repeated.
-    mixed = _kernel(_folded(q, k), k, v, scale=scale, attn_mask=_folded_mask(mask, q, k))
-    return mixed.reshape(*q.shape[:-1], v.size(-1))
+    found = _kernel(_folded(q, k), k, v, scale=scale, attn_mask=_folded_mask(mask, q, k))
+    return found.reshape(*q.shape[:-1], v.size(-1))
 
 
 def _kernel(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
@@ -181,9 +185,9 @@ class MultiHead(Probed):
         # One matrix for q, k and v: one large product is faster than three small ones.
         widths = {"q": dim, "k": self.key_heads * self.head_dim, "v": self.key_heads * self.head_dim}
         self.widths = [widths[part] for part in ("kv" if key_dim else "qkv") if part in projections]
-        self.query = nn.Linear(dim, dim, bias=bias) if key_dim and "q" in projections else None
-        self.project = nn.Linear(key_dim or dim, sum(self.widths), bias=bias) if self.widths else None
-        self.out = nn.Linear(dim, dim, bias=bias)
+        self.query = Linear(dim, dim, bias=bias) if key_dim and "q" in projections else None
+        self.project = Linear(key_dim or dim, sum(self.widths), bias=bias) if self.widths else None
+        self.out = Linear(dim, dim, bias=bias)
         self.score = build(SCORES, score, query_dim=self.head_dim, key_dim=self.head_dim)
         for part, parts in ((self.query, [dim]), (self.project, self.widths), (self.out, [dim])):
             if part is not None:

@@ -72,6 +72,10 @@ class Cell(nn.Module):
             said["cell"] = mixed[1]
         return (*mixed, *new[self.parts :]), tuple(said[name] for name in self.names)
 
+    def act(self, gates: Tensor, state: CellState) -> CellState:
+        """The new state from gates that hold U h already, for a cell whose gates are such a sum; others have none."""
+        raise NotImplementedError
+
     def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
         """All steps at once, [R, T, input] -> [R, T, dim], as by torch's kernels; None if there is no way.
 

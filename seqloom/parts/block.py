@@ -12,10 +12,11 @@ from seqloom.errors import known
 from seqloom.parts.added import added, fits
 from seqloom.parts.attention import Memory
 from seqloom.parts.choose import Choice, build
-from seqloom.parts.dropout import dropout, rectified
+from seqloom.parts.dropout import dropout, onto, rectified
 from seqloom.parts.mixer import CROSSES, MIXERS, mixer_of
 from seqloom.parts.norm import NORMS, LayerNorm
 from seqloom.parts.position import Turns
+from seqloom.parts.product import Linear
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
 from seqloom.parts.state import State
@@ -60,9 +61,9 @@ class FeedForward(nn.Module):
 
     def __init__(self, dim: int, hidden: int, activation: str = "relu", dropout: float = 0.0) -> None:
         super().__init__()
-        self.up = nn.Linear(dim, hidden)
+        self.up = Linear(dim, hidden)
         self.activation = ACTIVATIONS[known(activation, ACTIVATIONS, "activation")]()
-        self.down = nn.Linear(hidden, dim)
+        self.down = Linear(hidden, dim)
         self.dropout = dropout
         for linear in (self.up, self.down):
             nn.init.xavier_uniform_(linear.weight)
@@ -95,8 +96,7 @@ class Around(nn.Module):
     def leave(self, x: Tensor, y: Tensor, lengths: Tensor | None = None) -> Tensor:
         if self.before and self._one_kernel(x, y):
             return added(x, y, self.dropout if self.training else 0.0, None)[0]
-        y = dropout(y, self.dropout, self.training)
-        y = x + y if self.adds else y
+        y = onto(x, y, self.dropout, self.training) if self.adds else dropout(y, self.dropout, self.training)
         return y if self.before else self.norm(y, lengths)
 
     def onward(self, x: Tensor, y: Tensor, after: Around, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:

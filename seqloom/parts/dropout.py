@@ -24,10 +24,21 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
         return x
     if x.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(x, p)
+    return x * _mask(x, p)
+
+
+def onto(x: Tensor, y: Tensor, p: float, training: bool) -> Tensor:
+    """x + dropout(y), on a CPU in one pass."""
+    if not training or p == 0.0 or x.device.type != "cpu" or x.dtype != y.dtype or torch.compiler.is_compiling():
+        return x + dropout(y, p, training)
+    return torch.addcmul(x, y, _mask(y, p))
+
+
+def _mask(x: Tensor, p: float) -> Tensor:
     dropped = round(p * _STEPS)
     draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
     keep = draws[: x.numel()].view(x.shape) >= dropped - _STEPS // 2
-    return x * keep.to(x.dtype).mul_(_STEPS / max(_STEPS - dropped, 1))
+    return keep.to(x.dtype).mul_(_STEPS / max(_STEPS - dropped, 1))
 
 
 def rectified(x: Tensor, p: float, training: bool) -> Tensor:

@@ -286,5 +286,10 @@ def _frequencies(dim: int, dtype: torch.dtype, device: torch.device | None = Non
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Each pair of features (2i, 2i+1) of [..., T, head_dim], turned by the angle whose cosine and sine are given."""
+    if x.device.type == "cpu" and x.dtype == cos.dtype and not torch.compiler.is_compiling():
+        # A pair is a complex number, and a turn is a product: one pass over memory where parts by themselves take six.
+        exact = torch.promote_types(x.dtype, torch.float32)
+        pairs = torch.view_as_complex(x.to(exact).unflatten(-1, (-1, 2)))
+        return torch.view_as_real(pairs * torch.complex(cos.to(exact), sin.to(exact))).flatten(-2).to(x.dtype)
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)

@@ -132,8 +132,8 @@ def run_cell(
         now, _ = cell(cell.input(x[:, 0]), now)
         return now[0][:, None], now[:kept]
     gates, states, activations = cell.input(x), [], []
-    for t in range(x.size(1)):
-        now, active = cell(gates[:, t], now)
+    for gate in gates.unbind(1):  # a place taken out by its number would cost a matrix of zeros on the way back
+        now, active = cell(gate, now)
         states.append(now[: cell.parts])
         activations.append(active)
     if report:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError
+from seqloom.parts.product import Linear
 
 
 class Score(Protocol):
@@ -61,7 +62,7 @@ class General(nn.Module):
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__()
-        self.project = nn.Linear(key_dim, query_dim, bias=False)
+        self.project = Linear(key_dim, query_dim, bias=False)
 
     def keys(self, k: Tensor) -> Tensor:
         return self.project(k)

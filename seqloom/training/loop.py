@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from seqloom.data.order import Plan
 from seqloom.data.supply import Piece, Supply
 from seqloom.errors import SeqloomError
+from seqloom.parts.memory import keep_freed
 from seqloom.parts.state import State, join, pick, rebuild
 from seqloom.training.averaging import Averaging
 from seqloom.training.capture import passes_of
@@ -56,6 +57,8 @@ class Loop:
     ) -> None:
         self.objective, self.supply, self.settings, self.device = objective, supply, settings, device
         self.ranks = ranks
+        if device.type == "cpu":
+            keep_freed()
         self.optimiser = optimiser(objective, settings)
         self.passes = passes_of(objective, settings, device, ranks.several)
         self.step = 0

@@ -8,7 +8,7 @@ import torch
 from seqloom.decoding.search import Search, decode
 from seqloom.models.decoders import TransformerDecoder
 from seqloom.models.encoded import Encoded
-from seqloom.parts.lean import Lean
+from seqloom.parts.lean import Lean, LeanBlock
 from seqloom.parts.position import POSITIONS
 from seqloom.parts.probe import watch
 from seqloom.parts.score import SCORES
@@ -54,6 +54,33 @@ def test_lean_is_plain(position, score, norm, encoded, width):
     assert all(len(reports) == 4 for reports in seen.values())
     close(lean, watched)
     close(steps(decoder, encoded, width, None), lean)
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_one_speaks_for_hypotheses_that_are_alike(position, monkeypatch):
+    """Those that begin with the same token; with a token of its own for one of them each is asked."""
+    decoder, rows = made(position=position), []
+    call = LeanBlock.__call__
+    monkeypatch.setattr(LeanBlock, "__call__", lambda self, x, *rest: rows.append(len(x)) or call(self, x, *rest))
+
+    def said(first, room=4):
+        state, found = decoder.begin(MEMORY, 2, room), []
+        for x in (first, drawn(6, 1, 5, seed=1), drawn(6, 1, 5, seed=2)):
+            y, state = decoder(x, state)
+            found.append(y)
+            state = state.pick(torch.tensor(MOVES[0]))
+        return found
+
+    alike = drawn(3, 1, 5).repeat_interleave(2, 0)
+    other = alike.index_add(0, torch.tensor([5]), drawn(1, 1, 5, seed=3))
+    with torch.no_grad():
+        for first, asked in ((alike, 3), (other, 6)):
+            rows.clear()
+            lean = said(first)
+            assert rows == [asked, asked, 6, 6, 6, 6]
+            close(lean, said(first, None))
+            with watch(decoder):
+                close(lean, said(first))
 
 
 def test_modules_are_asked_where_they_must_be():
