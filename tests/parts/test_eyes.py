@@ -45,6 +45,12 @@ def test_cross_correlation(inputs, outputs, size, stride):
     close(proper[:, :, ::stride, ::stride], found)
 
 
+def test_kernels_begin_as_wide_as_what_goes_out_wants():
+    """He et al. 2015, section 2.2, the backward case: variance 2 / (size² · outputs)."""
+    torch.manual_seed(0)
+    assert kernels(8, 128, 3, 1, True).weight.var().item() == pytest.approx(2 / (9 * 128), rel=0.1)
+
+
 def test_a_kernel_by_hand():
     """(1 2; 3 4) with an edge detector (−1 1) of one row: differences of neighbours."""
     x, weight = torch.tensor([[[[1.0, 2.0], [3.0, 5.0]]]]), torch.tensor([[[[-1.0, 1.0]]]])
