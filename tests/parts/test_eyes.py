@@ -98,6 +98,10 @@ def test_a_residual_block_by_hand(block, stride):
     close(plain(x), y.relu())
 
 
+def test_the_stride_of_a_bottleneck_stands_in_the_middle():
+    assert [part.weigh.stride for part in Bottleneck(8, 2, 2, "batch", True).filters] == [(1, 1), (2, 2), (1, 1)]
+
+
 def test_a_bias_only_where_the_norm_has_none():
     assert Filter(2, 3, 3, 1, "batch").weigh.bias is None
     assert Filter(2, 3, 3, 1, "rms").weigh.bias is not None

@@ -43,7 +43,7 @@ WHOLE = {
     "attention": {},
     "blockwise": {"block": 7},
     "window": {"window": LONG},
-    "longformer": {"window": LONG, "first": 1},
+    "longformer": {"window": LONG, "first": 2},
     "bigbird": {"block": LONG // 4},
 }
 every = pytest.mark.parametrize("kind", MIXERS)
@@ -73,7 +73,7 @@ def test_where_everything_is_in_reach_it_is_attention(kind, causal, position):
     one = made(kind, **WHOLE[kind])
     found = one.load_state_dict(plain_one.state_dict(), strict=False)
     assert not found.unexpected_keys
-    if kind == "longformer":  # the first place has weights of its own
+    if kind == "longformer":  # the first places have weights of their own
         weights, biases = (part.split([DIM, 2 * DIM]) for part in (plain_one.project.weight, plain_one.project.bias))
         for linear, weight, bias in zip((one.asking, one.asked), weights, biases, strict=True):
             linear.load_state_dict({"weight": weight, "bias": bias})
@@ -227,6 +227,11 @@ def test_linformer_of_full_rank_is_attention():
     with torch.no_grad():
         layer.keys.copy_(torch.eye(LONG))
         layer.values.copy_(torch.eye(LONG))
+    close(layer(x, See())[0], exact(x, See())[0])
+    with torch.no_grad():  # twice F is twice v: keys and values have mixtures of their own
+        layer.values.mul_(2)
+        exact.project.weight[2 * DIM :] *= 2
+        exact.project.bias[2 * DIM :] *= 2
     close(layer(x, See())[0], exact(x, See())[0])
     turns = Rotary(DIM, DIM // 2)
     close(layer(x, See(), None, turns)[0], exact(x, See(), None, turns)[0])
