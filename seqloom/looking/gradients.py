@@ -13,13 +13,15 @@ from seqloom.parts.basecell import Cell
 from seqloom.parts.probe import watch
 from seqloom.parts.recurrent import Layer, flip
 
+PARTS = {0: "state", 1: "cell"}
+
 
 class Flow(NamedTuple):
     """Of one tensor of a layer's state, the length of ∂loss/∂state at every step."""
 
     layer: str
     direction: int  # 0 reads from the first place on, 1 from the last
-    part: str  # "state" is h, "cell" the c of an LSTM
+    part: str  # "state" is h, "cell" the c of an LSTM; further ones of a user's own cell by number, from "2" on
     norms: Tensor  # [R, T], steps in the order of the text
 
 
@@ -47,7 +49,7 @@ def gradient_norms(model: nn.Module, loss: Callable[[], Tensor], lengths: Tensor
         for hook in hooks:
             hook.remove()
     return [
-        Flow(name, direction, ("state", "cell")[part], _norms(total, several, direction, lengths))
+        Flow(name, direction, PARTS.get(part, str(part)), _norms(total, several, direction, lengths))
         for name, layer in layers.items()
         for direction, cell in enumerate(_cells(layer))
         for part, several in enumerate(zip(*states[cell], strict=True))

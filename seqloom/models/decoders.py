@@ -18,6 +18,7 @@ from seqloom.parts.attention import Memory
 from seqloom.parts.block import Block, Ways
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice, build
+from seqloom.parts.heads import agree
 from seqloom.parts.lean import Alike, Lean, biasing, moving
 from seqloom.parts.mixer import CROSSES, MIXERS, SelfAttention
 from seqloom.parts.norm import NORMS, NoNorm
@@ -166,6 +167,7 @@ class TransformerDecoder(nn.Module):
             Block(dim, heads, hidden, memory_dim, score, activation, norm, dropout, mixer, causal=True, **kinds)
             for _ in range(layers)
         )
+        agree(self.blocks, self.enter.position)
         # Whether hypotheses can share their keys.
         self.branches = all(isinstance(block.mix, SelfAttention) for block in self.blocks)
         self.ways = Ways(dim, layers, residual)

@@ -14,6 +14,7 @@ from seqloom.parts.block import Block, Ways
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout
+from seqloom.parts.heads import agree
 from seqloom.parts.mixer import MIXERS
 from seqloom.parts.norm import NORMS, NoNorm
 from seqloom.parts.position import POSITIONS
@@ -85,6 +86,7 @@ class TransformerEncoder(nn.Module):
         self.blocks = nn.ModuleList(
             Block(dim, heads, hidden, 0, score, activation, norm, dropout, mixer, **kinds) for _ in range(layers)
         )
+        agree(self.blocks, self.enter.position)
         self.ways = Ways(dim, layers, residual)
         self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
         self.dim = dim

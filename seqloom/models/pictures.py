@@ -18,6 +18,7 @@ from seqloom.models.encoders import TransformerEncoder
 from seqloom.parts.block import ACTIVATIONS
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.eyes import POOLS, Basic, Bottleneck, ChannelNorm, Dense, Filter, Late, NonLocal, kernels, pooled
+from seqloom.parts.heads import at_least
 from seqloom.parts.norm import NORMS
 from seqloom.parts.position import POSITIONS
 
@@ -72,6 +73,7 @@ class ConvolutionEye(Eye):
     ) -> None:
         inputs = [channels, *some("dims", dims)[:-1]]
         super().__init__(channels, dims[-1])
+        at_least("size", size)
         self.layers = nn.ModuleList(
             kernels(one, other, size, 1, bias=True) for one, other in zip(inputs, dims, strict=True)
         )
@@ -153,12 +155,12 @@ class DenseNet(Eye):
     ) -> None:
         if not 0 < compression <= 1:
             raise SeqloomError(f"compression lies in 0 … 1, here {compression}")
-        stages, between, inputs = [], [], 2 * growth
+        stages, between, inputs = [], [], 2 * at_least("growth", growth)
         for number, layers in enumerate(some("blocks", blocks)):
             stages.append(Dense(inputs, layers, growth, norm_kind))
             inputs = stages[-1].dim
             if number < len(blocks) - 1:
-                between.append(Late(inputs, inputs := int(inputs * compression), 1, norm_kind))
+                between.append(Late(inputs, inputs := max(1, int(inputs * compression)), 1, norm_kind))
         super().__init__(channels, inputs)
         self.stem = Stem(channels, 2 * growth, stem, norm_kind)
         self.stages, self.between = nn.ModuleList(stages), nn.ModuleList(between)
@@ -190,7 +192,7 @@ class PatchEye(Eye):
         dropout: float = 0.1,
     ) -> None:
         super().__init__(channels, dim)
-        self.size = size
+        self.size = at_least("size", size)
         self.patch = nn.Linear(channels * size * size, dim)
         self.encoder = TransformerEncoder(
             dim, dim, layers, heads, hidden, position, norm=norm, activation=activation, dropout=dropout, scale=False

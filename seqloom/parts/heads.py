@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
@@ -58,6 +58,13 @@ class Heads(MultiHead):
         """[R, heads, T, head_dim] each -> the same, and the state after them. Without a kernel of its own the score of
         a query and a key is q·k."""
         raise NotImplementedError
+
+
+def agree(blocks: Iterable[Any], position: Turns) -> None:
+    """Refuse a position that a block's mixer cannot use as soon as both are known, not when the first batch is read."""
+    for block in blocks:
+        if isinstance(block.mix, Heads):
+            block.mix.turn(position)
 
 
 def dense(q: Tensor, k: Tensor, v: Tensor, see: See, report: Callable[[Tensor], None] | None = None) -> Tensor:

@@ -89,7 +89,8 @@ class BatchNorm(nn.Module):
 class PowerNorm(nn.Module):
     """γ x / √(ψ² + ε) + β, ψ² the mean of x² of every feature over all real places of the batch, not centred: PN-V of
     Shen et al. 2020 (section 4, https://proceedings.mlr.press/v119/shen20e.html). ψ² varies less from batch to batch
-    than the mean and variance of `batch`. Gradients go through ψ, as they do there. `momentum`: see `batch`."""
+    than the mean and variance of `batch`. Gradients go through ψ, as they do there. Their PN, which norms by a running
+    ψ in training too and estimates its gradient, is not here. `momentum`: see `batch`."""
 
     across = True
     power: Tensor

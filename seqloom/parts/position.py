@@ -170,9 +170,10 @@ class Alibi(Position):
 
 
 class Floater(Position):
-    """Encodings that flow: dp/dt = h(t, p; θ), p at place i being p(i·step) (Liu et al. 2020, FLOATER),
-    by one step of the classical Runge-Kutta method from place to place. h is a small network of width `hidden` (0:
-    dim). With `start="sinusoidal"` p is what is added to sinusoids and begins as nothing; with "zero" there are none.
+    """Encodings that flow: dp/dt = h(t, p; θ), p at place i being p(i·step) (FLOATER: Liu et al. 2020, section 3,
+    https://arxiv.org/abs/2003.09229), by one step of the classical Runge-Kutta method from place to place. h is a small
+    network of width `hidden` (0: dim). With `start="sinusoidal"` p is what is added to sinusoids and begins as nothing;
+    with "zero" there are none. Theirs flow into every block, as biases of q, k and v; these are added at the entrance.
 
     Any length, but one place after the other: a step of decoding begins at place 0 again.
     """

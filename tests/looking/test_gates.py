@@ -41,6 +41,17 @@ def test_gates_of_an_lstm_are_its_formula():
     close(one.values["cell"], forget * kept + one.values["input"] * one.values["candidate"])
 
 
+@pytest.mark.parametrize("cell", ["gru", "lstmn"])
+def test_what_training_drops_is_there(cell):
+    """Whoever looks in the middle of a training sees the model as it is, the same each time."""
+    stack, x = Recurrent(3, 4, {"kind": cell, "zoneout": 0.3}, 2, dropout=0.5).double().train(), drawn(2, 5, 3)
+    one, two = ([part.values["state"] for part in gates(stack.train(), lambda: stack(x, See()))] for _ in range(2))
+    close(one, two)
+    if cell == "lstmn":
+        one, two = ([*looked_back(stack.train(), lambda: stack(x, See())).values()] for _ in range(2))
+        close(one, two)
+
+
 def test_a_decoder_that_steps_is_joined_over_time():
     model = shake(tiny_model("gru", {"kind": "attentive", "cell": "lstm", "feeding": True, "layers": 2}).double(), 1)
     tokens = torch.randint(9, (3, 4))

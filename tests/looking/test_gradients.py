@@ -8,6 +8,7 @@ import torch
 from seqloom.errors import SeqloomError
 from seqloom.looking.gradients import gradient_norms
 from seqloom.models.language import Language
+from seqloom.parts.cell import RnnCell
 from seqloom.parts.recurrent import Recurrent
 from seqloom.parts.see import See
 from tests.laws import close, drawn, shake, tiny_model
@@ -62,6 +63,23 @@ def test_both_tensors_of_an_lstm_and_no_trace():
     assert all(flow.norms.shape == (2, 5) and flow.norms.gt(0).all() for flow in flows)
     assert all(parameter.grad is None for parameter in model.parameters())
     assert not any(part._forward_hooks for part in model.modules())
+
+
+class ThreeCell(RnnCell):
+    """A user's own, with two sums beside its h."""
+
+    parts = 3
+    plain = True
+
+    def step(self, gates, state):
+        (h,), active = super().step(gates, state)
+        return (h, state[1] + h, state[2] - h), active
+
+
+def test_a_state_of_more_tensors():
+    stack, x = Recurrent(3, 4, ThreeCell).double(), drawn(2, 5, 3)
+    flows = gradient_norms(stack, lambda: stack(x, See())[0][:, -1].sum())
+    assert [flow.part for flow in flows] == ["state", "cell", "2"]
 
 
 def test_the_numbers_are_those_of_small_changes():

@@ -33,6 +33,12 @@ def test_a_language_model():
     assert found[0] > 10 * found[7]
 
 
+def test_nothing_is_dropped():
+    tokens = torch.randint(9, (2, 8), generator=torch.Generator().manual_seed(1))
+    model = Language(9, 0, {"kind": "gru", "dim": 6}, embedding=4, dropout=0.5).train()
+    close(reach(said_by(model), tokens, tokens), torch.zeros(8), 1e-6)
+
+
 def test_an_encoder():
     model = tiny_model({"kind": "window", "window": 3}, "transformer")
     tokens = torch.randint(3, 9, (2, 6), generator=torch.Generator().manual_seed(1))

@@ -197,6 +197,45 @@ def test_resnet_18_worked_by_hand():
     assert sum(p.numel() for p in eye.stem.parameters()) == 49 * 3 * 64 + 2 * 64
 
 
+def largest(x):
+    """Of every 3 × 3 places, two apart, beyond the edge none."""
+    rows, columns = ((n - 1) // 2 + 1 for n in x.shape[-2:])
+    return torch.stack(
+        [torch.stack([_around(x, 2 * r, 2 * c).amax((-1, -2)) for c in range(columns)], -1) for r in range(rows)],
+        -2,
+    )
+
+
+def _around(x, r, c):
+    return x[:, :, max(0, r - 1) : r + 2, max(0, c - 1) : c + 2]
+
+
+@pytest.mark.parametrize("stem", ["large", "small"])
+def test_densenet_by_hand(stem):
+    """Stem, stage, transition with the mean of 2 × 2, stage, norm and max(0, x) (Huang et al. 2017, table 1)."""
+    eye, x = made({"kind": "densenet", "blocks": [2, 1], "growth": 2, "stem": stem}), pictures()
+    y = eye.stem.filter(x).clamp(min=0)
+    y = eye.stages[0](largest(y) if stem == "large" else y)
+    between = eye.between[0]
+    y = between.weigh(between.norm(y).clamp(min=0))
+    rows, columns = (n // 2 * 2 for n in y.shape[-2:])
+    y = y[:, :, :rows, :columns].unflatten(-1, (-1, 2)).unflatten(-3, (-1, 2)).mean((-1, -3))
+    close(eye.see(x), eye.norm(eye.stages[1](y)).clamp(min=0))
+
+
+def test_patches_enter_as_they_are():
+    """Linear, plus a trained vector for each place: nothing is scaled (Dosovitskiy et al. 2021, equation 1)."""
+    eye, x = made({"kind": "patches", **TINY["patches"]}), pictures()
+    entered = eye.encoder.enter(eye.patch(eye.cut(x).flatten(1, 2)))
+    close(entered, eye.patch(eye.cut(x).flatten(1, 2)) + eye.encoder.enter.position.weight[:6])
+
+
+def test_the_summary_is_the_mean_of_what_is_said():
+    for choice in CHOICES:
+        encoded = made(choice)(pictures())
+        close(encoded.summary, encoded.states.mean(1))
+
+
 def test_patches_by_hand():
     eye, x = made({"kind": "patches", **TINY["patches"]}), pictures()
     cut = eye.cut(x)
@@ -229,9 +268,18 @@ def test_wrong_names_are_guessed():
         ({"kind": "grid", "eye": "patches"}, "unknown kind 'patches'"),
         ({"kind": "resnet", "blocks": []}, r"blocks of an eye lists at least one number, each at least 1, here \[\]"),
         ({"kind": "convolution", "dims": [3, 0]}, r"dims of an eye lists at least one number, .*here \[3, 0\]"),
+        ({"kind": "convolution", "size": 0}, "size is at least 1, here 0"),
+        ({"kind": "patches", "size": 0}, "size is at least 1, here 0"),
+        ({"kind": "densenet", "growth": 0}, "growth is at least 1, here 0"),
     ):
         with pytest.raises(SeqloomError, match=message):
             build(EYES, choice, channels=2)
+
+
+def test_a_transition_leaves_a_channel_at_least():
+    eye = build(EYES, {"kind": "densenet", "blocks": [1, 1], "growth": 1, "compression": 0.1}, channels=2).eval()
+    assert eye.between[0].weigh.out_channels == 1
+    assert eye(pictures(dtype=torch.float32)).states.shape == (3, 1, 2)
 
 
 def test_settings_are_complete():

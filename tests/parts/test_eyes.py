@@ -45,6 +45,12 @@ def test_cross_correlation(inputs, outputs, size, stride):
     close(proper[:, :, ::stride, ::stride], found)
 
 
+def test_kernels_begin_as_wide_as_what_goes_out_wants():
+    """He et al. 2015, section 2.2, the backward case: variance 2 / (size² · outputs)."""
+    torch.manual_seed(0)
+    assert kernels(8, 128, 3, 1, True).weight.var().item() == pytest.approx(2 / (9 * 128), rel=0.1)
+
+
 def test_a_kernel_by_hand():
     """(1 2; 3 4) with an edge detector (−1 1) of one row: differences of neighbours."""
     x, weight = torch.tensor([[[[1.0, 2.0], [3.0, 5.0]]]]), torch.tensor([[[[-1.0, 1.0]]]])
@@ -90,6 +96,10 @@ def test_a_residual_block_by_hand(block, stride):
     plain = block(8, 2, stride, "batch", False).double().eval()
     plain.filters.load_state_dict(part.filters.state_dict())
     close(plain(x), y.relu())
+
+
+def test_the_stride_of_a_bottleneck_stands_in_the_middle():
+    assert [part.weigh.stride for part in Bottleneck(8, 2, 2, "batch", True).filters] == [(1, 1), (2, 2), (1, 1)]
 
 
 def test_a_bias_only_where_the_norm_has_none():

@@ -177,6 +177,18 @@ def test_shares_of_a_minlstm_are_right_where_both_gates_are_shut():
     assert f.item() == pytest.approx(sigmoid(-1.0), abs=1e-6)
 
 
+def test_a_mingru_remembers_for_long_in_bfloat16():
+    """An update gate of 1/2000 is told from none, which 1 − z in bfloat16 is not."""
+    cell = MinGruCell(1, 1)
+    with torch.no_grad():
+        cell.weight.zero_()
+        cell.bias.copy_(torch.tensor([math.log(1 / 1999), 3.5]))
+    cell, x = cell.bfloat16(), torch.zeros(1, 1500, 1).bfloat16()
+    y, _ = cell.fused(x, cell.start(1, x))
+    z = cell.bias[0].float().sigmoid().item()
+    assert y[0, -1].item() == pytest.approx(4.0 * (1 - (1 - z) ** 1500), rel=0.02)
+
+
 def test_a_minlstm_starts_by_remembering():
     assert MinLstmCell(2, 3).bias.tolist() == [0.0] * 3 + [1.0] * 3 + [0.0] * 3
 

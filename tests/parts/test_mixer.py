@@ -1,5 +1,6 @@
 """Mixers: what each equals where it is exact, that no fast path makes all pairs, and what does not fit."""
 
+from functools import partial
 from itertools import product
 
 import pytest
@@ -16,10 +17,10 @@ from seqloom.models.language import Language
 from seqloom.parts.attention import MultiHead
 from seqloom.parts.block import Block
 from seqloom.parts.choose import build, change, complete
-from seqloom.parts.heads import Heads
+from seqloom.parts.heads import Heads, by_head
 from seqloom.parts.linear import everything, orthogonal, plain, running
 from seqloom.parts.mixer import MIXERS
-from seqloom.parts.position import Position
+from seqloom.parts.position import Position, Rotary
 from seqloom.parts.probe import watch
 from seqloom.parts.see import See
 from seqloom.parts.window import chunked, near
@@ -42,7 +43,7 @@ WHOLE = {
     "attention": {},
     "blockwise": {"block": 7},
     "window": {"window": LONG},
-    "longformer": {"window": LONG, "first": 1},
+    "longformer": {"window": LONG, "first": 2},
     "bigbird": {"block": LONG // 4},
 }
 every = pytest.mark.parametrize("kind", MIXERS)
@@ -61,23 +62,24 @@ def seen(kind, lengths=None):
     return See(causal=True) if MIXERS[kind].causal else See(lengths=lengths)
 
 
+@pytest.mark.parametrize("position", [None, Rotary(DIM, DIM // 2)], ids=["bare", "rotary"])
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("kind", WHOLE)
-def test_where_everything_is_in_reach_it_is_attention(kind, causal):
-    """With the weights of plain attention, under the same names; values and gradients."""
+def test_where_everything_is_in_reach_it_is_attention(kind, causal, position):
+    """With the weights of plain attention, under the same names, and positions; values and gradients."""
     if causal and not MIXERS[kind].causal:
         return
     plain_one, x = made("attention"), long_rows()
     one = made(kind, **WHOLE[kind])
     found = one.load_state_dict(plain_one.state_dict(), strict=False)
     assert not found.unexpected_keys
-    if kind == "longformer":  # the first place has weights of its own
+    if kind == "longformer":  # the first places have weights of their own
         weights, biases = (part.split([DIM, 2 * DIM]) for part in (plain_one.project.weight, plain_one.project.bias))
         for linear, weight, bias in zip((one.asking, one.asked), weights, biases, strict=True):
             linear.load_state_dict({"weight": weight, "bias": bias})
     see = See(causal=True) if causal else See(lengths=LENGTHS)
     rows = torch.arange(LONG) < (torch.tensor([LONG] * 3) if causal else LENGTHS)[:, None]
-    wanted, y = (part(x, see)[0][rows] for part in (plain_one, one))
+    wanted, y = (part(x, see, None, position)[0][rows] for part in (plain_one, one))
     close(y, wanted)
     for name, parameter in plain_one.named_parameters():
         slope = torch.autograd.grad(y.pow(2).sum(), dict(one.named_parameters())[name], retain_graph=True)[0]
@@ -226,6 +228,13 @@ def test_linformer_of_full_rank_is_attention():
         layer.keys.copy_(torch.eye(LONG))
         layer.values.copy_(torch.eye(LONG))
     close(layer(x, See())[0], exact(x, See())[0])
+    with torch.no_grad():  # twice F is twice v: keys and values have mixtures of their own
+        layer.values.mul_(2)
+        exact.project.weight[2 * DIM :] *= 2
+        exact.project.bias[2 * DIM :] *= 2
+    close(layer(x, See())[0], exact(x, See())[0])
+    turns = Rotary(DIM, DIM // 2)
+    close(layer(x, See(), None, turns)[0], exact(x, See(), None, turns)[0])
     with pytest.raises(SeqloomError, match="reaches 300 tokens, here 301; set mixer"):
         layer(drawn(1, LONG + 1, DIM), See())
 
@@ -233,10 +242,13 @@ def test_linformer_of_full_rank_is_attention():
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_reformer_of_one_chunk_is_attention_with_shared_queries(rounds):
     layer, x = made("reformer", chunk=LONG, rounds=rounds), long_rows()
-    q, v = (layer._split(part) for part in layer.project(x).chunk(2, -1))
-    scores = q @ torch.nn.functional.normalize(q, dim=-1).mT
-    scores = scores.masked_fill(torch.eye(LONG).bool(), float("-inf"))
-    close(layer(x, See())[0], layer.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2)), 1e-5)
+    for position in (None, Rotary(DIM, DIM // 2)):
+        q, v = (layer._split(part) for part in layer.project(x).chunk(2, -1))
+        q = q if position is None else position.turn(q, q)[0]
+        scores = q @ torch.nn.functional.normalize(q, dim=-1).mT
+        scores = scores.masked_fill(torch.eye(LONG).bool(), float("-inf"))
+        wanted = layer.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        close(layer(x, See(), None, position)[0], wanted, 1e-5)
 
 
 def test_bigbird_sees_what_it_should():
@@ -252,6 +264,28 @@ def test_bigbird_sees_what_it_should():
     assert int(middle.max()) == 7  # three beside, two at the ends, two drawn
     assert int(middle.min()) >= 6
     assert not torch.equal(blocks[0], blocks[1])
+
+
+@pytest.mark.parametrize("kind", ["bigbird", "performer", "reformer"])
+def test_what_is_drawn_depends_on_the_seed_alone(kind):
+    one, again, other = (made(kind, **CUT[kind], seed=seed) for seed in (0, 0, 1))
+    y, z, w = (layer(long_rows(), See())[0] for layer in (one, again, other))
+    assert torch.equal(y, z)
+    assert not torch.allclose(y, w)
+
+
+def test_one_head_after_the_other_is_all_at_once():
+    """Where it would make much: here 32 MiB and more."""
+    q, turns, calls = drawn(1, 4, 1024, 64), drawn(1, 4, 64, 8), []
+
+    def turned(q, turns):
+        calls.append(q.size(1))
+        return q @ turns
+
+    close(by_head(turned, q, turns), q @ turns)
+    assert calls == [1, 1, 1, 1]
+    by_head(turned, q[:, :, :100], turns)
+    assert calls[4:] == [4]
 
 
 @pytest.mark.parametrize("kind", CAUSAL)
@@ -355,6 +389,16 @@ def test_what_adds_to_the_scores_of_pairs_is_refused(kind):
 
     with pytest.raises(SeqloomError, match=r"position Sloped adds to the score.*choose position from: .*rotary"):
         made(kind)(drawn(1, 4, DIM), seen(kind), None, Sloped(DIM, DIM // 2))
+
+
+@pytest.mark.parametrize("position", ["alibi", "relative"])
+def test_what_adds_to_the_scores_of_pairs_is_refused_before_anything_is_read(position):
+    sizes = {"dim": 8, "heads": 2, "position": position}
+    for make in (partial(TransformerEncoder, 8), partial(TransformerStack, 8), partial(TransformerDecoder, 8, 8, ())):
+        with pytest.raises(SeqloomError, match=r"adds to the score of every pair, of which Window makes few; choose"):
+            make(**sizes, mixer="window")
+        for fitting in ("attention", "convolution"):
+            make(**sizes, mixer=fitting)
 
 
 def test_by_name_and_setting():

@@ -147,6 +147,17 @@ def test_types_in_training(name, lengths, dtype):
     assert (y.double() - z).abs().max() < (1e-5 if dtype == torch.float32 else 0.15)
 
 
+@pytest.mark.parametrize("lengths", [None, REAL], ids=["full", "padded"])
+@pytest.mark.parametrize("name", ["batch", "power"])
+def test_statistics_are_exact_in_bfloat16(name, lengths):
+    """As training in half precision has it, weights in float32: far from zero, a mean that was rounded would be wrong
+    by as much as the values differ."""
+    x, real = (100 + 2 * drawn(3, 6, 8)).bfloat16(), keep(REAL if lengths is not None else torch.tensor([6] * 3), 6)
+    norm = build(NORMS, name, dim=8)
+    found, wanted = norm(x, lengths)[real], norm.double()(x.double(), lengths)[real]
+    assert ((found.double() - wanted).abs() <= 2**-8 * wanted.abs() + 1e-4).all(), "rounded more than once"
+
+
 @pytest.mark.parametrize("name", NORMS)
 def test_under_autocast(name):
     """Weights in float32 and what comes in bfloat16, as in training with half precision."""

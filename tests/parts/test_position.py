@@ -10,6 +10,7 @@ from seqloom.parts.position import (
     POSITIONS,
     Abreast,
     Alibi,
+    Field,
     Floater,
     Learned,
     NoPosition,
@@ -19,7 +20,7 @@ from seqloom.parts.position import (
     bucket_of,
     runge_kutta,
 )
-from tests.laws import close, drawn
+from tests.laws import close, drawn, shake
 
 DIM = 8
 
@@ -265,6 +266,41 @@ def test_floater_flows_from_place_to_place():
     close(found, position.first * rate ** torch.arange(6.0)[:, None].double())
     close(found, position.first * torch.exp(0.3 * torch.arange(6.0)[:, None].double()), 1e-4)
     close(position(zeros(2, 4), 4)[0], found[4:])
+
+
+class Still(torch.nn.Module):
+    """dp/dt = rate + t, whatever p"""
+
+    def __init__(self, rate):
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, t, p):
+        return torch.full_like(p, self.rate + t)
+
+
+def test_floater_knows_the_time():
+    """dp/dt = t: p = p(0) + t²/2, which the method sums exactly."""
+    position = Floater(4, 2, step=0.5, start="zero").double()
+    position.field = Still(0.0)
+    times = 0.5 * torch.arange(6.0)[:, None].double()
+    close(position(zeros(6, 4))[0], position.first + times.square() / 2)
+
+
+def test_floater_flows_on_in_bfloat16():
+    """Small steps are not lost on the way to a far place, though what is added there is rounded in the end."""
+    position = Floater(4, 2, step=0.01, start="zero").bfloat16()
+    position.field = Still(1.0)
+    found, times = position(zeros(400, 4, torch.bfloat16)).float()[0], 0.01 * torch.arange(400.0)[:, None]
+    wanted = position.first.float() + times + times.square() / 2
+    assert ((found - wanted).abs() <= 0.01 * wanted.abs().clamp(min=1)).all()
+
+
+def test_a_field_by_hand():
+    field = shake(Field(3, 5).double(), 1)
+    p = drawn(3)
+    inner = torch.tanh(field.state.weight @ p + field.time * 0.7 + field.state.bias)
+    close(field(0.7, p), field.out.weight @ inner)
 
 
 def test_floater_begins_as_sinusoids_and_learns_to_leave_them():

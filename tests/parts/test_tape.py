@@ -97,6 +97,11 @@ def test_lstmn_by_hand():
     assert state[1].item() == pytest.approx(wanted[-1][1], abs=1e-6)
 
 
+def test_an_lstmn_starts_by_remembering():
+    assert LstmnCell(2, 3).bias.tolist() == [0.0] * 3 + [1.0] * 3 + [0.0] * 6
+    assert LstmnCell(2, 3, forget=0.5).bias.tolist() == [0.0] * 3 + [0.5] * 3 + [0.0] * 6
+
+
 def test_what_a_decoder_starts_from():
     """An LSTMN's first state stands first on its tape; an attentive RNN's is c_0."""
     cell = shake(LstmnCell(2, 3).double(), 1)
