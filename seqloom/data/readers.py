@@ -21,9 +21,9 @@ from seqloom.data.saw import saw
 
 Pair = tuple[str, tuple[str, ...]]
 HELD_OUT = 2_670  # words of g014b2b.train
-SIGNS = dict(
-    zip("arm_e bul dut fre geo hbs_latn hun jpn_hira kor vie_hanoi".split(), "ⒶⒷⒹⒻⒼⓈⒽⒿⓀⓋ", strict=True)
-)  # of the languages of SIGMORPHON 2021
+# Of the languages of SIGMORPHON 2021, as their files are named.
+SIGNS = {"arm_e": "Ⓐ", "bul": "Ⓑ", "dut": "Ⓓ", "fre": "Ⓕ", "geo": "Ⓖ", "hbs_latn": "Ⓢ", "hun": "Ⓗ"}
+SIGNS |= {"jpn_hira": "Ⓙ", "kor": "Ⓚ", "vie_hanoi": "Ⓥ"}
 PIXELS, ORDER = 28 * 28, 8  # of a picture of MNIST, and the seed of the order in which the permuted ones are read
 
 

@@ -16,7 +16,7 @@ from seqloom.metrics.moses import moses
         ("10,000 T-Shirts,rot,3.5 kg", "10,000 t-shirts , rot , 3.5 kg"),
         ("Past E.S.E. Electronics in the U.S.", "past e.s.e. electronics in the u.s."),
         ("St. Bernard Nr. 5 am 3. Mai.", "st. bernard nr . 5 am 3. mai ."),
-        ("Zwei Sätze. \"Ja\"", 'zwei sätze . " ja "'),
+        ('Zwei Sätze. "Ja"', 'zwei sätze . " ja "'),
         ("snake_case 50%", "snake _ case 50 %"),
         ("  .  ", "."),
         ("", ""),
