@@ -3,9 +3,9 @@
     python benchmarks/papers.py --folder runs/papers --jobs 12 --time 430 --seconds 580
     python benchmarks/papers.py --score papers.jsonl.gz
 
-Every training is a process of its own, `seqloom train --recipe NAME` with a seed; members of an ensemble that are also a
-row of their own are trained once. After --seconds what still trains is asked to save and end, and the same command goes
-on from there. All that came of it stands in papers.jsonl.gz, predictions too: where a scorer is missing (BLEU needs
+Every training is a process of its own, `seqloom train --recipe NAME` with a seed; members of an ensemble that are also
+a row of their own are trained once. After --seconds what still trains is asked to save and end, and the same command
+goes on from there. All that came of it stands in papers.jsonl.gz, predictions too: where a scorer is missing (BLEU needs
 sacrebleu), --score scores them elsewhere. Which rows, and what is wanted of them: published.py.
 """
 
@@ -103,7 +103,7 @@ def limited(piece: Piece, folder: Path, args: argparse.Namespace) -> Job:
     """The job in its folder, within the time and, for a trial, the steps and the data that are allowed."""
     from importlib.util import find_spec
 
-    job, training = piece.job, dict(piece.job.training)
+    job, training = piece.job, {**piece.job.training, "keep": 1}  # many runs on one disk
     if args.time:
         training["time"] = args.time * piece.share
     if args.steps:
@@ -176,7 +176,8 @@ class Pool:
     def _ended(self, key: str, status: int) -> None:
         del self.running[key]
         said = (self.args.folder / f"{key}.log").read_text(errors="replace").splitlines()[-1:]
-        how = {0: "done", ASKED: "saved, to go on"}.get(status, f"failed ({status}): {' '.join(said)}")
+        ends = {0: "done", ASKED: "saved, to go on", -signal.SIGTERM: "trained, to be scored"}
+        how = ends.get(status, f"failed ({status}): {' '.join(said)}")
         if status:
             self.failed[key] = how
         print(f"{key}: {how}", flush=True)
