@@ -5,8 +5,8 @@
 
 Every training is a process of its own, `seqloom train --recipe NAME` with a seed; members of an ensemble that are also
 a row of their own are trained once. After --seconds what still trains is asked to save and end, and the same command
-goes on from there. All that came of it stands in papers.jsonl.gz, predictions too: where a scorer is missing (BLEU needs
-sacrebleu), --score scores them elsewhere. Which rows, and what is wanted of them: published.py.
+goes on from there. All that came of it stands in papers.jsonl.gz, predictions too: where a scorer is missing (BLEU
+needs sacrebleu), --score scores them elsewhere. Which rows, and what is wanted of them: published.py.
 """
 
 from __future__ import annotations
@@ -234,7 +234,9 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--limit", type=int, help="a trial: so many training examples")
     parser.add_argument("--tests", type=int, help="a trial: so many test examples")
     parser.add_argument("--output", type=Path, help="where papers.jsonl.gz goes (default: the folder)")
-    parser.add_argument("--score", type=Path, metavar="FILE", help="score a papers.jsonl.gz again; nothing is trained")
+    parser.add_argument(
+        "--score", type=Path, nargs="+", metavar="FILE", help="score each papers.jsonl.gz again; nothing is trained"
+    )
     parser.add_argument("--piece", help=argparse.SUPPRESS)
     args = parser.parse_args(words)
     for name in args.only or ():
@@ -252,7 +254,7 @@ def main(words: list[str] | None = None) -> None:
     if args.piece:
         work(pieces[args.piece], args)
     elif args.score:
-        outcomes = scored_again(args.score, chosen(found, ROWS, None))
+        outcomes = [one for file in args.score for one in scored_again(file, chosen(found, ROWS, None))]
         have = {one["key"] for one in outcomes}
         print(table(found, [row for row in ROWS if have & {piece.key for piece in found[row.key]}], outcomes))
     else:
