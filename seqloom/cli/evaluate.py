@@ -34,7 +34,11 @@ def evaluate(
         typer.Option(help="Only these, commas between; of translate: per, cer, wer, exact_match, bleu, chrf."),
     ] = None,
     tokenize: Annotated[
-        str | None, typer.Option(help="sacreBLEU's tokenizer: 13a, intl, zh, char or none (default: 13a).")
+        str | None,
+        typer.Option(
+            help="BLEU's tokenizer: 13a, intl, zh, char or none, as of sacreBLEU; moses: in lower case, as papers on "
+            "Multi30k have it (default: 13a)."
+        ),
     ] = None,
     predictions: Annotated[str | None, typer.Option(help="Write the predictions to this file, a line each.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

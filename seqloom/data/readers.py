@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
+import unicodedata
 import wave
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -20,6 +21,9 @@ from seqloom.data.saw import saw
 
 Pair = tuple[str, tuple[str, ...]]
 HELD_OUT = 2_670  # words of g014b2b.train
+# Of the languages of SIGMORPHON 2021, as their files are named.
+SIGNS = {"arm_e": "Ⓐ", "bul": "Ⓑ", "dut": "Ⓓ", "fre": "Ⓕ", "geo": "Ⓖ", "hbs_latn": "Ⓢ", "hun": "Ⓗ"}
+SIGNS |= {"jpn_hira": "Ⓙ", "kor": "Ⓚ", "vie_hanoi": "Ⓥ"}
 PIXELS, ORDER = 28 * 28, 8  # of a picture of MNIST, and the seed of the order in which the permuted ones are read
 
 
@@ -54,6 +58,22 @@ def columns(dataset: Dataset, split: str) -> Iterator[Pair]:
     """source TAB target, as of SIGMORPHON 2021."""
     pairs = (line.split("\t") for line in _lines(_contents(dataset, split)[0]))
     return ((source, (target,)) for source, target in pairs)
+
+
+def languages(dataset: Dataset, split: str) -> Iterator[Pair]:
+    """Files of several languages as one (SIGMORPHON 2021). Before each word stands the sign of its language, the first
+    letter of its name in a circle; Hangul is written letter by letter, as of its syllables many are never seen."""
+    for file, raw in zip(dataset.files[split], _contents(dataset, split), strict=True):
+        sign = SIGNS[PurePosixPath(file.path).stem.removesuffix(f"_{split.replace('valid', 'dev')}")]
+        for source, target in (line.split("\t") for line in _lines(raw)):
+            word = "".join(map(_letters, unicodedata.normalize("NFD", source))) if sign == "Ⓚ" else source
+            yield sign + word, (target,)
+
+
+def _letters(jamo: str) -> str:
+    """What joins into a syllable, as the letter that stands alone; anything else as it is."""
+    joins, name = unicodedata.name(jamo, "").partition("SEONG ")[::2]
+    return unicodedata.lookup(f"HANGUL LETTER {name}") if name and joins.startswith("HANGUL ") else jamo
 
 
 def parallel(dataset: Dataset, split: str) -> Iterator[Pair]:
@@ -226,6 +246,7 @@ READERS: dict[str, Callable[[Dataset, str], Iterable[Any]]] = {
     "pieces": embedded.pieces,
     "phonetisaurus": phonetisaurus,
     "columns": columns,
+    "languages": languages,
     "parallel": parallel,
     "tatoeba": tatoeba,
     "imdb": imdb,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from seqloom.data.dataset import HUB, Dataset, File, files_by_split, files_of
 
 RESEARCH = "research use"  # no licence is stated
@@ -45,6 +47,18 @@ def _sigmorphon(code: str, language: str) -> Dataset:
         reader="columns",
         files=files_by_split("sigmorphon2021_g2p/medium/", _SIGMORPHON, **names),
         data=SOUNDS,
+    )
+
+
+def _all_languages() -> Dataset:
+    one = {each.name: each for each in (_sigmorphon(*language) for language in LANGUAGES.items())}
+    return replace(
+        next(iter(one.values())),
+        name="sigmorphon2021",
+        about="words of those ten languages → IPA, a sign for the language before each (Ⓕ: French); Hangul by letters",
+        sizes={split: sum(each.sizes[split] for each in one.values()) for split in ("train", "valid", "test")},
+        reader="languages",
+        files={split: tuple(each.files[split][0] for each in one.values()) for split in ("train", "valid", "test")},
     )
 
 
@@ -156,6 +170,7 @@ TEXTS = [
         package="pypinyin_dict",
     ),
     *(_sigmorphon(*each) for each in LANGUAGES.items()),
+    _all_languages(),
     _multi30k("en", "de"),
     _multi30k("de", "en"),
     Dataset(

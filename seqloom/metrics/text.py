@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,12 +12,14 @@ import numpy as np
 from seqloom.errors import SeqloomError, known
 from seqloom.metrics.errors import check_pairs
 from seqloom.metrics.measured import Measured
+from seqloom.metrics.moses import moses
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
 
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-TOKENIZERS = ("13a", "intl", "zh", "char", "none")  # those of sacreBLEU that need no further package and no download
+# Those of sacreBLEU that need no further package and no download; `moses`: in lower case, see `moses`.
+TOKENIZERS = ("13a", "intl", "zh", "char", "none", "moses")
 
 
 def bleu(predictions: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a") -> Measured:
@@ -28,8 +31,14 @@ def bleu(predictions: Sequence[str], references: Sequence[Sequence[str]], *, tok
     from sacrebleu.metrics.bleu import BLEU
 
     # `force` only silences the remark about tokenised full stops; the number is the same.
-    metric = BLEU(tokenize=known(tokenize, TOKENIZERS, "tokenizer"), force=True)
-    return _measured(metric, "BLEU", 2 + 2 * metric.max_ngram_order, predictions, references)
+    if known(tokenize, TOKENIZERS, "tokenizer") != "moses":
+        metric = BLEU(tokenize=tokenize, force=True)
+        return _measured(metric, "BLEU", 2 + 2 * metric.max_ngram_order, predictions, references)
+    check_texts(predictions, references)
+    metric = BLEU(tokenize="none", lowercase=True, force=True)
+    cut = [" ".join(moses(text)) for text in predictions], [[" ".join(moses(t)) for t in each] for each in references]
+    found = _measured(metric, "BLEU", 2 + 2 * metric.max_ngram_order, *cut)
+    return replace(found, signature=found.signature.replace("tok:none", "tok:moses"))
 
 
 def chrf(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Measured:

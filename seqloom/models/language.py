@@ -25,8 +25,9 @@ class Language(nn.Module):
 
     `source_size` tokens are written; ids from there on are `labels`, which may stand first in the place of <bos>.
     `tie` shares the output's matrix with the embedding. For the AWD-LSTM (Merity et al. 2018): `lock` makes dropout
-    the same at all steps, `drop_words` is the share of the vocabulary whose vectors are zero in a batch (section 4.3),
-    `small` and `slow` are the weights of the penalties on activations and on their changes (AR and TAR, section 4.5).
+    the same at all steps, `drop_input` is that of the embeddings where it is not the `dropout` of the output (section
+    5), `drop_words` the share of the vocabulary whose vectors are zero in a batch (section 4.3), `small` and `slow` are
+    the weights of the penalties on activations and on their changes (AR and TAR, section 4.5).
     `reset`: the share of rows whose state is not carried on to the next batch of a stream. Without it a state of zeros,
     from which every prompt is read, is hardly ever trained from (Melis et al. 2018).
     """
@@ -41,13 +42,15 @@ class Language(nn.Module):
         dropout: float = 0.1,
         tie: bool = False,
         lock: bool = False,
+        drop_input: float | None = None,
         drop_words: float = 0.0,
         small: float = 0.0,
         slow: float = 0.0,
         reset: float = 0.02,
     ) -> None:
         super().__init__()
-        for name, share in (("drop_words", drop_words), ("reset", reset)):
+        drop_input = dropout if drop_input is None else drop_input
+        for name, share in (("drop_input", drop_input), ("drop_words", drop_words), ("reset", reset)):
             if not 0 <= share < 1:
                 raise SeqloomError(f"{name} lies in 0 … 1, here {share}")
         self.size = source_size
@@ -57,7 +60,7 @@ class Language(nn.Module):
         self.output = build(OUTPUTS, output, dim=self.encoder.dim, size=source_size)
         if tie:
             self.output.tie(self.source)
-        self.dropout, self.lock, self.drop_words = dropout, lock, drop_words
+        self.dropout, self.lock, self.drop_input, self.drop_words = dropout, lock, drop_input, drop_words
         self.across = looks_across(self.encoder)
         self.small, self.slow, self.reset = small, slow, reset
 
@@ -81,7 +84,7 @@ class Language(nn.Module):
             state = _scaled(state, torch.empty(tokens.size(0), 1, device=tokens.device).bernoulli_(1 - self.reset))
         real = ((tokens != PAD).sum(1),) if self.training and self.across else ()
         raw, state = self.encoder(self.read(tokens), state, *real)
-        states = self._drop(raw)
+        states = self._drop(raw, self.dropout)
         flat, wanted = states.flatten(0, 1), labels.flatten()
         if index is not None:
             flat, wanted = flat.index_select(0, index), wanted.index_select(0, index)
@@ -99,7 +102,7 @@ class Language(nn.Module):
         if self.training and self.drop_words:
             keep = torch.empty(self.size, device=x.device).bernoulli_(1 - self.drop_words) / (1 - self.drop_words)
             x = x * keep[tokens.clamp(max=self.size - 1)][..., None]
-        return self._drop(x)
+        return self._drop(x, self.drop_input)
 
     def start(self, source: Padded, *, width: int = 1, room: int | None = None) -> Decoding:
         """Read what stands before, [B, S], perhaps nothing; `width` rows of each go on from there. Rows of one length.
@@ -117,15 +120,15 @@ class Language(nn.Module):
     def encode(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         """[R, T] -> the states from which the next tokens are guessed, [R, T, dim]."""
         states, rows = self.encoder(self.read(tokens), state.rows)
-        return self._drop(states), Decoding(None, rows)
+        return self._drop(states, self.dropout), Decoding(None, rows)
 
     def step(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         """[R, T] -> logits [R, T, V]"""
         states, state = self.encode(tokens, state)
         return self.output(states), state
 
-    def _drop(self, x: Tensor) -> Tensor:
-        return (locked if self.lock else dropout)(x, self.dropout, self.training)
+    def _drop(self, x: Tensor, share: float) -> Tensor:
+        return (locked if self.lock else dropout)(x, share, self.training)
 
     def _penalty(self, raw: Tensor, dropped: Tensor) -> Tensor | None:
         if not self.training or not (self.small or self.slow):

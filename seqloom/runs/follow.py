@@ -92,7 +92,7 @@ def keep(recipe: Recipe, folder: Path) -> None:
 
 def scored(recipe: Recipe, folder: Path, device: str) -> dict[str, Any] | None:
     """What a run, or several together, reach on the recipe's test data; left in the folder too. None: it has none."""
-    names = file_names(recipe.test) if recipe.test is not None else _own_test(recipe)
+    names = tested(recipe)
     if not names:
         return None
     model = load(folder, device=device)
@@ -104,8 +104,10 @@ def scored(recipe: Recipe, folder: Path, device: str) -> dict[str, Any] | None:
     return scores
 
 
-def _own_test(recipe: Recipe) -> list[str]:
-    """The test split of the dataset that the recipe trains on."""
+def tested(recipe: Recipe) -> list[str]:
+    """What the recipe is scored on: its own test data, else the test split of the dataset that it trains on."""
+    if recipe.test is not None:
+        return file_names(recipe.test)
     dataset = registry.DATASETS.get(file_names(recipe.train)[0])
     return [f"{dataset.name}:test"] if dataset and "test" in dataset.sizes else []
 

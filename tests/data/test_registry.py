@@ -54,7 +54,7 @@ def test_every_embedded_set_has_the_sizes_that_are_stated(name):
 
 
 @mirrored
-@pytest.mark.parametrize("name", ["cmudict-g014b2b", "tatoeba-en-fr", "sigmorphon2021-fre", "names"])
+@pytest.mark.parametrize("name", ["cmudict-g014b2b", "tatoeba-en-fr", "sigmorphon2021-fre", "sigmorphon2021", "names"])
 def test_no_source_is_in_two_splits(name):
     dataset = registry.find(name)
     sources = [{example[0] for example in dataset.examples(split)} for split in dataset.sizes]
@@ -69,6 +69,9 @@ def test_examples_are_what_they_should_be():
     assert first("cmudict-g014b2b", "test") == ("ABADI", ("AH B AE D IY",))
     english, (german,) = first("multi30k-en-de")
     assert first("multi30k-de-en") == (german, (english,))
+    french, every = (dict(registry.find(f"sigmorphon2021{name}").examples("test")) for name in ("-fre", ""))
+    assert all(every["Ⓕ" + word] == sounds for word, sounds in french.items())
+    assert "Ⓚㄱㄴㄷㅅㅜㄴ" in dict(registry.find("sigmorphon2021").examples("train")), "syllables by their letters"
     assert first("trec", "test")[1] == "NUM"
     assert {label for _, label in registry.find("sst2").examples("valid")} == {"negative", "positive"}
     assert len({label for _, label in registry.find("names").examples("train")}) == 18

@@ -4,6 +4,7 @@ import pytest
 import sacrebleu
 
 from seqloom.errors import SeqloomError
+from seqloom.metrics.moses import moses
 from seqloom.metrics.text import advice, bleu, chrf, streams
 
 PREDICTIONS = ["The dog bit the man .", "It wasn't surprising.", "", "The man had just bitten him, hard."]
@@ -19,6 +20,15 @@ def test_bleu_with_one_reference_equals_sacrebleu(tokenize):
     assert ours.score == pytest.approx(expected, abs=1e-9)
     assert 0 < ours.score < 100
     assert ours.signature == f"BLEU|nrefs:1|case:mixed|eff:no|tok:{tokenize}|smooth:exp|version:{sacrebleu.__version__}"
+
+
+def test_moses_is_bleu_over_its_tokens_in_lower_case():
+    lines = [[" ".join(moses(line)) for line in side] for side in (PREDICTIONS, FIRST)]
+    ours = bleu([line.upper() for line in PREDICTIONS], ONE, tokenize="moses")
+    assert ours.score == pytest.approx(sacrebleu.corpus_bleu(lines[0], [lines[1]], tokenize="none").score, abs=1e-9)
+    assert ours.signature == f"BLEU|nrefs:1|case:lc|eff:no|tok:moses|smooth:exp|version:{sacrebleu.__version__}"
+    with pytest.raises(SeqloomError, match="are one text; put it into a tuple"):
+        bleu(PREDICTIONS, FIRST, tokenize="moses")
 
 
 def test_the_tokenizer_matters():

@@ -179,6 +179,16 @@ def test_dropped_words_are_zero_everywhere():
     assert torch.allclose(read[~gone], 2 * model.source(x)[~gone])
 
 
+@pytest.mark.parametrize(("share", "wanted"), [(None, 0.25), (0.75, 0.75), (0.0, 0.0)])
+def test_what_enters_has_a_dropout_of_its_own(share, wanted):
+    model = make("lstm", torch.float32, embedding=400, dropout=0.25, drop_input=share, lock=True).train()
+    torch.manual_seed(3)
+    gone = model.read(tokens() % SIZE).eq(0)
+    assert float(gone.float().mean()) == pytest.approx(wanted, abs=0.05)
+    assert torch.equal(gone, gone[:, :1].expand_as(gone)), "one mask a row"
+    assert model.dropout == 0.25
+
+
 def test_penalties_are_added_in_training_alone():
     model, x = make("lstm", small=2.0, slow=1.0), tokens() % SIZE
     assert model(x[:, :-1], x[:, 1:]).penalty is None
@@ -227,6 +237,7 @@ def test_a_tied_matrix_is_one():
     ("more", "message"),
     [
         ({"drop_words": 1.0}, "drop_words lies in 0 … 1"),
+        ({"drop_input": 1.5}, "drop_input lies in 0 … 1"),
         ({"reset": -1}, "reset lies in 0 … 1"),
         ({"output": {"kind": "adaptive", "cutoffs": [5, 3]}}, "cutoffs rise"),
         ({"encoder": {"kind": "lstm", "weight_drop": 2.0}}, "weight_drop lies in 0 … 1"),

@@ -26,6 +26,8 @@ def test_every_recipe_composes_to_a_config_and_names_its_paper(name):
         made = config.compose(part.task, part.model, part.size, part.data, part.training, part.settings)
         assert made["preset"]["model"] == part.model
     assert any(str(year) in recipe.paper for year in range(1986, 2027))
+    if not recipe.reached:
+        return  # `seqloom recipes` says that it has no score on record yet
     assert {"hardware", "time", "date", "results"} <= recipe.reached.keys(), "a recipe says what it reached, and where"
     results = Path(__file__).parents[2] / recipe.reached["results"]
     assert results.is_file()
