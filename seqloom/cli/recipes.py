@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Annotated
 
 import typer
@@ -36,7 +37,8 @@ def recipes(
         scores = ", ".join(f"{metric} {value:g}" for metric, value in one.scores().items())
         where = ", ".join(str(one.reached[key]) for key in ("time", "hardware") if key in one.reached)
         typer.echo(f"{one.name}: {one.about}")
-        data = one.train if isinstance(one.train, str) else ", ".join(one.train)
+        times = Counter([one.train] if isinstance(one.train, str) else one.train)
+        data = ", ".join(file if count == 1 else f"{count} × {file}" for file, count in times.items())
         models = ", ".join(dict.fromkeys(part.model for part in one.parts()))
         models = f"{len(one.members)} models together, {models}," if one.members else models
         typer.echo(f"  {models} on {data}; {f'reached {scores} ({where})' if scores else 'no score on record yet'}")

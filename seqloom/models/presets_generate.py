@@ -22,7 +22,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "tie": True,
         "lock": True,
         "dropout": 0.4,
-        "drop_input": 0.65,
         "drop_words": 0.1,
         "small": 2.0,
         "slow": 1.0,

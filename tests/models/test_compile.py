@@ -59,8 +59,9 @@ def test_compiled_step_is_the_eager_step(family):
 def two_steps(cell, compiled):
     """A two-layer language model and what two updates make of it; `compiled` runs the same, as one graph."""
     torch.manual_seed(0)
-    model = shake(Language(9, 0, {"kind": "recurrent", "cell": cell, "dim": 4, "layers": 2}, embedding=3).double(), 1)
-    model.train().dropout = 0.0
+    stack = {"kind": "recurrent", "cell": cell, "dim": 4, "layers": 2}
+    model = shake(Language(9, 0, stack, embedding=3, dropout=0.0).double(), 1)
+    model.train()
     optimiser = torch.optim.SGD(model.parameters(), 0.1)
     run = torch.compile(model, backend="aot_eager", fullgraph=True) if compiled else model
     tokens = torch.randint(9, (3, 6), generator=torch.Generator().manual_seed(1))
