@@ -209,9 +209,11 @@ def _carry_out(job: Job, ways: dict[str, Any], show: Callable[[], Progress]) -> 
         job = job if recipe.members else follow.job_of(recipe, job)
     first = Launch.of().rank == 0
     if ways["dry_run"]:
-        for one in members.jobs_of(recipe, job) if recipe is not None and recipe.members else [job]:
+        jobs = members.jobs_of(recipe, job) if recipe is not None and recipe.members else [job]
+        for one, times in members.alike(jobs):
             cost = train.rehearse(replace(one, output=one.output or "(dry run)"), show())
-            typer.echo("\n".join(cost.lines() if first else ()), nl=first)
+            several = [f"{times} members, each:"] if times > 1 else []
+            typer.echo("\n".join([*several, *cost.lines()] if first else ()), nl=first)
         return
     told: list[str] = []
     if ways["folds"] is not None:

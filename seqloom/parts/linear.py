@@ -92,7 +92,7 @@ class Performer(LinearAttention):
             of_k = of_k.masked_fill(~real, float("-inf"))
         # A factor that all keys share, or all features of a query, is in numerator and denominator alike: taken out, so
         # that no exponential overflows.
-        top = of_k.detach().amax((-2, -1), keepdim=True)
+        top = of_k.detach().amax((-2, -1), keepdim=True).clamp(min=torch.finfo(exact).min)  # of a row without keys too
         top = torch.maximum(top, begun[2]) if begun else top
         fq = (of_q - of_q.detach().amax(-1, keepdim=True)).exp()
         return fq.to(q.dtype), (of_k - top).exp().to(q.dtype), (top,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Annotated, Any
 
 import torch
@@ -114,7 +114,7 @@ def _compiled() -> Any:
     return torch.compile(flex_attention)
 
 
-@cache
+@lru_cache(64)  # as many lengths as are met again and again
 def _blocks(n: int, window: int, causal: bool, first: int, device: torch.device) -> Any:
     from torch.nn.attention.flex_attention import create_block_mask
 

@@ -81,5 +81,22 @@ def jobs_of(recipe: Recipe, job: Job) -> list[Job]:
     return [replace(one, output=job.folder / str(number), valid=valid) for number, one in enumerate(jobs, 1)]
 
 
+def alike(jobs: list[Job]) -> list[tuple[Job, int]]:
+    """Jobs that differ in more than their seeds, and how many there are of each: those cost the same."""
+    found: list[tuple[Job, int]] = []
+    for one in jobs:
+        kinds = [_but_seed(other) for other, _ in found]
+        if _but_seed(one) in kinds:
+            place = kinds.index(_but_seed(one))
+            found[place] = (found[place][0], found[place][1] + 1)
+        else:
+            found.append((one, 1))
+    return found
+
+
+def _but_seed(job: Job) -> Job:
+    return replace(job, output="", training={key: value for key, value in job.training.items() if key != "seed"})
+
+
 def _round(value: float | None) -> str:
     return "none" if value is None else f"{value:.2f}"

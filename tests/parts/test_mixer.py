@@ -221,6 +221,15 @@ def test_performer_survives_large_keys():
         assert layer(x, see)[0].isfinite().all()
 
 
+@every
+def test_a_row_of_nothing_but_padding_is_finite(kind):
+    layer, x = made(kind, **CUT.get(kind, {})), long_rows()[:2].requires_grad_()
+    y = layer(x, See(lengths=torch.tensor([LONG, 0])))[0]
+    y.sum().backward()
+    assert y.isfinite().all()
+    assert x.grad.isfinite().all()
+
+
 def test_linformer_of_full_rank_is_attention():
     layer, exact, x = made("linformer", longest=LONG, rank=LONG), made("attention"), long_rows()
     layer.load_state_dict(exact.state_dict(), strict=False)
