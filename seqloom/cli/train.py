@@ -17,7 +17,6 @@ from seqloom.training.settings import OPTIMISERS, PRECISIONS, SCHEDULES
 
 if TYPE_CHECKING:
     from seqloom.runs.job import Job
-    from seqloom.runs.progress import Progress
 
 NAMES = {task: list(about(task)) for task in TASKS}
 MODELS = "; ".join(f"{task}: {', '.join(names)} (default: {DEFAULT[task]})" for task, names in NAMES.items())
@@ -60,6 +59,9 @@ def train(
     folds: Annotated[
         int | None, typer.Option(help="Cross-validation: train so many times, each time with another part held out.")
     ] = None,
+    jobs: Annotated[
+        int, typer.Option(help="Members of a recipe, or folds, trained at once, each in a process of its own.")
+    ] = 1,
     columns: Annotated[str | None, typer.Option(help=COLUMNS)] = None,
     skip_bad: Annotated[
         bool | None, typer.Option("--skip-bad", help="Leave out broken lines and count them, instead of stopping.")
@@ -165,7 +167,6 @@ def train(
         raise UsageError("--recipe and --folds exclude one another: a recipe has its own split")
     from seqloom.runs.config import parse_value
     from seqloom.runs.job import Job
-    from seqloom.runs.progress import progress
     from seqloom.training.settings import seconds
 
     chosen = [name for name in ("quiet", "verbose", "log_json") if given[name]]
@@ -193,17 +194,22 @@ def train(
         device=device,
         resume=resume,
     )
-    _carry_out(job, {"recipe": recipe, "folds": folds, "dry_run": dry_run}, lambda: progress(*chosen))
+    ways = {"recipe": recipe, "folds": folds, "jobs": jobs, "dry_run": dry_run}
+    _carry_out(job, ways, chosen[0] if chosen else "usual")
 
 
-def _carry_out(job: Job, ways: dict[str, Any], show: Callable[[], Progress]) -> None:
+def _carry_out(job: Job, ways: dict[str, Any], kind: str) -> None:
     """Plainly, by a recipe, by folds, or only two steps of it."""
     from dataclasses import replace
 
-    from seqloom.runs import folds, follow, members, recipes, train
+    from seqloom.runs import abreast, folds, follow, members, recipes, train
+    from seqloom.runs.progress import progress
     from seqloom.training.distributed import Launch
 
     recipe = None if ways["recipe"] is None else recipes.load(ways["recipe"])
+    abreast.check(ways["jobs"])
+    if ways["jobs"] > 1 and ways["folds"] is None and not (recipe and recipe.members):
+        raise UsageError("--jobs is for --folds and for recipes with members: here one model is trained")
     if recipe is not None:
         job = replace(job, output=job.output or f"runs/{recipe.name}")
         job = job if recipe.members else follow.job_of(recipe, job)
@@ -211,27 +217,31 @@ def _carry_out(job: Job, ways: dict[str, Any], show: Callable[[], Progress]) -> 
     if ways["dry_run"]:
         jobs = members.jobs_of(recipe, job) if recipe is not None and recipe.members else [job]
         for one, times in members.alike(jobs):
-            cost = train.rehearse(replace(one, output=one.output or "(dry run)"), show())
+            cost = train.rehearse(replace(one, output=one.output or "(dry run)"), progress(kind))
             several = [f"{times} members, each:"] if times > 1 else []
             typer.echo("\n".join([*several, *cost.lines()] if first else ()), nl=first)
         return
     told: list[str] = []
     if ways["folds"] is not None:
-        found = folds.cross_validate(job, ways["folds"], show)
+        found = folds.cross_validate(job, ways["folds"], kind, ways["jobs"])
         told = found.lines()
         number = found.signal
+    elif recipe is not None and recipe.members:
+        followed = members.follow_all(recipe, job, kind, ways["jobs"])
+        told, number = followed.lines(recipe), followed.signal
     elif recipe is not None:
-        followed = members.follow_all(recipe, job, show) if recipe.members else follow.follow(recipe, job, show())
+        followed = follow.follow(recipe, job, progress(kind))
         told, number = followed.lines(recipe), followed.signal
     else:
-        number = train.carry_out(job, show()).signal
+        number = train.carry_out(job, progress(kind)).signal
     for line in told if first else ():
         typer.echo(line)
     if number is not None:
         if first:
             again = f"--recipe {ways['recipe']}" if recipe else f"{job.task} …"
             again += f" --folds {ways['folds']}" if ways["folds"] else ""
-            show().note(f"saved; go on with: seqloom train {again} --output {job.output} --resume")
+            again += f" --jobs {ways['jobs']}" if ways["jobs"] > 1 else ""
+            progress(kind).note(f"saved; go on with: seqloom train {again} --output {job.output} --resume")
         raise typer.Exit(128 + signal.Signals(number).value)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isfinite, nan
 from statistics import fmean, stdev
@@ -10,8 +9,9 @@ from typing import Any
 
 from seqloom.errors import SeqloomError
 from seqloom.files import write_json
+from seqloom.runs.abreast import Part, abreast
 from seqloom.runs.job import Job
-from seqloom.runs.progress import Progress, Silent
+from seqloom.runs.progress import Silent, progress
 from seqloom.runs.report import REPORT, together
 from seqloom.runs.train import Run, carry_out
 from seqloom.training.distributed import Launch
@@ -25,10 +25,7 @@ class Folds:
 
     runs: list[Run]
     scores: dict[str, tuple[float, float]]
-
-    @property
-    def signal(self) -> int | None:
-        return self.runs[-1].signal
+    signal: int | None = None
 
     def lines(self) -> list[str]:
         """For the eye."""
@@ -44,29 +41,42 @@ class Folds:
         }
 
 
-def cross_validate(job: Job, count: int, show: Callable[[], Progress]) -> Folds:
-    """Train `count` times into fold-1, fold-2 … of the job's folder; `show` makes a new progress display for each.
+def cross_validate(job: Job, count: int, kind: str = "usual", at_once: int = 1) -> Folds:
+    """Train `count` times into fold-1, fold-2 … of the job's folder; `kind` of progress: see `progress`.
 
-    A source goes to a fold by its hash, so the same data give the same folds. An interrupted cross-validation is
-    resumed like a training: folds that are done are not trained again.
+    A source goes to a fold by its hash, so the same data give the same folds. `at_once`: so many are trained at a
+    time, each in a process of its own. An interrupted cross-validation is resumed like a training: folds that are
+    done are not trained again.
     """
     if count < 2:
         raise SeqloomError(f"--folds takes 2 or more, here {count}")
     if job.valid is not None:
         raise SeqloomError("--folds and --valid exclude one another: every fold is held out once")
-    runs: list[Run] = []
-    for number in range(1, count + 1):
-        progress = show() if Launch.of().rank == 0 else Silent()
-        progress.note(f"fold {number} of {count}")
-        one = replace(job, output=job.folder / f"fold-{number}", valid=f"fold {number}/{count}")
-        runs.append(carry_out(one, progress))
-        if runs[-1].signal is not None:
-            return Folds(runs, {})
+    numbers = range(1, count + 1)
+    jobs = [replace(job, output=job.folder / f"fold-{one}", valid=f"fold {one}/{count}") for one in numbers]
+    if at_once > 1:
+        followed, signal = abreast([Part(one.folder.name, one) for one in jobs], at_once, kind)
+        runs = [one.run for one in followed]
+    else:
+        runs, signal = _in_turn(jobs, kind)
+    if signal is not None:
+        return Folds(runs, {}, signal)
     found = Folds(runs, _spread([run.best["scores"] for run in runs if run.best]))
     if Launch.of().rank == 0:
         write_json(job.folder / FILE, found.to_json())
         together([run.folder for run in runs], job.folder / REPORT)
     return found
+
+
+def _in_turn(jobs: list[Job], kind: str) -> tuple[list[Run], int | None]:
+    runs: list[Run] = []
+    for number, one in enumerate(jobs, 1):
+        shown = progress(kind) if Launch.of().rank == 0 else Silent()
+        shown.note(f"fold {number} of {len(jobs)}")
+        runs.append(carry_out(one, shown))
+        if runs[-1].signal is not None:
+            return runs, runs[-1].signal
+    return runs, None
 
 
 def _one(run: Run) -> dict[str, Any]:

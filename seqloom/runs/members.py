@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,9 +10,10 @@ from seqloom.data import registry
 from seqloom.errors import SeqloomError
 from seqloom.runs import config as configs
 from seqloom.runs import ensemble
+from seqloom.runs.abreast import Part, abreast
 from seqloom.runs.follow import Followed, compared, follow, job_of, keep, scored
 from seqloom.runs.job import Job, one_split
-from seqloom.runs.progress import Progress, Silent
+from seqloom.runs.progress import Silent, progress
 from seqloom.runs.recipes import Recipe
 from seqloom.runs.report import REPORT, together
 from seqloom.training.distributed import Launch
@@ -25,10 +26,7 @@ class Members:
 
     followed: list[Followed]
     scores: Mapping[str, Any] | None
-
-    @property
-    def signal(self) -> int | None:
-        return self.followed[-1].signal
+    signal: int | None = None
 
     def lines(self, recipe: Recipe) -> list[str]:
         """For the eye: the scores of each, then those of all together."""
@@ -41,28 +39,38 @@ class Members:
         return [*told, f"{len(self.followed)} members together, {first}", *rest]
 
 
-def follow_all(recipe: Recipe, job: Job, show: Callable[[], Progress]) -> Members:
-    """Train the recipe's members into 1, 2 … of the job's folder; `show` makes a new progress display for each.
+def follow_all(recipe: Recipe, job: Job, kind: str = "usual", at_once: int = 1) -> Members:
+    """Train the recipe's members into 1, 2 … of the job's folder; `kind` of progress: see `progress`.
 
     `job`: what the user asks for besides. All members hold out the same examples, whatever their seeds, so that they
-    have one vocabulary. An interrupted following is resumed like a training: members that are done are not trained
-    again. In the end the folder stands for all of them: it can be loaded as a run can.
+    have one vocabulary. `at_once`: so many are trained at a time, each in a process of its own. An interrupted
+    following is resumed like a training: members that are done are not trained again. In the end the folder stands
+    for all of them: it can be loaded as a run can.
     """
     jobs = jobs_of(recipe, job)
-    followed: list[Followed] = []
-    for number, (part, one) in enumerate(zip(recipe.parts(), jobs, strict=True), 1):
-        progress = show() if Launch.of().rank == 0 else Silent()
-        progress.note(f"member {number} of {len(jobs)}: {one.model or one.start}")
-        followed.append(follow(part, one, progress))
-        if followed[-1].signal is not None:
-            return Members(followed, None)
-    if Launch.of().rank:
-        return Members(followed, None)
+    if at_once > 1:
+        parts = [Part(f"member {one.folder.name}", one, part) for one, part in zip(jobs, recipe.parts(), strict=True)]
+        followed, signal = abreast(parts, at_once, kind)
+    else:
+        followed, signal = _in_turn(recipe, jobs, kind)
+    if signal is not None or Launch.of().rank:
+        return Members(followed, None, signal)
     keep(recipe, job.folder)
     ensemble.save(job.folder, [one.run.folder.name for one in followed])
     scores = scored(recipe, job.folder, job.device)
     together([one.run.folder for one in followed], job.folder / REPORT)
     return Members(followed, scores)
+
+
+def _in_turn(recipe: Recipe, jobs: list[Job], kind: str) -> tuple[list[Followed], int | None]:
+    followed: list[Followed] = []
+    for number, (part, one) in enumerate(zip(recipe.parts(), jobs, strict=True), 1):
+        shown = progress(kind) if Launch.of().rank == 0 else Silent()
+        shown.note(f"member {number} of {len(jobs)}: {one.model or one.start}")
+        followed.append(follow(part, one, shown))
+        if followed[-1].signal is not None:
+            return followed, followed[-1].signal
+    return followed, None
 
 
 def jobs_of(recipe: Recipe, job: Job) -> list[Job]:

@@ -19,7 +19,6 @@ from seqloom.runs import config as configs
 from seqloom.runs import ensemble, members, recipes
 from seqloom.runs.job import Job, one_split, share_or_files
 from seqloom.runs.journal import Journal
-from seqloom.runs.progress import Silent
 from seqloom.runs.session import JOURNAL
 from tests.conftest import words, write_pairs
 from tests.tagging import sentences, write_tags
@@ -210,14 +209,14 @@ def test_a_recipe_with_members(pairs, tmp_path, monkeypatch):
 
     monkeypatch.setattr(members, "follow", broken)
     with pytest.raises(KeyboardInterrupt):
-        members.follow_all(mine, asked(tmp_path), Silent)
+        members.follow_all(mine, asked(tmp_path), "quiet")
     out = tmp_path / "out"
     assert not ensemble.is_run(out)
     before = Journal(out / "1" / JOURNAL).lines()
     monkeypatch.setattr(members, "follow", follow)
     with pytest.raises(SeqloomError, match="1: already holds a run; add --resume"):
-        members.follow_all(mine, asked(tmp_path), Silent)
-    found = members.follow_all(mine, asked(tmp_path, resume=True), Silent)
+        members.follow_all(mine, asked(tmp_path), "quiet")
+    found = members.follow_all(mine, asked(tmp_path, resume=True), "quiet")
     assert Journal(out / "1" / JOURNAL).lines()[: len(before)] == before, "it was not trained again"
     assert [one.run.folder.name for one in found.followed] == ["1", "2", "3"]
     assert [configs.load(out / name)["training"]["seed"] for name in "123"] == [1, 2, 7]
@@ -240,7 +239,7 @@ def test_an_interrupted_member_ends_the_following(pairs, tmp_path, monkeypatch):
 
     stopped = Followed(Run(tmp_path / "1", {}, 1, None, signal=2), None)
     monkeypatch.setattr(members, "follow", lambda *_: stopped)
-    found = members.follow_all(recipe(tmp_path, pairs), asked(tmp_path), Silent)
+    found = members.follow_all(recipe(tmp_path, pairs), asked(tmp_path), "quiet")
     assert (len(found.followed), found.signal, found.lines(recipe(tmp_path, pairs))) == (1, 2, [])
     assert not ensemble.is_run(tmp_path / "out")
 

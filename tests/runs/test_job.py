@@ -116,7 +116,7 @@ def test_folds_hold_out_every_example_once(pairs, tmp_path):
 
 
 def test_cross_validation(pairs, tmp_path):
-    found = cross_validate(job(pairs, tmp_path / "folds"), 3, Silent)
+    found = cross_validate(job(pairs, tmp_path / "folds"), 3, "quiet")
     assert [run.folder.name for run in found.runs] == ["fold-1", "fold-2", "fold-3"]
     held = [configs.load(run.folder)["inputs"]["valid"] for run in found.runs]
     assert held == ["fold 1/3", "fold 2/3", "fold 3/3"]
@@ -133,9 +133,9 @@ def test_cross_validation(pairs, tmp_path):
 
 def test_wrong_folds(pairs, tmp_path):
     with pytest.raises(SeqloomError, match="--folds takes 2 or more"):
-        cross_validate(job(pairs, tmp_path), 1, Silent)
+        cross_validate(job(pairs, tmp_path), 1, "quiet")
     with pytest.raises(SeqloomError, match="exclude one another"):
-        cross_validate(job(pairs, tmp_path, valid="5%"), 3, Silent)
+        cross_validate(job(pairs, tmp_path, valid="5%"), 3, "quiet")
     assert share_or_files("fold 2/5") == Fold(2, 5)
     for wrong in ("fold 1/0", "fold 5/3", "fold 0/3", "fold 1/1"):
         with pytest.raises(SeqloomError, match="there are folds 1 to"):
