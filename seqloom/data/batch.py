@@ -16,6 +16,7 @@ from seqloom.data.tokens import PAD
 from seqloom.errors import known
 
 Item = TypeVar("Item")
+SHORT = 32  # tokens: up to there, a mask costs less than a further shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +47,13 @@ class Padded:
         more = width - self.tokens.shape[1]
         return replace(self, tokens=F.pad(self.tokens, (0, more), value=PAD)) if more > 0 else self
 
+    def rounded(self, most: int | None = None) -> Padded:
+        """Padded up to one of few widths, though not beyond `most`. Long rows that need no mask stay without one."""
+        width = self.tokens.shape[1]
+        if self.full and width > SHORT:
+            return self
+        return self.wider(rounded_width(width, most))
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -74,15 +82,15 @@ class Batch:
         index = send(self.index, device)
         return replace(self, source=self.source.to(device), target=self.target.to(device), index=index)
 
-    def rounded(self) -> Batch:
-        """The same, in one of few shapes: its sides padded on, but not a source that needs no mask, and its index."""
+    def rounded(self, most: int | None = None) -> Batch:
+        """The same, in one of few shapes: its sides padded on, and its index. `most`: tokens that a side may have."""
         if not self.rows:
             return self
-        source = self.source if self.source.full else self.source.wider(rounded(self.source.tokens.shape[1]))
-        target = self.target.wider(rounded(self.target.tokens.shape[1] - 1) + 1)
+        source = self.source.rounded(most)
+        target = self.target.wider(rounded_width(self.target.tokens.shape[1] - 1, most) + 1)
         made = Batch.of(source, target, self.rows)
         places = target.tokens.size(0) * (target.tokens.shape[1] - 1)
-        more = min(rounded(made.count, 16), places) - made.count
+        more = min(rounded(made.count), places) - made.count
         if not more:
             return made
         row = int(np.argmin(target.host))
@@ -140,10 +148,17 @@ def cuts(total: int, n: int) -> list[tuple[int, int]]:
     return list(pairwise(total * piece // n for piece in range(n + 1))) if n > 1 else []
 
 
-def rounded(number: int, steps: int = 8) -> int:
-    """Up to one of `steps` numbers between a power of two and the next."""
-    step = max(1, (1 << max(number - 1, 0).bit_length()) // (2 * steps))
+def rounded(number: int, steps: int = 8, least: int = 1) -> int:
+    """Up to one of `steps` numbers between a power of two and the next; `least`: between two of them."""
+    step = max(least, (1 << max(number - 1, 0).bit_length()) // (2 * steps))
     return -(-number // step) * step
+
+
+def rounded_width(width: int, most: int | None = None) -> int:
+    """Up to one of few widths of rows: a further place costs less than a further shape. `most`: of what is not wider
+    already."""
+    found = rounded(width, least=4)
+    return found if most is None else max(width, min(found, most))
 
 
 def send(tensor: Tensor, device: torch.device | str) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.data.batch import cuts
+from seqloom.data.batch import Padded, cuts
 from seqloom.data.labels import TARGETS
 from seqloom.data.order import Plan, plan
 from seqloom.data.store import Corpus
@@ -95,6 +95,10 @@ class Labelled:
         target = self.target.to(device, non_blocking=there)
         weight = None if self.weight is None else self.weight.to(device, non_blocking=there)
         return Labelled(self.source.to(device), target, weight, self.count, self.rows)
+
+    def rounded(self, most: int | None = None) -> Labelled | None:
+        """The same in one of few shapes, where its source is of a kind that can be padded on."""
+        return replace(self, source=self.source.rounded(most)) if isinstance(self.source, Padded) else None
 
     def pieces(self, n: int) -> list[Labelled]:
         """The rows cut into at most `n` nearly equal parts: micro-batches."""

@@ -102,7 +102,7 @@ class Stretches:
         index = None if self.index is None else send(self.index, device)
         return Stretches(send(self.tokens, device), index, self.rows, self.count, self.goes_on)
 
-    def rounded(self) -> Stretches | None:
+    def rounded(self, most: int | None = None) -> Stretches | None:
         """Itself where no place is padded: such batches have few shapes. The others' counts are part of their loss."""
         return self if self.index is None else None
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from seqloom.data.batch import Padded, cuts, pad_flat, send
+from seqloom.data.batch import Padded, cuts, pad_flat, rounded, send
 from seqloom.data.codec import Codec
 from seqloom.data.numbers import Rows
 from seqloom.data.tokens import BOS, EOS, normal
@@ -42,6 +43,17 @@ class Words:
         characters = self.characters.tokens[used][:, : max(lengths, default=0)]
         return Words(tokens, index, Padded(characters, self.characters.lengths[used], tuple(lengths)))
 
+    def rounded(self, most: int | None = None) -> Words:
+        """Padded up to few shapes; more words are spelt, each as the first, which no place asks for."""
+        tokens, characters = self.tokens.rounded(most), self.characters.rounded()
+        more = rounded(len(characters.host)) - len(characters.host)
+        spelt, lengths = (
+            torch.cat([one, one[:1].repeat_interleave(more, 0)]) for one in (characters.tokens, characters.lengths)
+        )
+        host = characters.host + characters.host[:1] * more
+        wider = tokens.tokens.shape[1] - self.index.shape[1]
+        return Words(tokens, F.pad(self.index, (0, wider)), Padded(spelt, lengths, host))
+
 
 @dataclass(frozen=True, eq=False)
 class TagBatch:
@@ -58,6 +70,13 @@ class TagBatch:
 
     def to(self, device: torch.device | str) -> TagBatch:
         return TagBatch(self.source.to(device), send(self.tags, device), self.rows)
+
+    def rounded(self, most: int | None = None) -> TagBatch | None:
+        """The same in one of few shapes; None where it counts for nothing, which its loss would not know."""
+        if not self.rows:
+            return None
+        source = self.source.rounded(most)
+        return replace(self, source=source, tags=F.pad(self.tags, (0, source.index.shape[1] - self.tags.shape[1])))
 
     def pieces(self, n: int) -> list[TagBatch]:
         return [self._part(a, b) for a, b in cuts(len(self.rows), n)] or [self]

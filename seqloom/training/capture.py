@@ -28,7 +28,7 @@ from seqloom.training.objective import Loss
 from seqloom.training.randomness import rng_state, set_rng_state
 from seqloom.training.settings import Training
 
-GRAPHS = 64  # recorded at most; other shapes run plainly
+GRAPHS = 128  # recorded at most; other shapes run plainly
 BEFORE = 2  # times a shape is met before it is recorded: what comes back once more will come back often
 
 
@@ -103,6 +103,9 @@ class Captured(Passes):
         super().__init__(objective, settings, device)
         self.must, self.off = settings.capture == "on", False
         self.parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+        # Some parts, as learned positions, reach no further: nothing is padded beyond.
+        reach = [part.longest for part in objective.modules() if isinstance(getattr(part, "longest", None), int)]
+        self.most = min(reach, default=None)
         self.first = True  # of its update
         self.met: Counter[Any] = Counter()
         self.graphs: dict[Any, Recorded] = {}
@@ -110,7 +113,7 @@ class Captured(Passes):
         self.stream = torch.cuda.Stream(device)
 
     def __call__(self, piece: Piece, state: State = None) -> Loss:
-        fixed = piece.rounded() if hasattr(piece, "rounded") else None  # pyright: ignore[reportAttributeAccessIssue]
+        fixed = piece.rounded(self.most) if hasattr(piece, "rounded") else None  # pyright: ignore[reportAttributeAccessIssue]
         loss = super().__call__(piece, state) if fixed is None else self._fixed(fixed, state)
         self.first = False
         return loss

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import warnings
+from copy import deepcopy
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from seqloom.data.batch import Batch, pad, rounded
+from seqloom.data.batch import Batch, pad, rounded, rounded_width
+from seqloom.data.codec import Codec
+from seqloom.data.labelled import Labelled
 from seqloom.data.stream import Stretches
 from seqloom.data.tokens import BOS, EOS, PAD
+from seqloom.data.words import Lexicon, TagBatch
 from seqloom.errors import SeqloomError
+from seqloom.models.classifier import Classifier
 from seqloom.models.language import Language
+from seqloom.models.tagger import Tagger
 from seqloom.training.capture import Captured, Passes, passes_of
+from seqloom.training.labels import label_objective
 from seqloom.training.loop import Loop
 from seqloom.training.next_token import NextToken
 from seqloom.training.objective import TeacherForcing
 from seqloom.training.settings import Training
+from seqloom.training.tags import TagLikelihood
 from tests.laws import heads_of, shake, tiny_model
 
 CPU = torch.device("cpu")
@@ -55,6 +63,8 @@ def test_few_numbers_remain():
     assert all(rounded(number) == number for number in found)
     assert all(number <= rounded(number) <= 1.125 * number + 1 for number in range(1, 5000))
     assert len(found) == 16 + 6 * 8
+    assert sorted({rounded_width(width) for width in range(1, 49)}) == list(range(4, 49, 4))
+    assert [rounded_width(width, 30) for width in (1, 29, 30, 31)] == [4, 30, 30, 31]  # what is too long is told later
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -71,10 +81,12 @@ def test_a_rounded_batch_holds_the_same_labels(seed):
 
 
 def test_what_is_full_stays_full_and_what_is_empty_stays_empty():
-    full = Batch.of(pad([[5] * 18 + [EOS]] * 3), pad([[BOS, *[5] * 15, EOS]] * 3))
-    assert full.rounded().source.full
-    assert full.rounded().source.tokens.shape == (3, 19)
-    assert full.rounded().spare == 0
+    for width, wanted, whole in ((20, 20, True), (19, 20, False), (37, 37, True)):
+        full = Batch.of(pad([[5] * (width - 1) + [EOS]] * 3), pad([[BOS, *[5] * 15, EOS]] * 3))
+        assert full.source.full
+        assert full.rounded().source.full == whole, "a mask costs less than a further shape, where rows are short"
+        assert full.rounded().source.tokens.shape == (3, wanted)
+        assert full.rounded().spare == 0
     assert batch_of(1).emptied().rounded().count == 0
 
 
@@ -87,6 +99,73 @@ def test_a_rounded_batch_gives_the_same_loss_and_gradients(family):
         found.append([loss.total, *(p.grad for p in objective.parameters())])
         assert loss.count == batch_of(2).count
     torch.testing.assert_close(*found, rtol=1e-6, atol=1e-9)
+
+
+def same(objectives, batches):
+    """Loss and gradients of a batch and of the rounded one."""
+    found = []
+    for objective, one in zip(objectives, batches, strict=True):
+        loss = Passes(objective.double().train(), settings(), CPU)(one)
+        found.append([loss.total, *(p.grad for p in objective.parameters())])
+    torch.testing.assert_close(*found, rtol=1e-6, atol=1e-9)
+
+
+def sentences(characters="none", output="softmax"):
+    """A tagger's objective, and a batch for it."""
+    texts = [["the", "cat", "sat"], ["a", "dog"], ["the", "catastrophe", "a", "a", "sat"]]
+    text = " ".join(word for one in texts for word in one)
+    words = Lexicon(Codec.build("words", [text]), Codec.build("chars", [text])).words_of(texts)
+    torch.manual_seed(0)
+    tagger = Tagger(20, 40, 3, 99, {"kind": "gru", "dropout": 0.0}, characters, output, dropout=0.0, unknown=0.0)
+    batch = TagBatch(words, torch.tensor([[0, 1, 2, 0, 0], [1, 2, 0, 0, 0], [0, 1, 2, 1, 2]]), (0, 1, 2))
+    return TagLikelihood(tagger, 0.1), batch
+
+
+def texts(encoder="lstm"):
+    """A classifier's objective, and a batch for it."""
+    torch.manual_seed(0)
+    model = Classifier(20, 2, {"kind": encoder, "dropout": 0.0}, embedding=16, dropout=0.0)
+    batch = Labelled(pad([[5, 6, 7], [8, 5], [6] * 5]), torch.tensor([0, 1, -1]), None, 2, (0, 1, 2))
+    return label_objective("label", model, 0.1), batch
+
+
+@pytest.mark.parametrize("output", ["softmax", "crf"])
+@pytest.mark.parametrize("characters", ["none", "lstm", "convolution"])
+def test_rounded_sentences_give_the_same_loss_and_gradients(output, characters):
+    objective, batch = sentences(characters, output)
+    wide = batch.rounded()
+    assert (wide.source.tokens.tokens.shape, wide.tags.shape, wide.count) == ((3, 8), (3, 8), batch.count)
+    assert wide.source.characters.tokens.shape == (6, 16)
+    assert batch.emptied().rounded() is None
+    same([deepcopy(objective), objective], [batch, wide])
+
+
+@pytest.mark.parametrize("encoder", ["lstm", "transformer", "convolution"])
+def test_rounded_texts_give_the_same_loss_and_gradients(encoder):
+    objective, batch = texts(encoder)
+    assert batch.rounded().source.tokens.shape == (3, 8)
+    same([deepcopy(objective), objective], [batch, batch.rounded()])
+
+
+@GPU
+@pytest.mark.parametrize("made", [sentences, partial(sentences, "lstm", "crf"), texts, partial(texts, "transformer")])
+def test_sentences_and_texts_are_recorded(made):
+    found = []
+    for capture in ("on", "off"):
+        objective, batch = made()
+        passes = passes_of(objective.cuda().train(), settings(capture=capture), torch.device("cuda"))
+        for _ in range(4):
+            passes.clear()
+            loss = passes(batch)
+        assert bool(getattr(passes, "graphs", ())) == (capture == "on")
+        found.append([loss.total, *(p.grad for p in objective.parameters())])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_is_padded_beyond_what_a_model_reaches():
+    batch = batch_of(1, longest=26)
+    width = batch.source.tokens.shape[1]
+    assert batch.rounded(width).source.tokens.shape[1] == width != batch.rounded().source.tokens.shape[1]
 
 
 def test_without_a_gpu_passes_are_plain():

@@ -16,6 +16,7 @@ from tests.parts.kernels import DEVICE, HALF, needed
 pytestmark = needed
 B, HEADS = 3, 2
 LENGTHS = torch.tensor([7, 0, 4], device=DEVICE)
+SOME = torch.tensor([7, 1, 4], device=DEVICE)  # what torch's kernels make of a row without keys differs among them
 
 
 def drawn(*shape, dtype=torch.float32, seed=1):
@@ -123,7 +124,7 @@ def near(mine, other):
         assert (a.double() - b.double()).norm() <= 8 * torch.finfo(a.dtype).eps * b.double().norm()
 
 
-@pytest.mark.parametrize("see", [See(causal=True), See(lengths=LENGTHS)], ids=["causal", "lengths"])
+@pytest.mark.parametrize("see", [See(causal=True), See(lengths=SOME)], ids=["causal", "lengths"])
 @pytest.mark.parametrize("cached", [False, True])
 def test_self_attention_takes_it(ready, monkeypatch, see, cached):
     layer, x = MultiHead(32, HEADS).to(DEVICE, HALF), drawn(B, 7, 32, dtype=HALF)
@@ -144,7 +145,7 @@ def test_cross_attention_takes_it(ready, monkeypatch, width):
     layer = MultiHead(32, HEADS, key_dim=24).to(DEVICE, HALF)
     states, x = drawn(B, 7, 24, dtype=HALF), drawn(B * width, 5, 32, dtype=HALF, seed=2)
     leaves = (states, x, *layer.parameters())
-    near(*twice(monkeypatch, lambda: layer.read(x, layer.remember(states), See(lengths=LENGTHS)), *leaves))
+    near(*twice(monkeypatch, lambda: layer.read(x, layer.remember(states), See(lengths=SOME)), *leaves))
     assert len(ready) == 1
 
 
@@ -233,9 +234,12 @@ def test_recorded_in_a_cuda_graph():
         mixed = short.attention(layer(x), None, See(causal=True), 4, 0.25)
         return [mixed, *torch.autograd.grad(mixed.float().square().sum(), [x, *layer.parameters()])]
 
-    wanted, graph = run(), torch.cuda.CUDAGraph()
-    run()
-    with torch.cuda.graph(graph):
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):  # where it is recorded, as autograd remembers where a leaf was first met
+        wanted = run()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=stream):
         found = run()
     graph.replay()
     torch.testing.assert_close(found, wanted, rtol=0, atol=0)
