@@ -261,7 +261,9 @@ def main(words: list[str] | None = None) -> None:
         args.folder.mkdir(parents=True, exist_ok=True)
         Pool(pieces.values(), args).run()
         outcomes = [json.loads(file.read_bytes()) for key in pieces if (file := outcome(args.folder, key)).exists()]
-        saved((args.output or args.folder) / "papers.jsonl.gz", outcomes)
+        output = args.output or args.folder
+        output.mkdir(parents=True, exist_ok=True)
+        saved(output / "papers.jsonl.gz", outcomes)
         print(table(found, rows, outcomes))
 
 
