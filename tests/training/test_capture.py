@@ -159,7 +159,7 @@ def test_sentences_and_texts_are_recorded(made):
             loss = passes(batch)
         assert bool(getattr(passes, "graphs", ())) == (capture == "on")
         found.append([loss.total, *(p.grad for p in objective.parameters())])
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(*found, rtol=1e-3, atol=1e-4)  # cuDNN's products are rounded to TF32
 
 
 def test_nothing_is_padded_beyond_what_a_model_reaches():
