@@ -15,6 +15,7 @@ from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
 from seqloom.parts.state import Kept, State
 
+BLOCK = 128  # queries and keys of FlexAttention's blocks
 CHUNK = 128  # queries taken together; each set of keys is read once for all of them
 
 
@@ -116,11 +117,26 @@ def _compiled() -> Any:
 
 @lru_cache(64)  # as many lengths as are met again and again
 def _blocks(n: int, window: int, causal: bool, first: int, device: torch.device) -> Any:
-    from torch.nn.attention.flex_attention import create_block_mask
+    """FlexAttention's plan, from the blocks' own distances: torch's would look at all n × n pairs."""
+    from torch.nn.attention.flex_attention import BlockMask
 
     def seen(b: Tensor, h: Tensor, at: Tensor, key: Tensor) -> Tensor:
         close = (at - key < window) & (key - at < window) | (key < first)
         return close & (at >= key) if causal else close
 
-    # Compiled: otherwise it would first write down all n × n pairs.
-    return create_block_mask(seen, None, None, n, n, device=device, _compile=True)  # pyright: ignore
+    start = torch.arange(0, n, BLOCK)
+    near, far = start[:, None] - start - BLOCK + 1, start[:, None] - start + BLOCK - 1  # least and greatest distance
+    some, every = (far > -window) & (near < window) | (start < first), (near > -window) & (far < window)
+    every = every | (start + BLOCK <= first)
+    if causal:
+        some, every = some & (far >= 0), every & (near >= 0)
+    whole = start + BLOCK <= n
+    every = every & whole & whole[:, None]
+    partly, wholly = (_listed(part, device) for part in (some & ~every, every))
+    return BlockMask.from_kv_blocks(*partly, *wholly, BLOCK_SIZE=BLOCK, mask_mod=seen, seq_lengths=(n, n))
+
+
+def _listed(blocks: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
+    """[Q, K] bool -> how many blocks of keys each of queries has, [1, 1, Q], and which, [1, 1, Q, K], those first."""
+    which = blocks.int().argsort(dim=-1, descending=True, stable=True)
+    return tuple(part.to(device, torch.int32)[None, None] for part in (blocks.sum(-1), which))  # pyright: ignore

@@ -95,7 +95,7 @@ class _Team:
         said.join()
         status = process.wait()
         self.busy.discard(process)
-        told = json.loads(answer) if answer else {"error": f"its process ended with status {status}"}
+        told: dict[str, Any] = json.loads(answer) if answer else {"error": f"its process ended with status {status}"}
         if "error" in told and self.asked is None:
             self.fault = SeqloomError(f"{part.name}: {told['error']}")
             self.ask(signal.SIGTERM)

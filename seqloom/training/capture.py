@@ -104,8 +104,8 @@ class Captured(Passes):
         self.must, self.off = settings.capture == "on", False
         self.parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
         # Some parts, as learned positions, reach no further: nothing is padded beyond.
-        reach = [part.longest for part in objective.modules() if isinstance(getattr(part, "longest", None), int)]
-        self.most = min(reach, default=None)
+        reach: list[Any] = [getattr(part, "longest", None) for part in objective.modules()]
+        self.most: int | None = min((most for most in reach if isinstance(most, int)), default=None)
         self.first = True  # of its update
         self.met: Counter[Any] = Counter()
         self.graphs: dict[Any, Recorded] = {}

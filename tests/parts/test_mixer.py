@@ -23,7 +23,7 @@ from seqloom.parts.mixer import MIXERS
 from seqloom.parts.position import Position, Rotary
 from seqloom.parts.probe import watch
 from seqloom.parts.see import See
-from seqloom.parts.window import chunked, near
+from seqloom.parts.window import _blocks, chunked, near
 from tests.laws import close, drawn, gradients, mixer_choices, named, shake
 
 CAUSAL = [name for name, make in MIXERS.items() if make.causal]
@@ -424,3 +424,17 @@ def test_attention_keeps_its_names_and_its_way():
     block = Block(8, 2, 12)
     assert isinstance(block.mix, MultiHead)
     assert {"mix.project.weight", "mix.project.bias", "mix.out.weight", "mix.out.bias"} <= set(block.state_dict())
+
+
+@pytest.mark.parametrize("n", [129, 256, 300, 1024])
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_plan_of_a_window_is_the_one_torch_finds_by_looking_at_all_pairs(n, causal):
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    for window, first in product((1, 50, 128, 129, 400), (0, 1, 128, 130)):
+        made = _blocks(n, window, causal, first, torch.device("cpu"))
+        wanted = create_block_mask(made.mask_mod, None, None, n, n, device="cpu")
+        assert torch.equal(made.to_dense(), wanted.to_dense())
+        assert made.seq_lengths == wanted.seq_lengths
+        for counted in ("kv_num_blocks", "full_kv_num_blocks", "q_num_blocks", "full_q_num_blocks"):
+            assert torch.equal(getattr(made, counted), getattr(wanted, counted))
