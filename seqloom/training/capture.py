@@ -169,16 +169,14 @@ class Captured(Passes):
     def _watched(self) -> Iterator[None]:
         """Does the host wait for the device in this pass? Such a one cannot be recorded, and trying would leave the
         generator of random numbers unusable."""
-        before, always = torch.cuda.get_sync_debug_mode(), torch.is_warn_always_enabled()
+        before = torch.cuda.get_sync_debug_mode()
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            torch.set_warn_always(True)  # else torch says it once in a process, and of another model perhaps
             torch.cuda.set_sync_debug_mode("warn")
             try:
                 yield
             finally:
                 torch.cuda.set_sync_debug_mode(before)
-                torch.set_warn_always(always)
         if any("called a synchronizing CUDA operation" in str(warning.message) for warning in said):
             self._give_up("some part of the model reads numbers back from the device")
 

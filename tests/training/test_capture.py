@@ -299,6 +299,7 @@ def test_what_waits_for_the_device_is_not_recorded():
     assert not passes.graphs
     strict = passes_of(NextToken(model), settings(capture="on"), torch.device("cuda"))
     strict(batch)
+    strict.clear()  # the first pass of another update, which is the same once more
     with pytest.raises(SeqloomError, match="cannot be recorded"):
         strict(batch)
 
