@@ -4,6 +4,7 @@ interpreter."""
 import pytest
 import torch
 
+from seqloom.models.causal import TransformerStack
 from seqloom.parts import added, kernels
 from seqloom.parts.block import Around, Block
 from seqloom.parts.dropout import rectified
@@ -153,17 +154,44 @@ def test_a_block_says_what_it_says_without(monkeypatch, norm):
     near(*([part for part in some if part is not None] for some in found), torch.float32)
 
 
+WAYS = [({}, 7), ({"residual": "dense"}, 7), ({"norm_kind": "rms"}, 6), ({"norm": "after"}, 6)]
+
+
+@pytest.mark.parametrize(("options", "count"), WAYS, ids=str)
+def test_a_stack_says_what_it_says_without(monkeypatch, options, count):
+    """Across the border of two blocks, and with the norm after the last."""
+    torch.manual_seed(3)
+    stack = TransformerStack(32, 32, layers=3, heads=2, hidden=64, dropout=0.0, **options).to(DEVICE)
+    x, calls, found = drawn(3, 6, 32), [], []
+    monkeypatch.setattr(kernel, "forward", lambda *given, plain=kernel.forward: calls.append(1) or plain(*given))
+    for usable in (True, False):
+        monkeypatch.setattr(kernels, "READY", usable)
+        y, _ = stack(x)
+        found.append([y.detach(), *slopes([y], [x, *stack.parameters()])])
+    assert len(calls) == count
+    near(*([part for part in some if part is not None] for some in found), torch.float32)
+
+
+def test_blocks_with_hooks_are_called():
+    stack = TransformerStack(32, 32, layers=2, heads=2, hidden=64).to(DEVICE)
+    heard = []
+    for block in stack.blocks:
+        block.register_forward_pre_hook(lambda *_: heard.append(1))
+    stack(drawn(3, 6, 32))
+    assert len(heard) == 2
+
+
 def test_parts_that_it_does_not_suit(monkeypatch):
     """Double precision, another norm, no way around, and no gradients."""
     monkeypatch.setattr(kernel, "forward", None)
     x, y = drawn(3, 32), drawn(3, 32, seed=2)
     around = Around(32, "before", 0.0).to(DEVICE)
-    around.double().onward(x.double(), y.double(), around)
+    around.double().onward(x.double(), y.double(), around.norm)
     around.float()
     with torch.no_grad():
-        around.onward(x, y, around)
+        around.onward(x, y, around.norm)
     for other in (Around(32, "after", 0.0, "rms"), Around(32, "before", 0.0, residual="none")):
-        other.to(DEVICE).onward(x, y, Around(32, "before", 0.0, "rms").to(DEVICE))
+        other.to(DEVICE).onward(x, y, Around(32, "before", 0.0, "rms").norm.to(DEVICE))
 
 
 def test_compiled_blocks_hold_them_as_steps():
