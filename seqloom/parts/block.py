@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from torch import Tensor, cat, nn, promote_types
 
 from seqloom.errors import known
+from seqloom.parts import activated
 from seqloom.parts.added import added, fits
 from seqloom.parts.attention import Memory
 from seqloom.parts.choose import Choice, build
@@ -70,6 +71,9 @@ class FeedForward(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
+        if isinstance(self.activation, Relu | Gelu) and activated.fits(x):
+            gelu, p = isinstance(self.activation, Gelu), self.dropout if self.training else 0.0
+            return self.down(activated.activated(*self.up.apart(x), p, gelu))
         x = self.up(x)
         if isinstance(self.activation, Relu):
             return self.down(rectified(x, self.dropout, self.training))

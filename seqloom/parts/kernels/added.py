@@ -1,6 +1,5 @@
 """x + dropout(y) and the layer norm of that, either or both, in one kernel each way: a vector is read once, and what is
-dropped is drawn anew on the way back instead of being kept. And dropout of max(0, x). The plain twins are in
-`parts/added.py`.
+dropped is drawn anew on the way back instead of being kept. The plain twin is in `parts/added.py`.
 
 A random number of 128 bits serves eight values, so that drawing takes less time than reading: a probability is a
 multiple of 1/65536.
@@ -20,7 +19,6 @@ except ImportError:
 
 EACH = 8  # vectors of a program: as many as a number of 128 bits serves
 FEW = 4096  # vectors; fewer are one to a program, which keeps more of the chip at work
-LANES = 1024  # values side by side, where it does not matter which
 STEPS = 1 << 16
 
 
@@ -35,7 +33,7 @@ def forward(
     x, y = given
     weight, bias, eps = norm or (None, None, 0.0)
     grid, how = _launch(x)
-    seed, dropped, scale = _drawn(drop)
+    seed, dropped, scale = drawn(drop)
     flags = {"ADDS": y is not None, "NORMS": norm is not None, "DROPS": drop is not None}
     _forward[grid](x, y, weight, bias, seed, *places, *x.shape, eps, dropped, scale, **flags, **how)
 
@@ -50,7 +48,7 @@ def backward(
     `places`: slopes by x and by y, and the sums of each program for weight and bias, [2, programs, dim]."""
     some = next(part for part in slopes if part is not None)
     grid, how = _launch(some)
-    seed, dropped, scale = _drawn(drop)
+    seed, dropped, scale = drawn(drop)
     flags = {"GIVEN": slopes[0] is not None, "NORMS": slopes[1] is not None, "DROPS": drop is not None}
     flags |= {"BY_X": places[0] is not None, "BY_Y": places[1] is not None}
     _backward[grid](*slopes, *kept, seed, *places, *some.shape, grid[0], dropped, scale, **flags, **how)
@@ -60,17 +58,12 @@ def programs(vectors: int) -> int:
     return vectors if vectors < FEW else -(-vectors // EACH)
 
 
-def rectified(x: Tensor, y: Tensor, seed: Tensor, p: float) -> None:
-    """y = dropout(max(0, x)), both contiguous."""
-    _, dropped, scale = _drawn((seed, p))
-    grid = (-(-x.numel() // (EACH * LANES)),)
-    _rectified[grid](x, y, seed, x.numel(), dropped, scale, LANES=LANES, EACH=EACH, num_warps=4)
-
-
-def rectified_slope(slope: Tensor, y: Tensor, found: Tensor, p: float) -> None:
-    """What is above zero was neither negative nor dropped."""
-    grid = (-(-y.numel() // (EACH * LANES)),)
-    _rectified_slope[grid](slope, y, found, y.numel(), _drawn((y, p))[2], LANES=LANES, EACH=EACH, num_warps=4)
+def drawn(drop: tuple[Tensor, float] | None) -> tuple[Tensor | None, int, float]:
+    """A seed, in how many of STEPS cases something is dropped, and what makes up for it."""
+    if drop is None:
+        return None, 0, 1.0
+    dropped = round(drop[1] * STEPS)
+    return drop[0], dropped, STEPS / max(STEPS - dropped, 1)
 
 
 def _launch(x: Tensor) -> tuple[tuple[int], dict[str, int]]:
@@ -78,13 +71,6 @@ def _launch(x: Tensor) -> tuple[tuple[int], dict[str, int]]:
     lanes = max(32, 1 << (dim - 1).bit_length())
     how = {"LANES": lanes, "EACH": 1 if vectors < FEW else EACH, "num_warps": max(1, min(16, lanes // 512))}
     return (programs(vectors),), how
-
-
-def _drawn(drop: tuple[Tensor, float] | None) -> tuple[Tensor | None, int, float]:
-    if drop is None:
-        return None, 0, 1.0
-    dropped = round(drop[1] * STEPS)
-    return drop[0], dropped, STEPS / max(STEPS - dropped, 1)
 
 
 @jit(varying=("vectors", "dropped"))
@@ -192,25 +178,6 @@ def _backward(
         place = by_affine + tl.program_id(0) * dim + column
         tl.store(place, by_gain, mask=inside)
         tl.store(place + programs * dim, by_more, mask=inside)
-
-
-@jit(varying=("dropped",))
-def _rectified(x, y, seed, size, dropped, scale, LANES: tl.constexpr, EACH: tl.constexpr):
-    a, b, c, d = _numbers(seed, LANES)
-    for i in tl.static_range(EACH):
-        at = (tl.program_id(0).to(tl.int64) * EACH + i) * LANES + tl.arange(0, LANES)
-        value = tl.load(x + at, mask=at < size, other=0.0).to(tl.float32)
-        value = tl.where((_sixteen(a, b, c, d, i) >= dropped) & (value > 0.0), value * scale, 0.0)
-        tl.store(y + at, value.to(y.dtype.element_ty), mask=at < size)
-
-
-@jit()
-def _rectified_slope(slope, y, found, size, scale, LANES: tl.constexpr, EACH: tl.constexpr):
-    for i in tl.static_range(EACH):
-        at = (tl.program_id(0).to(tl.int64) * EACH + i) * LANES + tl.arange(0, LANES)
-        passed = tl.load(y + at, mask=at < size, other=0.0) > 0.0
-        value = tl.load(slope + at, mask=at < size, other=0.0).to(tl.float32)
-        tl.store(found + at, tl.where(passed, value * scale, 0.0).to(found.dtype.element_ty), mask=at < size)
 
 
 @jit()
