@@ -42,8 +42,8 @@ def _activated(x: Tensor, bias: Tensor | None, seed: Tensor | None, p: float, ge
     x = x.contiguous()
     y = torch.empty_like(x)
     if x.numel():
-        flat = (part.view(-1, x.size(-1)) for part in (x, y))
-        activated.forward(*flat, gelu, None if seed is None else (seed, p))
+        dim, drop = x.size(-1), None if seed is None else (seed, p)
+        activated.forward(x.view(-1, dim), y.view(-1, dim), gelu, drop)
     return y
 
 
@@ -51,15 +51,14 @@ def _slopes(
     slope: Tensor, kept: Tensor, seed: Tensor | None, p: float, gelu: bool, sums: bool
 ) -> tuple[Tensor, Tensor]:
     """By x, and by the bias, in float32."""
-    from seqloom.parts.kernels import activated
+    from seqloom.parts.kernels import activated, columns
 
     dim, kept = kept.size(-1), kept.contiguous()
     found, by_bias = _slope_places(kept, sums)
     if not kept.numel():
         return found, by_bias.zero_()
     flat = [part.view(-1, dim) for part in (slope.contiguous(), kept, found)]
-    rows = activated.programs(len(flat[0]), dim)
-    parts = kept.new_empty(rows, dim, dtype=torch.float32) if sums else None
+    parts = kept.new_empty(columns.programs(*flat[0].shape), dim, dtype=torch.float32) if sums else None
     activated.backward((flat[0], flat[1]), (flat[2], parts), gelu, None if seed is None else (seed, p))
     return found, by_bias if parts is None else parts.sum(0)
 

@@ -1,8 +1,5 @@
 """dropout(max(0, x)) and dropout(gelu(x)), and their slopes together with the sum of each column, which is the slope by
 a bias that was added to x: so what is written need not be read again for it. The plain twin is in `parts/activated.py`.
-
-A program goes down some columns, whose sums its threads keep to themselves; the programs' sums are added up afterwards
-and always in the same order.
 """
 
 # pyright: reportInvalidTypeForm=false, reportOptionalMemberAccess=false
@@ -12,57 +9,30 @@ from torch import Tensor
 
 from seqloom.parts.kernels import jit
 from seqloom.parts.kernels.added import drawn
+from seqloom.parts.kernels.columns import launch, rows
 
 try:
     import triton.language as tl  # pyright: ignore[reportMissingImports]
 except ImportError:
     tl = None
 
-EACH = 8  # rows of a tile: as many as a random number of 128 bits serves
-LANES = 1024  # columns of a program at most
-NEIGHBOURS = 256  # columns of a warp, eight a thread: 16 bytes in half precision
-TILES = 8  # of a program at most, one below the other
-PROGRAMS = 1024  # with fewer of them they take fewer tiles each, which keeps more of the chip at work
-
 
 def forward(x: Tensor, y: Tensor, gelu: bool, drop: tuple[Tensor, float] | None) -> None:
     """x [N, dim], and y, which is written, both contiguous; a seed and p."""
-    grid, how = _launch(x)
+    grid, how = launch(*x.shape)
     seed, dropped, scale = drawn(drop)
     _forward[grid](x, y, seed, *x.shape, dropped, scale, GELU=gelu, DROPS=drop is not None, **how)
 
 
 def backward(
-    given: tuple[Tensor, Tensor], places: tuple[Tensor, Tensor | None], gelu: bool, drop: tuple[Tensor, float] | None
+    given: tuple[Tensor, Tensor], found: tuple[Tensor, Tensor | None], gelu: bool, drop: tuple[Tensor, float] | None
 ) -> None:
     """The slope by y, and x, or y where it was rectified: what is above zero was neither negative nor dropped. Written
-    to `places`: the slope by x, and the sums of each program, [`programs`, dim]."""
-    grid, how = _launch(given[0])
+    to `found`: the slope by x, and the sums of each program, [programs, dim]."""
+    grid, how = launch(*given[0].shape)
     seed, dropped, scale = drawn(drop)
-    flags = {"GELU": gelu, "DROPS": drop is not None, "SUMS": places[1] is not None}
-    _backward[grid](*given, *places, seed, *given[0].shape, dropped, scale, **flags, **how)
-
-
-def programs(vectors: int, dim: int) -> int:
-    return -(-vectors // (EACH * _tiles(vectors, dim)))
-
-
-def _launch(x: Tensor) -> tuple[tuple[int, int], dict[str, int]]:
-    vectors, dim = x.shape
-    lanes = _lanes(dim)
-    how = {"LANES": lanes, "TILES": _tiles(vectors, dim), "num_warps": max(1, lanes // NEIGHBOURS)}
-    return (programs(vectors, dim), -(-dim // lanes)), how
-
-
-def _lanes(dim: int) -> int:
-    """Such that no lane is idle, if it can be."""
-    fitting = dim & -dim
-    return min(LANES, fitting if fitting >= NEIGHBOURS else max(32, 1 << (dim - 1).bit_length()))
-
-
-def _tiles(vectors: int, dim: int) -> int:
-    most = vectors * -(-dim // _lanes(dim)) // (EACH * PROGRAMS)
-    return min(TILES, 1 << max(most.bit_length() - 1, 0))
+    flags = {"GELU": gelu, "DROPS": drop is not None, "SUMS": found[1] is not None}
+    _backward[grid](*given, *found, seed, *given[0].shape, dropped, scale, **flags, **how)
 
 
 @jit(varying=("vectors", "dropped"))
@@ -80,12 +50,13 @@ def _forward(
     TILES: tl.constexpr,
 ):
     column = tl.program_id(1) * LANES + tl.arange(0, LANES)
-    for tile in range(TILES):
-        group = tl.program_id(0) * TILES + tile
+    for i in range(TILES):
+        tile = tl.program_id(0) * TILES + i
         if DROPS:
-            a, b, c, d = tl.randint4x(tl.load(seed), group * dim + column, 7)
+            a, b, c, d = tl.randint4x(tl.load(seed), tile * dim + column, 7)
         for half in tl.static_range(2):
-            at, there = _places(group, half, column, vectors, dim)
+            row = rows(tile, half)
+            at, there = row.to(tl.int64) * dim + column[None, :], (row < vectors) & (column < dim)[None, :]
             value = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
             if GELU:
                 below, _ = _normal(value)
@@ -116,12 +87,13 @@ def _backward(
 ):
     column = tl.program_id(1) * LANES + tl.arange(0, LANES)
     total = tl.zeros([LANES], tl.float32)
-    for tile in range(TILES):
-        group = tl.program_id(0) * TILES + tile
+    for i in range(TILES):
+        tile = tl.program_id(0) * TILES + i
         if GELU and DROPS:
-            a, b, c, d = tl.randint4x(tl.load(seed), group * dim + column, 7)
+            a, b, c, d = tl.randint4x(tl.load(seed), tile * dim + column, 7)
         for half in tl.static_range(2):
-            at, there = _places(group, half, column, vectors, dim)
+            row = rows(tile, half)
+            at, there = row.to(tl.int64) * dim + column[None, :], (row < vectors) & (column < dim)[None, :]
             given = tl.load(slope + at, mask=there, other=0.0).to(tl.float32)
             value = tl.load(kept + at, mask=there, other=0.0).to(tl.float32)
             if GELU:
@@ -136,13 +108,6 @@ def _backward(
                 total += tl.sum(given, 0)
     if SUMS:
         tl.store(sums + tl.program_id(0) * dim + column, total, mask=column < dim)
-
-
-@jit()
-def _places(group, half: tl.constexpr, column, vectors, dim):
-    """Half of a tile, four rows: more would not find room in registers."""
-    row = group.to(tl.int64) * 8 + half * 4 + tl.arange(0, 4)[:, None]
-    return row * dim + column[None, :], (row < vectors) & (column < dim)[None, :]
 
 
 @jit()
