@@ -149,7 +149,8 @@ class Enter(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
-        x = self.norm(self.position(self.project(x) * self.scale, offset))
+        x = self.project(x)
+        x = self.norm(self.position(x if self.scale == 1.0 else x * self.scale, offset))
         return dropout(x, self.dropout, self.training)
 
 

@@ -19,6 +19,10 @@ except ImportError:
 
 EACH = 8  # vectors of a program: as many as a number of 128 bits serves
 FEW = 4096  # vectors; fewer are one to a program, which keeps more of the chip at work
+PROGRAMS = (
+    2048  # with more of them each takes several groups of vectors on the way back: there are fewer sums to add up
+)
+GROUPS = 4  # at most
 STEPS = 1 << 16
 
 
@@ -32,7 +36,8 @@ def forward(
     and 1/deviation of each vector, [N, 2]."""
     x, y = given
     weight, bias, eps = norm or (None, None, 0.0)
-    grid, how = _launch(x)
+    how = _how(x)
+    grid = (-(-x.size(0) // how["EACH"]),)
     seed, dropped, scale = drawn(drop)
     flags = {"ADDS": y is not None, "NORMS": norm is not None, "DROPS": drop is not None}
     _forward[grid](x, y, weight, bias, seed, *places, *x.shape, eps, dropped, scale, **flags, **how)
@@ -47,7 +52,7 @@ def backward(
     """Slopes by the sum and by the norm; the sum, the statistics and the weight, where there was a norm. Written to
     `places`: slopes by x and by y, and the sums of each program for weight and bias, [2, programs, dim]."""
     some = next(part for part in slopes if part is not None)
-    grid, how = _launch(some)
+    grid, how = (programs(some.size(0)),), _how(some) | {"GROUPS": _groups(some.size(0))}
     seed, dropped, scale = drawn(drop)
     flags = {"GIVEN": slopes[0] is not None, "NORMS": slopes[1] is not None, "DROPS": drop is not None}
     flags |= {"BY_X": places[0] is not None, "BY_Y": places[1] is not None}
@@ -55,7 +60,8 @@ def backward(
 
 
 def programs(vectors: int) -> int:
-    return vectors if vectors < FEW else -(-vectors // EACH)
+    """On the way back."""
+    return vectors if vectors < FEW else -(-vectors // (EACH * _groups(vectors)))
 
 
 def drawn(drop: tuple[Tensor, float] | None) -> tuple[Tensor | None, int, float]:
@@ -66,11 +72,14 @@ def drawn(drop: tuple[Tensor, float] | None) -> tuple[Tensor | None, int, float]
     return drop[0], dropped, STEPS / max(STEPS - dropped, 1)
 
 
-def _launch(x: Tensor) -> tuple[tuple[int], dict[str, int]]:
+def _groups(vectors: int) -> int:
+    return 1 if vectors < FEW else min(GROUPS, 1 << max((vectors // (EACH * PROGRAMS)).bit_length() - 1, 0))
+
+
+def _how(x: Tensor) -> dict[str, int]:
     vectors, dim = x.shape
     lanes = max(32, 1 << (dim - 1).bit_length())
-    how = {"LANES": lanes, "EACH": 1 if vectors < FEW else EACH, "num_warps": max(1, min(16, lanes // 512))}
-    return (programs(vectors),), how
+    return {"LANES": lanes, "EACH": 1 if vectors < FEW else EACH, "num_warps": max(1, min(16, lanes // 512))}
 
 
 @jit(varying=("vectors", "dropped"))
@@ -100,7 +109,7 @@ def _forward(
         gain = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
         more = tl.load(bias + column, mask=inside, other=0.0).to(tl.float32)
     if DROPS:
-        a, b, c, d = _numbers(seed, LANES)
+        a, b, c, d = _numbers(seed, tl.program_id(0), LANES)
     for i in tl.static_range(EACH):
         row = tl.program_id(0).to(tl.int64) * EACH + i
         at, there = row * dim + column, inside & (row < vectors)
@@ -144,36 +153,39 @@ def _backward(
     BY_Y: tl.constexpr,
     LANES: tl.constexpr,
     EACH: tl.constexpr,
+    GROUPS: tl.constexpr,
 ):
     column = tl.arange(0, LANES)
     inside = column < dim
     if NORMS:
         gain = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
         by_gain, by_more = tl.zeros([LANES], tl.float32), tl.zeros([LANES], tl.float32)
-    if DROPS:
-        a, b, c, d = _numbers(seed, LANES)
-    for i in tl.static_range(EACH):
-        row = tl.program_id(0).to(tl.int64) * EACH + i
-        at, there = row * dim + column, inside & (row < vectors)
-        slope = tl.zeros([LANES], tl.float32)
-        if NORMS:
-            mean = tl.load(kept + 2 * row, mask=row < vectors, other=0.0)
-            rate = tl.load(kept + 2 * row + 1, mask=row < vectors, other=0.0)
-            given = tl.load(by_normed + at, mask=there, other=0.0).to(tl.float32)
-            hat = (tl.load(total + at, mask=there, other=0.0).to(tl.float32) - mean) * rate
-            hat = tl.where(there, hat, 0.0)
-            by_gain += given * hat
-            by_more += given
-            given *= gain
-            slope = (given - tl.sum(given, 0) / dim - hat * (tl.sum(given * hat, 0) / dim)) * rate
-        if GIVEN:
-            slope += tl.load(by_total + at, mask=there, other=0.0).to(tl.float32)
-        if BY_X:
-            tl.store(by_x + at, slope.to(by_x.dtype.element_ty), mask=there)
-        if BY_Y:
-            if DROPS:
-                slope = tl.where(_sixteen(a, b, c, d, i) >= dropped, slope * scale, 0.0)
-            tl.store(by_y + at, slope.to(by_y.dtype.element_ty), mask=there)
+    for number in range(GROUPS):
+        group = tl.program_id(0) * GROUPS + number
+        if DROPS:
+            a, b, c, d = _numbers(seed, group, LANES)
+        for i in tl.static_range(EACH):
+            row = group.to(tl.int64) * EACH + i
+            at, there = row * dim + column, inside & (row < vectors)
+            slope = tl.zeros([LANES], tl.float32)
+            if NORMS:
+                mean = tl.load(kept + 2 * row, mask=row < vectors, other=0.0)
+                rate = tl.load(kept + 2 * row + 1, mask=row < vectors, other=0.0)
+                given = tl.load(by_normed + at, mask=there, other=0.0).to(tl.float32)
+                hat = (tl.load(total + at, mask=there, other=0.0).to(tl.float32) - mean) * rate
+                hat = tl.where(there, hat, 0.0)
+                by_gain += given * hat
+                by_more += given
+                given *= gain
+                slope = (given - tl.sum(given, 0) / dim - hat * (tl.sum(given * hat, 0) / dim)) * rate
+            if GIVEN:
+                slope += tl.load(by_total + at, mask=there, other=0.0).to(tl.float32)
+            if BY_X:
+                tl.store(by_x + at, slope.to(by_x.dtype.element_ty), mask=there)
+            if BY_Y:
+                if DROPS:
+                    slope = tl.where(_sixteen(a, b, c, d, i) >= dropped, slope * scale, 0.0)
+                tl.store(by_y + at, slope.to(by_y.dtype.element_ty), mask=there)
     if NORMS:
         place = by_affine + tl.program_id(0) * dim + column
         tl.store(place, by_gain, mask=inside)
@@ -181,9 +193,9 @@ def _backward(
 
 
 @jit()
-def _numbers(seed, LANES: tl.constexpr):
+def _numbers(seed, group, LANES: tl.constexpr):
     """Philox with seven rounds, the fewest that pass all tests (Salmon et al. 2011, table 2)."""
-    return tl.randint4x(tl.load(seed), tl.program_id(0) * LANES + tl.arange(0, LANES), 7)
+    return tl.randint4x(tl.load(seed), group * LANES + tl.arange(0, LANES), 7)
 
 
 @jit()

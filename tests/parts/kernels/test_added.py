@@ -20,13 +20,14 @@ P, FEW = 0.25, 40
 def ready(monkeypatch):
     monkeypatch.setattr(kernels, "READY", True)
     monkeypatch.setattr(kernel, "FEW", FEW)
+    monkeypatch.setattr(kernel, "PROGRAMS", 2)
 
 
 def affine(dim, dtype=torch.float32):
     return drawn(dim, dtype=dtype, seed=5), drawn(dim, dtype=dtype, seed=6), 1e-5
 
 
-SHAPES = [(3, 5, 32), (2, 7, 48), (1, 1, 513), (43, 6)]
+SHAPES = [(3, 5, 32), (2, 7, 48), (1, 1, 513), (43, 6), (70, 5)]  # the last: several groups of vectors a program
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
