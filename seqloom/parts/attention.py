@@ -240,8 +240,11 @@ class MultiHead(Probed):
     ) -> tuple[Tensor, Cache | None]:
         """Self-attention: x [R, T, dim]; with a cache, x stands after what the cache holds."""
         packed, bias = self._apart(x)
-        whole = packed is None or bias is None
-        q, k, v = parts = self._parts(packed, x, "qkv") if whole else parted(packed, bias, self.heads)
+        if packed is None or bias is None:
+            parts = self._parts(packed, x, "qkv")
+        else:
+            parts = parted(packed, bias, self.heads)
+        q, k, v = parts
         offset, position = state.used if state is not None else 0, position or _UNMOVED
         q, k = position.turn(q, k, offset)
         still = q is parts[0] and k is parts[1] and offset == 0
