@@ -34,7 +34,7 @@ from seqloom.data.stream import Stretches
 from seqloom.data.tokens import BOS, EOS
 from seqloom.models.language import Language
 from seqloom.models.seq2seq import Seq2Seq
-from seqloom.parts import entropy
+from seqloom.parts import activated, attention, block, entropy
 from seqloom.training.loop import Loop
 from seqloom.training.next_token import NextToken
 from seqloom.training.objective import TeacherForcing
@@ -207,6 +207,25 @@ def whole_logits() -> Any:
     return patch.object(entropy, "CELLS", 1 << 60)
 
 
+def never(*_: Any) -> bool:
+    return False
+
+
+def blocks_apart() -> Any:
+    """Without the kernel across the border of two blocks."""
+    return patch.object(block, "_joined", never)
+
+
+def activation_by_torch() -> Any:
+    """GELU by torch, and the slope of the bias before it by a sum."""
+    return patch.object(activated, "fits", never)
+
+
+def slopes_by_torch() -> Any:
+    """Slopes of queries, keys and values put side by side by torch, and summed for their bias."""
+    return patch.object(attention, "fits", never)
+
+
 def lines() -> list[Line]:
     base = lambda sizes: pairs(sizes, sizes.rows[0], False)  # noqa: E731
     more = lambda sizes: pairs(sizes, sizes.rows[1], False)  # noqa: E731
@@ -221,6 +240,9 @@ def lines() -> list[Line]:
         Line("gpt plain", gpt, stretches, off, goal=520),
         Line("gpt captured", gpt, stretches, on, goal=520),
         Line("gpt captured, no biases", unbiased_gpt, stretches, on, goal=520),
+        Line("gpt captured, blocks apart", gpt, stretches, on, blocks_apart),
+        Line("gpt captured, activation by torch", gpt, stretches, on, activation_by_torch),
+        Line("gpt captured, slopes by torch", gpt, stretches, on, slopes_by_torch),
         Line("base-1536 captured", transformer, more, on, goal=900),
         Line("base-384 compiled, captured", transformer, base, both, goal=500),
         Line("base-1536 compiled, captured", transformer, more, both, goal=900),
@@ -321,7 +343,7 @@ def guarded(name: str, work: Callable[[], Any]) -> Any:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=[], help="parts of the names of lines")
+    parser.add_argument("--only", nargs="*", default=[], help="parts of the names of lines, profiles too")
     parser.add_argument("--limit", type=float, default=200, help="seconds after which no line is begun")
     parser.add_argument("--output", type=Path, help="Markdown file")
     parser.add_argument("--tiny", action="store_true", help="small sizes: does it work at all?")
@@ -353,6 +375,8 @@ def main() -> None:
         if args.no_profile or device.type != "cuda"
         else ("base-1536 captured", "gpt captured", "gpt compiled, captured")
     ):
+        if args.only and not any(part in name for part in args.only):
+            continue
         line = next(line for line in lines() if line.name == name)
         profiles.append(guarded(f"profile {name}", lambda line=line: profile(line, sizes, device)))
     where = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"

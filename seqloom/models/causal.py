@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from seqloom.errors import SeqloomError
 from seqloom.models.convolutional import ConvolutionStack
 from seqloom.models.encoders import Enter
-from seqloom.parts.block import Block, Ways
+from seqloom.parts.block import Block, Ways, through
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.heads import agree
@@ -156,16 +156,11 @@ class TransformerStack(nn.Module):
         return fresh
 
     def _read(self, x: Tensor, view: View | None, lengths: Tensor | None = None) -> Tensor:
-        see, said = See(causal=True, lengths=lengths), [self.enter(x, 0 if view is None else view.used)]
-        states = []
-        for number, block in enumerate(self.blocks):
-            state = None if view is None else view.caches[number]
-            x, state = block(self.ways(said), see, state, self.enter.position)
-            said.append(x)
-            states.append(state)
+        see, x = See(causal=True, lengths=lengths), self.enter(x, 0 if view is None else view.used)
+        _, x, states = through(self, x, see, self.enter.position, None if view is None else view.caches)
         if view is not None:
-            view.caches = tuple(states)
-        return self.norm(self.ways(said), lengths)
+            view.caches = states
+        return x
 
 
 _WINDOW = {"kind": "convolution", "layers": 1, "activation": "tanh", "norm_kind": "none", "residual": "none"}

@@ -15,7 +15,7 @@ from seqloom.errors import known
 from seqloom.models.encoded import Encoded
 from seqloom.models.encoders import Enter
 from seqloom.parts.attention import Memory
-from seqloom.parts.block import Block, Ways
+from seqloom.parts.block import Block, Ways, through
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.heads import agree
@@ -222,12 +222,9 @@ class TransformerDecoder(nn.Module):
     def _through(
         self, x: Tensor, see: See, states: tuple[State, ...], position: Turns, read: ReadSoFar
     ) -> tuple[Tensor, tuple[State, ...]]:
-        seen, said, after = See(lengths=read.lengths), [x], []
-        for block, state, memory in zip(self.blocks, states, read.memories, strict=True):
-            x, state = block(self.ways(said), see, state, position, (memory, seen))
-            said.append(x)
-            after.append(state)
-        return self.norm(self.ways(said), see.lengths), tuple(after)
+        seen = See(lengths=read.lengths)
+        _, x, states = through(self, x, see, position, states, [(memory, seen) for memory in read.memories])
+        return x, states
 
 
 def _alike(x: Tensor) -> bool:

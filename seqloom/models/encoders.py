@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from seqloom.errors import SeqloomError
 from seqloom.models.convolutional import ConvolutionEncoder
 from seqloom.models.encoded import Encoded
-from seqloom.parts.block import Block, Ways
+from seqloom.parts.block import Block, Ways, through
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout
@@ -102,11 +102,8 @@ class TransformerEncoder(nn.Module):
             extra = self.globals.size(0)
             x = torch.cat([self.globals.to(x.dtype).expand(x.size(0), -1, -1), x], 1)
             real = None if lengths is None else lengths + extra
-        see, said = See(lengths=real), [x]
-        for block in self.blocks:
-            said.append(block(self.ways(said), see, None, self.enter.position)[0])
-        states = self.norm(self.ways(said), real)[:, extra:]
-        layers = tuple(one[:, extra:] for one in said[1:])
+        said, states, _ = through(self, x, See(lengths=real), self.enter.position)
+        states, layers = states[:, extra:], tuple(one[:, extra:] for one in said[1:])
         return Encoded(states=states, lengths=lengths, summary=mean(states, lengths), layers=layers)
 
 
@@ -152,7 +149,8 @@ class Enter(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
-        x = self.norm(self.position(self.project(x) * self.scale, offset))
+        x = self.project(x)
+        x = self.norm(self.position(x if self.scale == 1.0 else x * self.scale, offset))
         return dropout(x, self.dropout, self.training)
 
 

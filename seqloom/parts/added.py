@@ -28,7 +28,7 @@ def fits(x: Tensor) -> bool:
 def added(x: Tensor, y: Tensor, p: float, norm: Norm | None) -> tuple[Tensor, Tensor]:
     """x and y [..., dim] -> x + dropout(y) and its norm, in the precision that products take; nothing without one."""
     weight, bias, eps = norm or (None, None, 0.0)
-    total, normed, _ = _call(x, y, weight, bias, _seed(x, p), p, eps, _half(x))
+    total, normed, _ = _call(x, y, weight, bias, kernels.seed(x, p), p, eps, _half(x))
     return total, normed
 
 
@@ -45,12 +45,6 @@ def normed(x: Tensor, norm: Norm) -> Tensor:
     return _call(x, None, weight, bias, None, 0.0, eps, _half(x))[1]
 
 
-def rectified(x: Tensor, p: float) -> Tensor:
-    """dropout(max(0, x)), which keeps no mask."""
-    call = torch.ops.seqloom.rectified if torch.compiler.is_compiling() else _Rectified.apply
-    return call(x, _seed(x, p), p)
-
-
 def plainly(x: Tensor, y: Tensor, keep: Tensor | None, p: float, norm: Norm) -> tuple[Tensor, Tensor]:
     """`added` by torch's own operations, where it is known what was dropped."""
     total = x + (y if keep is None else y * keep / (1 - p))
@@ -59,11 +53,6 @@ def plainly(x: Tensor, y: Tensor, keep: Tensor | None, p: float, norm: Norm) -> 
 
 def _call(*given: Any) -> tuple[Tensor, Tensor, Tensor]:
     return (torch.ops.seqloom.added if torch.compiler.is_compiling() else _Added.apply)(*given)
-
-
-def _seed(x: Tensor, p: float) -> Tensor | None:
-    """From torch's own generator, so that a recorded or resumed step draws what the plain one would have drawn."""
-    return torch.randint(1 << 62, (1,), device=x.device) if p > 0.0 else None
 
 
 def _half(x: Tensor) -> torch.dtype:
@@ -193,47 +182,3 @@ def _(by_total: Tensor | None, by_normed: Tensor | None, *rest: Any) -> tuple[Te
     some = by_total if by_total is not None else by_normed
     assert some is not None
     return _slope_places(some, by_normed, *rest[-2:])
-
-
-def _rectified(x: Tensor, seed: Tensor, p: float) -> Tensor:
-    from seqloom.parts.kernels import added
-
-    x = x.contiguous()
-    y = torch.empty_like(x)
-    if x.numel():
-        added.rectified(x, y, seed, p)
-    return y
-
-
-def _rectified_slope(slope: Tensor, y: Tensor, p: float) -> Tensor:
-    from seqloom.parts.kernels import added
-
-    found = torch.empty_like(y)
-    if y.numel():
-        added.rectified_slope(slope.contiguous(), y, found, p)
-    return found
-
-
-def _keep_rectified(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(output)
-    ctx.p = inputs[2]
-
-
-def _back_rectified(slopes: Callable[..., Any], ctx: Any, slope: Tensor) -> tuple[Any, ...]:
-    return slopes(slope, *ctx.saved_tensors, ctx.p), None, None
-
-
-class _Rectified(torch.autograd.Function):
-    forward, setup_context = staticmethod(_rectified), staticmethod(_keep_rectified)  # pyright: ignore
-    backward = staticmethod(partial(_back_rectified, _rectified_slope))  # pyright: ignore
-
-
-_rectifier = torch.library.custom_op(
-    "seqloom::rectified", _rectified, mutates_args=(), schema="(Tensor x, Tensor seed, float p) -> Tensor"
-)
-_rectifier_slope = torch.library.custom_op(
-    "seqloom::rectified_slope", _rectified_slope, mutates_args=(), schema="(Tensor slope, Tensor y, float p) -> Tensor"
-)
-_rectifier.register_autograd(partial(_back_rectified, torch.ops.seqloom.rectified_slope), setup_context=_keep_rectified)
-_rectifier.register_fake(lambda x, seed, p: x.new_empty(x.shape))
-_rectifier_slope.register_fake(lambda slope, y, p: y.new_empty(y.shape))

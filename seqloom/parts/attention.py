@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from seqloom.errors import SeqloomError, known
 from seqloom.parts import short
 from seqloom.parts.choose import Choice, build
+from seqloom.parts.packed import fits, parted
 from seqloom.parts.position import NoPosition, Turns
 from seqloom.parts.probe import Probed
 from seqloom.parts.product import Linear
@@ -238,8 +239,12 @@ class MultiHead(Probed):
         self, x: Tensor, see: See, state: Cache | None = None, position: Turns | None = None
     ) -> tuple[Tensor, Cache | None]:
         """Self-attention: x [R, T, dim]; with a cache, x stands after what the cache holds."""
-        packed = self._product(x)
-        q, k, v = parts = self._parts(packed, x, "qkv")
+        packed, bias = self._apart(x)
+        if packed is None or bias is None:
+            parts = self._parts(packed, x, "qkv")
+        else:
+            parts = parted(packed, bias, self.heads)
+        q, k, v = parts
         offset, position = state.used if state is not None else 0, position or _UNMOVED
         q, k = position.turn(q, k, offset)
         still = q is parts[0] and k is parts[1] and offset == 0
@@ -249,7 +254,7 @@ class MultiHead(Probed):
             see = see.after(offset)
         see = see.plus(position.bias(self.heads, q.size(-2), k.size(-2), offset, see.causal, q.dtype))
         if packed is not None and still and self._short(packed, see, q.size(-2), k.size(-2)):
-            return self.out(short.attention(packed, None, see, self.heads, self.score.scale)), state
+            return self.out(short.attention(packed, None, see, self.heads, self.score.scale, bias)), state
         return self.out(_merge(attend(q, k, v, self.score, see, self.probe, self.normalise))), state
 
     def _projected(self, x: Tensor, parts: str) -> list[Tensor]:
@@ -257,6 +262,12 @@ class MultiHead(Probed):
 
     def _product(self, x: Tensor) -> Tensor | None:
         return None if self.project is None else self.project(x)
+
+    def _apart(self, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """The product, and its bias where the slope of that is left to whoever takes the product."""
+        return (
+            self.project.apart(x) if self.project is not None and self.usual and fits(x) else (self._product(x), None)
+        )
 
     def _parts(self, packed: Tensor | None, x: Tensor, parts: str) -> list[Tensor]:
         """Each of `parts` by heads, [B, heads or key_heads, S, dim/heads]: a share of the one product, or x itself."""

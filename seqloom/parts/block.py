@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from torch import Tensor, cat, nn, promote_types
 
 from seqloom.errors import known
+from seqloom.parts import activated
 from seqloom.parts.added import added, fits
 from seqloom.parts.attention import Memory
 from seqloom.parts.choose import Choice, build
@@ -70,6 +71,9 @@ class FeedForward(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
+        if isinstance(self.activation, Relu | Gelu) and activated.fits(x):
+            gelu, p = isinstance(self.activation, Gelu), self.dropout if self.training else 0.0
+            return self.down(activated.activated(*self.up.apart(x), p, gelu))
         x = self.up(x)
         if isinstance(self.activation, Relu):
             return self.down(rectified(x, self.dropout, self.training))
@@ -94,17 +98,23 @@ class Around(nn.Module):
         return self.norm(x, lengths) if self.before else x
 
     def leave(self, x: Tensor, y: Tensor, lengths: Tensor | None = None) -> Tensor:
-        if self.before and self._one_kernel(x, y):
-            return added(x, y, self.dropout if self.training else 0.0, None)[0]
+        if self._one_kernel(x, y):
+            if self.before:
+                return self._added(x, y, None)[0]
+            if isinstance(self.norm, LayerNorm):
+                return self._added(x, y, self.norm)[1]
         y = onto(x, y, self.dropout, self.training) if self.adds else dropout(y, self.dropout, self.training)
         return y if self.before else self.norm(y, lengths)
 
-    def onward(self, x: Tensor, y: Tensor, after: Around, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Leave, and enter what comes after."""
-        if self.before and isinstance(after.norm, LayerNorm) and self._one_kernel(x, y):
-            return added(x, y, self.dropout if self.training else 0.0, after.norm.affine)
+    def onward(self, x: Tensor, y: Tensor, after: nn.Module, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Leave, and enter what comes after, whose norm is `after`."""
+        if self.before and isinstance(after, LayerNorm) and self._one_kernel(x, y):
+            return self._added(x, y, after)
         x = self.leave(x, y, lengths)
-        return x, after.enter(x, lengths)
+        return x, after(x, lengths) if self.before else x
+
+    def _added(self, x: Tensor, y: Tensor, norm: LayerNorm | None) -> tuple[Tensor, Tensor]:
+        return added(x, y, self.dropout if self.training else 0.0, None if norm is None else norm.affine)
 
     def _one_kernel(self, x: Tensor, y: Tensor) -> bool:
         return self.adds and fits(x) and promote_types(x.dtype, y.dtype) == x.dtype
@@ -173,11 +183,60 @@ class Block(nn.Module):
         memory: tuple[Memory, See] | None = None,
     ) -> tuple[Tensor, State]:
         """[R, T, dim] -> the same; `memory` is what was read and how much of it may be seen."""
-        real = see.lengths
-        y, state = self.mix(self.mix_around.enter(x, real), see, state, position)
-        around = self.mix_around
+        entered = self.mix_around.enter(x, see.lengths)
+        x, y, state = self.within(x, entered, see, state, position, memory)
+        return self.feed_around.leave(x, y, see.lengths), state
+
+    def within(
+        self,
+        x: Tensor,
+        entered: Tensor,
+        see: See,
+        state: State,
+        position: Turns | None,
+        memory: tuple[Memory, See] | None,
+    ) -> tuple[Tensor, Tensor, State]:
+        """All between the borders: what goes around the block and what enters it -> what goes around its last part and
+        what that says, not yet added."""
+        real, around = see.lengths, self.mix_around
+        y, state = self.mix(entered, see, state, position)
         if memory is not None:
-            x, entered = around.onward(x, y, self.cross_around, real)
+            x, entered = around.onward(x, y, self.cross_around.norm, real)
             y, around = self.cross.read(entered, *memory), self.cross_around
-        x, entered = around.onward(x, y, self.feed_around, real)
-        return self.feed_around.leave(x, self.feed(entered), real), state
+        x, entered = around.onward(x, y, self.feed_around.norm, real)
+        return x, self.feed(entered), state
+
+
+def through(
+    stack: Any,
+    x: Tensor,
+    see: See,
+    position: Turns,
+    states: Sequence[State] | None = None,
+    memories: Sequence[tuple[Memory, See]] | None = None,
+) -> tuple[list[Tensor], Tensor, tuple[State, ...]]:
+    """x [R, T, dim] through all `blocks` of a stack with its `ways` and its last `norm` -> what the entrance and the
+    blocks said, the last of it normed, and the states after."""
+    blocks, said, after = stack.blocks, [x], []
+    given = list(zip(blocks, states or [None] * len(blocks), memories or [None] * len(blocks), strict=True))
+    if not _joined(blocks, x):
+        for block, state, memory in given:
+            x, state = block(stack.ways(said), see, state, position, memory)
+            said.append(x)
+            after.append(state)
+        return said, stack.norm(stack.ways(said), see.lengths), tuple(after)
+    norms = [*(block.mix_around.norm for block in blocks), stack.norm]
+    entered = norms[0](x, see.lengths)
+    for (block, state, memory), norm in zip(given, norms[1:], strict=True):
+        x, y, state = block.within(x, entered, see, state, position, memory)
+        x, entered = block.feed_around.onward(x, y, norm, see.lengths)
+        said.append(x)
+        after.append(state)
+    return said, entered, tuple(after)
+
+
+def _joined(blocks: Any, x: Tensor) -> bool:
+    """Whether the end of a block and the norm at the beginning of the next are one kernel. Not where blocks have hooks,
+    by which FSDP joins what it has cut up: the next block's norm is not there yet."""
+    hooked = any(block._forward_pre_hooks or block._forward_hooks for block in blocks) if fits(x) else True
+    return not hooked and all(block.feed_around.before and block.feed_around.adds for block in blocks)

@@ -8,8 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from seqloom.parts import added
-
 _STEPS = 1 << 16
 
 
@@ -44,8 +42,6 @@ def _mask(x: Tensor, p: float) -> Tensor:
 def rectified(x: Tensor, p: float, training: bool) -> Tensor:
     """dropout(max(0, x)). What is above zero in the result was neither negative nor dropped, so the result itself says
     where gradients pass: no mask is kept, where torch would keep two."""
-    if training and p > 0.0 and added.fits(x):
-        return added.rectified(x, p)
     if not training or p == 0.0 or x.device.type == "cpu":
         return dropout(x.relu(), p, training)
     return _Rectified.apply(x, p)

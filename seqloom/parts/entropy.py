@@ -26,7 +26,8 @@ def entropy(states: Tensor, output: nn.Linear, labels: Tensor, smoothing: float 
         return of_logits(output(states), labels, smoothing, ignore)
     kind = states.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else states.dtype
-    return _Pieces.apply(states, output.weight, output.bias, labels, _How(smoothing, ignore, dtype, CELLS))
+    cells = 2 * CELLS if kernels.usable(states) else CELLS  # our kernel needs no second piece of memory beside a piece
+    return _Pieces.apply(states, output.weight, output.bias, labels, _How(smoothing, ignore, dtype, cells))
 
 
 def of_logits(logits: Tensor, labels: Tensor, smoothing: float = 0.0, ignore: int = NOWHERE) -> Tensor:

@@ -23,6 +23,13 @@ class Linear(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         return product(input, self.weight, self.bias)
 
+    def apart(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """W x + b, and b for whoever comes next and makes its slope, the sum over the slope by W x + b, while that is
+        at hand: here it is not made. None: nobody wants it."""
+        if self.bias is None or not self.bias.requires_grad:
+            return self(x), None
+        return product(x, self.weight, self.bias.detach()), self.bias
+
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """F.linear: x [..., in], weight [out, in] -> [..., out]."""

@@ -30,14 +30,17 @@ def fits(x: Tensor, see: See, t: int, s: int, dim: int) -> bool:
     return plain and each and x.dtype.itemsize == 2 and dim in WIDTHS and max(t, s) <= LONGEST
 
 
-def attention(x: Tensor, packed: Tensor | None, see: See, heads: int, scale: float) -> Tensor:
+def attention(
+    x: Tensor, packed: Tensor | None, see: See, heads: int, scale: float, bias: Tensor | None = None
+) -> Tensor:
     """softmax(scale · q kᵀ) v by heads -> [B, T, heads·dim].
 
     Self-attention: x is q, k and v, [B, T, 3·heads·dim]. Cross-attention: x is q, [B, T, heads·dim], and `packed` is k
-    and v, [B, S, 2·heads·dim].
+    and v, [B, S, 2·heads·dim]. `bias` [3·heads·dim], of self-attention alone, is in x already, but its slope is made
+    here; see `Linear.apart`.
     """
     call = torch.ops.seqloom.short if torch.compiler.is_compiling() else _Short.apply
-    return call(x, packed, see.lengths, heads, see.causal, scale)
+    return call(x, packed, see.lengths, bias, heads, see.causal, scale)
 
 
 def plainly(x: Tensor, packed: Tensor | None, see: See, heads: int, scale: float) -> Tensor:
@@ -55,34 +58,40 @@ def _parts(x: Tensor, packed: Tensor | None) -> tuple[Tensor, ...]:
     return x.chunk(3, -1) if packed is None else (x, *packed.chunk(2, -1))
 
 
-def _short(x: Tensor, packed: Tensor | None, lengths: Tensor | None, heads: int, causal: bool, scale: float) -> Tensor:
+def _short(x: Tensor, packed: Tensor | None, lengths: Tensor | None, _: Tensor | None, *how: Any) -> Tensor:
     from seqloom.parts.kernels import short
 
+    heads, causal, scale = how
     q, k, v = _parts(x.contiguous(), None if packed is None else packed.contiguous())
     return short.forward(q, k, v, lengths, causal, scale, q.size(-1) // heads)
 
 
 def _slopes(
-    slope: Tensor, x: Tensor, packed: Tensor | None, lengths: Tensor | None, heads: int, causal: bool, scale: float
+    slope: Tensor, x: Tensor, packed: Tensor | None, lengths: Tensor | None, sums: bool, *how: Any
 ) -> list[Tensor]:
+    """By x, by `packed` and, if its `sums` are wanted, by the bias in x."""
     from seqloom.parts.kernels import short
 
+    heads, causal, scale = how
     x, packed = x.contiguous(), None if packed is None else packed.contiguous()
     found = [torch.empty_like(whole) for whole in (x, packed) if whole is not None]
     inputs, slopes = list(_parts(x, packed)), list(_parts(found[0], None if packed is None else found[1]))
-    short.backward(slope.contiguous(), inputs, slopes, lengths, causal, scale, inputs[0].size(-1) // heads)
-    return found
+    each = x.new_empty(x.size(0), x.size(2), dtype=torch.float32) if sums else None
+    how = (lengths, causal, scale, inputs[0].size(-1) // heads)
+    short.backward(slope.contiguous(), inputs, slopes, each, *how)
+    return found if each is None else [*found, each.sum(0)]
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, packed, lengths, *how = inputs
+    x, packed, lengths, bias, *ctx.how = inputs
     ctx.save_for_backward(x, packed, lengths)
-    ctx.how = how
+    ctx.bias = None if bias is None else bias.dtype
 
 
 def _back(slopes: Callable[..., Any], ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
-    by_x, *by_packed = slopes(slope, *ctx.saved_tensors, *ctx.how)
-    return by_x, *(by_packed or [None]), None, None, None, None
+    found = slopes(slope, *ctx.saved_tensors, ctx.bias is not None, *ctx.how)
+    by_bias = None if ctx.bias is None else found.pop().to(ctx.bias)
+    return found[0], found[1] if len(found) > 1 else None, None, by_bias, None, None, None
 
 
 class _Short(torch.autograd.Function):
@@ -90,10 +99,12 @@ class _Short(torch.autograd.Function):
     backward = staticmethod(partial(_back, _slopes))  # pyright: ignore
 
 
-_GIVEN = "Tensor x, Tensor? packed, Tensor? lengths, int heads, bool causal, float scale"
-_operator = torch.library.custom_op("seqloom::short", _short, mutates_args=(), schema=f"({_GIVEN}) -> Tensor")
+_GIVEN, _HOW = "Tensor x, Tensor? packed, Tensor? lengths", "int heads, bool causal, float scale"
+_operator = torch.library.custom_op(
+    "seqloom::short", _short, mutates_args=(), schema=f"({_GIVEN}, Tensor? bias, {_HOW}) -> Tensor"
+)
 _operator_slopes = torch.library.custom_op(
-    "seqloom::short_slopes", _slopes, mutates_args=(), schema=f"(Tensor slope, {_GIVEN}) -> Tensor[]"
+    "seqloom::short_slopes", _slopes, mutates_args=(), schema=f"(Tensor slope, {_GIVEN}, bool sums, {_HOW}) -> Tensor[]"
 )
 _operator.register_autograd(partial(_back, torch.ops.seqloom.short_slopes), setup_context=_keep)
 
@@ -104,5 +115,6 @@ def _(x: Tensor, packed: Tensor | None, *_: Any) -> Tensor:
 
 
 @_operator_slopes.register_fake
-def _(slope: Tensor, x: Tensor, packed: Tensor | None, *_: Any) -> list[Tensor]:
-    return [whole.new_empty(whole.shape) for whole in (x, packed) if whole is not None]
+def _(slope: Tensor, x: Tensor, packed: Tensor | None, _: Any, sums: bool, *__: Any) -> list[Tensor]:
+    found = [whole.new_empty(whole.shape) for whole in (x, packed) if whole is not None]
+    return [*found, x.new_empty(x.size(2), dtype=torch.float32)] if sums else found

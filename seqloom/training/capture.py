@@ -39,7 +39,9 @@ class Passes:
         self.objective, self.device, self.half = objective, device, settings.precision == "bf16"
         kernels.prepare(device)
         self.blocks = [part for part in objective.modules() if isinstance(part, Block)] if settings.compile else []
-        self.fused = torch.compile(Block.forward) if self.blocks else None
+        self.fused = (
+            {name: torch.compile(getattr(Block, name)) for name in ("forward", "within")} if self.blocks else {}
+        )
         self.run = torch.compile(objective) if settings.compile and not self.blocks else objective
 
     def __call__(self, piece: Piece, state: State = None) -> Loss:
@@ -61,12 +63,14 @@ class Passes:
         """Blocks are compiled, not the model: all of a kind share one program, so it is ready in a fraction of the
         time. Only here: whoever decodes or watches meets the eager module."""
         for block in self.blocks:
-            block.forward = MethodType(self.fused, block)  # pyright: ignore[reportArgumentType]
+            for name, fused in self.fused.items():
+                setattr(block, name, MethodType(fused, block))
         try:
             yield
         finally:
             for block in self.blocks:
-                del block.forward
+                for name in self.fused:
+                    delattr(block, name)
 
     def forget(self) -> None:
         """Give back the memory that is held for later passes."""

@@ -55,6 +55,12 @@ def usable(x: Tensor) -> bool:
     return READY and (x.is_cuda or INTERPRETED)
 
 
+def seed(x: Tensor, p: float) -> Tensor | None:
+    """For what a kernel drops, from torch's own generator, so that a recorded or resumed step draws what the plain one
+    would have drawn; None if it drops nothing."""
+    return torch.randint(1 << 62, (1,), device=x.device) if p > 0.0 else None
+
+
 def jit(*, varying: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Any]:
     """Triton's own, or nothing at all where there is no Triton. No kernel is compiled anew for `varying` numbers."""
     try:

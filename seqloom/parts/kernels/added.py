@@ -1,6 +1,5 @@
 """x + dropout(y) and the layer norm of that, either or both, in one kernel each way: a vector is read once, and what is
-dropped is drawn anew on the way back instead of being kept. And dropout of max(0, x). The plain twins are in
-`parts/added.py`.
+dropped is drawn anew on the way back instead of being kept. The plain twin is in `parts/added.py`.
 
 A random number of 128 bits serves eight values, so that drawing takes less time than reading: a probability is a
 multiple of 1/65536.
@@ -20,7 +19,10 @@ except ImportError:
 
 EACH = 8  # vectors of a program: as many as a number of 128 bits serves
 FEW = 4096  # vectors; fewer are one to a program, which keeps more of the chip at work
-LANES = 1024  # values side by side, where it does not matter which
+PROGRAMS = (
+    2048  # with more of them each takes several groups of vectors on the way back: there are fewer sums to add up
+)
+GROUPS = 4  # at most
 STEPS = 1 << 16
 
 
@@ -34,8 +36,9 @@ def forward(
     and 1/deviation of each vector, [N, 2]."""
     x, y = given
     weight, bias, eps = norm or (None, None, 0.0)
-    grid, how = _launch(x)
-    seed, dropped, scale = _drawn(drop)
+    how = _how(x)
+    grid = (-(-x.size(0) // how["EACH"]),)
+    seed, dropped, scale = drawn(drop)
     flags = {"ADDS": y is not None, "NORMS": norm is not None, "DROPS": drop is not None}
     _forward[grid](x, y, weight, bias, seed, *places, *x.shape, eps, dropped, scale, **flags, **how)
 
@@ -49,42 +52,34 @@ def backward(
     """Slopes by the sum and by the norm; the sum, the statistics and the weight, where there was a norm. Written to
     `places`: slopes by x and by y, and the sums of each program for weight and bias, [2, programs, dim]."""
     some = next(part for part in slopes if part is not None)
-    grid, how = _launch(some)
-    seed, dropped, scale = _drawn(drop)
+    grid, how = (programs(some.size(0)),), _how(some) | {"GROUPS": _groups(some.size(0))}
+    seed, dropped, scale = drawn(drop)
     flags = {"GIVEN": slopes[0] is not None, "NORMS": slopes[1] is not None, "DROPS": drop is not None}
     flags |= {"BY_X": places[0] is not None, "BY_Y": places[1] is not None}
     _backward[grid](*slopes, *kept, seed, *places, *some.shape, grid[0], dropped, scale, **flags, **how)
 
 
 def programs(vectors: int) -> int:
-    return vectors if vectors < FEW else -(-vectors // EACH)
+    """On the way back."""
+    return vectors if vectors < FEW else -(-vectors // (EACH * _groups(vectors)))
 
 
-def rectified(x: Tensor, y: Tensor, seed: Tensor, p: float) -> None:
-    """y = dropout(max(0, x)), both contiguous."""
-    _, dropped, scale = _drawn((seed, p))
-    grid = (-(-x.numel() // (EACH * LANES)),)
-    _rectified[grid](x, y, seed, x.numel(), dropped, scale, LANES=LANES, EACH=EACH, num_warps=4)
-
-
-def rectified_slope(slope: Tensor, y: Tensor, found: Tensor, p: float) -> None:
-    """What is above zero was neither negative nor dropped."""
-    grid = (-(-y.numel() // (EACH * LANES)),)
-    _rectified_slope[grid](slope, y, found, y.numel(), _drawn((y, p))[2], LANES=LANES, EACH=EACH, num_warps=4)
-
-
-def _launch(x: Tensor) -> tuple[tuple[int], dict[str, int]]:
-    vectors, dim = x.shape
-    lanes = max(32, 1 << (dim - 1).bit_length())
-    how = {"LANES": lanes, "EACH": 1 if vectors < FEW else EACH, "num_warps": max(1, min(16, lanes // 512))}
-    return (programs(vectors),), how
-
-
-def _drawn(drop: tuple[Tensor, float] | None) -> tuple[Tensor | None, int, float]:
+def drawn(drop: tuple[Tensor, float] | None) -> tuple[Tensor | None, int, float]:
+    """A seed, in how many of STEPS cases something is dropped, and what makes up for it."""
     if drop is None:
         return None, 0, 1.0
     dropped = round(drop[1] * STEPS)
     return drop[0], dropped, STEPS / max(STEPS - dropped, 1)
+
+
+def _groups(vectors: int) -> int:
+    return 1 if vectors < FEW else min(GROUPS, 1 << max((vectors // (EACH * PROGRAMS)).bit_length() - 1, 0))
+
+
+def _how(x: Tensor) -> dict[str, int]:
+    vectors, dim = x.shape
+    lanes = max(32, 1 << (dim - 1).bit_length())
+    return {"LANES": lanes, "EACH": 1 if vectors < FEW else EACH, "num_warps": max(1, min(16, lanes // 512))}
 
 
 @jit(varying=("vectors", "dropped"))
@@ -114,7 +109,7 @@ def _forward(
         gain = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
         more = tl.load(bias + column, mask=inside, other=0.0).to(tl.float32)
     if DROPS:
-        a, b, c, d = _numbers(seed, LANES)
+        a, b, c, d = _numbers(seed, tl.program_id(0), LANES)
     for i in tl.static_range(EACH):
         row = tl.program_id(0).to(tl.int64) * EACH + i
         at, there = row * dim + column, inside & (row < vectors)
@@ -158,65 +153,49 @@ def _backward(
     BY_Y: tl.constexpr,
     LANES: tl.constexpr,
     EACH: tl.constexpr,
+    GROUPS: tl.constexpr,
 ):
     column = tl.arange(0, LANES)
     inside = column < dim
     if NORMS:
         gain = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
         by_gain, by_more = tl.zeros([LANES], tl.float32), tl.zeros([LANES], tl.float32)
-    if DROPS:
-        a, b, c, d = _numbers(seed, LANES)
-    for i in tl.static_range(EACH):
-        row = tl.program_id(0).to(tl.int64) * EACH + i
-        at, there = row * dim + column, inside & (row < vectors)
-        slope = tl.zeros([LANES], tl.float32)
-        if NORMS:
-            mean = tl.load(kept + 2 * row, mask=row < vectors, other=0.0)
-            rate = tl.load(kept + 2 * row + 1, mask=row < vectors, other=0.0)
-            given = tl.load(by_normed + at, mask=there, other=0.0).to(tl.float32)
-            hat = (tl.load(total + at, mask=there, other=0.0).to(tl.float32) - mean) * rate
-            hat = tl.where(there, hat, 0.0)
-            by_gain += given * hat
-            by_more += given
-            given *= gain
-            slope = (given - tl.sum(given, 0) / dim - hat * (tl.sum(given * hat, 0) / dim)) * rate
-        if GIVEN:
-            slope += tl.load(by_total + at, mask=there, other=0.0).to(tl.float32)
-        if BY_X:
-            tl.store(by_x + at, slope.to(by_x.dtype.element_ty), mask=there)
-        if BY_Y:
-            if DROPS:
-                slope = tl.where(_sixteen(a, b, c, d, i) >= dropped, slope * scale, 0.0)
-            tl.store(by_y + at, slope.to(by_y.dtype.element_ty), mask=there)
+    for number in range(GROUPS):
+        group = tl.program_id(0) * GROUPS + number
+        if DROPS:
+            a, b, c, d = _numbers(seed, group, LANES)
+        for i in tl.static_range(EACH):
+            row = group.to(tl.int64) * EACH + i
+            at, there = row * dim + column, inside & (row < vectors)
+            slope = tl.zeros([LANES], tl.float32)
+            if NORMS:
+                mean = tl.load(kept + 2 * row, mask=row < vectors, other=0.0)
+                rate = tl.load(kept + 2 * row + 1, mask=row < vectors, other=0.0)
+                given = tl.load(by_normed + at, mask=there, other=0.0).to(tl.float32)
+                hat = (tl.load(total + at, mask=there, other=0.0).to(tl.float32) - mean) * rate
+                hat = tl.where(there, hat, 0.0)
+                by_gain += given * hat
+                by_more += given
+                given *= gain
+                slope = (given - tl.sum(given, 0) / dim - hat * (tl.sum(given * hat, 0) / dim)) * rate
+            if GIVEN:
+                slope += tl.load(by_total + at, mask=there, other=0.0).to(tl.float32)
+            if BY_X:
+                tl.store(by_x + at, slope.to(by_x.dtype.element_ty), mask=there)
+            if BY_Y:
+                if DROPS:
+                    slope = tl.where(_sixteen(a, b, c, d, i) >= dropped, slope * scale, 0.0)
+                tl.store(by_y + at, slope.to(by_y.dtype.element_ty), mask=there)
     if NORMS:
         place = by_affine + tl.program_id(0) * dim + column
         tl.store(place, by_gain, mask=inside)
         tl.store(place + programs * dim, by_more, mask=inside)
 
 
-@jit(varying=("dropped",))
-def _rectified(x, y, seed, size, dropped, scale, LANES: tl.constexpr, EACH: tl.constexpr):
-    a, b, c, d = _numbers(seed, LANES)
-    for i in tl.static_range(EACH):
-        at = (tl.program_id(0).to(tl.int64) * EACH + i) * LANES + tl.arange(0, LANES)
-        value = tl.load(x + at, mask=at < size, other=0.0).to(tl.float32)
-        value = tl.where((_sixteen(a, b, c, d, i) >= dropped) & (value > 0.0), value * scale, 0.0)
-        tl.store(y + at, value.to(y.dtype.element_ty), mask=at < size)
-
-
 @jit()
-def _rectified_slope(slope, y, found, size, scale, LANES: tl.constexpr, EACH: tl.constexpr):
-    for i in tl.static_range(EACH):
-        at = (tl.program_id(0).to(tl.int64) * EACH + i) * LANES + tl.arange(0, LANES)
-        passed = tl.load(y + at, mask=at < size, other=0.0) > 0.0
-        value = tl.load(slope + at, mask=at < size, other=0.0).to(tl.float32)
-        tl.store(found + at, tl.where(passed, value * scale, 0.0).to(found.dtype.element_ty), mask=at < size)
-
-
-@jit()
-def _numbers(seed, LANES: tl.constexpr):
+def _numbers(seed, group, LANES: tl.constexpr):
     """Philox with seven rounds, the fewest that pass all tests (Salmon et al. 2011, table 2)."""
-    return tl.randint4x(tl.load(seed), tl.program_id(0) * LANES + tl.arange(0, LANES), 7)
+    return tl.randint4x(tl.load(seed), group * LANES + tl.arange(0, LANES), 7)
 
 
 @jit()

@@ -4,6 +4,8 @@ weights never leave the chip; the backward pass makes them anew. The plain twin 
 # pyright: reportInvalidTypeForm=false, reportOptionalMemberAccess=false
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -31,16 +33,16 @@ def backward(
     slope: Tensor,
     inputs: list[Tensor],
     slopes: list[Tensor],
-    lengths: Tensor | None,
-    causal: bool,
-    scale: float,
-    dim: int,
+    sums: Tensor | None,
+    *how: Any,
 ) -> None:
-    """The gradients by q, k and v, written to `slopes`, which lie in memory as `inputs` do; `slope` is contiguous."""
+    """The gradients by q, k and v, written to `slopes`, which lie in memory as `inputs` do; `slope` is contiguous.
+    `sums` [B, 3·heads·dim]: so are their sums over the tokens of each row."""
     q, k, v = inputs
+    lengths, causal, scale, dim = how
     if q.size(0):
-        grid, numbers, how = _launch(q, k, lengths, causal, dim)
-        _backward[grid](q, k, v, slope, *slopes, lengths, scale, *numbers, **how)
+        grid, numbers, flags = _launch(q, k, lengths, causal, dim)
+        _backward[grid](q, k, v, slope, *slopes, sums, lengths, scale, *numbers, SUMS=sums is not None, **flags)
 
 
 def _launch(q: Tensor, k: Tensor, lengths: Tensor | None, causal: bool, dim: int) -> tuple[tuple, tuple, dict]:
@@ -95,6 +97,7 @@ def _backward(
     by_q,
     by_k,
     by_v,
+    sums,
     lengths,
     scale,
     t,
@@ -109,6 +112,7 @@ def _backward(
     D: tl.constexpr,
     CAUSAL: tl.constexpr,
     PADDED: tl.constexpr,
+    SUMS: tl.constexpr,
 ):
     row, head = _place(heads)
     seen = _length(lengths, row, s, PADDED)
@@ -118,11 +122,20 @@ def _backward(
     values = _load(v + k_at, seen, k_step, S, D)
     given = _load(slope + (row * t * heads + head) * D, t, heads * D, T, D)
     p = _weights(asked, keys, scale, seen, CAUSAL)
-    _store(by_v + k_at, tl.dot(tl.trans(p.to(given.dtype)), given, input_precision="ieee"), s, k_step, S, D)
+    found_v = tl.dot(tl.trans(p.to(given.dtype)), given, input_precision="ieee")
+    _store(by_v + k_at, found_v, s, k_step, S, D)
     by_p = tl.dot(given, tl.trans(values), input_precision="ieee")
     by_score = (p * (by_p - tl.sum(p * by_p, 1)[:, None]) * scale).to(asked.dtype)
-    _store(by_q + q_at, tl.dot(by_score, keys, input_precision="ieee"), t, q_step, T, D)
-    _store(by_k + k_at, tl.dot(tl.trans(by_score), asked, input_precision="ieee"), s, k_step, S, D)
+    found_q = tl.dot(by_score, keys, input_precision="ieee")
+    _store(by_q + q_at, found_q, t, q_step, T, D)
+    found_k = tl.dot(tl.trans(by_score), asked, input_precision="ieee")
+    _store(by_k + k_at, found_k, s, k_step, S, D)
+    if SUMS:
+        # What stands beyond the last token is zero in all three.
+        place = sums + (row * 3 * heads + head) * D + tl.arange(0, D)
+        tl.store(place, tl.sum(found_q, 0))
+        tl.store(place + heads * D, tl.sum(found_k, 0))
+        tl.store(place + 2 * heads * D, tl.sum(found_v, 0))
 
 
 @jit()

@@ -4,13 +4,13 @@ interpreter."""
 import pytest
 import torch
 
+from seqloom.models.causal import TransformerStack
 from seqloom.parts import added, kernels
 from seqloom.parts.block import Around, Block
-from seqloom.parts.dropout import rectified
 from seqloom.parts.kernels import added as kernel
 from seqloom.parts.norm import LayerNorm
 from seqloom.parts.see import See
-from tests.parts.kernels import DEVICE, HALF, needed
+from tests.parts.kernels import DEVICE, HALF, drawn, near, needed, slopes
 
 pytestmark = needed
 P, FEW = 0.25, 40
@@ -20,31 +20,14 @@ P, FEW = 0.25, 40
 def ready(monkeypatch):
     monkeypatch.setattr(kernels, "READY", True)
     monkeypatch.setattr(kernel, "FEW", FEW)
-
-
-def drawn(*shape, dtype=torch.float32, seed=1):
-    torch.manual_seed(seed)
-    return torch.randn(*shape).to(DEVICE, dtype).requires_grad_()
+    monkeypatch.setattr(kernel, "PROGRAMS", 2)
 
 
 def affine(dim, dtype=torch.float32):
     return drawn(dim, dtype=dtype, seed=5), drawn(dim, dtype=dtype, seed=6), 1e-5
 
 
-def slopes(outputs, inputs):
-    """Gradients of a sum in which every output counts by its place."""
-    counts = [torch.linspace(-99, 99, y.numel(), device=DEVICE).view(y.shape).cos() for y in outputs]
-    total = sum((y.float() * count).sum() for y, count in zip(outputs, counts, strict=True))
-    return torch.autograd.grad(total, inputs, allow_unused=True)
-
-
-def near(found, wanted, dtype):
-    bound = {torch.float32: 2e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}[dtype]
-    for mine, best in zip(found, wanted, strict=True):
-        assert (mine.double() - best.double()).norm() <= bound * (best.double().norm() + 1e-3)
-
-
-SHAPES = [(3, 5, 32), (2, 7, 48), (1, 1, 513), (43, 6)]
+SHAPES = [(3, 5, 32), (2, 7, 48), (1, 1, 513), (43, 6), (70, 5)]  # the last: several groups of vectors a program
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -106,25 +89,11 @@ def test_as_many_are_dropped_as_should_be_and_none_like_its_neighbours(rows, p):
     assert torch.equal(keep, first)
 
 
-@pytest.mark.parametrize("size", [7, kernel.EACH * kernel.LANES + 5])
-def test_rectified(size):
-    x = drawn(size)
-    torch.manual_seed(5)
-    y = rectified(x, P, True)
-    keep = ((y != 0) | (x <= 0)).float()
-    if size > 1000:
-        assert abs(keep[x > 0].mean() - (1 - P)) < 0.02
-    wanted = x.relu() * keep / (1 - P)
-    near([y], [wanted], torch.float32)
-    near(slopes([y], [x]), slopes([wanted], [x]), torch.float32)
-
-
 def test_nothing_in_nothing_out():
     x = drawn(0, 40)
     total, norm = added.added(x, drawn(0, 40), P, affine(40))
     assert total.shape == norm.shape == (0, 40)
     assert torch.autograd.grad(norm.sum(), x)[0].shape == (0, 40)
-    assert rectified(x, P, True).shape == (0, 40)
 
 
 def test_torch_finds_nothing_wrong_with_the_operators():
@@ -132,7 +101,6 @@ def test_torch_finds_nothing_wrong_with_the_operators():
     tests = ("test_schema", "test_faketensor", "test_aot_dispatch_static")
     for given in ((x, y, weight, bias, seed, P, eps), (x, None, weight, bias, None, 0.0, eps)):
         torch.library.opcheck(torch.ops.seqloom.added, (*given, torch.float32), test_utils=tests)
-    torch.library.opcheck(torch.ops.seqloom.rectified, (x, seed, P), test_utils=tests)
 
 
 def blocks(norm):
@@ -153,17 +121,44 @@ def test_a_block_says_what_it_says_without(monkeypatch, norm):
     near(*([part for part in some if part is not None] for some in found), torch.float32)
 
 
+WAYS = [({}, 7), ({"residual": "dense"}, 7), ({"norm_kind": "rms"}, 6), ({"norm": "after"}, 6)]
+
+
+@pytest.mark.parametrize(("options", "count"), WAYS, ids=str)
+def test_a_stack_says_what_it_says_without(monkeypatch, options, count):
+    """Across the border of two blocks, and with the norm after the last."""
+    torch.manual_seed(3)
+    stack = TransformerStack(32, 32, layers=3, heads=2, hidden=64, dropout=0.0, **options).to(DEVICE)
+    x, calls, found = drawn(3, 6, 32), [], []
+    monkeypatch.setattr(kernel, "forward", lambda *given, plain=kernel.forward: calls.append(1) or plain(*given))
+    for usable in (True, False):
+        monkeypatch.setattr(kernels, "READY", usable)
+        y, _ = stack(x)
+        found.append([y.detach(), *slopes([y], [x, *stack.parameters()])])
+    assert len(calls) == count
+    near(*([part for part in some if part is not None] for some in found), torch.float32)
+
+
+def test_blocks_with_hooks_are_called():
+    stack = TransformerStack(32, 32, layers=2, heads=2, hidden=64).to(DEVICE)
+    heard = []
+    for block in stack.blocks:
+        block.register_forward_pre_hook(lambda *_: heard.append(1))
+    stack(drawn(3, 6, 32))
+    assert len(heard) == 2
+
+
 def test_parts_that_it_does_not_suit(monkeypatch):
     """Double precision, another norm, no way around, and no gradients."""
     monkeypatch.setattr(kernel, "forward", None)
     x, y = drawn(3, 32), drawn(3, 32, seed=2)
     around = Around(32, "before", 0.0).to(DEVICE)
-    around.double().onward(x.double(), y.double(), around)
+    around.double().onward(x.double(), y.double(), around.norm)
     around.float()
     with torch.no_grad():
-        around.onward(x, y, around)
+        around.onward(x, y, around.norm)
     for other in (Around(32, "after", 0.0, "rms"), Around(32, "before", 0.0, residual="none")):
-        other.to(DEVICE).onward(x, y, Around(32, "before", 0.0, "rms").to(DEVICE))
+        other.to(DEVICE).onward(x, y, Around(32, "before", 0.0, "rms").norm.to(DEVICE))
 
 
 def test_compiled_blocks_hold_them_as_steps():

@@ -95,7 +95,7 @@ def test_the_loss_in_pieces_takes_it(monkeypatch, smoothing, bias):
     kernels.prepare(torch.device(DEVICE))
     inner, calls, found = guesses.guessed, [], []
     monkeypatch.setattr(guesses, "guessed", lambda *inputs: calls.append(1) or inner(*inputs))
-    monkeypatch.setattr(module, "CELLS", 640)
+    monkeypatch.setattr(module, "CELLS", 320)
     for on in (True, False):
         monkeypatch.setattr(kernels, "READY", on)
         with torch.autocast(DEVICE, torch.bfloat16):

@@ -96,7 +96,16 @@ def test_no_rows():
 @pytest.mark.parametrize("cross", [False, True])
 def test_torch_finds_nothing_wrong_with_the_operator(cross):
     x, packed = (drawn(B, 4, 32), drawn(B, 7, 64)) if cross else (drawn(B, 7, 96), None)
-    torch.library.opcheck(short._operator, (x, packed, LENGTHS, HEADS, not cross, 0.25))
+    for bias in (None, *([] if cross else [drawn(96)])):
+        torch.library.opcheck(short._operator, (x, packed, LENGTHS, bias, HEADS, not cross, 0.25))
+
+
+@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "lengths"])
+def test_the_slope_of_a_bias_before_it(lengths):
+    x, bias, see = drawn(B, 7, 96), drawn(96, seed=2), See(causal=True, lengths=lengths)
+    found = short.attention(x + bias.detach(), None, see, HEADS, 0.3, bias)
+    wanted = short.plainly(x + bias, None, see, HEADS, 0.3)
+    torch.testing.assert_close(*(torch.autograd.grad(y.cos().sum(), [x, bias]) for y in (found, wanted)))
 
 
 @pytest.fixture
