@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
-from torch import Tensor, cat, nn, promote_types
+from torch import Tensor, cat, is_grad_enabled, nn, promote_types
 
 from seqloom.errors import known
+from seqloom.parts import product
 from seqloom.parts.added import added, fits
 from seqloom.parts.attention import Memory
 from seqloom.parts.choose import Choice, build
@@ -70,6 +71,8 @@ class FeedForward(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
+        if isinstance(self.activation, Relu) and not (self.training or is_grad_enabled()):
+            return self.down(product.rectified(x, self.up))
         x = self.up(x)
         if isinstance(self.activation, Relu):
             return self.down(rectified(x, self.dropout, self.training))

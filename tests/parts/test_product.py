@@ -72,7 +72,7 @@ def test_steps_make_one_gradient_of_all(monkeypatch):
 @torch.no_grad()
 def test_packed_weights_are_the_weights(rows):
     linear, x, other = nn.Linear(8, 6), single(rows, 8), single(rows, 6, seed=1)
-    packed, bare = ready(linear, rows), Bare(linear)
+    packed, bare = ready(linear, rows), Bare(linear.weight, linear.bias)
     assert isinstance(packed, Packed)
     near(packed(x), F.linear(x, linear.weight, linear.bias))
     near(bare(x), F.linear(x, linear.weight, linear.bias))
