@@ -206,8 +206,10 @@ def usual(blocks: Sequence[Block]) -> bool:
 
 def _score(part: MultiHead) -> bool:
     """Whether its score is a product, and all else is as usual."""
-    one = part.out.weight.new_zeros(1, 1, part.out.in_features // part.heads)
-    return part.usual and part.score.as_dot(one, one) is not None
+    if part.usual and type(part.score) is not Scaled:  # the usual one need not be asked
+        one = part.out.weight.new_zeros(1, 1, part.out.in_features // part.heads)
+        return part.score.as_dot(one, one) is not None
+    return part.usual
 
 
 def _there(linear: nn.Linear | None) -> nn.Linear:

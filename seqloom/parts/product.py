@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 Rows = Callable[[Tensor], Tensor]  # [R, in] -> [R, out]
+FEW = 16  # rows: for fewer oneDNN takes longer to lay out a matrix than to multiply by it
 _HAVE = torch.backends.mkldnn.is_available()
 
 
@@ -26,14 +27,14 @@ class Linear(nn.Linear):
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """F.linear: x [..., in], weight [out, in] -> [..., out]."""
-    if not _fits(x, weight) or x.numel() <= weight.size(1):
+    if not _fits(x, weight) or x.numel() < FEW * weight.size(1):
         return F.linear(x, weight, bias)
     return (_Product.apply if torch.is_grad_enabled() else _onednn)(x, weight, bias)
 
 
 def rectified(x: Tensor, linear: nn.Linear) -> Tensor:
     """max(0, W x + b) without gradients; the product's own kernel does it where it can."""
-    if not _fits(x, linear.weight) or x.numel() <= linear.in_features:
+    if not _fits(x, linear.weight) or x.numel() < FEW * linear.in_features:
         return F.linear(x, linear.weight, linear.bias).relu_()
     return torch.ops.mkldnn._linear_pointwise(x, linear.weight, linear.bias, "relu", [], "")
 

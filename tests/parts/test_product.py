@@ -24,7 +24,7 @@ def near(one, other):
 @pytest.mark.parametrize(("inner", "outer"), [(6, 10), (10, 6)])
 @pytest.mark.parametrize("bias", [True, False])
 def test_product_is_linear(inner, outer, bias, monkeypatch):
-    linear, x, slope = Linear(inner, outer, bias), single(3, 4, inner).requires_grad_(), single(3, 4, outer, seed=1)
+    linear, x, slope = Linear(inner, outer, bias), single(4, 4, inner).requires_grad_(), single(4, 4, outer, seed=1)
     found = []
     for plain in (False, True):
         monkeypatch.setattr(parts, "_HAVE", not plain)
