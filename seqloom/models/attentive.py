@@ -16,7 +16,8 @@ from seqloom.parts.basecell import Cell
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice
 from seqloom.parts.dropout import dropout
-from seqloom.parts.product import Steps, product
+from seqloom.parts.leancell import LeanStack
+from seqloom.parts.product import Bare, Packed, Steps, product, ready_part
 from seqloom.parts.recurrent import Recurrent, StackState
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
@@ -26,6 +27,17 @@ from seqloom.parts.state import Decoding
 class Read(NamedTuple):
     memory: Memory
     lengths: Tensor | None
+    lean: Lean | None = None  # for steps where nobody watches
+
+
+class Lean(NamedTuple):
+    """What a step of decoding takes in the place of modules."""
+
+    stack: LeanStack
+    join: Packed | Bare  # the share of `combine` that h has
+
+    def pick(self, rows: Tensor, sentences: Tensor | None = None) -> Lean:
+        return self
 
 
 class Written(NamedTuple):
@@ -82,13 +94,23 @@ class AttentiveDecoder(nn.Module):
             values = product(values, self.combine.weight[:, : self.attention.dim])
         stack = spread(self.bridge(encoded), width)
         fed = stack[-1][0].new_zeros(stack[-1][0].size(0), self.dim) if self.feeding else None
-        return Decoding(Read((keys, values), encoded.lengths), Written(stack, fed))
+        lean = None if room is None else self._lean(stack[0][0].size(0))
+        return Decoding(Read((keys, values), encoded.lengths, lean), Written(stack, fed))
+
+    def _lean(self, rows: int) -> Lean | None:
+        stack = LeanStack.of(self.recurrent, rows) if self.query == "current" else None
+        if stack is None:
+            return None
+        share = self.combine.weight[:, self.attention.dim :].contiguous()
+        return Lean(stack, ready_part(self.combine, "share", share, None, rows))
 
     def forward(self, x: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         """[R, T, input_dim] -> [R, T, dim]"""
         read, written = state
         see = See(lengths=read.lengths)
-        if self.query == "previous":
+        if read.lean is not None and x.size(1) == 1 and not read.lean.stack.watched:
+            states, rows = self._leanly(x[:, 0], read, see, written)
+        elif self.query == "previous":
             states, rows = self._ask_first(x, read.memory, see, written)
         elif self.feeding:
             states, rows = self._feed(x, read.memory, see, written)
@@ -96,6 +118,15 @@ class AttentiveDecoder(nn.Module):
             h, stack = self.recurrent(x, See(causal=True), written.stack)
             states, rows = self._joined(self.attention(h, read.memory, see), h), Written(stack, None)
         return states, Decoding(read, rows)
+
+    def _leanly(self, x: Tensor, read: Read, see: See, written: Written) -> tuple[Tensor, Written]:
+        """One step where `current` asks, without modules: [R, input_dim] -> [R, 1, dim]."""
+        assert read.lean is not None
+        stack = read.lean.stack(x if written.fed is None else torch.cat([x, written.fed], -1), written.stack)
+        h = stack[-1][0]
+        context = self.attention(h[:, None], read.memory, see)[:, 0]
+        joined = read.lean.join.onto(h, context).tanh_()
+        return joined[:, None], Written(stack, None if written.fed is None else joined)
 
     def _ask_first(self, x: Tensor, memory: Memory, see: See, written: Written) -> tuple[Tensor, Written]:
         gates = self._gates(x)

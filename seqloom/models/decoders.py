@@ -19,7 +19,7 @@ from seqloom.parts.block import Block, Ways, through
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.heads import agree
-from seqloom.parts.lean import Alike, Lean, biasing, moving
+from seqloom.parts.lean import Alike, Folded, Lean, biasing, foldable, moving
 from seqloom.parts.mixer import CROSSES, MIXERS, SelfAttention
 from seqloom.parts.norm import NORMS, NoNorm
 from seqloom.parts.position import POSITIONS, Abreast, Turns
@@ -130,6 +130,7 @@ class ReadSoFar(NamedTuple):
     lengths: Tensor | None
     real: Tensor | None = None  # [B, 1, 1, S], added to scores: −inf at padded places
     lean: Lean | None = None  # the blocks as steps take them where nobody watches
+    folded: tuple[Folded, ...] | None = None  # the memories as they take them, where that is less work
 
 
 class TransformerDecoder(nn.Module):
@@ -181,10 +182,16 @@ class TransformerDecoder(nn.Module):
             states = tuple(block.mix.begin(room) for block in self.blocks)  # pyright: ignore
             return Decoding(ReadSoFar(memories, encoded.lengths), states)
         real = None if encoded.lengths is None else hidden(encoded.lengths, encoded.states)
-        lean = Lean.of(list(self.blocks), encoded.states.size(0) * width)  # pyright: ignore
-        if lean is not None and width > 1:  # in one block each, since every step reads them
+        blocks, rows = list(self.blocks), encoded.states.size(0) * width
+        fold = foldable(blocks, encoded.states, width)  # pyright: ignore
+        lean = Lean.of(blocks, rows, fold)  # pyright: ignore
+        folded = None
+        if lean is not None and fold:
+            pairs = zip(blocks, memories, strict=True)
+            folded = tuple(Folded.of(block.cross, memory, real) for block, memory in pairs)  # pyright: ignore
+        elif lean is not None and width > 1:  # in one block each, since every step reads them
             memories = tuple((keys.contiguous(), values.contiguous()) for keys, values in memories)
-        read = ReadSoFar(memories, encoded.lengths, real, lean)
+        read = ReadSoFar(memories, encoded.lengths, real, lean, folded)
         return Decoding(read, Branches(len(self.blocks), room, width))
 
     def forward(self, x: Tensor, state: Decoding, lengths: Tensor | None = None) -> tuple[Tensor, Decoding]:
@@ -214,7 +221,7 @@ class TransformerDecoder(nn.Module):
             heads, slots = read.lean.blocks[0].heads, rows.steps * rows.width
             seen = See(bias=seen).plus(Abreast(position, place).bias(heads, 1, slots, dtype=x.dtype)).bias
         x = x.reshape(-1, self.dim)
-        for block, cache, memory in zip(read.lean.blocks, caches, read.memories, strict=True):
+        for block, cache, memory in zip(read.lean.blocks, caches, read.folded or read.memories, strict=True):
             x = block(x, cache, turns, seen, memory, read.real)
         y = self.norm(x)[:, None]
         return y.repeat_interleave(rows.width, 0) if one else y

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
-from torch import Tensor, cat, nn, promote_types
+from torch import Tensor, cat, is_grad_enabled, nn, promote_types
 
 from seqloom.errors import known
-from seqloom.parts import activated
+from seqloom.parts import activated, product
 from seqloom.parts.added import added, fits
 from seqloom.parts.attention import Memory
 from seqloom.parts.choose import Choice, build
@@ -74,6 +74,8 @@ class FeedForward(nn.Module):
         if isinstance(self.activation, Relu | Gelu) and activated.fits(x):
             gelu, p = isinstance(self.activation, Gelu), self.dropout if self.training else 0.0
             return self.down(activated.activated(*self.up.apart(x), p, gelu))
+        if isinstance(self.activation, Relu) and not (self.training or is_grad_enabled()):
+            return self.down(product.rectified(x, self.up))
         x = self.up(x)
         if isinstance(self.activation, Relu):
             return self.down(rectified(x, self.dropout, self.training))

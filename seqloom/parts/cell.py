@@ -180,7 +180,9 @@ class LstmCell(Cell):
         return (h, c), (i, f, g, o, c, h)
 
     def act(self, gates: Tensor, state: CellState) -> CellState:
-        return _Lstm.apply(gates, state[1])
+        if torch.is_grad_enabled():
+            return _Lstm.apply(gates, state[1])
+        return _opened(gates.chunk(4, -1)[2].tanh(), gates.sigmoid_(), state[1])[:2]
 
     def fused(self, x: Tensor, state: CellState, weight: Tensor | None = None) -> tuple[Tensor, CellState]:
         h, c = (part[None].contiguous() for part in state)
@@ -203,13 +205,10 @@ class _Lstm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        g = gates.chunk(4, -1)[2].tanh()
-        open = gates.sigmoid()
-        i, f, _, o = open.chunk(4, -1)
-        c, before = torch.addcmul(i * g, f, c), c
-        inner = c.tanh()
+        g, open, before = gates.chunk(4, -1)[2].tanh(), gates.sigmoid(), c
+        h, c, inner = _opened(g, open, c)
         ctx.save_for_backward(open, g, before, inner)
-        return o * inner, c
+        return h, c
 
     @staticmethod
     @once_differentiable
@@ -226,6 +225,14 @@ class _Lstm(torch.autograd.Function):
         tanh(by_c * i, g, grad_input=by_g)
         sigmoid(by_h * inner, o, grad_input=by_o)
         return by_gates, by_c * f
+
+
+def _opened(g: Tensor, open: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """h', c' and tanh(c') from the candidate, from all gates side by side and from c."""
+    i, f, _, o = open.chunk(4, -1)
+    c = torch.addcmul(i * g, f, c)
+    inner = c.tanh()
+    return o * inner, c, inner
 
 
 CELLS = {

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 Rows = Callable[[Tensor], Tensor]  # [R, in] -> [R, out]
+FEW = 16  # rows: for fewer oneDNN takes longer to lay out a matrix than to multiply by it
 _HAVE = torch.backends.mkldnn.is_available()
 
 
@@ -33,9 +34,16 @@ class Linear(nn.Linear):
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """F.linear: x [..., in], weight [out, in] -> [..., out]."""
-    if not _fits(x, weight) or x.numel() <= weight.size(1):
+    if not _fits(x, weight) or x.numel() < FEW * weight.size(1):
         return F.linear(x, weight, bias)
     return (_Product.apply if torch.is_grad_enabled() else _onednn)(x, weight, bias)
+
+
+def rectified(x: Tensor, linear: nn.Linear) -> Tensor:
+    """max(0, W x + b) without gradients; the product's own kernel does it where it can."""
+    if not _fits(x, linear.weight) or x.numel() < FEW * linear.in_features:
+        return F.linear(x, linear.weight, linear.bias).relu_()
+    return torch.ops.mkldnn._linear_pointwise(x, linear.weight, linear.bias, "relu", [], "")
 
 
 def _fits(x: Tensor, weight: Tensor) -> bool:
@@ -128,8 +136,8 @@ class _Step(torch.autograd.Function):
 class Packed:
     """W x + b with W in the order in which oneDNN reads it. `relu` and a sum are done on the way out."""
 
-    def __init__(self, linear: nn.Linear) -> None:
-        self.weight, self.bias = _packed(linear), linear.bias
+    def __init__(self, packed: Tensor, bias: Tensor | None) -> None:
+        self.weight, self.bias = packed, bias
 
     def __call__(self, x: Tensor) -> Tensor:
         return _onednn(x, self.weight, self.bias)
@@ -145,8 +153,8 @@ class Packed:
 class Bare:
     """The same by torch's own product, with the transpose at hand."""
 
-    def __init__(self, linear: nn.Linear) -> None:
-        self.matrix, self.bias = linear.weight.mT, linear.bias
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.matrix, self.bias = weight.mT, bias
 
     def __call__(self, x: Tensor) -> Tensor:
         return x @ self.matrix if self.bias is None else torch.addmm(self.bias, x, self.matrix)
@@ -161,21 +169,25 @@ class Bare:
 def ready(linear: nn.Linear, rows: int) -> Packed | Bare:
     """For many products with about `rows` rows each, without gradients, as long as the weights stay as they are. One
     row is a matter of reading the matrix, in whatever order."""
-    return Packed(linear) if rows > 1 and _fits(linear.weight, linear.weight) else Bare(linear)
+    return ready_part(linear, "weight", linear.weight, linear.bias, rows)
+
+
+def ready_part(owner: nn.Module, name: str, weight: Tensor, bias: Tensor | None, rows: int) -> Packed | Bare:
+    """The same of a matrix that `owner` has, and by what name."""
+    packs = rows > 1 and _fits(weight, weight)
+    return Packed(_packed(owner, name, weight.detach()), bias) if packs else Bare(weight, bias)
 
 
 # To pack takes as long as ten steps of decoding: what was packed is kept beside a copy of what it was made of.
-_kept: WeakKeyDictionary[nn.Linear, tuple[Tensor, Tensor]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[nn.Module, dict[str, tuple[Tensor, Tensor]]] = WeakKeyDictionary()
 _ROWS = 64  # a hint to oneDNN, the same for all, so that what is packed depends on the weights alone
 
 
-def _packed(linear: nn.Linear) -> Tensor:
+def _packed(owner: nn.Module, name: str, weight: Tensor) -> Tensor:
     """Compared bit by bit whenever it is asked for, an eighth of the work: neither an address nor torch's count of
     versions tells that weights have changed, since fused optimisers write past the count."""
-    weight = linear.weight.detach()
-    bits = weight.view(torch.int32)
-    found = _kept.get(linear)
+    bits, kept = weight.view(torch.int32), _kept.setdefault(owner, {})
+    found = kept.get(name)
     if found is None or found[0].shape != bits.shape or not torch.equal(found[0], bits):
-        found = bits.clone(), torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS)
-        _kept[linear] = found
+        found = kept[name] = bits.clone(), torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS)
     return found[1]

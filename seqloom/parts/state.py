@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+FIRST = 128  # steps that a cache with more room begins with
 State = Any  # Tensor | None | tuple[State, ...] | an object with .pick(rows, sentences)
 
 
@@ -68,6 +69,7 @@ class Cache:
         self.used = 0
         self.keys: Tensor | None = None
         self.values: Tensor | None = None
+        self.both: Tensor | None = None  # [2, …], where the two lie in one piece of memory
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add [R, heads, T, head_dim]; gives everything seen so far, [R, heads, used, head_dim]."""
@@ -75,25 +77,45 @@ class Cache:
         if self.room is None and self.keys is None:
             self.keys, self.values = k, v
             return k, v
-        self.keys, self.values = self._write(self.keys, start, k), self._write(self.values, start, v)
+        old, self.keys, self.values = self.keys, self._write(self.keys, start, k), self._write(self.values, start, v)
+        self.both = self.both if self.keys is old else None
         return self.keys.narrow(2, 0, self.used), self.values.narrow(2, 0, self.used)
+
+    def join(self, new: Tensor) -> tuple[Tensor, Tensor]:
+        """`append` of keys and values in one piece, [2, R, heads, T, head_dim]: one copy in the place of two."""
+        start, self.used = self.used, self.used + new.size(3)
+        if self.both is None or self.used > self.both.size(3):
+            self.both = new.new_empty(*new.shape[:3], self._size(self.keys), new.size(4))
+            for part, old in zip(self.both, (self.keys, self.values), strict=True):
+                if old is not None:
+                    part[:, :, :start] = old[:, :, :start]
+            self.keys, self.values = self.both.unbind(0)
+        self.both.narrow(3, start, self.used - start).copy_(new)
+        k, v = self.both.narrow(3, 0, self.used).unbind(0)
+        return k, v
 
     def pick(self, rows: Tensor, sentences: Tensor | None = None) -> Cache:
         other = copy(self)
-        if self.keys is not None and self.values is not None:
+        if self.both is not None:
+            other.both = self.both.index_select(1, rows)
+            other.keys, other.values = other.both.unbind(0)
+        elif self.keys is not None and self.values is not None:
             other.keys, other.values = self.keys.index_select(0, rows), self.values.index_select(0, rows)
         return other
 
     def _write(self, memory: Tensor | None, start: int, new: Tensor) -> Tensor:
-        have = 0 if memory is None else memory.size(2)
-        if memory is None or self.used > have:
-            size = self.used if self.room is None else max(self.used, min(self.room, max(8, 2 * have)))
-            larger = new.new_empty(new.size(0), new.size(1), size, new.size(3))
+        if memory is None or self.used > memory.size(2):
+            larger = new.new_empty(new.size(0), new.size(1), self._size(memory), new.size(3))
             if memory is not None:
                 larger[:, :, :start] = memory[:, :, :start]
             memory = larger
         memory.narrow(2, start, self.used - start).copy_(new)
         return memory
+
+    def _size(self, memory: Tensor | None) -> int:
+        """Steps to make room for."""
+        have = 0 if memory is None else memory.size(2)
+        return self.used if self.room is None else max(self.used, min(self.room, max(FIRST, 2 * have)))
 
 
 class Kept(NamedTuple):

@@ -40,7 +40,8 @@ def mixed(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None = None, causal: b
 
 def several(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float) -> Tensor:
     """The same without gradients, of few queries and with a bias [B, 1, T or 1, S] that is added to the scores."""
-    scores = torch.matmul(q * scale, k.mT)
+    q = torch.mul(q, scale, out=q.new_empty(q.shape))  # in one piece: the product would copy it otherwise
+    scores = torch.matmul(q, k.mT)
     return torch.matmul((scores if bias is None else scores.add_(bias)).softmax(-1), v)
 
 

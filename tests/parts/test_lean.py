@@ -8,7 +8,7 @@ import torch
 from seqloom.decoding.search import Search, decode
 from seqloom.models.decoders import TransformerDecoder
 from seqloom.models.encoded import Encoded
-from seqloom.parts.lean import Lean, LeanBlock
+from seqloom.parts.lean import Lean, LeanBlock, foldable
 from seqloom.parts.position import POSITIONS
 from seqloom.parts.probe import watch
 from seqloom.parts.score import SCORES
@@ -17,6 +17,8 @@ from tests.laws import LENGTHS, close, drawn, heads_of, named, shake, source_row
 
 MEMORY = Encoded(states=drawn(3, 6, 8), lengths=torch.tensor(LENGTHS), summary=drawn(3, 8))
 FULL = Encoded(states=drawn(3, 6, 8), lengths=None, summary=drawn(3, 8))
+SHORT = Encoded(states=drawn(3, 4, 8), lengths=torch.tensor([4, 2, 3]), summary=drawn(3, 8))
+SHORT_FULL = Encoded(states=drawn(3, 4, 8), lengths=None, summary=drawn(3, 8))
 MOVES = ([1, 0, 3, 2, 4, 4], [0, 0, 2, 3, 5, 4], [1, 1, 3, 3, 4, 5])
 
 
@@ -40,7 +42,7 @@ def steps(decoder, encoded, width, room=4):
 
 
 @pytest.mark.parametrize("width", [1, 2])
-@pytest.mark.parametrize("encoded", [MEMORY, FULL], ids=["padded", "full"])
+@pytest.mark.parametrize("encoded", [MEMORY, FULL, SHORT, SHORT_FULL], ids=["padded", "full", "short", "short-full"])
 @pytest.mark.parametrize("norm", ["before", "after"])
 @pytest.mark.parametrize(("position", "score"), [*product(POSITIONS, ["scaled"]), *product(["alibi"], SCORES)])
 def test_lean_is_plain(position, score, norm, encoded, width):
@@ -48,6 +50,8 @@ def test_lean_is_plain(position, score, norm, encoded, width):
     decoder = made(position=position, score=score, norm=norm, activation="gelu" if norm == "after" else "relu")
     with torch.no_grad():
         assert (decoder.begin(encoded, width, 4).context.lean is not None) == (score not in ("additive", "network"))
+        folds = decoder.begin(encoded, width, 4).context.folded is not None
+        assert folds == (encoded.states.size(1) == 4 and score == "scaled")
         lean = steps(decoder, encoded, width)
         with watch(decoder) as seen:
             watched = steps(decoder, encoded, width)
@@ -96,6 +100,17 @@ def test_modules_are_asked_where_they_must_be():
         hooked = made().eval()
         hooked.blocks[1].mix.register_forward_pre_hook(lambda *_: None)
         assert Lean.of(hooked.blocks) is None
+
+
+@torch.no_grad()
+def test_what_was_read_is_folded_where_that_is_less_work():
+    """Not where folded it would be longer than the matrices, nor of many sentences that are asked once a step."""
+    blocks = made().blocks
+    assert foldable(blocks, drawn(1, 4, 8), 1)
+    assert foldable(blocks, drawn(9, 4, 8), 5)
+    assert not foldable(blocks, drawn(9, 4, 8), 1)
+    assert not foldable(blocks, drawn(1, 5, 8), 5)
+    assert not foldable(made(score="general").blocks, drawn(1, 4, 8), 1)
 
 
 UNUSUAL = [

@@ -24,7 +24,7 @@ def near(one, other):
 @pytest.mark.parametrize(("inner", "outer"), [(6, 10), (10, 6)])
 @pytest.mark.parametrize("bias", [True, False])
 def test_product_is_linear(inner, outer, bias, monkeypatch):
-    linear, x, slope = Linear(inner, outer, bias), single(3, 4, inner).requires_grad_(), single(3, 4, outer, seed=1)
+    linear, x, slope = Linear(inner, outer, bias), single(4, 4, inner).requires_grad_(), single(4, 4, outer, seed=1)
     found = []
     for plain in (False, True):
         monkeypatch.setattr(parts, "_HAVE", not plain)
@@ -72,7 +72,7 @@ def test_steps_make_one_gradient_of_all(monkeypatch):
 @torch.no_grad()
 def test_packed_weights_are_the_weights(rows):
     linear, x, other = nn.Linear(8, 6), single(rows, 8), single(rows, 6, seed=1)
-    packed, bare = ready(linear, rows), Bare(linear)
+    packed, bare = ready(linear, rows), Bare(linear.weight, linear.bias)
     assert isinstance(packed, Packed)
     near(packed(x), F.linear(x, linear.weight, linear.bias))
     near(bare(x), F.linear(x, linear.weight, linear.bias))
