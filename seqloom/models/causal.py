@@ -6,6 +6,7 @@ without a state reads a whole row for training. Names inside are those of the en
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import torch
@@ -22,6 +23,7 @@ from seqloom.parts.mixer import MIXERS
 from seqloom.parts.norm import NORMS, NoNorm
 from seqloom.parts.position import POSITIONS, Position
 from seqloom.parts.recurrent import Recurrent
+from seqloom.parts.reversible import inner, read, step
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
 from seqloom.parts.state import State, pick
@@ -89,7 +91,8 @@ class TransformerStack(nn.Module):
     With a `room`, memory stays within it: when it is full, the last half of what was read is read again from place 0
     on. So every token sees between half the room and all of it, at places that training knew; and as it happens at
     fixed steps, steps in any pieces are the same. Where no mixer's state grows and tokens know their distances alone,
-    nothing is read again. `residual`: see Ways.
+    nothing is read again. `residual`: see Ways; or `reversible`, with which memory in training does not grow with
+    `layers` (Gomez et al. 2017, see `reversible.read`).
     """
 
     carries = False
@@ -113,6 +116,7 @@ class TransformerStack(nn.Module):
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale)
+        self.reversible, residual = residual == "reversible", inner(residual, norm, norm_kind)
         kinds = {"norm_kind": norm_kind, "residual": residual}
         self.blocks = nn.ModuleList(
             Block(dim, heads, hidden, 0, score, activation, norm, dropout, mixer, causal=True, **kinds)
@@ -156,16 +160,25 @@ class TransformerStack(nn.Module):
         return fresh
 
     def _read(self, x: Tensor, view: View | None, lengths: Tensor | None = None) -> Tensor:
-        see, said = See(causal=True, lengths=lengths), [self.enter(x, 0 if view is None else view.used)]
-        states = []
-        for number, block in enumerate(self.blocks):
-            state = None if view is None else view.caches[number]
-            x, state = block(self.ways(said), see, state, self.enter.position)
-            said.append(x)
-            states.append(state)
+        see, x = See(causal=True, lengths=lengths), self.enter(x, 0 if view is None else view.used)
+        if view is None and self.reversible:
+            return self.norm(read(self.blocks, x, see, self.enter.position), lengths)
+        states = [None] * len(self.blocks) if view is None else view.caches
+        if self.reversible:
+            x, states = step(self.blocks, x, see, states, self.enter.position)
+        else:
+            x, states = self._through(x, see, states)
         if view is not None:
             view.caches = tuple(states)
-        return self.norm(self.ways(said), lengths)
+        return self.norm(x, lengths)
+
+    def _through(self, x: Tensor, see: See, states: Sequence[State]) -> tuple[Tensor, list[State]]:
+        said, after = [x], []
+        for block, state in zip(self.blocks, states, strict=True):
+            x, state = block(self.ways(said), see, state, self.enter.position)
+            said.append(x)
+            after.append(state)
+        return self.ways(said), after
 
 
 _WINDOW = {"kind": "convolution", "layers": 1, "activation": "tanh", "norm_kind": "none", "residual": "none"}
