@@ -22,6 +22,7 @@ from seqloom.parts.mixer import MIXERS
 from seqloom.parts.norm import NORMS, NoNorm
 from seqloom.parts.position import POSITIONS, Position
 from seqloom.parts.recurrent import Recurrent
+from seqloom.parts.reversible import inner, read, step
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
 from seqloom.parts.state import State, pick
@@ -89,7 +90,8 @@ class TransformerStack(nn.Module):
     With a `room`, memory stays within it: when it is full, the last half of what was read is read again from place 0
     on. So every token sees between half the room and all of it, at places that training knew; and as it happens at
     fixed steps, steps in any pieces are the same. Where no mixer's state grows and tokens know their distances alone,
-    nothing is read again. `residual`: see Ways.
+    nothing is read again. `residual`: see Ways; or `reversible`, with which memory in training does not grow with
+    `layers` (Gomez et al. 2017, see `reversible.read`).
     """
 
     carries = False
@@ -113,6 +115,7 @@ class TransformerStack(nn.Module):
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale)
+        self.reversible, residual = residual == "reversible", inner(residual, norm, norm_kind)
         kinds = {"norm_kind": norm_kind, "residual": residual}
         self.blocks = nn.ModuleList(
             Block(dim, heads, hidden, 0, score, activation, norm, dropout, mixer, causal=True, **kinds)
@@ -157,9 +160,16 @@ class TransformerStack(nn.Module):
 
     def _read(self, x: Tensor, view: View | None, lengths: Tensor | None = None) -> Tensor:
         see, x = See(causal=True, lengths=lengths), self.enter(x, 0 if view is None else view.used)
-        _, x, states = through(self, x, see, self.enter.position, None if view is None else view.caches)
+        if view is None and self.reversible:
+            return self.norm(read(self.blocks, x, see, self.enter.position), lengths)
+        states = None if view is None else view.caches
+        if self.reversible:
+            x, states = step(self.blocks, x, see, states or (), self.enter.position)
+            x = self.norm(x, lengths)
+        else:
+            _, x, states = through(self, x, see, self.enter.position, states)
         if view is not None:
-            view.caches = states
+            view.caches = tuple(states)
         return x
 
 

@@ -19,6 +19,7 @@ from seqloom.parts.mixer import MIXERS
 from seqloom.parts.norm import NORMS, NoNorm
 from seqloom.parts.position import POSITIONS
 from seqloom.parts.recurrent import Recurrent
+from seqloom.parts.reversible import inner, read
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See, keep, mean
 
@@ -56,9 +57,10 @@ class TransformerEncoder(nn.Module):
     """Blocks of self-attention in which every place sees every other (Vaswani et al. 2017, section 3.1), or of another
     `mixer`.
 
-    `norm="before"` ends with one more norm. `residual`: see Ways. `scale` and `enter_norm`: see Enter. `globals`: that
-    many trained tokens stand before the others, see all and are seen by all (Burtsev et al. 2020, memory tokens); no
-    decoder sees them. The summary is the mean over real places.
+    `norm="before"` ends with one more norm. `residual`: see Ways; or `reversible`, with which memory in training does
+    not grow with `layers` (Gomez et al. 2017, see `reversible.read`), and views are of the last of them. `scale` and
+    `enter_norm`: see Enter. `globals`: that many trained tokens stand before the others, see all and are seen by all
+    (Burtsev et al. 2020, memory tokens); no decoder sees them. The summary is the mean over real places.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class TransformerEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale, enter_norm)
+        self.reversible, residual = residual == "reversible", inner(residual, norm, norm_kind)
         kinds = {"norm_kind": norm_kind, "residual": residual}
         self.blocks = nn.ModuleList(
             Block(dim, heads, hidden, 0, score, activation, norm, dropout, mixer, **kinds) for _ in range(layers)
@@ -91,7 +94,7 @@ class TransformerEncoder(nn.Module):
         self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
         self.dim = dim
         self.final_dims: tuple[tuple[int, ...], ...] = ()
-        self.layer_dims = (dim,) * layers
+        self.layer_dims = (dim,) * (1 if self.reversible else layers)
         if globals < 0:
             raise SeqloomError(f"globals of TransformerEncoder is at least 0, here {globals}")
         self.globals = nn.Parameter(torch.randn(globals, dim)) if globals else None
@@ -102,8 +105,13 @@ class TransformerEncoder(nn.Module):
             extra = self.globals.size(0)
             x = torch.cat([self.globals.to(x.dtype).expand(x.size(0), -1, -1), x], 1)
             real = None if lengths is None else lengths + extra
-        said, states, _ = through(self, x, See(lengths=real), self.enter.position)
-        states, layers = states[:, extra:], tuple(one[:, extra:] for one in said[1:])
+        see, position = See(lengths=real), self.enter.position
+        if self.reversible:
+            x = read(self.blocks, x, see, position)
+            said, states = [x], self.norm(x, real)
+        else:
+            (_, *said), states, _ = through(self, x, see, position)
+        states, layers = states[:, extra:], tuple(one[:, extra:] for one in said)
         return Encoded(states=states, lengths=lengths, summary=mean(states, lengths), layers=layers)
 
 

@@ -208,6 +208,15 @@ class Block(nn.Module):
         x, entered = around.onward(x, y, self.feed_around.norm, real)
         return x, self.feed(entered), state
 
+    def mixed(self, x: Tensor, see: See, state: State = None, position: Turns | None = None) -> tuple[Tensor, State]:
+        """Its first half alone."""
+        y, state = self.mix(self.mix_around.enter(x, see.lengths), see, state, position)
+        return self.mix_around.leave(x, y, see.lengths), state
+
+    def fed(self, x: Tensor, see: See) -> Tensor:
+        """Its last half alone."""
+        return self.feed_around.leave(x, self.feed(self.feed_around.enter(x, see.lengths)), see.lengths)
+
 
 def through(
     stack: Any,

@@ -4,7 +4,8 @@ any query asks. Where it writes it is a recurrent network, whose state is those 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from seqloom.parts.see import See, keep
 from seqloom.parts.state import Kept
 
 Sums = tuple[Tensor, Tensor]  # Σ φ(k) vᵀ [B, heads, M, D] and Σ φ(k) [B, heads, M]
+TOGETHER = 2**19  # random features of a row at a time on a CPU, so that what is made of them finds them in its cache
 
 
 class LinearAttention(Heads):
@@ -33,32 +35,55 @@ class LinearAttention(Heads):
         return Kept()
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: Kept | None) -> tuple[Tensor, Kept | None]:
-        if state is None and self.probe is None:
-            return by_head(lambda q, k, v: self._mix(q, k, v, see, None)[0], q, k, v), None
-        return self._mix(q, k, v, see, state)
-
-    def _mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: Kept | None) -> tuple[Tensor, Kept | None]:
         real = None if see.lengths is None or see.causal else keep(see.lengths, k.size(2))[:, None, :, None]
-        begun = state.parts if state is not None else ()
-        fq, fk, rest = self.features(q, k, real, begun)
-        sums, after = self.scaled(begun, rest), None
-        if self.probe is not None:
-            y, after = plain(fq, fk, v, see.causal, sums, self.probe)
-        elif see.causal:
-            y, after = running(fq, fk, v, sums)
-        else:
-            y = everything(fq, fk, v)
-        if state is not None:
-            assert after is not None
-            state = Kept(state.used + q.size(2), (*after, *rest))
-        return y, state
+        if state is not None or self.probe is not None:
+            return self._mix(q, k, v, real, see.causal, state)
+        size = self._together(q)
+        call = partial(self._in_pieces, real=real, causal=see.causal, size=size)
+        return (call(q, k, v) if size < q.size(2) else by_head(call, q, k, v)), None
 
-    def features(
-        self, q: Tensor, k: Tensor, real: Tensor | None, begun: tuple[Tensor, ...]
-    ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-        """φ(q), φ(k), zero where a key is not `real`, and what else the state holds after them."""
-        fq, fk = (F.elu(x.contiguous()) + 1 for x in (q, k))  # as it lies, a compiled gradient would not fit it
-        return fq, fk if real is None else fk * real, ()
+    def _in_pieces(self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, causal: bool, size: int) -> Tensor:
+        """`size` places at a time."""
+        if not causal:
+            return self._everything(q, k, v, real, size)
+        before, found = Kept(), []
+        for some, keys, values in zip(*(x.split(size, 2) for x in (q, k, v)), strict=True):
+            y, before = self._mix(some, keys, values, None, True, before)
+            found.append(y)
+        return _joined(found)
+
+    def _mix(
+        self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, causal: bool, state: Kept | None
+    ) -> tuple[Tensor, Any]:
+        begun = state.parts if state is not None else ()
+        fq, (fk, rest) = self.of_queries(q), self.of_keys(k, real, begun)
+        sums = self.scaled(begun, rest)
+        if self.probe is not None:
+            y, after = plain(fq, fk, v, causal, sums, self.probe)
+        else:
+            y, after = running(fq, fk, v, sums)
+        return y, None if state is None else Kept(state.used + q.size(2), (*after, *rest))
+
+    def _everything(self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, size: int) -> Tensor:
+        begun: Any = ()
+        reals = [None] * k.size(2) if real is None else real.split(size, 2)
+        for some, values, those in zip(k.split(size, 2), v.split(size, 2), reals, strict=False):
+            fk, rest = self.of_keys(some, those, begun)
+            begun = (*summed(fk, values, self.scaled(begun, rest)), *rest)
+        return _joined([everything(self.of_queries(some), begun[:2]) for some in q.split(size, 2)])
+
+    def _together(self, q: Tensor) -> int:
+        """How many places are taken at a time: all, for features are no more than what they are made of."""
+        return q.size(2)
+
+    def of_queries(self, q: Tensor) -> Tensor:
+        """φ(q)"""
+        return F.elu(q.contiguous()) + 1  # as it lies, a compiled gradient would not fit it
+
+    def of_keys(self, k: Tensor, real: Tensor | None, begun: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """φ(k), zero where a key is not `real`, and what else the state holds after them."""
+        fk = self.of_queries(k)
+        return fk if real is None else fk * real, ()
 
     def scaled(self, begun: tuple[Tensor, ...], rest: tuple[Tensor, ...]) -> Sums | None:
         """The sums so far, in the measure of what is added now."""
@@ -81,21 +106,31 @@ class Performer(LinearAttention):
         super().__init__(dim, heads, score)
         self.register_buffer("omega", orthogonal(at_least("features", features), dim // heads, seed), persistent=False)
 
-    def features(
-        self, q: Tensor, k: Tensor, real: Tensor | None, begun: tuple[Tensor, ...]
-    ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-        exact = torch.promote_types(q.dtype, torch.float32)
-        omega, scale = self.omega.to(exact), q.size(-1) ** -0.25
-        of_q, of_k = ((x.to(exact) * scale) @ omega.T for x in (q, k))
-        of_k = of_k - (k.to(exact) * scale).pow(2).sum(-1, keepdim=True) / 2
-        if real is not None:
-            of_k = of_k.masked_fill(~real, float("-inf"))
-        # A factor that all keys share, or all features of a query, is in numerator and denominator alike: taken out, so
+    def _together(self, q: Tensor) -> int:
+        if q.device.type != "cpu" or torch.compiler.is_compiling():
+            return q.size(2)
+        return max(1, TOGETHER // (q.size(0) * q.size(1) * self.omega.size(0) * 128)) * 128
+
+    def of_queries(self, q: Tensor) -> Tensor:
+        # A factor that all features of a query share, or all keys, is in numerator and denominator alike: taken out, so
         # that no exponential overflows.
-        top = of_k.detach().amax((-2, -1), keepdim=True).clamp(min=torch.finfo(exact).min)  # of a row without keys too
+        drawn = self._drawn(q)[1]
+        return (drawn - drawn.detach().amax(-1, keepdim=True)).exp().to(q.dtype)
+
+    def of_keys(self, k: Tensor, real: Tensor | None, begun: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        x, drawn = self._drawn(k)
+        drawn = drawn - x.pow(2).sum(-1, keepdim=True) / 2
+        if real is not None:
+            drawn = drawn.masked_fill(~real, float("-inf"))
+        top = drawn.detach().amax((-2, -1), keepdim=True).clamp(min=torch.finfo(drawn.dtype).min)  # without keys too
         top = torch.maximum(top, begun[2]) if begun else top
-        fq = (of_q - of_q.detach().amax(-1, keepdim=True)).exp()
-        return fq.to(q.dtype), (of_k - top).exp().to(q.dtype), (top,)
+        return (drawn - top).exp().to(k.dtype), (top,)
+
+    def _drawn(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x / d^¼ and ω·x / d^¼"""
+        exact = torch.promote_types(x.dtype, torch.float32)
+        x = x.to(exact) * x.size(-1) ** -0.25
+        return x, x @ self.omega.to(exact).T
 
     def scaled(self, begun: tuple[Tensor, ...], rest: tuple[Tensor, ...]) -> Sums | None:
         if not begun:
@@ -104,9 +139,16 @@ class Performer(LinearAttention):
         return begun[0] * shrink, begun[1] * shrink[..., 0]
 
 
-def everything(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Features q and k [B, heads, T, M], v [B, heads, T, D] -> [B, heads, T, D]: every query sees every key."""
-    return _divided(q @ (k.mT @ v), q @ k.sum(-2).unsqueeze(-1))
+def summed(k: Tensor, v: Tensor, begun: Sums | None = None) -> Sums:
+    """Features k [B, heads, T, M] and v [B, heads, T, D] -> their sums, and those that were `begun`."""
+    exact = torch.promote_types(k.dtype, torch.float32)
+    values, keys = (k.mT @ v).to(exact), k.sum(-2, dtype=exact)
+    return (values, keys) if begun is None else (values + begun[0], keys + begun[1])
+
+
+def everything(q: Tensor, sums: Sums) -> Tensor:
+    """Features q [B, heads, T, M] -> [B, heads, T, D]: every query sees every key that was summed."""
+    return _divided(q @ sums[0].to(q.dtype), q @ sums[1].to(q.dtype).unsqueeze(-1))
 
 
 def running(q: Tensor, k: Tensor, v: Tensor, begun: Sums | None, chunk: int = 0) -> tuple[Tensor, Sums]:
@@ -136,13 +178,15 @@ def plain(
     pairs = q @ k.mT
     pairs = pairs.tril() if causal else pairs
     mixed, total = pairs @ v, pairs.sum(-1, keepdim=True)
-    sums = (k.mT @ v, k.sum(-2))
     if begun is not None:
         past = q @ begun[1].to(q.dtype).unsqueeze(-1)
         mixed, total, pairs = mixed + q @ begun[0].to(q.dtype), total + past, torch.cat([past, pairs], -1)
-        sums = (sums[0] + begun[0], sums[1] + begun[1])
     report(_divided(pairs, total).detach())
-    return _divided(mixed, total), sums
+    return _divided(mixed, total), summed(k, v, begun)
+
+
+def _joined(pieces: list[Tensor]) -> Tensor:
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces, 2)
 
 
 def _divided(mixed: Tensor, total: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from seqloom.parts.choose import Choice
 from seqloom.parts.heads import Heads, at_least, by_head, dense, folded, padded, places
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
+from seqloom.parts.slices import sliced, worth
 from seqloom.parts.state import Kept, State
 
 BLOCK = 128  # queries and keys of FlexAttention's blocks
@@ -53,11 +54,14 @@ class Window(Heads):
 
 def near(q: Tensor, k: Tensor, v: Tensor, see: See, first: int = 0) -> Tensor:
     """softmax(q·kᵀ) v over the window of `see`, and over the `first` places whatever their distance; all [B, heads, T,
-    D]. Lowering: the dense kernel where the window holds everything, FlexAttention on a GPU, else chunks."""
+    D]. Lowering: the dense kernel where the window holds everything, FlexAttention on a GPU, slices of long rows on a
+    CPU, else chunks."""
     n = q.size(2)
     assert see.window is not None
     if see.window >= n:
         return dense(q, k, v, replace(see, window=None, offset=0))
+    if worth(q, k, v, see):
+        return sliced(q, k, v, see, first)
     return _flex(q, k, v, see, first) if _flexible(q, see) else chunked(q, k, v, see, first)
 
 

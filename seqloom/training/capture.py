@@ -217,9 +217,13 @@ def passes_of(objective: nn.Module, settings: Training, device: torch.device, se
     """How the passes of a training are run, as its settings and the machine allow."""
     if several and settings.compile:
         raise SeqloomError("training.compile goes with one process; leave it out, or train in one")
-    able = device.type == "cuda" and not several
+    # What a graph keeps for the way back is what reversible layers are there not to keep.
+    again = any(getattr(part, "reversible", False) for part in objective.modules())
+    able = device.type == "cuda" and not several and not again
     if settings.capture == "on" and not able:
-        raise SeqloomError("training.capture: on needs a CUDA device and one process; auto takes what there is")
+        raise SeqloomError(
+            "training.capture: on needs a CUDA device, one process and no reversible layers; auto takes what there is"
+        )
     return (Captured if able and settings.capture != "off" else Passes)(objective, settings, device)
 
 

@@ -92,7 +92,7 @@ def _units(model: Any) -> Iterator[tuple[nn.Module, tuple[str, ...]]]:
         for block in getattr(side, "blocks", ()):
             if hasattr(block, "cross"):  # its keys are made before the block runs
                 yield block.cross, ("remember", "read")
-            yield block, ()
+            yield block, ("mixed", "fed") if getattr(side, "reversible", False) else ()
         if hasattr(side, "begin") and not hasattr(side, "blocks"):
             yield side, ("begin",)
         elif hasattr(side, "recurrent"):

@@ -5,6 +5,8 @@ import pytest
 from tests import laws
 
 ENCODERS = [pytest.param(laws.encoder(choice), id=f"encoder {choice['kind']}") for choice in laws.encoder_choices()]
+REVERSIBLE = {"kind": "transformer", "residual": "reversible"}
+ENCODERS.append(pytest.param(laws.encoder(REVERSIBLE), id="encoder transformer reversible"))
 VARIANTS = laws.decoder_choices()
 DECODERS = [pytest.param(laws.decoder(choice), id=f"decoder {laws.named(choice)}") for choice in VARIANTS]
 READERS = [pytest.param(laws.decoder_reads(choice), id=f"reader {laws.named(choice)}") for choice in VARIANTS]

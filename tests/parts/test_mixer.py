@@ -7,6 +7,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import seqloom.parts.linear
+import seqloom.parts.slices
+import seqloom.parts.window
 from seqloom.data.batch import pad
 from seqloom.errors import SeqloomError
 from seqloom.models.causal import TransformerStack
@@ -18,11 +21,12 @@ from seqloom.parts.attention import MultiHead
 from seqloom.parts.block import Block
 from seqloom.parts.choose import build, change, complete
 from seqloom.parts.heads import Heads, by_head
-from seqloom.parts.linear import everything, orthogonal, plain, running
+from seqloom.parts.linear import everything, orthogonal, plain, running, summed
 from seqloom.parts.mixer import MIXERS
 from seqloom.parts.position import Position, Rotary
 from seqloom.parts.probe import watch
 from seqloom.parts.see import See
+from seqloom.parts.slices import sliced
 from seqloom.parts.window import _blocks, chunked, near
 from tests.laws import close, drawn, gradients, mixer_choices, named, shake
 
@@ -139,12 +143,42 @@ def test_single_steps_and_pieces_are_the_whole(kind):
             close(torch.cat(found, 1), whole)
 
 
-def test_chunks_of_any_size_are_all_pairs():
-    q, k, v = (drawn(2, 2, 37, 4, seed=seed) for seed in (1, 2, 3))
-    for causal, window, first in product((True, False), (1, 2, 5, 9, 36), (0, 3)):
+@pytest.mark.parametrize("lowered", [chunked, sliced])
+def test_chunks_and_slices_of_any_size_are_all_pairs(lowered, monkeypatch):
+    monkeypatch.setattr(seqloom.parts.window, "CHUNK", 8)
+    monkeypatch.setattr(seqloom.parts.slices, "BLOCK", 8)
+    monkeypatch.setattr(seqloom.parts.slices, "GROUP", 2)
+    q, k, v, slope = (drawn(2, 2, 37, 4, seed=seed).requires_grad_() for seed in (1, 2, 3, 4))
+    for causal, window, first in product((True, False), (1, 2, 5, 9, 36), (0, 3, 11)):
         keep = See(window=window).keep(37, 37, q.device) | (torch.arange(37) < first)
         wanted = (q @ k.mT).masked_fill(~(keep.tril() if causal else keep), float("-inf")).softmax(-1) @ v
-        close(chunked(q, k, v, See(causal=causal, window=window), first), wanted)
+        found = lowered(q, k, v, See(causal=causal, window=window), first)
+        close(found, wanted)
+        close(*(torch.autograd.grad(y, (q, k, v), slope) for y in (found, wanted)))
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_slices_stand_where_rows_are_long_and_obey_lengths(causal, monkeypatch):
+    monkeypatch.setattr(seqloom.parts.slices, "LONG", 200)
+    lengths = torch.tensor([200, 3, 130])
+    see, rows = See(causal=causal, window=64, lengths=lengths), torch.arange(200) < lengths[:, None]
+    q, k, v, slope = (drawn(3, 2, 200, 4, seed=seed).requires_grad_() for seed in (1, 2, 3, 4))
+    found, wanted = near(q, k, v, see, 2), chunked(q, k, v, see, 2)
+    assert type(found.grad_fn).__name__ != type(wanted.grad_fn).__name__
+    close(*(y.transpose(1, 2)[rows] for y in (found, wanted)))
+    real = slope * rows[:, None, :, None]
+    close(*(torch.autograd.grad(y, (q, k, v), real) for y in (found, wanted)))
+
+
+def test_a_window_learns_in_half_precision_as_in_full(monkeypatch):
+    monkeypatch.setattr(seqloom.parts.slices, "LONG", 500)
+    q, k, v, slope = (drawn(2, 2, 500, 16, seed=seed) for seed in (1, 2, 3, 4))
+    for see in (See(window=80, causal=True), See(window=80, lengths=torch.tensor([500, 210]))):
+        given = [[x.to(dtype).requires_grad_() for x in (q, k, v)] for dtype in (torch.float64, torch.bfloat16)]
+        exact, half = (torch.autograd.grad(near(*x, see, 2), x, slope.to(x[0].dtype)) for x in given)
+        for one, other in zip(half, exact, strict=True):
+            assert one.dtype == torch.bfloat16
+            assert (one.double() - other).norm() < 0.02 * other.norm()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
@@ -177,7 +211,19 @@ def test_sums_in_chunks_are_all_pairs(chunk):
         y, sums = running(q, k, v, start, chunk)
         wanted, other = plain(q, k, v, True, start, lambda weights: None)
         close([y, *sums], [wanted, *other])
-    close(everything(q, k, v), plain(q, k, v, False, None, lambda weights: None)[0])
+    close(everything(q, summed(k, v)), plain(q, k, v, False, None, lambda weights: None)[0])
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_features_in_pieces_are_those_at_once(causal, monkeypatch):
+    layer, x = made("performer", **CUT.get("performer", {})), long_rows()
+    see, rows = See(causal=causal, lengths=LENGTHS), torch.arange(LONG) < LENGTHS[:, None]
+    found = []
+    for most in (2**19, 2**11):
+        monkeypatch.setattr(seqloom.parts.linear, "TOGETHER", most)
+        y = layer(x, see)[0][rows]
+        found.append([y, *gradients(layer, [y])])
+    close(*found, 1e-9)
 
 
 def test_linear_attention_by_hand():

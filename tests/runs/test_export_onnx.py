@@ -16,6 +16,7 @@ from seqloom.parts.choose import build, complete
 from seqloom.runs.config import compose
 from seqloom.runs.export_onnx import differences, places_of, write_onnx
 from seqloom.runs.parity import CLOSE
+from seqloom.training.parallel import counted
 from tests.laws import heads_of
 
 RECURRENT = {"encoder.dim": 8, "decoder.dim": 16, "embedding": 12}
@@ -35,6 +36,7 @@ QUICK = {
     "gru-attention": ("gru-attention", {}),
     "lstm-attention, feeding": ("lstm-attention", {"decoder.feeding": True, "encoder.directions": 1}),
     "transformer": ("transformer", {}),
+    "transformer, power and batch": ("transformer", {"encoder.norm_kind": "power", "decoder.norm_kind": "batch"}),
 }
 SLOW = {
     "rnn": ("rnn", {}),
@@ -49,6 +51,8 @@ SLOW = {
     "transformer, no positions": ("transformer", sides(position="none", score="additive")),
     "transformer, halves": ("transformer", sides(position={"kind": "sinusoidal", "layout": "halves"})),
     "transformer, dense": ("transformer", sides(residual="dense", norm_kind="rms")),
+    "transformer, power": ("transformer", {"decoder.norm_kind": "power", "decoder.layers": 2}),
+    "transformer, reversible": ("transformer", {"encoder.residual": "reversible", "encoder.layers": 2}),
     "convolution": ("lstm-attention", {"encoder": {"kind": "convolution", "dim": 16, "dilation": 2}}),
     "transformer, relative": ("transformer", sides(position="relative", mixer=heads_of(1))),
     "transformer, alibi": ("transformer", sides(position="alibi", score="cosine", layers=2) | {"views": "all"}),
@@ -70,6 +74,8 @@ def made(preset, settings):
     model = build(MODELS, config, source_size=30, target_size=20).eval()
     with torch.no_grad():
         model.output.weight.mul_(2.0)
+        for _, statistic in counted(model):  # as if it had been trained
+            statistic.uniform_(0.5, 1.5)
     return SimpleNamespace(model=model, folder="runs/mine"), places_of(config)
 
 
