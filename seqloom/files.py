@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from seqloom.errors import SeqloomError
+from seqloom.errors import SeqloomError, missing
 
 MANIFEST = "manifest.json"
 
@@ -60,7 +60,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise SeqloomError(f"{path}: no such file") from error
+        raise missing(path) from error
     except (OSError, ValueError) as error:
         raise SeqloomError(f"{path}: cannot be read: {error}") from error
     if not isinstance(value, dict):
@@ -75,7 +75,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise SeqloomError(f"{path}: no such file") from error
+        raise missing(path) from error
     except (OSError, UnicodeDecodeError) as error:
         raise SeqloomError(f"{path}: cannot be read: {error}") from error
     except yaml.YAMLError as error:

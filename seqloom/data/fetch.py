@@ -74,7 +74,7 @@ def _digest(raw: bytes) -> str:
 def _verified(raw: bytes, file: File, place: Path | str) -> bytes:
     expected, found = checksums()[file.path], _digest(raw)
     if found != expected:
-        raise SeqloomError(f"{place}: not the right content: SHA-256 should be {expected} and is {found}")
+        raise SeqloomError(f"{place}: not the right content: SHA-256 should be {expected} and is {found}; replace it")
     return raw
 
 

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-from seqloom.errors import SeqloomError
+from seqloom.errors import SeqloomError, missing
 
 STDIN = "-"
 LONGEST = 1 << 26  # bytes of one line; a file without line ends must not fill the memory
@@ -116,9 +116,9 @@ def open_bytes(file: str, path: Path) -> BinaryIO:
     try:
         return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # pyright: ignore
     except FileNotFoundError:
-        raise SeqloomError(f"{file}: no such file") from None
+        raise missing(file) from None
     except IsADirectoryError:
-        raise SeqloomError(f"{file}: is a folder, not a file") from None
+        raise SeqloomError(f"{file}: is a folder, not a file; name the files in it") from None
     except OSError as error:
         raise SeqloomError(f"{file}: cannot be read: {error.strerror or error}") from error
 
@@ -144,7 +144,7 @@ def place(name: str) -> Path:
         if name == STDIN or stat.S_ISFIFO(os.stat(name).st_mode):
             return _spool(name)
     except FileNotFoundError:
-        raise SeqloomError(f"{name}: no such file") from None
+        raise missing(name) from None
     except OSError as error:
         raise SeqloomError(f"{name}: cannot be read: {error.strerror or error}") from error
     return Path(name)

@@ -146,8 +146,21 @@ def _fonts(text: str) -> list[str]:
     usual = list(rcParams["font.family"])
     if all(ord(letter) < 0x2E80 for letter in text):
         return usual
-    installed = {font.name for font in font_manager.fontManager.ttflist}
-    return usual + [name for name in CJK_FONTS if name in installed]
+    found = _installed()
+    if not found:  # matplotlib's list may be older than the font
+        for path in font_manager.findSystemFonts():
+            if "cjk" in path.lower():
+                font_manager.fontManager.addfont(path)
+        found = _installed()
+    return usual + found
+
+
+def _installed() -> list[str]:
+    """Those of the fonts with Chinese that matplotlib knows."""
+    from matplotlib import font_manager
+
+    names = {font.name for font in font_manager.fontManager.ttflist}
+    return [name for name in CJK_FONTS if name in names]
 
 
 def _reads(part: torch.nn.Module) -> bool:

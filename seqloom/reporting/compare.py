@@ -2,37 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from seqloom.options import flat
 from seqloom.reporting import curves, evaluated
 from seqloom.reporting.charts import Bar, bars
 from seqloom.reporting.curves import figure
-from seqloom.reporting.facts import HELD_OUT, Facts, metric
+from seqloom.reporting.facts import HELD_OUT, METRICS, Facts, metric
 from seqloom.reporting.html import Markup, element, join, user
-from seqloom.reporting.numbers import NONE, digits, duration, setting, short, whole
+from seqloom.reporting.numbers import NONE, digits, duration, finite, setting, short
+from seqloom.reporting.numbers import whole as counted
 from seqloom.reporting.page import page, section, table, warning
 from seqloom.reporting.wording import wording
 
 ROWS: tuple[tuple[str, Callable[[Facts], Any]], ...] = (
     ("model", lambda run: run.model),
-    ("parameters", lambda run: whole(run.parameters)),
+    ("parameters", lambda run: counted(run.parameters)),
     ("training data", lambda run: user(run.files("train")) if run.files("train") else NONE),
-    ("examples", lambda run: whole(run.amount())),
-    ("updates", lambda run: whole(run.last_step)),
+    ("examples", lambda run: counted(run.amount())),
+    ("updates", lambda run: counted(run.last_step)),
     ("training time", lambda run: duration(run.seconds)),
     ("trained a second", lambda run: f"{short(run.speed)} {wording(run.config).label}s" if run.speed else NONE),
-    ("sources a second, decoding", lambda run: whole(run.record[1].get("per_second")) if run.record else NONE),
+    ("sources a second, decoding", lambda run: counted(run.record[1].get("per_second")) if run.record else NONE),
     ("device", lambda run: run.device or NONE),
     ("seed", lambda run: setting((run.config.get("training") or {}).get("seed"))),
 )
-SCORES = ("per", "exact_match", "cer", "wer", "bleu", "chrf", "perplexity")
 
 
-def compare(runs: Sequence[Facts]) -> str:
-    """What each is and cost, how good it is, how it learned, in what they differ, and what they write."""
+@dataclass(frozen=True)
+class Whole:
+    """What the runs of a page are parts of: an ensemble with the `record` of its evaluation, or folds with the mean
+    and the standard deviation of each score."""
+
+    record: Mapping[str, Any] | None = None
+    folds: Mapping[str, tuple[float, float]] | None = None
+
+    def told(self) -> Markup:
+        if self.folds is not None:
+            rows = [[metric(name).title, digits(mean), f"± {digits(off)}"] for name, (mean, off) in self.folds.items()]
+            return section("Over all folds", table(["", "mean", "standard deviation"], rows, numeric=(1, 2)))
+        record = self.record or {}
+        found = {name: value for name, value in (record.get("metrics") or {}).items() if finite(value) is not None}
+        shown = [
+            [metric(name).title, f"{digits(value)}{evaluated.percent(name)}", evaluated.spread(record, name)]
+            for name, value in found.items()
+        ]
+        return section("All together", table(["", "score", "95 % interval"], shown, numeric=(1, 2)), _asked(record))
+
+
+def _asked(record: Mapping[str, Any]) -> Markup:
+    return element("p", evaluated.told(record), class_="quiet") if record else Markup("")
+
+
+def compare(runs: Sequence[Facts], whole: Whole | None = None) -> str:
+    """What each is and cost, how good it is, how it learned, in what they differ, and what they write; first of all
+    what they are together, if they are parts of something."""
     names = ", ".join(run.name for run in runs)
     shared = [name for name in HELD_OUT if all(name in run.records for run in runs)]
     if shared:  # a test of one alone would compare nothing
@@ -41,13 +67,14 @@ def compare(runs: Sequence[Facts]) -> str:
         element("p", "Comparison", class_="over"),
         element("h1", f"{len(runs)} runs"),
         element("p", curves.legend([run.name for run in runs]), class_="lead"),
-        verdict(runs),
-        apart(runs),
+        whole.told() if whole else "",
+        # Folds are meant to be scored on different data.
+        *([] if whole and whole.folds is not None else [verdict(runs), apart(runs)]),
         section("Scores", element("div", scores(runs), best_bars(runs), class_="beside")),
         section("What they are", overview(runs)),
         section("Learning", curves.several(runs)),
         section("Settings that differ", settings(runs)),
-        section("The same examples", examples(runs)),
+        *([] if whole and whole.folds is not None else [section("The same examples", examples(runs))]),
     ]
     return page(f"{names} · Seqloom comparison", *parts)
 
@@ -115,7 +142,7 @@ def _names(runs: Sequence[Facts]) -> list[Any]:
 def scores(runs: Sequence[Facts]) -> Markup:
     """A row a metric, its interval below; the best is bold where the runs were asked the same."""
     rows = []
-    for name in SCORES:
+    for name in METRICS:
         real = [value for run in runs if (value := run.score(name)) is not None]
         if real:
             best = (min(real) if metric(name).lower else max(real)) if same_held_out(runs) else None
@@ -132,7 +159,7 @@ def _count(run: Facts) -> Any:
     if run.record is None:
         return NONE
     name, record = run.record
-    return join(whole(record.get("count")), element("small", element("br"), f"{name}, {evaluated.how(record)}"))
+    return join(counted(record.get("count")), element("small", element("br"), f"{name}, {evaluated.how(record)}"))
 
 
 def _direction(name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from seqloom.errors import SeqloomError
 from seqloom.files import write_json
+from seqloom.reporting.compare import Whole
 from seqloom.runs.abreast import Part, abreast
 from seqloom.runs.job import Job
 from seqloom.runs.progress import Silent, progress
@@ -64,7 +65,8 @@ def cross_validate(job: Job, count: int, kind: str = "usual", at_once: int = 1) 
     found = Folds(runs, _spread([run.best["scores"] for run in runs if run.best]))
     if Launch.of().rank == 0:
         write_json(job.folder / FILE, found.to_json())
-        together([run.folder for run in runs], job.folder / REPORT)
+        page = together([run.folder for run in runs], job.folder / REPORT, Whole(folds=found.scores))
+        progress(kind).note(f"all folds: {job.folder}; their report: {page}")
     return found
 
 

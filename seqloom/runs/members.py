@@ -8,6 +8,7 @@ from typing import Any
 
 from seqloom.data import registry
 from seqloom.errors import SeqloomError
+from seqloom.reporting.compare import Whole
 from seqloom.runs import config as configs
 from seqloom.runs import ensemble
 from seqloom.runs.abreast import Part, abreast
@@ -58,7 +59,8 @@ def follow_all(recipe: Recipe, job: Job, kind: str = "usual", at_once: int = 1) 
     keep(recipe, job.folder)
     ensemble.save(job.folder, [one.run.folder.name for one in followed])
     scores = scored(recipe, job.folder, job.device)
-    together([one.run.folder for one in followed], job.folder / REPORT)
+    page = together([one.run.folder for one in followed], job.folder / REPORT, Whole(record=scores))
+    progress(kind).note(f"all together: {job.folder}; their report: {page}")
     return Members(followed, scores)
 
 

@@ -26,7 +26,7 @@ class Recipe:
 
     name: str
     about: str  # one line
-    paper: str  # whose method, and whose split
+    paper: str = ""  # whose method, and whose split
     task: str
     train: str | list  # a data set by name, or files; a file's path counts from the recipe's folder
     valid: str | list | None = None
@@ -95,9 +95,11 @@ def names() -> list[str]:
 def load(name: str) -> Recipe:
     """A recipe by its name, or the file of one's own."""
     own = name.endswith((".yaml", ".yml"))
+    if not own and Path(name).is_file():
+        raise SeqloomError(f"{name}: is no recipe; one of your own is a YAML file, whose name ends in .yaml")
     path = Path(name) if own else Path(str(_shelf() / f"{known(name, names(), 'recipe')}.yaml"))
     values = read_yaml(path)
-    needed = ("about", "paper", "task", "train", "model")
+    needed = ("about", "task", "train", "model")
     if missing := [key for key in needed if key not in values]:
         raise SeqloomError(f"{path}: a recipe needs {', '.join(needed)}; {missing[0]} is missing")
     values = checked(Recipe, values, f"recipe {path.name}")

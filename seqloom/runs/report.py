@@ -19,7 +19,7 @@ from seqloom.files import read_json, write_atomic, write_json
 from seqloom.models.presets import suited
 from seqloom.options import flat, hints_of
 from seqloom.reporting.card import card, is_ours
-from seqloom.reporting.compare import compare
+from seqloom.reporting.compare import Whole, compare
 from seqloom.reporting.facts import HELD_OUT, Facts, imported
 from seqloom.reporting.page import GENERATOR
 from seqloom.reporting.run import report
@@ -68,8 +68,9 @@ def write(folder: Path) -> Path:
     return folder / REPORT
 
 
-def together(folders: Sequence[Path], output: Path | None = None) -> Path:
-    """One page: the report of one run (in its folder unless `output` is named), or several runs side by side."""
+def together(folders: Sequence[Path], output: Path | None = None, whole: Whole | None = None) -> Path:
+    """One page: the report of one run (in its folder unless `output` is named), or several runs side by side, `whole`
+    being what they are parts of."""
     if len(folders) == 1 and output is None:
         return write(folders[0])
     found = [facts(folder) for folder in folders]
@@ -77,7 +78,7 @@ def together(folders: Sequence[Path], output: Path | None = None) -> Path:
         output = Path(REPORT)
         if output.exists() and f'content="{GENERATOR} ' not in output.read_text(encoding="utf-8", errors="replace"):
             raise SeqloomError(f"{output}: is there already and is no report of Seqloom; name another --output")
-    write_atomic(output, report(found[0]) if len(found) == 1 else compare(_told_apart(found, folders)))
+    write_atomic(output, report(found[0]) if len(found) == 1 else compare(_told_apart(found, folders), whole))
     return output
 
 

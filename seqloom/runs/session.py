@@ -48,7 +48,7 @@ class Session:
         self.averaged = 0  # the step of the last average
         self.saved = 0  # the step of the last checkpoint
         self.window = torch.zeros(2, dtype=torch.float64, device=loop.device)  # loss and tokens since the last line
-        self.clock = time.monotonic()
+        self.clock, self.earlier = time.monotonic(), 0.0  # and how much of the window was trained before it
 
     @property
     def signal(self) -> int | None:
@@ -119,7 +119,8 @@ class Session:
         loss, count = self.window.tolist()
         self.window.zero_()
         now = time.monotonic()
-        speed, self.clock = count / max(now - self.clock, 1e-9), now
+        speed = (count - self.earlier) / max(now - self.clock, 1e-9)
+        self.clock, self.earlier = now, 0.0
         mean = loss / count if count else None  # None: every update since the last line was skipped
         line = {"step": update.step, "epoch": update.epoch, "loss": mean, "rate": update.rate}
         line |= {"norm": float(update.norm), "tokens": int(count)}
@@ -205,6 +206,7 @@ class Session:
             setattr(self, name, found.values[name])
         self.saved = found.values["step"]
         self.window = found.tensors["window"].to(self.loop.device)
+        self.clock, self.earlier = time.monotonic(), float(self.window[1])
         self.journal.cut_back(found.values["journal"])
         before, now = found.values.get("processes", 1), self.ranks.world
         if before != now:

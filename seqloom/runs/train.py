@@ -106,6 +106,8 @@ def carry_out(job: Job, progress: Progress) -> Run:
     with _joined(job) as ranks:
         settled = _told(job, ranks)
         progress = progress if ranks.first else Silent()
+        if job.resume and settled.saved is None:
+            progress.note(f"{job.folder}: holds no run to resume; a new one begins")
         try:
             session = _session(job, settled, ranks, progress)
             with _ready(session, settled.config, settled.saved):

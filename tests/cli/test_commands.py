@@ -167,6 +167,7 @@ def test_damaged_checkpoint_walks_back(seqloom, pairs, tmp_path):
     ("arguments", "told"),
     [
         (["train", "translate", "nowhere.tsv", "-o", "x"], ["nowhere.tsv", "no such file"]),
+        (["train", "translate", "onee.tsv", "-o", "x"], ["onee.tsv: no such file; did you mean 'one.tsv'?"]),
         (["train", "translate", "PAIRS", "-o", "x", "--model", "lsmt-attention"], ["did you mean 'lstm-attention'"]),
         (["train", "translate", "PAIRS", "-o", "x", "--size", "bsae"], ["did you mean 'base'"]),
         (["train", "translat", "PAIRS", "-o", "x"], ["did you mean 'translate'"]),

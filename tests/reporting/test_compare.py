@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seqloom.reporting.compare import compare
+from seqloom.reporting.compare import Whole, compare
 from tests.reporting.pages import Page, safe
 from tests.reporting.runs import CONFIG, bare, hostile, imported, record, whole
 
@@ -24,6 +24,22 @@ def test_two_runs_side_by_side():
     assert page.source.count('class="line s1"') == 6
     assert page.text.count("confidence") == 8  # three shared sources and one best, of two runs each
     assert len(page.pictures()) == 7
+
+
+def test_an_ensemble_says_what_its_members_reach_together():
+    page = Page(compare([whole(), other()], Whole(record=record(["AA", "B"], 11.25))))
+    safe(page)
+    assert page.text.index("All together") < page.text.index("has the lowest")
+    assert "token error rate 11.25 %" in page.text
+
+
+def test_folds_have_a_mean_and_are_not_ranked():
+    found = record(["X", "Y"], fingerprint="g")
+    page = Page(compare([whole(), other(records={"valid": found})], Whole(folds={"per": (12.5, 1.75)})))
+    safe(page)
+    assert "token error rate 12.50 ± 1.75" in page.text
+    for said in ("cannot be compared", "lowest", "The same examples"):
+        assert said not in page.text
 
 
 def test_a_small_lead_is_called_one():

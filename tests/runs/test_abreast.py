@@ -54,7 +54,9 @@ def test_members_at_once_are_those_one_after_another(pairs, tmp_path, capfd):
         first, second = (read_tensors(tmp_path / out / name / "model.safetensors") for out in ("apart", "together"))
         assert all(torch.equal(first[key], second[key]) for key in first)
     said = [line for line in capfd.readouterr().err.splitlines() if '"note"' in line]
-    assert {line.partition(",")[0] for line in said} == {'{"part": "member 1"', '{"part": "member 2"'}
+    assert {line.partition(",")[0] for line in said[:-1]} == {'{"part": "member 1"', '{"part": "member 2"'}
+    assert "all together" in said[-1]
+    assert "All together" in (tmp_path / "together" / "report.html").read_text(encoding="utf-8")
 
 
 def test_folds_at_once(pairs, tmp_path, capfd):

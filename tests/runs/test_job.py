@@ -18,7 +18,7 @@ from seqloom.runs import config as configs
 from seqloom.runs.folds import Folds, _spread, cross_validate
 from seqloom.runs.follow import follow, job_of
 from seqloom.runs.job import Job, share_or_files
-from seqloom.runs.progress import Silent
+from seqloom.runs.progress import Lines, Silent
 from seqloom.runs.recipes import Recipe
 from seqloom.runs.train import Run, carry_out, rehearse
 from seqloom.training.checkpoint import read_tensors
@@ -131,6 +131,11 @@ def test_cross_validation(pairs, tmp_path):
     assert sum(sizes) == len(pairs.read_text().splitlines())
 
 
+def test_to_resume_what_is_not_there_is_said(pairs, tmp_path, capsys):
+    carry_out(job(pairs, tmp_path / "new", resume=True), Lines())
+    assert f"{tmp_path / 'new'}: holds no run to resume; a new one begins" in capsys.readouterr().err
+
+
 def test_wrong_folds(pairs, tmp_path):
     with pytest.raises(SeqloomError, match="--folds takes 2 or more"):
         cross_validate(job(pairs, tmp_path), 1, "quiet")
@@ -240,3 +245,9 @@ def test_the_rate_counts_training_alone(pairs, tmp_path, monkeypatch):
     assert len(lines) == 4
     for line in lines:
         assert line["tokens_per_second"] == pytest.approx(line["tokens"] / 5, abs=0.1)
+    # What was trained before a resume does not count for the time after it.
+    for steps, resume in ((8, False), (11, True)):
+        training = {"max_steps": steps, "batch_rows": 32, "log_every": 5, "valid_every": 7}
+        made = carry_out(job(pairs, tmp_path / "resumed", training=training, resume=resume), Silent())
+    line = next(line for line in made.history() if line.get("step") == 10 and "rate" in line)
+    assert line["tokens_per_second"] == pytest.approx(line["tokens"] / 5, rel=0.3)

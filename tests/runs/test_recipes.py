@@ -67,8 +67,14 @@ def test_what_is_wrong_is_named(tmp_path, values, message):
 def test_what_is_missing_is_named(tmp_path):
     path = tmp_path / "short.yaml"
     path.write_text("about: nothing else\n")
-    with pytest.raises(SeqloomError, match=r"short.yaml: a recipe needs about, paper, .*; paper is missing"):
+    with pytest.raises(SeqloomError, match=r"short.yaml: a recipe needs about, task, train, model; task is missing"):
         recipes.load(str(path))
+
+
+def test_a_file_that_is_no_recipe(tmp_path):
+    (tmp_path / "words.tsv").write_text("a\tb\n")
+    with pytest.raises(SeqloomError, match=r"words.tsv: is no recipe; .* ends in .yaml"):
+        recipes.load(str(tmp_path / "words.tsv"))
 
 
 def test_an_unknown_name_is_guessed():
