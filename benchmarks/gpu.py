@@ -116,23 +116,19 @@ def lstm(sizes: Sizes) -> nn.Module:
     )
 
 
-def gpt(sizes: Sizes) -> nn.Module:
+def gpt(sizes: Sizes, bias: bool = True) -> nn.Module:
     size, dim, layers, heads, block, _ = sizes.gpt
     position = {"kind": "learned", "longest": block}
     stack = {"kind": "transformer", "dim": dim, "layers": layers, "heads": heads, "hidden": 4 * dim}
-    stack |= {"position": position, "dropout": 0.0, "scale": False}
+    stack |= {"position": position, "dropout": 0.0, "scale": False, "bias": bias}
     language = Language(size, 0, stack, embedding=dim, dropout=0.0, tie=True)
     language.output.linear.bias = None  # GPT-2 has none  # pyright: ignore
     return NextToken(language)
 
 
 def unbiased_gpt(sizes: Sizes) -> nn.Module:
-    """Without the biases of linear maps, as nanoGPT is benchmarked; taken out by hand, since no setting does it."""
-    objective = gpt(sizes)
-    for part in objective.modules():
-        if isinstance(part, nn.Linear):
-            part.bias = None  # pyright: ignore
-    return objective
+    """Without the biases of linear maps, as nanoGPT is benchmarked."""
+    return gpt(sizes, bias=False)
 
 
 def stretches(sizes: Sizes) -> Stretches:

@@ -91,7 +91,8 @@ class TransformerStack(nn.Module):
     on. So every token sees between half the room and all of it, at places that training knew; and as it happens at
     fixed steps, steps in any pieces are the same. Where no mixer's state grows and tokens know their distances alone,
     nothing is read again. `residual`: see Ways; or `reversible`, with which memory in training does not grow with
-    `layers` (Gomez et al. 2017, see `reversible.read`).
+    `layers` (Gomez et al. 2017, see `reversible.read`). `bias`: whether blocks' linear maps have one (Chowdhery et al.
+    2022 leave it out).
     """
 
     carries = False
@@ -112,6 +113,7 @@ class TransformerStack(nn.Module):
         dropout: float = 0.1,
         scale: bool = True,
         mixer: Annotated[Choice, MIXERS] = "attention",
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale)
@@ -121,6 +123,9 @@ class TransformerStack(nn.Module):
             Block(dim, heads, hidden, 0, score, activation, norm, dropout, mixer, causal=True, **kinds)
             for _ in range(layers)
         )
+        for part in () if bias else self.blocks.modules():
+            if isinstance(part, nn.Linear):
+                part.register_parameter("bias", None)
         agree(self.blocks, self.enter.position)
         self.ways = Ways(dim, layers, residual)
         self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)

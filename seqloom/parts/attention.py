@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from seqloom.errors import SeqloomError, known
 from seqloom.parts import short
 from seqloom.parts.choose import Choice, build
+from seqloom.parts.dropout import dropout
 from seqloom.parts.packed import fits, parted
 from seqloom.parts.position import NoPosition, Turns
 from seqloom.parts.probe import Probed
@@ -157,7 +158,8 @@ class MultiHead(Probed):
 
     `key_heads`: of keys and values there are fewer heads, each shared by heads/key_heads of the queries' (Ainslie et
     al. 2023), or one for all (Shazeer 2019); 0: as many. `projections`: which of q, k and v have a matrix; the others
-    are the input as it is. Heads share the parameters of a score that has any.
+    are the input as it is. Heads share the parameters of a score that has any. `dropout`: of the weights, in training
+    (as in the code of Vaswani et al. 2017), for which they are written down, all T × S of them.
 
     Reports its weights, [B, heads, T, S]. As a mixer, `forward(x, see, state)` attends to x itself; `read` attends to
     a memory made once by `remember`.
@@ -174,6 +176,7 @@ class MultiHead(Probed):
         key_heads: int = 0,
         projections: str = "qkv",
         normaliser: str = "softmax",
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         if dim % heads:
@@ -183,6 +186,7 @@ class MultiHead(Probed):
         self.projections, self.crosses = projections, key_dim > 0
         self._check(dim, key_dim)
         self.normalise = NORMALISERS[known(normaliser, NORMALISERS, "normaliser")]
+        self.dropout = dropout
         # One matrix for q, k and v: one large product is faster than three small ones.
         widths = {"q": dim, "k": self.key_heads * self.head_dim, "v": self.key_heads * self.head_dim}
         self.widths = [widths[part] for part in ("kv" if key_dim else "qkv") if part in projections]
@@ -212,6 +216,15 @@ class MultiHead(Probed):
         """As many heads of keys as of queries, all projected, and a softmax: what the lean step knows."""
         return self.key_heads == self.heads and self.projections == "qkv" and self.normalise is softmax
 
+    @property
+    def _drops(self) -> bool:
+        return self.training and self.dropout > 0.0
+
+    def _weigh(self) -> Normaliser:
+        if not self._drops:
+            return self.normalise
+        return lambda scores, keep: dropout(self.normalise(scores, keep), self.dropout, True)
+
     def remember(self, states: Tensor) -> Memory:
         """[B, S, key_dim] -> keys and values, [B, key_heads, S, dim/heads]; with gradients perhaps `Packed`, for
         `read`."""
@@ -232,7 +245,7 @@ class MultiHead(Probed):
             if self._short(keys, see, folded.size(1), keys.size(1)):
                 return self.out(short.attention(folded, keys, see, self.heads, self.score.scale).view_as(x))
             keys, values = self._unpacked(keys, keys)
-        mixed = attend(self._split(folded), keys, values, self.score, see, self.probe, self.normalise)
+        mixed = attend(self._split(folded), keys, values, self.score, see, self.probe, self._weigh())
         return self.out(_merge(mixed).view_as(x))
 
     def forward(
@@ -255,7 +268,7 @@ class MultiHead(Probed):
         see = see.plus(position.bias(self.heads, q.size(-2), k.size(-2), offset, see.causal, q.dtype))
         if packed is not None and still and self._short(packed, see, q.size(-2), k.size(-2)):
             return self.out(short.attention(packed, None, see, self.heads, self.score.scale, bias)), state
-        return self.out(_merge(attend(q, k, v, self.score, see, self.probe, self.normalise))), state
+        return self.out(_merge(attend(q, k, v, self.score, see, self.probe, self._weigh()))), state
 
     def _projected(self, x: Tensor, parts: str) -> list[Tensor]:
         return self._parts(self._product(x), x, parts)
@@ -276,7 +289,7 @@ class MultiHead(Probed):
 
     def _short(self, packed: Tensor, see: See, t: int, s: int) -> bool:
         """Whether the kernel for short rows can do it."""
-        usual = self.usual and self.probe is None and type(self.score) is Scaled
+        usual = self.usual and self.probe is None and type(self.score) is Scaled and not self._drops
         return usual and short.fits(packed, see, t, s, self.head_dim)
 
     def _split(self, x: Tensor) -> Tensor:

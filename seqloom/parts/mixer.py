@@ -43,8 +43,8 @@ class Mixer(Protocol):
 class SelfAttention(MultiHead):
     """softmax(score(Q, K)) V with several heads, over everything that may be seen (Vaswani et al. 2017, section 3.2.2).
 
-    Time and memory grow with the square of the length. `key_heads`, `projections` and `normaliser`: see MultiHead.
-    Reports its weights, [B, heads, T, S].
+    Time and memory grow with the square of the length. `key_heads`, `projections`, `normaliser` and `dropout`: see
+    MultiHead. Reports its weights, [B, heads, T, S].
     """
 
     causal = True
@@ -58,8 +58,9 @@ class SelfAttention(MultiHead):
         key_heads: int = 0,
         projections: str = "qkv",
         normaliser: str = "softmax",
+        dropout: float = 0.0,
     ) -> None:
-        kinds = {"key_heads": key_heads, "projections": projections, "normaliser": normaliser}
+        kinds = {"key_heads": key_heads, "projections": projections, "normaliser": normaliser, "dropout": dropout}
         super().__init__(dim, heads, score=score, **kinds)  # pyright: ignore[reportArgumentType]
 
     def begin(self, room: int | None = None) -> Cache:
@@ -78,8 +79,9 @@ class CrossAttention(MultiHead):
         key_heads: int = 0,
         projections: str = "qkv",
         normaliser: str = "softmax",
+        dropout: float = 0.0,
     ) -> None:
-        kinds = {"key_heads": key_heads, "projections": projections, "normaliser": normaliser}
+        kinds = {"key_heads": key_heads, "projections": projections, "normaliser": normaliser, "dropout": dropout}
         super().__init__(dim, heads, key_dim=key_dim, score=score, **kinds)  # pyright: ignore[reportArgumentType]
 
 

@@ -59,13 +59,16 @@ def _asked(record: Mapping[str, Any]) -> Markup:
 def compare(runs: Sequence[Facts], whole: Whole | None = None) -> str:
     """What each is and cost, how good it is, how it learned, in what they differ, and what they write; first of all
     what they are together, if they are parts of something."""
+    what = "runs" if whole is None else "folds" if whole.folds is not None else "members"
+    if what == "members":
+        runs = [replace(run, name=f"member {run.name}") for run in runs]
     names = ", ".join(run.name for run in runs)
     shared = [name for name in HELD_OUT if all(name in run.records for run in runs)]
     if shared:  # a test of one alone would compare nothing
         runs = [replace(run, records={name: run.records[name] for name in shared}) for run in runs]
     parts = [
         element("p", "Comparison", class_="over"),
-        element("h1", f"{len(runs)} runs"),
+        element("h1", f"{len(runs)} {what}"),
         element("p", curves.legend([run.name for run in runs]), class_="lead"),
         whole.told() if whole else "",
         # Folds are meant to be scored on different data.

@@ -273,3 +273,15 @@ def test_weights_fit_an_encoder_that_reads_one_way():
     other = build(ENCODERS, {"kind": "lstm", "dim": 8, "layers": 2, "directions": 1}, input_dim=8).double()
     other.load_state_dict(make("lstm").encoder.state_dict())
     assert torch.allclose(other(x, None).states, states)
+
+
+def test_without_biases():
+    model, x = make({**TRANSFORMER, "bias": False}), tokens()
+    assert not [
+        name for name, _ in model.encoder.blocks.named_parameters() if name.endswith("bias") and "norm" not in name
+    ]
+    whole, _ = stepped(model, x, STEPS)
+    with torch.no_grad():
+        assert torch.allclose(stepped(model, x, 1)[0], whole)
+    model.train().encoder(torch.randn(2, 5, 8, dtype=torch.float64))[0].square().sum().backward()
+    assert all(weight.grad is not None for weight in model.encoder.blocks.parameters())

@@ -370,3 +370,23 @@ def test_the_usual_layer_has_the_names_and_numbers_it_always_had():
     close(layer.query.weight, torch.empty(8, 8).uniform_(-bound, bound), 1e-6)
     bound = (6 / 13) ** 0.5
     close(layer.project.weight, torch.empty(16, 5).uniform_(-bound, bound), 1e-6)
+
+
+def test_dropout_of_weights():
+    """In training alone, and what is left is scaled up: the mean over many draws is what attention gives without."""
+    torch.manual_seed(0)
+    plain = shake(MultiHead(8, 2).double(), 1)
+    dropping = MultiHead(8, 2, dropout=0.4).double()
+    dropping.load_state_dict(plain.state_dict())
+    x, see = torch.randn(1, 6, 8, dtype=torch.float64), See(causal=True)
+    wanted = plain(x, see)[0]
+    assert torch.equal(dropping.eval()(x, see)[0], wanted)
+    dropping.train()
+    first = dropping(x, see)[0]
+    assert not torch.allclose(first, wanted)
+    torch.manual_seed(1)
+    many = dropping(x.expand(20_000, -1, -1), see)[0].mean(0, keepdim=True)
+    assert torch.allclose(many, wanted, atol=0.03)
+    read = MultiHead(8, 2, key_dim=8, dropout=0.4).double()
+    memory = read.remember(x)
+    assert not torch.equal(read.read(x, memory, See()), read.read(x, memory, See()))

@@ -31,6 +31,8 @@ def test_an_ensemble_says_what_its_members_reach_together():
     safe(page)
     assert page.text.index("All together") < page.text.index("has the lowest")
     assert "token error rate 11.25 %" in page.text
+    assert "2 members" in page.text
+    assert "member words has the lowest" in page.text
 
 
 def test_folds_have_a_mean_and_are_not_ranked():
@@ -38,6 +40,7 @@ def test_folds_have_a_mean_and_are_not_ranked():
     page = Page(compare([whole(), other(records={"valid": found})], Whole(folds={"per": (12.5, 1.75)})))
     safe(page)
     assert "token error rate 12.50 ± 1.75" in page.text
+    assert "2 folds" in page.text
     for said in ("cannot be compared", "lowest", "The same examples"):
         assert said not in page.text
 

@@ -229,7 +229,7 @@ def test_a_recipe_with_members(pairs, tmp_path, monkeypatch):
     assert kept["metrics"] == found.scores["metrics"]
     assert [one["model"] for one in kept["members"]] == ["gru-attention", "gru-attention", "transformer"]
     assert yaml.safe_load((out / "recipe.yaml").read_text())["members"] == mine.members
-    assert "3 runs" in (out / "report.html").read_text(encoding="utf-8")
+    assert "3 members" in (out / "report.html").read_text(encoding="utf-8")
     assert seqloom.load(out, "cpu").predict(ASKED) == seqloom.load(out / "1", out / "2", out / "3").predict(ASKED)
 
 

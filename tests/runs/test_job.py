@@ -126,7 +126,7 @@ def test_cross_validation(pairs, tmp_path):
     assert spread == pytest.approx(np.std(values, ddof=1))
     kept = json.loads((tmp_path / "folds" / "folds.json").read_text())
     assert kept["scores"]["loss"]["mean"] == pytest.approx(mean)
-    assert "3 runs" in (tmp_path / "folds" / "report.html").read_text(encoding="utf-8")
+    assert "3 folds" in (tmp_path / "folds" / "report.html").read_text(encoding="utf-8")
     sizes = [json.loads((run.folder / "data.json").read_text())["valid"]["pairs"] for run in found.runs]
     assert sum(sizes) == len(pairs.read_text().splitlines())
 
