@@ -2,7 +2,7 @@
 
     python benchmarks/chart.py benchmarks/results/today.md -o docs/race-cpu.svg
 
-Drawn from the table "Everybody" of the file, so that the chart cannot say anything else than the results do; ratios
+Drawn from the tables "Everybody" of the file, so that the chart cannot say anything else than the results do; ratios
 below 1 stand to the left of the line.
 """
 
@@ -39,20 +39,24 @@ class Beside(NamedTuple):
 
 
 def read(text: str, file: str = "results") -> list[Beside]:
-    """The rows of the table with a column `seqloom ÷ who`; those of absent peers have no ratio and are left out."""
-    lines = text.splitlines()
-    start = next((n for n, line in enumerate(lines) if "| seqloom ÷ who |" in line), None)
-    if start is None:
-        raise SeqloomError(f"{file}: has no table with a column 'seqloom ÷ who'; benchmarks/run.py writes one")
-    names = cells(lines[start])
-    found = []
-    for line in lines[start + 2 :]:
-        if not line.startswith("|"):
-            break
+    """The rows of tables with a column `seqloom ÷ who`; those of absent peers have no ratio and are left out. Of a work
+    that was raced several times, those of the first table that has it: the newest run stands first."""
+    found: list[Beside] = []
+    names: list[str] = []  # of the columns, inside such a table
+    known: set[str] = set()  # works of the tables before
+    for line in text.splitlines():
+        if "| seqloom ÷ who |" in line:
+            names, known = cells(line), {row.work for row in found}
+        elif not line.startswith("|"):
+            names = []
         row = dict(zip(names, cells(line), strict=False))
-        if row.get("seqloom ÷ who") and not row["who"].startswith("seqloom"):
+        if not re.fullmatch(r"[\d.]+", row.get("seqloom ÷ who", "")) or row["who"].startswith("seqloom"):
+            continue
+        if row["work"] not in known:
             low, high = row["round by round"].split("–")
             found.append(Beside(row["work"], row["who"], float(row["seqloom ÷ who"]), float(low), float(high)))
+    if not found and "| seqloom ÷ who |" not in text:
+        raise SeqloomError(f"{file}: has no table with a column 'seqloom ÷ who'; benchmarks/run.py writes one")
     return found
 
 

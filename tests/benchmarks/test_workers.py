@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import environments
@@ -180,6 +181,17 @@ def test_the_chart_draws_what_the_table_says():
     assert chart.count('class="faster"') == chart.count('class="slower"') == 1
     assert "2.00 ×" in chart
     assert "0.50 ×" in chart
+
+
+def test_a_work_that_was_raced_again_is_drawn_once_as_it_is_now():
+    older = RESULTS.replace("2.00", "9.00").replace("0.50", "9.00")
+    assert read(RESULTS + "\n## Before\n" + older) == read(RESULTS)
+
+
+def test_the_chart_of_the_readme_is_that_of_the_results():
+    root = Path(__file__).parents[2]
+    results = (root / "benchmarks" / "results" / "2026-11-16-race-cpu.md").read_text(encoding="utf-8")
+    assert (root / "docs" / "race-cpu.svg").read_text(encoding="utf-8") == f"{drawn(read(results))}\n"
 
 
 def test_the_chart_wants_a_table():
