@@ -12,7 +12,7 @@ from seqloom.reporting.charts import Bar, bars
 from seqloom.reporting.curves import figure
 from seqloom.reporting.facts import HELD_OUT, Facts, metric
 from seqloom.reporting.html import Markup, element, join, user
-from seqloom.reporting.numbers import NONE, digits, duration, setting, short, whole
+from seqloom.reporting.numbers import NONE, duration, setting, short, whole
 from seqloom.reporting.page import page, section, table, warning
 from seqloom.reporting.wording import wording
 
@@ -86,7 +86,7 @@ def verdict(runs: Sequence[Facts]) -> Markup:
 
 
 def _shown(run: Facts, name: str) -> str:
-    return f"{digits(run.score(name))}{evaluated.percent(name)}"
+    return evaluated.shown(name, run.score(name))
 
 
 def _sure(first: Facts, second: Facts, name: str) -> str:
@@ -183,5 +183,5 @@ def _side_by_side(source: str, runs: Sequence[Facts], kept: Sequence[dict[str, A
     parts = []
     for number, (run, one) in enumerate(zip(runs, kept, strict=True)):
         name = element("small", curves.key(run.name, number), evaluated.remark(one[source]), class_="quiet")
-        parts.append(element("div", name, evaluated.aligned(one[source].get("pairs") or [])))
+        parts.append(element("div", name, evaluated.answer(one[source])))
     return element("li", element("div", user(source), class_="asked"), *parts)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.reporting.charts import HEIGHT, WIDTH, Bar, Series, bars, cropped, heat, lines, nice, thinned
+from seqloom.reporting.charts import HEIGHT, WIDTH, Bar, Series, bars, cropped, lines, nice, thinned
+from seqloom.reporting.heat import heat
 
 NAN, INF = math.nan, math.inf
 HOSTILE = ["</svg>", "<script>alert(1)</script>", "\"&'", "]]>", "‮שלום", "a\x00b", "", " ", "\ud800"]
