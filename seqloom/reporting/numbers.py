@@ -48,7 +48,7 @@ def apart(ticks: Sequence[float]) -> list[str]:
     if not all(re.fullmatch(r"-?\d+(\.\d+)?", text) for text in told):
         return told
     places = max(len(text.partition(".")[2]) for text in told)
-    return [f"{tick:.{places}f}" for tick in ticks]
+    return [f"{tick:.{places}f}" if tick else "0" for tick in ticks]
 
 
 def duration(seconds: Any) -> str:
