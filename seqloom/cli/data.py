@@ -132,6 +132,7 @@ def check(
     from importlib import import_module
 
     from seqloom.data import registry
+    from seqloom.data.amounts import counted
     from seqloom.data.columns import Reading
 
     report = import_module(f"seqloom.data.{CHECKS[known(task, CHECKS, 'task')]}").check(
@@ -146,6 +147,6 @@ def check(
             typer.echo(f"note: {note}")
         for line in (line for one in report.to_json()["groups"] for line in one["told"]):
             typer.echo(line)
-        typer.echo(f"{report.errors:,} broken lines, {report.warnings:,} warnings")
+        typer.echo(f"{counted(report.errors, 'broken lines')}, {counted(report.warnings, 'warnings')}")
     if report.errors:
         raise typer.Exit(1)

@@ -88,6 +88,7 @@ def _matrix(embedder: Any, texts: list[str], batch: int) -> np.ndarray:
 
 
 def _measure(embedder: Any, file: str, reading: Any, batch: int) -> None:
+    from seqloom.data.amounts import counted
     from seqloom.data.skip import examples
     from seqloom.tasks.embed import recall
 
@@ -96,7 +97,7 @@ def _measure(embedder: Any, file: str, reading: Any, batch: int) -> None:
         raise UsageError(f"{file}: holds no pairs")
     left = _matrix(embedder, [example.source for example in found], batch)
     scores = recall(left, _matrix(embedder, [example.targets[0] for example in found], batch))
-    typer.echo(f"{len(found):,} pairs")
+    typer.echo(counted(len(found), "pairs"))
     for name, value in scores.items():
         typer.echo(f"  {name:<12} {value:8.2f}")
 

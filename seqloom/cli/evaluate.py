@@ -50,6 +50,7 @@ def evaluate(
     """
     from pathlib import Path
 
+    from seqloom.data.amounts import counted
     from seqloom.decoding.search import Search
     from seqloom.files import write_atomic
     from seqloom.runs.load import load
@@ -77,7 +78,7 @@ def evaluate(
         return
     way = f", {'greedy' if beam == 1 else f'beam {beam}'}" if model.config["task"] == "translate" else ""
     several = f", {len(result.members)} models together" if result.members else ""
-    typer.echo(f"{result.count:,} examples{several}{way}")
+    typer.echo(f"{counted(result.count, 'examples')}{several}{way}")
     width = max(12, *map(len, result.metrics))
     for name, value in result.metrics.items():
         low, high = result.intervals.get(name, (None, None))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from seqloom.data import looking
+from seqloom.data.amounts import counted
 from seqloom.data.columns import Reading
 from seqloom.data.facts import summary
 from seqloom.data.groups import Group, group
@@ -158,9 +159,10 @@ class Statistics:
     def told(self) -> list[str]:
         """In three lines, for the eye."""
         return [
-            f"{', '.join(self.group.files)}: {self.pairs:,} pairs in {self.lines + self.broken:,} lines "
-            f"({self.group.form}), {self.distinct_sources:,} distinct sources, {self.several_targets:,} of them with "
-            f"several targets, {self.same:,} pairs with target = source",
+            f"{', '.join(self.group.files)}: {counted(self.pairs, 'pairs')} in "
+            f"{counted(self.lines + self.broken, 'lines')} ({self.group.form}), "
+            f"{counted(self.distinct_sources, 'distinct sources')}, {self.several_targets:,} of them with several "
+            f"targets, {counted(self.same, 'pairs')} with target = source",
             *(f"  {name}: {side.told()}" for name, side in (("source", self.source), ("target", self.target))),
         ]
 
@@ -192,7 +194,7 @@ class Side:
             f"longest {numbers['longest']:,}"
             for unit, numbers in units.items()
         )
-        return f"{spread}; {len(self.alphabet):,} distinct characters"
+        return f"{spread}; {counted(len(self.alphabet), 'distinct characters')}"
 
 
 def _hash(text: str) -> int:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from seqloom.data.amounts import counted
 from seqloom.data.counted import SPECIALS
 from seqloom.data.lines import Line, LineError, decode
 from seqloom.errors import SeqloomError, known
@@ -94,7 +95,7 @@ def pick(fields: list[str], columns: Columns | None) -> tuple[str, tuple[str, ..
     """Source and targets. Further targets may be empty, and then are none."""
     if columns is not None:
         if max(columns) >= len(fields):
-            has = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
+            has = counted(len(fields), "columns")
             raise LineError(f"column {max(columns) + 1} is missing: the line has {has}", "columns")
         fields = [fields[column] for column in columns]
     source, *targets = fields

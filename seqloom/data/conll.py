@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from seqloom.data.amounts import counted
 from seqloom.data.columns import Reading
 from seqloom.data.lines import BOM, STDIN, Line, LineError, decode, open_bytes, place, read_lines
 from seqloom.data.read import Problem
@@ -236,5 +237,4 @@ def _left_out(skipped: Skipped) -> Iterator[str]:
     if skipped.count:
         reasons = ", ".join(f"{n:,} {code}" for code, n in sorted(skipped.reasons.items()))
         first = "; ".join(map(str, skipped.first[:SHOWN])) + (" …" if skipped.count > SHOWN else "")
-        sentences = "sentence" if skipped.count == 1 else "sentences"
-        yield f"left out {skipped.count:,} broken {sentences} ({reasons}): {first}"
+        yield f"left out {counted(skipped.count, 'broken sentences')} ({reasons}): {first}"

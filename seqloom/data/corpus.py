@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seqloom.data.amounts import counted
 from seqloom.data.build import Codecs, Filled, fill
 from seqloom.data.codec import Codec
 from seqloom.data.facts import facts_of, overlap, vocabulary
@@ -241,8 +242,8 @@ def _notes(split: Split, options: Numbering, filled: Filled, facts: dict[str, An
     if counts["further"]:
         yield f"{counts['further']:,} of the pairs come from further columns or references of a line"
     if counts["cut"]:
-        pairs = "pair" if counts["cut"] == 1 else "pairs"
-        yield f"{counts['cut']:,} {pairs} cut to {options.most('source'):,} tokens (the {options.cut} was dropped)"
+        pairs = counted(counts["cut"], "pairs")
+        yield f"{pairs} cut to {options.most('source'):,} tokens (the {options.cut} was dropped)"
     for side in SIDES if held else ():
         if unknown := held[side]["unknown_tokens"]:
             tokens = held[side]["tokens"]

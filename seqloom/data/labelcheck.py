@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from seqloom.data.amounts import counted
 from seqloom.data.check import Report, Statistics
 from seqloom.data.columns import Reading
 from seqloom.data.groups import Group, group
@@ -44,9 +45,9 @@ class LabelStatistics(Statistics):
         common = ", ".join(f"{label} {count:,}" for label, count in self.labels.most_common(SHOWN))
         more = f", and {len(self.labels) - SHOWN:,} more" if len(self.labels) > SHOWN else ""
         return [
-            f"{', '.join(self.group.files)}: {self.pairs:,} texts in {self.lines + self.broken:,} lines "
-            f"({self.group.form}), {self.distinct_sources:,} distinct, {self.several_targets:,} of them with several "
-            "labels",
+            f"{', '.join(self.group.files)}: {counted(self.pairs, 'texts')} in "
+            f"{counted(self.lines + self.broken, 'lines')} ({self.group.form}), {self.distinct_sources:,} distinct, "
+            f"{self.several_targets:,} of them with several labels",
             f"  text: {self.source.told()}",
-            f"  {len(self.labels):,} labels: {common}{more}",
+            f"  {counted(len(self.labels), 'labels')}: {common}{more}",
         ]

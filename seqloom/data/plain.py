@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seqloom.data import looking
+from seqloom.data.amounts import counted
 from seqloom.data.columns import Reading
 from seqloom.data.lines import BLOCK, BOM, LineError, decode, open_bytes, place
 from seqloom.data.marks import Marks
@@ -129,8 +130,9 @@ class Statistics:
         """In a sentence."""
         n = self.numbers
         return (
-            f"{self.file}: {n['characters']:,} characters, {n['words']:,} words in {n['lines']:,} lines, the "
-            f"longest of {n['longest']:,}; {n['distinct_characters']:,} distinct characters"
+            f"{self.file}: {counted(n['characters'], 'characters')}, {counted(n['words'], 'words')} in "
+            f"{counted(n['lines'], 'lines')}, the longest of {n['longest']:,}; "
+            f"{counted(n['distinct_characters'], 'distinct characters')}"
         )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seqloom.data.amounts import counted
 from seqloom.data.bulk import Pairs, bulk
 from seqloom.data.columns import Reading
 from seqloom.data.groups import FOLDER, Group, group
@@ -42,9 +43,9 @@ def note(skipped: dict[str, Any]) -> Iterator[str]:
     """One sentence on `Skipped.to_json`; none if nothing was left out."""
     if skipped["count"]:
         reasons = ", ".join(f"{n:,} {code}" for code, n in sorted(skipped["reasons"].items()))
-        lines = "line" if skipped["count"] == 1 else "lines"
         more = " …" if skipped["count"] > SHOWN else ""
-        yield f"left out {skipped['count']:,} broken {lines} ({reasons}): {'; '.join(skipped['first'][:SHOWN])}{more}"
+        lines = counted(skipped["count"], "broken lines")
+        yield f"left out {lines} ({reasons}): {'; '.join(skipped['first'][:SHOWN])}{more}"
 
 
 def sound(group: Group, skipped: Skipped | None, longest: int | None = None) -> Iterator[Pairs]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from seqloom.data.amounts import counted
 from seqloom.data.columns import NAMES, SEPARATORS, Reading, Record, csv_records, line_records, no_separator
 from seqloom.data.kinds import KINDS, number
 from seqloom.data.lines import STDIN, LineError, form_of, place, read_lines
@@ -236,8 +237,7 @@ def _cut(record: list[str], places: _Places, width: int) -> tuple[str, ...]:
         raise LineError("empty line; expected a row of the table", "empty")
     if len(record) != width:
         origin = "the first line names" if places.names else "the first line has"
-        has = "1 field" if len(record) == 1 else f"{len(record)} fields"
-        raise LineError(f"{has}, but {origin} {width}", "columns")
+        raise LineError(f"{counted(len(record), 'fields')}, but {origin} {width}", "columns")
     last = max(column or 0 for column in places.columns)
     if last >= width:
         raise LineError(f"column {last + 1} is missing: the line has {width} fields", "columns")

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from seqloom.data import looking
+from seqloom.data.amounts import counted
 from seqloom.data.columns import Reading
 from seqloom.data.kinds import plain
 from seqloom.data.marks import Marks
@@ -43,8 +44,8 @@ class TableStatistics:
 
     def told(self) -> list[str]:
         """In lines, for the eye."""
-        lines = self.lines + self.broken
-        first = f"{self.files[0]}: {self.lines:,} rows in {lines:,} lines ({self.form}), {self.distinct:,} distinct"
+        held = f"{counted(self.lines, 'rows')} in {counted(self.lines + self.broken, 'lines')}"
+        first = f"{self.files[0]}: {held} ({self.form}), {self.distinct:,} distinct"
         return [first, *(f"  {_column(one)}" for one in self.columns)]
 
 

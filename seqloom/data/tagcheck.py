@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seqloom.data import looking
+from seqloom.data.amounts import counted
 from seqloom.data.columns import Reading
 from seqloom.data.conll import LONGEST, Sentence, Source, blocks, source_of, too_long
 from seqloom.data.facts import COMMONEST, summary
@@ -127,8 +128,9 @@ class Statistics:
         scheme = f" ({self.scheme.upper()})" if self.scheme else ""
         commonest = ", ".join(f"{tag} {count:,}" for tag, count in self.tags.most_common(COMMONEST))
         return [
-            f"{self.source.file}: {self.sentences:,} sentences ({self.source.form}), {self.words.total():,} words, "
-            f"{len(self.words):,} distinct; {len(self.tags):,} tags{scheme}",
+            f"{self.source.file}: {counted(self.sentences, 'sentences')} ({self.source.form}), "
+            f"{counted(self.words.total(), 'words')}, {len(self.words):,} distinct; "
+            f"{counted(len(self.tags), 'tags')}{scheme}",
             f"  words a sentence: mean {spread['mean']:.1f}, median {spread['median']:g}, 95 % ≤ {spread['p95']:g}, "
             f"longest {spread['longest']:,}",
             f"  tags: {commonest}",

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from seqloom.data.amounts import counted
 from seqloom.data.codec import Codec
 from seqloom.data.conll import LONGEST, Found, Sentence, read
 from seqloom.data.facts import COMMONEST, overlap, spread, vocabulary
@@ -99,8 +100,7 @@ class Fitting:
 
     def notes(self) -> Iterator[str]:
         if self.cut:
-            sentences = "sentence" if self.cut == 1 else "sentences"
-            yield f"{self.cut:,} {sentences} cut to {self.options.max_length:,} words"
+            yield f"{counted(self.cut, 'sentences')} cut to {self.options.max_length:,} words"
         if self.mended:
             why = "IOB1 became BIO" if self._from == "iob1" else f"they broke the scheme {str(self._from).upper()}"
             yield f"{self.mended:,} tags were mended: {why}"

@@ -10,11 +10,12 @@ from typing import Any
 
 import yaml
 
+from seqloom.data.amounts import counted
 from seqloom.models.presets import IMPORTED
 from seqloom.reporting import evaluated
 from seqloom.reporting.facts import HELD_OUT, Facts, Record, base_name, metric
 from seqloom.reporting.html import clean
-from seqloom.reporting.numbers import article, digits, duration, finite, whole
+from seqloom.reporting.numbers import article, duration, finite, whole
 from seqloom.reporting.run import verdict
 from seqloom.reporting.wording import wording
 
@@ -140,7 +141,7 @@ def _score_table(name: str, record: Record) -> str:
     lines += ["| metric | score | 95 % interval | signature |", "|---|---:|---:|---|"]
     for key, value in (record.get("metrics") or {}).items():
         signature = tick((record.get("signature") or {}).get(key, "")).replace("|", "\\|")  # a bar would end the cell
-        shown = f"{digits(value)}{evaluated.percent(key)}"
+        shown = evaluated.shown(key, value)
         lines.append(f"| {plain(metric(key).title)} | {shown} | {evaluated.spread(record, key)} | {signature} |")
     return "\n".join(lines)
 
@@ -155,13 +156,14 @@ def _data(facts: Facts) -> str:
         lines.append(f"- {side} tokens: {tick(options.get(f'{side}_tokens', ''))}{size}")
     skipped = facts.data.get("skipped") or {}
     if skipped.get("count"):
-        lines.append(f"- **{whole(skipped['count'])} broken lines of the data were left out**")
+        were = "was" if skipped["count"] == 1 else "were"
+        lines.append(f"- **{counted(skipped['count'], 'broken lines')} of the data {were} left out**")
     return "\n".join(lines)
 
 
 def _pairs(facts: Facts, which: str) -> str:
     count = facts.amount(which)
-    return f", {whole(count)} {facts.unit}" if count else ""
+    return f", {counted(count, facts.unit)}" if count else ""
 
 
 def _limits(facts: Facts) -> str:
@@ -169,8 +171,8 @@ def _limits(facts: Facts) -> str:
     brought = (facts.config.get("preset") or {}).get("size") == IMPORTED  # and its bound with it, no length of data
     lines = ["- It knows only what its training data shows: other kinds of text get answers too, and poor ones."]
     if longest and not brought:
-        tokens = whole(longest - 2)  # without <bos> and <eos>
-        lines.append(f"- The longest target it was trained on has {tokens} tokens; longer ones are guesswork.")
+        tokens = counted(round(longest) - 2, "tokens")  # without <bos> and <eos>
+        lines.append(f"- The longest target it was trained on has {tokens}; longer ones are guesswork.")
     if not facts.records:
         lines.append("- Its quality was not measured on held-out data.")
     elif "test" not in facts.records:

@@ -1,4 +1,4 @@
-"""Charts as SVG, by hand: lines, bars, heat maps. Colours are classes, so that the page's style sheet decides them.
+"""Charts as SVG, by hand: lines, points, bars. Colours are classes, so that the page's style sheet decides them.
 
 Every chart takes what it is given: gaps where a value is missing or not finite, and a word where there is nothing.
 """
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqloom.looking.attention import columns as width_of
-from seqloom.reporting.html import Markup, element, join, visible
-from seqloom.reporting.numbers import finite, short, whole
+from seqloom.reporting.html import Markup, element, join
+from seqloom.reporting.numbers import apart, finite, short, whole
 
 WIDTH, HEIGHT = 330, 210
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 26, 38
@@ -51,37 +51,46 @@ class Axis:
         low, high, value = (math.log10(v) if self.log else v for v in (self.low, self.high, value))
         return round(self.start + (self.end - self.start) * (value - low) / (high - low), 2)
 
-    def ticks(self) -> list[float]:
-        return _decades(self.low, self.high) if self.log else nice(self.low, self.high)
+    def ticks(self) -> list[tuple[float, str]]:
+        """Where a number stands, and as what."""
+        found = _decades(self.low, self.high) if self.log else nice(self.low, self.high)
+        return list(zip(found, map(short, found) if self.log else apart(found), strict=True))
 
 
-def lines(series: Sequence[Series], *, x: str, y: str, zero: bool = False, log: bool = False) -> Markup:
-    """A line chart. `zero`: the y axis begins at 0. `log`: it may be logarithmic where values span two decades."""
+def lines(
+    series: Sequence[Series], *, x: str, y: str, zero: bool = False, log: bool = False, until: float | None = None
+) -> Markup:
+    """A line chart. `zero`: the y axis begins at 0. `log`: it may be logarithmic where values span two decades.
+
+    `until`: the x axis reaches from 0 to there, so that all charts of a run have the same.
+    """
     drawn = [(one, thinned(one.points)) for one in series]
     found = [(px, py) for _, points in drawn for px, py in points if py is not None]
     if not found:
-        return _empty(f"{y} by {x}")
+        return empty(f"{y} by {x}")
     values = [py for _, py in found]
     log = log and min(values) > 0 and max(values) > 100 * min(values)
-    across = _axis([px for px, _ in found], LEFT, WIDTH - RIGHT)
     up = _axis(values, HEIGHT - BOTTOM, TOP, zero=zero, log=log)
+    ends = [] if until is None else [0.0, until]
+    across = _axis([*(px for px, _ in found), *ends], _left(up), WIDTH - RIGHT)
     body = [_line(one, points, across, up) for one, points in drawn]
-    label = f"{y} by {x}: {', '.join(one.name for one in series)}"
-    return _svg(WIDTH, HEIGHT, label, _frame(across, up), *body, _labels(x, f"{y} (log scale)" if log else y))
+    label = f"{y} by {x}: {', '.join(one.name for one, points in drawn if points)}"
+    return svg(WIDTH, HEIGHT, label, _frame(across, up), *body, _labels(x, f"{y} (log scale)" if log else y))
 
 
 def scatter(points: Sequence[Point], *, x: str, y: str) -> Markup:
     """Points on equal axes, and the line on which both values are the same."""
     known = [(px, py) for px, py in points if finite(px) is not None and finite(py) is not None]
     if not known:
-        return _empty(f"{y} by {x}")
+        return empty(f"{y} by {x}")
     values = [value for point in known for value in point]
-    across, up = _axis(values, LEFT, WIDTH - RIGHT), _axis(values, HEIGHT - BOTTOM, TOP)
+    up = _axis(values, HEIGHT - BOTTOM, TOP)
+    across = _axis(values, _left(up), WIDTH - RIGHT)
     ends = [(across.at(end), up.at(end)) for end in (min(values), max(values))]
     same = element("path", d="".join(f"{sign}{px:g} {py:g}" for sign, (px, py) in zip("ML", ends, strict=True)))
     dots = [element("circle", cx=across.at(px), cy=up.at(py), r=1.6, class_="dot s0") for px, py in known]
     line = element("g", same, class_="line s1")
-    return _svg(WIDTH, HEIGHT, f"{y} by {x}", _frame(across, up), line, *dots, _labels(x, y))
+    return svg(WIDTH, HEIGHT, f"{y} by {x}", _frame(across, up), line, *dots, _labels(x, y))
 
 
 def thinned(points: Sequence[Point], most: int = MOST) -> list[tuple[float, float | None]]:
@@ -101,7 +110,8 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _axis(values: Sequence[float], start: float, end: float, *, zero: bool = False, log: bool = False) -> Axis:
-    """Around the values, with a little air; a single value gets room on both sides."""
+    """Around the values, with a little air; a single value gets room on both sides. Nothing is below 0 unless a value
+    is: of shares and losses that would be a lie."""
     low, high = min(values), max(values)
     if log:
         return Axis(low / 1.1, high * 1.1, start, end, True)
@@ -109,11 +119,20 @@ def _axis(values: Sequence[float], start: float, end: float, *, zero: bool = Fal
         low, high = min(low, 0.0), max(high, 0.0)
     if high - low <= 1e-9 * max(abs(low), abs(high)):
         room = abs(high) / 2 or 1.0
-        return Axis(low if zero else low - room, high + room, start, end)
-    if start > end:  # upwards: air above the highest, and below the lowest unless that is zero
+        return Axis(low if zero else _below(low, room), high + room, start, end)
+    if start > end:  # upwards
         room = 0.05 * (high - low)
-        low, high = low if low == 0 else low - room, high + room
+        low, high = _below(low, room), high + room
     return Axis(low, high, start, end)
+
+
+def _below(low: float, room: float) -> float:
+    return max(low - room, 0.0) if low >= 0 else low - room
+
+
+def _left(up: Axis) -> float:
+    """Where the x axis begins: beside the longest number of the y axis."""
+    return max(LEFT, 12 + 6.6 * max((len(told) for _, told in up.ticks()), default=0))
 
 
 def nice(low: float, high: float, most: int = 5) -> list[float]:
@@ -136,16 +155,17 @@ def _decades(low: float, high: float) -> list[float]:
 def _frame(across: Axis, up: Axis) -> Markup:
     """Lines at the y ticks, numbers at both axes."""
     parts = []
-    for tick in up.ticks():
+    for tick, told in up.ticks():
         y = up.at(tick)
         parts.append(element("line", x1=across.start, x2=across.end, y1=y, y2=y, class_="grid"))
-        parts.append(element("text", short(tick), x=across.start - 6, y=y + 3.5, text_anchor="end"))
+        parts.append(element("text", told, x=across.start - 6, y=y + 3.5, text_anchor="end"))
     floor = up.start
     parts.append(element("line", x1=across.start, x2=across.end, y1=floor, y2=floor, class_="axis"))
-    for tick in across.ticks():
+    for tick, told in across.ticks():
         x = across.at(tick)
         parts.append(element("line", x1=x, x2=x, y1=floor, y2=floor + 4, class_="axis"))
-        parts.append(element("text", short(tick), x=x, y=floor + 17, text_anchor="middle"))
+        within = min(x, round(WIDTH - 3.3 * len(told), 2))  # a long number at the end would be cut
+        parts.append(element("text", told, x=within, y=floor + 17, text_anchor="middle"))
     return join(*parts)
 
 
@@ -187,14 +207,14 @@ def bars(rows: Sequence[Bar], *, unit: str, wide: int = 84) -> Markup:
     ends = [finite(end) for row in rows for end in (row.value, *(row.interval or ()))]
     highest = max((end for end in ends if end is not None), default=None)
     if highest is None:
-        return _empty(unit)
+        return empty(unit)
     height, right = 26, WIDTH - 100
     across = Axis(0.0, max(highest, 1e-9), wide, right)
     parts = [_bar(row, 4 + height * n, across) for n, row in enumerate(rows)]
     bottom = 6 + height * len(rows)
     parts.append(element("line", x1=wide, x2=wide, y1=2, y2=bottom, class_="axis"))
     parts.append(element("text", unit, x=wide, y=bottom + 13, class_="label"))
-    return _svg(WIDTH, bottom + 18, f"{unit}: {', '.join(row.label for row in rows)}", *parts)
+    return svg(WIDTH, bottom + 18, f"{unit}: {', '.join(row.label for row in rows)}", *parts)
 
 
 def _bar(row: Bar, top: float, across: Axis) -> Markup:
@@ -217,40 +237,6 @@ def _bar(row: Bar, top: float, across: Axis) -> Markup:
     return join(*parts)
 
 
-def heat(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[Any]], *, what: str) -> Markup:
-    """A heat map with a token at every row and column; darkest is the largest value. Drawn at its own size."""
-    cells = [[finite(value) for value in row] for row in values]
-    highest = max((value for row in cells for value in row if value is not None), default=0.0)
-    if not highest > 0:
-        return _empty(what)
-    size, turned = 22, [max(map(width_of, columns)) > 3] * len(columns)  # longer ones would run into each other
-    left = 12 + 7.2 * min(max(map(width_of, rows)), 14)
-    top = max(22, 10 + 7.2 * min(max(map(width_of, columns)), 14) if any(turned) else 0)
-    parts = []
-    for j, token in enumerate(columns):
-        x = left + size * (j + 0.5)
-        turn = {"transform": f"rotate(-90 {x + 4:g} {top - 6:g})"} if turned[j] else {"text_anchor": "middle"}
-        parts.append(_token(token, x=round(x + 4 * turned[j], 1), y=round(top - 6, 1), **turn))
-    for i, (token, row) in enumerate(zip(rows, cells, strict=True)):
-        y = top + size * i
-        parts.append(_token(token, x=round(left - 6, 1), y=round(y + 15, 1), text_anchor="end"))
-        for j, value in enumerate(row):
-            if value is not None and value >= 0.005 * highest:
-                title = element("title", f"{visible(token)} · {visible(columns[j])}: {value:g}")
-                place = {"x": round(left + size * j + 0.5, 1), "y": round(y + 0.5, 1), "width": 21, "height": 21}
-                parts.append(element("rect", title, **place, fill_opacity=round(0.06 + 0.94 * value / highest, 3)))
-    box = {"x": round(left, 1), "y": round(top, 1), "width": size * len(columns), "height": size * len(rows)}
-    frame = element("rect", **box, class_="frame")
-    width, height = math.ceil(left + size * len(columns) + 4), math.ceil(top + size * len(rows) + 4)
-    return _svg(width, height, what, frame, element("g", *parts, class_="heat"), own=True)
-
-
-def _token(token: str, **place: Any) -> Markup:
-    short_form = cropped(visible(token), 14)
-    title = element("title", token) if short_form != token else ""
-    return element("text", short_form, title, class_="token", **place)
-
-
 def cropped(text: str, most: int) -> str:
     """The text, or as much of it as takes `most` columns, with an ellipsis."""
     if width_of(text) <= most:
@@ -260,12 +246,13 @@ def cropped(text: str, most: int) -> str:
     return text + "…"
 
 
-def _empty(label: str) -> Markup:
+def empty(label: str) -> Markup:
+    """In place of a chart."""
     return element("p", f"Nothing to draw: {label}.", class_="nothing")
 
 
-def _svg(width: float, height: float, label: str, *parts: Markup, own: bool = False) -> Markup:
-    sizes = {"width": width, "height": height, "class_": "own"} if own else {"class_": "chart"}
+def svg(width: float, height: float, label: str, /, *parts: Markup, **sizes: Any) -> Markup:
+    """A picture of so many units; as wide as the page has room for, unless `sizes` say otherwise."""
     return element(
         "svg",
         *parts,
@@ -273,5 +260,5 @@ def _svg(width: float, height: float, label: str, *parts: Markup, own: bool = Fa
         viewBox=f"0 0 {width} {height}",
         role="img",
         aria_label=label,
-        **sizes,
+        **(sizes or {"class_": "chart"}),
     )

@@ -46,7 +46,7 @@ class Whole:
         record = self.record or {}
         found = {name: value for name, value in (record.get("metrics") or {}).items() if finite(value) is not None}
         shown = [
-            [metric(name).title, f"{digits(value)}{evaluated.percent(name)}", evaluated.spread(record, name)]
+            [metric(name).title, evaluated.shown(name, value), evaluated.spread(record, name)]
             for name, value in found.items()
         ]
         return section("All together", table(["", "score", "95 % interval"], shown, numeric=(1, 2)), _asked(record))
@@ -116,7 +116,7 @@ def verdict(runs: Sequence[Facts]) -> Markup:
 
 
 def _shown(run: Facts, name: str) -> str:
-    return f"{digits(run.score(name))}{evaluated.percent(name)}"
+    return evaluated.shown(name, run.score(name))
 
 
 def _sure(first: Facts, second: Facts, name: str) -> str:
@@ -213,5 +213,5 @@ def _side_by_side(source: str, runs: Sequence[Facts], kept: Sequence[dict[str, A
     parts = []
     for number, (run, one) in enumerate(zip(runs, kept, strict=True)):
         name = element("small", curves.key(run.name, number), evaluated.remark(one[source]), class_="quiet")
-        parts.append(element("div", name, evaluated.aligned(one[source].get("pairs") or [])))
+        parts.append(element("div", name, evaluated.answer(one[source])))
     return element("li", element("div", user(source), class_="asked"), *parts)

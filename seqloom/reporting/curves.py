@@ -6,51 +6,76 @@ from collections.abc import Sequence
 
 from seqloom.reporting.charts import Series, colour_of, lines
 from seqloom.reporting.facts import Facts, metric, points, scores
-from seqloom.reporting.html import Markup, element, user
+from seqloom.reporting.html import Markup, element, join, user
+from seqloom.reporting.numbers import finite
 from seqloom.reporting.wording import wording
 
 
 def one_run(facts: Facts) -> Markup:
-    """Five charts, side by side where there is room."""
+    """At most five charts, side by side where there is room."""
     loss = [
         Series("training", points(facts.steps, "loss")),
         Series("validation", scores(facts.validations, "loss"), 1, mark=_ring(facts, "loss"), dots=True),
     ]
-    return _charts([loss], [facts], facts.headline)
+    return _charts({"Loss": loss}, [facts])
 
 
 def several(runs: Sequence[Facts]) -> Markup:
     """The same with a line a run; the losses of training and validation apart."""
     trained = [Series(run.name, points(run.steps, "loss"), n) for n, run in enumerate(runs)]
-    held = [Series(run.name, scores(run.validations, "loss"), n, dots=True) for n, run in enumerate(runs)]
-    return _charts([trained, held], runs, runs[0].headline)
+    held = [
+        Series(run.name, scores(run.validations, "loss"), n, mark=_ring(run, "loss"), dots=True)
+        for n, run in enumerate(runs)
+    ]
+    return _charts({"Training loss": trained, "Validation loss": held}, runs)
 
 
-def _charts(losses: list[list[Series]], runs: Sequence[Facts], name: str) -> Markup:
-    label = wording(runs[0].config).label
-    titles = ["Loss"] if len(losses) == 1 else ["Training loss", "Validation loss"]
+def _charts(losses: dict[str, list[Series]], runs: Sequence[Facts]) -> Markup:
+    name, label = runs[0].headline, wording(runs[0].config).label
+    until = max((run.last_step or 0 for run in runs), default=0)
+    unit_of_loss = f"{'squared error' if any(map(_numbers, runs)) else 'nats'} a {label}"
     figures = [
-        figure(title, lines(loss, x="step", y=f"nats a {label}", log=True), _legend(loss) if len(losses) == 1 else "")
-        for title, loss in zip(titles, losses, strict=True)
-        if any(one.points for one in loss)
+        figure(title, lines(loss, x="step", y=unit_of_loss, log=True, until=until), _told(loss, runs))
+        for title, loss in losses.items()
+        if any(map(_seen, loss))
     ]
     score = [
         Series(run.name, scores(run.validations, name), n, mark=_ring(run, name), dots=True)
         for n, run in enumerate(runs)
     ]
-    note = "ring: the model kept"
-    if len(runs) == 1 and runs[0].averaging is not None:
-        note += f"; weights averaged from step {runs[0].averaging:,}"
-    figures.append(figure("Validation score", lines(score, x="step", y=unit(name)), note))
+    if name != "loss" and any(map(_seen, score)):  # the loss has been drawn
+        figures.append(figure("Validation score", lines(score, x="step", y=unit(name), until=until), _kept(runs)))
     for title, field, per, log in (
         ("Speed", "tokens_per_second", f"{label}s a second", False),
         ("Learning rate", "rate", "rate", False),
         ("Gradient norm", "norm", "norm before clipping", True),
     ):
         drawn = [Series(run.name, points(run.steps, field), n) for n, run in enumerate(runs)]
-        if any(one.points for one in drawn):
-            figures.append(figure(title, lines(drawn, x="step", y=per, zero=not log, log=log)))
+        if any(_seen(one) > 1 for one in drawn):  # a dot would say nothing
+            figures.append(figure(title, lines(drawn, x="step", y=per, zero=not log, log=log, until=until)))
     return element("div", *figures, class_="charts")
+
+
+def _seen(one: Series) -> int:
+    """How many points of it can be drawn."""
+    return sum(finite(x) is not None and finite(y) is not None for x, y in one.points)
+
+
+def _numbers(run: Facts) -> bool:
+    """Whether it guesses numbers: their loss is no probability."""
+    return any("mse" in line["valid"] for line in run.validations[:1])
+
+
+def _told(loss: Sequence[Series], runs: Sequence[Facts]) -> Markup:
+    """What is what in a chart of losses: of one run by colour, and by which model was kept if that was by the loss."""
+    colours = [key(one.name, one.colour) for one in loss if _seen(one)] if len(runs) == 1 else []
+    kept = _kept(runs) if runs[0].headline == "loss" and any(one.mark for one in loss) else ""
+    return join(element("span", *colours, class_="legend") if colours else "", kept)
+
+
+def _kept(runs: Sequence[Facts]) -> str:
+    averaging = runs[0].averaging if len(runs) == 1 else None
+    return "ring: the model kept" + (f"; weights averaged from step {averaging:,}" if averaging is not None else "")
 
 
 def _ring(run: Facts, name: str) -> tuple[int, float] | None:
@@ -67,10 +92,6 @@ def unit(name: str) -> str:
 def figure(title: str, picture: Markup, note: Markup | str = "") -> Markup:
     caption = element("figcaption", element("strong", title), " ", element("span", note) if note else "")
     return element("figure", caption, picture)
-
-
-def _legend(series: Sequence[Series]) -> Markup:
-    return legend([one.name for one in series])
 
 
 def legend(names: Sequence[str]) -> Markup:

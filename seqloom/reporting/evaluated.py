@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seqloom.reporting.charts import Bar, bars, heat
+from seqloom.data.amounts import counted
+from seqloom.reporting.charts import Bar, bars
 from seqloom.reporting.curves import figure
 from seqloom.reporting.facts import HELD_OUT, Record, metric
+from seqloom.reporting.heat import heat
 from seqloom.reporting.html import Markup, element, join, user, visible
 from seqloom.reporting.numbers import digits, finite, short, whole
 from seqloom.reporting.page import folded, table
@@ -27,18 +29,20 @@ def score_table(record: Record) -> Markup:
         about = metric(name)
         title = join(about.title, element("small", about.about))
         signature = (record.get("signature") or {}).get(name, "")
-        rows.append([title, f"{digits(value)}{percent(name)}", spread(record, name), element("code", signature)])
+        rows.append([title, shown(name, value), spread(record, name), element("code", signature)])
     return table(["", "score", "95 % interval", "signature"], rows, numeric=(1, 2))
 
 
-def percent(name: str) -> str:
-    return " %" if metric(name).unit == "%" else ""
+def shown(name: str, value: Any) -> str:
+    """A score with as many digits as its metric has everywhere: 12.35 %, 3.425 nats, 30.71."""
+    about = metric(name)
+    return digits(value, about.places) + (" %" if about.unit == "%" else "")
 
 
 def spread(record: Record, name: str) -> str:
-    """11.0 … 12.1; nothing where there is no interval."""
-    low, high = ((record.get("intervals") or {}).get(name) or (None, None))[:2]
-    return "" if finite(low) is None or finite(high) is None else f"{digits(low)} … {digits(high)}"
+    """11.05 … 12.12; nothing where there is no interval."""
+    ends = ((record.get("intervals") or {}).get(name) or (None, None))[:2]
+    return "" if None in map(finite, ends) else " … ".join(digits(end, metric(name).places) for end in ends)
 
 
 def told(record: Record) -> str:
@@ -49,7 +53,7 @@ def told(record: Record) -> str:
     speed = f"; {whole(rate)} a second" if finite(rate) is not None else ""
     device = f" on {record['device']}" if record.get("device") else ""
     searched = f", {how(record)}" if "search" in record else ""
-    return f"{whole(count)} {record.get('unit', 'distinct sources')}{some}{searched}{speed}{device}."
+    return f"{counted(count, record.get('unit', 'distinct sources'))}{some}{searched}{speed}{device}."
 
 
 def how(record: Record) -> str:
@@ -90,38 +94,77 @@ def examples(record: Record) -> Markup:
 
 
 def example(one: Mapping[str, Any]) -> Markup:
-    head = element("div", user(one.get("source", "")), element("small", remark(one), class_="quiet"), class_="asked")
+    asked = "" if one.get("words") else user(one.get("source", ""))  # else each word stands above its tag
+    head = element("div", asked, element("small", remark(one), class_="quiet"), class_="asked")
     others = (one.get("references") or [])[1:]
     also = element("small", "other references: ", *_listed(others), class_="quiet") if others else None
-    return element("li", head, aligned(one.get("pairs") or []), also)
+    return element("li", head, answer(one), also)
 
 
 def remark(one: Mapping[str, Any]) -> Markup:
     """How far off, and how sure."""
     if one.get("off") is not None:  # a number, of which nobody can say how sure
         return element("span", f"off by {short(one['off'])}")
-    right = not one.get("edits")
-    told = element("span", "all right" if right else _edits(one["edits"]), class_="right" if right else "wrong")
+    right, how_far = _judged(one)
+    told = element("span", how_far, class_="right" if right else "wrong")
     return join(told, f", confidence {digits(one.get('confidence'))}")
 
 
-def _edits(count: int) -> str:
-    return f"{count} edit{'' if count == 1 else 's'}"
+def _judged(one: Mapping[str, Any]) -> tuple[bool, str]:
+    """Whether it is right, and in words."""
+    if "wrong" in one:  # a label, which is right or not
+        return not one["wrong"], "wrong" if one["wrong"] else "right"
+    count = one.get("edits") or 0
+    if one.get("words"):
+        return not count, f"{count} of {counted(len(one['words']), 'tags')} wrong" if count else "all right"
+    return not count, counted(count, "edits") if count else "all right"
 
 
 def _listed(texts: Sequence[str]) -> list[Any]:
     return [part for text in texts for part in (user(text), "; ")][:-1]
 
 
+def answer(one: Mapping[str, Any]) -> Markup:
+    """What the model gave beside what is right: tags under their words, a label as a whole, other texts by token."""
+    pairs = one.get("pairs")
+    if pairs is None:
+        return guess(one)
+    return tagged(one["words"], pairs) if one.get("words") else aligned(pairs)
+
+
+def guess(one: Mapping[str, Any]) -> Markup:
+    """A label or a number; where it is not right, also what is."""
+    right = user((one.get("references") or [""])[0])
+    if not one.get("wrong") and not one.get("off"):
+        return element("div", "guessed ", right)
+    made = user(one.get("prediction", ""), class_="wrong" if one.get("wrong") else None)
+    return element("div", "guessed ", made, "; right is ", right)
+
+
+def tagged(words: Sequence[str], pairs: Sequence[Sequence[str]]) -> Markup:
+    """Under each word its tag, in one line if it is right; else the wanted one and, marked, the written one."""
+    wrong = [wanted != written for wanted, written in pairs]
+    columns = [
+        element("span", *map(user, (word, *dict.fromkeys(pair))), class_="pair tag unlike" if unlike else "pair tag")
+        for word, pair, unlike in zip(words, pairs, wrong, strict=True)
+    ]
+    return _beside(["word", "wanted", "written"] if any(wrong) else ["word", "tag"], columns)
+
+
 def aligned(pairs: Sequence[Sequence[str | None]]) -> Markup:
     """Wanted above written, a column a token; where they are alike throughout, one line says both."""
     same = all(wanted == written for wanted, written in pairs)
     names = ["written"] if same else ["wanted", "written"]
-    columns = [_pair(wanted, written, same) for wanted, written in pairs[:MOST_TOKENS]]
-    if len(pairs) > MOST_TOKENS:
-        columns.append(element("span", f"… {len(pairs) - MOST_TOKENS:,} more", class_="quiet"))
+    columns = [_pair(wanted, written, same) for wanted, written in pairs]
+    return _beside(names, columns)
+
+
+def _beside(names: Sequence[str], columns: Sequence[Markup]) -> Markup:
+    """Columns of an example, as many as can be read, and what stands in their lines."""
+    more = len(columns) - MOST_TOKENS
+    rest = element("span", f"… {more:,} more", class_="quiet") if more > 0 else ""
     labels = element("div", *(element("span", name) for name in names), class_="names")
-    return element("div", labels, element("div", *columns, class_="tokens"), class_="sides")
+    return element("div", labels, element("div", *columns[:MOST_TOKENS], rest, class_="tokens"), class_="sides")
 
 
 def _pair(wanted: str | None, written: str | None, same: bool) -> Markup:
@@ -148,7 +191,7 @@ def confusion(record: Record) -> Markup:
     tokens = [*found.get("tokens", []), "∅"]
     drawn = heat(tokens, tokens, found.get("table") or [], what="tokens wanted (rows) and written (columns)")
     most = max(count for row in found.get("table") or [[0]] for count in row)
-    note = f"rows: wanted; columns: written; ∅: no token; strongest: {whole(most)} times"
+    note = f"rows: wanted; columns: written; ∅: no token; strongest: {counted(most, 'times')}"
     picture = figure("Who is taken for whom", element("div", drawn, class_="scroll"), note)
     return join(told, element("div", element("div", *parts, class_="pairs"), picture, class_="two"))
 

@@ -20,6 +20,7 @@ class Metric(NamedTuple):
     unit: str
     lower: bool  # is better
     about: str
+    places: int = 2  # digits after the point that are worth reading
 
 
 METRICS = {
@@ -42,8 +43,8 @@ METRICS = {
     "mse": Metric("mean squared error", "", True, "in squared units of the numbers"),
     "mae": Metric("mean absolute error", "", True, "in units of the numbers"),
     "r2": Metric("R²", "", False, "1: exact; 0: no better than always the mean"),
-    "loss": Metric("loss", "", True, "how unlikely the model finds what is right, in nats; of numbers, squared"),
-    "bits_per_character": Metric("bits a character", "", True, "the loss by the character, whatever the tokens"),
+    "loss": Metric("loss", "", True, "how unlikely the model finds what is right, in nats", 3),
+    "bits_per_character": Metric("bits a character", "", True, "the loss by the character, whatever the tokens", 3),
 }
 HELD_OUT = {"test": "Test data", "valid": "Validation data"}
 

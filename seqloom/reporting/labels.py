@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from seqloom.reporting.charts import Bar, Series, bars, heat, lines
+from seqloom.reporting.charts import Bar, Series, bars, lines
 from seqloom.reporting.curves import figure
 from seqloom.reporting.facts import Record
+from seqloom.reporting.heat import WHOLE, heat
 from seqloom.reporting.html import Markup, element, join, user
 from seqloom.reporting.numbers import digits, finite, whole
 from seqloom.reporting.page import section, table
@@ -82,14 +83,16 @@ def attention(record: Record) -> Markup:
         *(
             figure(
                 "",
-                element(
-                    "div", heat([one["prediction"] or "∅"], one["tokens"], [one["weights"]], what="weights of words")
-                ),
+                element("div", _words(one), class_="scroll"),
                 join("wanted ", user(one["wanted"]), ", guessed ", user(one["prediction"])),
             )
             for one in record.get("looked") or []
         )
     )
+
+
+def _words(one: Any) -> Markup:
+    return heat([one["prediction"] or "∅"], one["tokens"], [one["weights"]], what="weights of words", room=WHOLE)
 
 
 def _range(one: Any) -> str:

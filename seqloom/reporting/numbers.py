@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 NONE = "–"
@@ -27,14 +30,25 @@ def digits(value: Any, places: int = 2) -> str:
     return f"{value:.1e}" if abs(value) >= 1e7 else f"{value:,.{places}f}"
 
 
-def short(value: Any) -> str:
+def short(value: Any, figures: int = 3) -> str:
     """1.3 M, 45.2 k, 871: for headlines and axes."""
     if finite(value) is None:
         return NONE
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
-            return f"{value / size:.3g} {letter}"
-    return f"{value:.3g}"
+            return f"{value / size:.{figures}g} {letter}"
+    return f"{value:.{figures}g}"
+
+
+def apart(ticks: Sequence[float]) -> list[str]:
+    """Each tick of an axis, rising, with as many figures as its distance from the next needs: 2.875, 2.880, 2.885."""
+    gap = min((after - before for before, after in pairwise(ticks)), default=math.inf)
+    fine = (n for n in range(3, 15) if all(abs(float(f"{tick:.{n}g}") - tick) <= gap / 100 for tick in ticks))
+    told = [short(tick, next(fine, 15)) for tick in ticks]
+    if not all(re.fullmatch(r"-?\d+(\.\d+)?", text) for text in told):
+        return told
+    places = max(len(text.partition(".")[2]) for text in told)
+    return [f"{tick:.{places}f}" if tick else "0" for tick in ticks]
 
 
 def duration(seconds: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from seqloom.data.amounts import counted
 from seqloom.reporting import curves, evaluated, labels, masks, samples, tables, tags
 from seqloom.reporting.facts import Facts, metric
 from seqloom.reporting.html import Markup, element, join, user
@@ -46,8 +47,8 @@ def summary(facts: Facts) -> Markup:
 def _origin(facts: Facts) -> list[Any]:
     if facts.imported:
         return ["imported from ", user(facts.imported)]
-    pairs = f" {whole(facts.amount())} {facts.unit} of" if facts.amount() else ""
-    steps = f" for {whole(facts.last_step)} updates" if facts.last_step else ""
+    pairs = f" {counted(facts.amount(), facts.unit)} of" if facts.amount() else ""
+    steps = f" for {counted(facts.last_step, 'updates')}" if facts.last_step else ""
     time = f" ({duration(facts.seconds)} of training)" if facts.seconds else ""
     return [f"trained on{pairs} ", user(facts.files("train")), f"{steps}{time}"]
 
@@ -67,12 +68,12 @@ def verdict(facts: Facts) -> str:
     interval = f" (95 % interval {spread})" if spread else ""
     which = "test" if name == "test" else "held-out validation"
     unit = record.get("unit") or {"pairs": "sources"}.get(facts.unit, facts.unit)
-    return f"On {whole(record.get('count'))} {which} {unit} its {_named(facts.headline, value)}{interval}."
+    return f"On {counted(record.get('count'), f'{which} {unit}')} its {_named(facts.headline, value)}{interval}."
 
 
 def _named(name: str, value: Any) -> str:
     title = {"exact_match": "share of predictions all right"}.get(name, metric(name).title)
-    return f"{title} is {digits(value)}{evaluated.percent(name)}"
+    return f"{title} is {evaluated.shown(name, value)}"
 
 
 def headline(facts: Facts) -> Markup:
@@ -81,7 +82,7 @@ def headline(facts: Facts) -> Markup:
         values = facts.record[1].get("metrics") or {}
         for name in dict.fromkeys((facts.headline, "exact_match")):
             if finite(values.get(name)) is not None:
-                number = f"{digits(values[name], 1)}{evaluated.percent(name)}"
+                number = evaluated.shown(name, values[name])
                 entries.append((number, metric(name).title, evaluated.spread(facts.record[1], name)))
     for value, shown, name in (
         (facts.parameters, short(facts.parameters), "parameters"),
@@ -101,8 +102,8 @@ def skipped_lines(facts: Facts) -> Markup:
     reasons = found.get("reasons") or {}
     why = element("ul", *(element("li", f"{whole(count)} × ", user(kind)) for kind, count in reasons.items()))
     first = element("ul", *(element("li", user(line, class_="mono")) for line in found.get("first") or []))
-    were = "line of the data was" if found["count"] == 1 else "lines of the data were"
-    text = f"{whole(found['count'])} {were} broken and left out."
+    lines = f"{counted(found['count'], 'lines')} of the data {'was' if found['count'] == 1 else 'were'}"
+    text = f"{lines} broken and left out."
     return warning(element("p", element("strong", text)), why if reasons else "", folded("The first of them", first))
 
 
@@ -111,8 +112,8 @@ def _skipped_batches(facts: Facts) -> Markup:
     if not count:
         return Markup("")
     steps = ", ".join(whole(line["skipped"]) for line in facts.skipped_batches[:20])
-    were = "update was" if count == 1 else "updates were"
-    text = f"{count} {were} skipped, for the loss or gradient was not finite: step {steps}."
+    updates = f"{counted(count, 'updates')} {'was' if count == 1 else 'were'}"
+    text = f"{updates} skipped, for the loss or gradient was not finite: step {steps}."
     return warning(element("p", text))
 
 
@@ -137,7 +138,7 @@ def _scores(facts: Facts) -> list[Markup]:
 def _learning(facts: Facts) -> list[Markup]:
     if not facts.history:
         return []
-    mean = f"The model kept is the mean of the last {facts.averaged} checkpoints." if facts.averaged else ""
+    mean = f"The model kept is the mean of the last {counted(facts.averaged, 'checkpoints')}." if facts.averaged else ""
     return [element("p", mean) if mean else Markup(""), curves.one_run(facts), samples.along(facts.history)]
 
 

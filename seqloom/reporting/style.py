@@ -89,6 +89,7 @@ figcaption strong {{ font-weight: 600; margin-right: .5em }}
 .swatch.again {{ border-top-style: dotted }}
 svg {{ display: block; font-family: {SANS}; font-size: 11.5px; font-variant-numeric: tabular-nums }}
 svg.chart {{ width: 100%; height: auto; max-width: 27rem }}
+svg.own {{ max-width: 100%; height: auto }}
 svg text {{ fill: var(--ink) }}
 svg text.label {{ fill: var(--quiet) }}
 svg text.token {{ unicode-bidi: isolate; font-size: 12px }}
@@ -117,6 +118,8 @@ ol.shown > li {{ padding: .7rem 0; border-bottom: 1px solid var(--line) }}
 .pair.unlike bdi:last-child {{ color: var(--bad); font-weight: 650; text-decoration: underline;
   text-underline-offset: 3px; text-decoration-thickness: 1px }}
 .pair.unlike bdi.gap {{ text-decoration: none }}
+.tag bdi:first-child {{ font-weight: 600 }}
+.tag bdi + bdi {{ color: var(--quiet); font-size: .8rem }}
 .right {{ color: var(--good) }}
 .wrong {{ color: var(--bad) }}
 details {{ margin: .8rem 0 }}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from seqloom.data.amounts import counted
 from seqloom.reporting.charts import Bar, bars, scatter
 from seqloom.reporting.curves import figure
 from seqloom.reporting.facts import Record
@@ -47,8 +48,8 @@ def importance(record: Record) -> Markup:
         return Markup("")
     rows = [Bar(one["column"], one["fall"], _whiskers(one)) for one in columns]
     note = (
-        f"{whole(found.get('rows'))} held-out rows, the fields of one column dealt out anew among them, five times; "
-        "a column of which another tells the same counts for little"
+        f"{counted(found.get('rows'), 'held-out rows')}, the fields of one column dealt out anew among them, five "
+        "times; a column of which another tells the same counts for little"
     )
     return figure("Columns that count", bars(rows, unit=LOSSES.get(found.get("metric", ""), "lost")), note)
 

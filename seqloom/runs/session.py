@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from seqloom.data.amounts import counted
 from seqloom.data.supply import Ready
 from seqloom.runs.journal import Journal, NoJournal
 from seqloom.runs.load import MODEL
@@ -100,7 +101,7 @@ class Session:
     def _reason(self) -> str:
         s = self.settings
         if self._impatient():
-            return f"no better score in {s.patience} {'validation' if s.patience == 1 else 'validations'}"
+            return f"no better score in {counted(s.patience, 'validations')}"
         if s.max_steps and self.loop.step >= s.max_steps:
             return f"max_steps {s.max_steps:,} reached"
         if s.time and self.loop.elapsed >= s.time:

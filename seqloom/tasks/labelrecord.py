@@ -50,7 +50,8 @@ def _closer(
     lengths = np.array([len(labeller.pieces(text)) for text in texts])
     if isinstance(found, Numbers):
         errors = np.abs(found.errors)
-        return {"examples": shown(asked, answers, errors, lengths), "error_by_length": _by_length(lengths, errors)}
+        picked = off(shown(asked, answers, errors, lengths))
+        return {"examples": picked, "error_by_length": _by_length(lengths, errors)}
     return {
         "examples": shown(asked, answers, (~found.right).astype(float), lengths),
         "error_by_length": _by_length(lengths, 100.0 * ~found.right),
@@ -93,9 +94,16 @@ def _example(example: Example, answer: Answer, error: float) -> dict[str, Any]:
         "prediction": answer.text,
         "log_probability": finite(round(answer.log_probability, 4)),
         "confidence": finite(round(answer.confidence, 4)),
-        "edits": int(error > 0),
-        "pairs": [[wanted, answer.text if error else wanted]],
+        "wrong": int(error > 0),
     }
+
+
+def off(picked: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """Examples of numbers: no guess is right or wrong, it is off by so much."""
+    for one in (one for several in picked.values() for one in several):
+        del one["wrong"]
+        one["off"] = abs(float(one["prediction"]) - float(one["references"][0]))
+    return picked
 
 
 def _by_length(lengths: np.ndarray, errors: np.ndarray) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from seqloom.looking.importance import importance
 from seqloom.metrics.labels import Guesses, Numbers, score_labels
 from seqloom.tasks.evaluation import frame
 from seqloom.tasks.guessing import said
-from seqloom.tasks.labelrecord import by_labels, shown
+from seqloom.tasks.labelrecord import by_labels, off, shown
 
 if TYPE_CHECKING:
     from seqloom.tasks.estimator import Estimator
@@ -58,11 +58,8 @@ def _closer(estimator: Estimator, asked: Sequence[Row], rows: RowSupply, logits:
             **by_labels(found, estimator.schema.classes),
         }
     points = np.stack([found.wanted, found.guessed], 1)[:DRAWN]
-    picked = shown(texts, answers, np.abs(found.errors), np.zeros(len(texts)))
-    for one in (one for several in picked.values() for one in several):
-        one["off"] = abs(float(one["prediction"]) - float(one["references"][0]))
     return {
-        "examples": picked,
+        "examples": off(shown(texts, answers, np.abs(found.errors), np.zeros(len(texts)))),
         "scatter": {"target": estimator.schema.target.name, "points": _rounded(points)},
     }
 

@@ -95,3 +95,13 @@ def test_check_of_files_that_are_no_texts(seqloom, tmp_path):
     assert "mac.tsv:1: error: lines end in CR alone" in seqloom("data", "check", "translate", "mac.tsv")[1]
     assert seqloom("data", "check", "translate", "dos.tsv")[:2][0] == 0
     assert "0 warnings" in seqloom("data", "check", "translate", "dos.tsv")[1]
+
+
+def test_check_of_one_line_knows_no_plural(seqloom, tmp_path):
+    (tmp_path / "one.tsv").write_text("a\tx\nb\n")
+    _, out, _ = seqloom("data", "check", "translate", "one.tsv")
+    assert "one.tsv: 1 pair in 2 lines (tsv), 1 distinct source, 0 of them" in out
+    assert "; 1 distinct character\n" in out
+    assert out.endswith("\n1 broken line, 0 warnings\n")
+    (tmp_path / "one.txt").write_text("a\n")
+    assert "1 word in 1 line, the longest of 1" in seqloom("data", "check", "generate", "one.txt")[1]

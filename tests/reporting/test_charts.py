@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.reporting.charts import HEIGHT, WIDTH, Bar, Series, bars, cropped, heat, lines, nice, thinned
+from seqloom.reporting.charts import HEIGHT, WIDTH, Bar, Series, bars, cropped, lines, nice, thinned
 
 NAN, INF = math.nan, math.inf
 HOSTILE = ["</svg>", "<script>alert(1)</script>", "\"&'", "]]>", "‮שלום", "a\x00b", "", " ", "\ud800"]
@@ -105,24 +105,37 @@ def test_bars():
     parsed(bars([Bar(text, 1.0) for text in HOSTILE], unit="error"))
 
 
-def test_a_heat_map_is_dark_where_the_weight_is():
-    tree = parsed(heat(["a", "b"], ["x", "y", "z"], [[0.9, 0.1, 0.0], [0.0, None, NAN]], what="attention"))
-    cells = [e for e in tree.iter("{http://www.w3.org/2000/svg}rect") if e.get("fill-opacity")]
-    assert [float(cell.get("fill-opacity", "")) for cell in cells] == [1.0, pytest.approx(0.164, abs=0.01)]
-    assert float(cells[0].get("x", "")) < float(cells[1].get("x", ""))
-    assert "Nothing" in heat(["a"], ["b"], [[0]], what="attention")
-    assert "Nothing" in heat([], [], [], what="attention")
-
-
-def test_hostile_tokens_are_text_in_a_picture():
-    svg = heat(HOSTILE, HOSTILE, [[1.0] * len(HOSTILE)] * len(HOSTILE), what="</svg>")
-    shown = texts(svg)
-    assert any("</svg>" in text for text in shown)
-    assert any("<script>ale" in text for text in shown)
-    assert not any(e.tag.endswith("script") for e in parsed(svg).iter())
-
-
 def test_long_tokens_are_cropped():
     assert cropped("a" * 20, 5) == "aaaa…"
     assert cropped("中文字", 5) == "中文…"
     assert cropped("abc", 5) == "abc"
+
+
+def test_a_narrow_range_tells_its_ticks_apart():
+    shown = texts(one([(0, 2.8791), (10, 2.8807)]))
+    ticks = [text for text in shown if text.startswith(("2.88", "2.87"))]
+    assert len(ticks) >= 3
+    assert len(set(ticks)) == len(ticks)
+    assert len({len(text) for text in ticks}) == 1
+
+
+def test_numbers_of_the_y_axis_have_room():
+    tree = parsed(one([(0, 123_456.1), (10, 123_456.9)]))
+    ends = [(float(e.get("x", "")), len(e.text or "")) for e in tree.iter() if e.get("text-anchor") == "end"]
+    assert all(x - 6.6 * count >= 0 for x, count in ends)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.3])
+def test_no_axis_is_below_zero_unless_a_value_is(value):
+    assert not [text for text in texts(one([(0, value), (10, value)])) if text.startswith("-")]
+    assert not [text for text in texts(one([(0, value), (10, 90.0)])) if text.startswith("-")]
+    assert "-1.0" in texts(one([(0, -1.5), (10, value)]))
+
+
+def test_the_axis_of_steps_ends_where_the_run_does():
+    shown = texts(one([(50, 1.0)], until=60))
+    assert [text for text in shown if text.isdigit()] == ["0", "20", "40", "60"]
+    dot = next(e for e in parsed(one([(50, 1.0)], until=60)).iter() if e.tag.endswith("circle"))
+    assert float(dot.get("cx", "")) < WIDTH - 40
+    last = next(e for e in parsed(one([(50, 1.0)], until=100_000)).iter() if e.text == "100 k")
+    assert float(last.get("x", "")) + 3.3 * len("100 k") <= WIDTH

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from seqloom.reporting import evaluated
+from seqloom.reporting.facts import Facts
 from seqloom.reporting.page import POLICY
 from seqloom.reporting.run import report
 from tests.reporting.pages import Page, safe
-from tests.reporting.runs import CONFIG, HISTORY, HOSTILE, bare, hostile, imported, record, whole
+from tests.reporting.runs import CONFIG, DATA, HISTORY, HOSTILE, bare, example, hostile, imported, record, whole
 
 
 def test_a_whole_report():
@@ -83,6 +85,70 @@ def test_unlike_tokens_are_marked_and_only_they():
     page = report(whole())
     assert '<span class="pair unlike"><bdi>AA</bdi><bdi>B</bdi></span>' in page
     assert '<span class="pair"><bdi>A</bdi></span>' in page  # of an example that is all right
+
+
+def test_tags_stand_under_their_words_and_wrong_ones_are_marked():
+    one = {**example("a dog", ["DET", "NOUN"], ["DET", "VERB"]), "words": ["a", "dog"]}
+    shown = evaluated.example(one)
+    assert '<span class="pair tag"><bdi>a</bdi><bdi>DET</bdi></span>' in shown
+    assert '<span class="pair tag unlike"><bdi>dog</bdi><bdi>NOUN</bdi><bdi>VERB</bdi></span>' in shown
+    assert "1 of 2 tags wrong" in shown
+    assert "a dog" not in shown  # the words are the sentence
+    right = evaluated.example({**example("a", ["DET"], ["DET"]), "words": ["a"]})
+    assert "<span>word</span><span>tag</span>" in right
+    assert "all right" in right
+
+
+def test_a_label_is_guessed_right_or_wrong():
+    one = {"source": "Ivanov", "references": ["Russian"], "prediction": "Irish", "confidence": 0.7}
+    text = Page(evaluated.example({**one, "wrong": 1})).text
+    assert text == "Ivanov wrong , confidence 0.70 guessed Irish ; right is Russian"
+    assert Page(evaluated.example({**one, "wrong": 0})).text == "Ivanov right , confidence 0.70 guessed Russian"
+    number = {**one, "references": ["3"], "prediction": "3.5", "off": 0.5}
+    assert Page(evaluated.example(number)).text == "Ivanov off by 0.5 guessed 3.5 ; right is 3"
+
+
+def language_model(history: list[dict]) -> Facts:
+    config = {**CONFIG, "task": "generate", "training": {"select": "loss"}}
+    found = {"metrics": {"loss": 1.4943, "perplexity": 4.4561}, "intervals": {"loss": [1.49, 1.5]}, "count": 1}
+    return whole(config=config, history=history, records={"valid": {**found, "unit": "tokens"}})
+
+
+def test_a_loss_has_three_digits_and_one_curve():
+    page = Page(report(language_model(HISTORY)))
+    assert ("b", "1.494") in page.inside
+    assert "On 1 held-out validation token its loss is 1.494 (95 % interval 1.490 … 1.500)." in page.text
+    assert "4.46" in page.text
+    assert "of numbers" not in page.text
+    assert "Validation score" not in page.text
+    assert "ring: the model kept" in page.text
+
+
+def test_a_short_run_names_only_what_is_drawn():
+    shown = report(whole(history=[line for line in HISTORY if "valid" in line]))
+    assert next(text for _, text in Page(shown).inside if text in ("training", "validation")) == "validation"
+    assert "Gradient norm" not in shown
+    lone = [HISTORY[0], *(line for line in HISTORY if "valid" in line)]
+    text = Page(report(whole(history=lone))).text
+    assert "Loss training validation" in text
+    assert "Speed" not in text  # a chart of one dot
+    assert "Learning rate" in Page(report(whole())).text
+
+
+def test_one_of_a_kind_is_no_plural():
+    data = {**DATA, "train": {"pairs": 1}, "skipped": {"count": 1}}
+    found = {**record(["A"]), "count": 1}
+    found["confusion"] = {**found["confusion"], "table": [[0, 1], [1, 0]]}
+    history = [{"step": 1, "valid": {"per": 1.0}}]
+    text = Page(report(whole(data=data, records={"valid": found}, history=history))).text
+    for part in (
+        "trained on 1 pair of words.tsv for 1 update.",
+        "On 1 held-out validation source its",
+        "1 line of the data was broken",
+        "Validation data: 1 distinct source of 700",
+        "strongest: 1 time ",
+    ):
+        assert part in text, part
 
 
 @pytest.mark.parametrize("facts", [bare(), whole(records={}), whole(data={}), whole(history=[]), whole(environment={})])

@@ -136,6 +136,7 @@ def test_the_record_is_json_and_is_drawn(labeller):
     assert sum(one["count"] for one in record["calibration"]) == 61
     assert sum(one["count"] for one in record["error_by_length"]) == 61
     assert record["examples"]["worst"][0]["references"] == ["<b>odd</b>"]
+    assert record["examples"]["worst"][0]["wrong"] == 1
     assert len(record["looked"]) == 6
     drawn = "".join(sections(record))
     for title in ("By label", "Label for label", "Calibration", "By length of the text", "Words that counted"):
@@ -176,6 +177,7 @@ def test_numbers(tmp_path):
     assert float(labeller.predict(["a good film"])[0]) == pytest.approx(1250, abs=150)
     record = json.loads((labeller.folder / "evaluation-valid.json").read_text())
     assert "mean absolute error" in "".join(sections(record))
+    assert all(one["off"] >= 0 and "wrong" not in one for one in record["examples"]["random"])
 
 
 def test_logistic_regression_is_for_one_of_two_labels():

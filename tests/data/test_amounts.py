@@ -1,0 +1,21 @@
+"""One is no plural."""
+
+from __future__ import annotations
+
+import pytest
+
+from seqloom.data.amounts import counted
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (0, "0 broken lines"),
+        (1, "1 broken line"),
+        (2, "2 broken lines"),
+        (1234, "1,234 broken lines"),
+        (None, "– broken lines"),
+    ],
+)
+def test_a_number_and_its_noun(count, told):
+    assert counted(count, "broken lines") == told
