@@ -34,16 +34,17 @@ def _charts(losses: dict[str, list[Series]], runs: Sequence[Facts]) -> Markup:
     name, label = runs[0].headline, wording(runs[0].config).label
     until = max((run.last_step or 0 for run in runs), default=0)
     unit_of_loss = f"{'squared error' if any(map(_numbers, runs)) else 'nats'} a {label}"
-    figures = [
-        figure(title, lines(loss, x="step", y=unit_of_loss, log=True, until=until), _told(loss, runs))
-        for title, loss in losses.items()
-        if any(map(_seen, loss))
-    ]
     score = [
         Series(run.name, scores(run.validations, name), n, mark=_ring(run, name), dots=True)
         for n, run in enumerate(runs)
     ]
-    if name != "loss" and any(map(_seen, score)):  # the loss has been drawn
+    scored = name != "loss" and any(map(_seen, score))  # the loss is drawn in any case
+    figures = [
+        figure(title, lines(loss, x="step", y=unit_of_loss, log=True, until=until), _told(loss, runs, not scored))
+        for title, loss in losses.items()
+        if any(map(_seen, loss))
+    ]
+    if scored:
         figures.append(figure("Validation score", lines(score, x="step", y=unit(name), until=until), _kept(runs)))
     for title, field, per, log in (
         ("Speed", "tokens_per_second", f"{label}s a second", False),
@@ -66,10 +67,10 @@ def _numbers(run: Facts) -> bool:
     return any("mse" in line["valid"] for line in run.validations[:1])
 
 
-def _told(loss: Sequence[Series], runs: Sequence[Facts]) -> Markup:
-    """What is what in a chart of losses: of one run by colour, and by which model was kept if that was by the loss."""
+def _told(loss: Sequence[Series], runs: Sequence[Facts], alone: bool) -> Markup:
+    """What is what in a chart of losses: of one run by colour, and which model was kept if no other chart says so."""
     colours = [key(one.name, one.colour) for one in loss if _seen(one)] if len(runs) == 1 else []
-    kept = _kept(runs) if runs[0].headline == "loss" and any(one.mark for one in loss) else ""
+    kept = _kept(runs) if alone and any(one.mark for one in loss) else ""
     return join(element("span", *colours, class_="legend") if colours else "", kept)
 
 

@@ -174,7 +174,7 @@ def test_lone_file(put):
 def test_files_that_cannot_be_read(put, tmp_path):
     with pytest.raises(SeqloomError, match=r"nowhere\.tsv: no such file$"):
         group([str(tmp_path / "nowhere.tsv")])
-    with pytest.raises(SeqloomError, match=r"is a folder, not a file$"):
+    with pytest.raises(SeqloomError, match=r"is a folder, not a file; name the files in it$"):
         group([str(tmp_path)])
     if os.getuid():
         locked = put("locked.tsv", "a\tx\n")

@@ -461,7 +461,7 @@ def test_by_name_and_setting():
     change(config, "encoder.mixer", "window")
     change(config, "encoder.mixer.window", 32)
     assert config["encoder"]["mixer"] == {"kind": "window", "window": 32}
-    usual = {"key_heads": 0, "projections": "qkv", "normaliser": "softmax"}
+    usual = {"key_heads": 0, "projections": "qkv", "normaliser": "softmax", "dropout": 0.0}
     assert complete(MIXERS, "attention") == {"kind": "attention", **usual}
 
 
