@@ -20,7 +20,7 @@ from seqloom.parts.score import Dot, Scaled
 from seqloom.parts.state import Cache
 from seqloom.parts.stripes import several
 
-FEW = 4
+FEW = 4  # sentences, or hypotheses of each: see `foldable`
 
 
 class Lean:

@@ -19,9 +19,7 @@ except ImportError:
 
 EACH = 8  # vectors of a program: as many as a number of 128 bits serves
 FEW = 4096  # vectors; fewer are one to a program, which keeps more of the chip at work
-PROGRAMS = (
-    2048  # with more of them each takes several groups of vectors on the way back: there are fewer sums to add up
-)
+PROGRAMS = 2048  # with more of them each takes several groups of vectors on the way back, for fewer sums to add up
 GROUPS = 4  # at most
 STEPS = 1 << 16
 
