@@ -4,7 +4,8 @@
     python benchmarks/attention_cost.py --device cuda --output results.md
 
 Queries, keys and values of one row are given, [1, heads, n, 64]; the maps before and after are the same for all and
-left out. `writes`: a place sees no farther than itself; `reads`: all. Only torch is needed; a chart needs matplotlib.
+left out. `writes`: a place sees no farther than itself; `reads`: all. Beside our mixers stand torch's own kernels, as
+one calls them by hand. Only torch is needed; a chart needs matplotlib.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 import torch  # noqa: E402
 from torch import Tensor  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
 
 from seqloom.files import write_atomic  # noqa: E402
 from seqloom.parts.heads import dense  # noqa: E402
@@ -35,6 +37,8 @@ from seqloom.parts.see import See  # noqa: E402
 from seqloom.parts.sparse import Longformer  # noqa: E402
 
 HEAD_DIM, FITTED = 64, 4096  # exponents are fitted from here on
+WINDOW = 256  # of the mixers by default
+FUSED, FLEX = "torch's fused kernel", "torch's FlexAttention, window of 256"
 Call = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -48,8 +52,11 @@ class Cost(NamedTuple):
         return self.forward + self.backward
 
 
-def entries(only: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
-    """A label, a kind, and whether it writes."""
+def entries(only: Sequence[str], gpu: bool) -> Iterator[tuple[str, str, bool]]:
+    """A label, a kind, and whether it writes. FlexAttention has kernels worth the name on a GPU only."""
+    for kind in (FUSED, FLEX)[: 1 + gpu]:
+        if not only or any(word in kind for word in only):
+            yield f"{kind}, writes", kind, True
     for kind, make in MIXERS.items():
         if hasattr(make, "mix") or kind == "attention":  # what has queries and keys
             for writes in (True, False) if make.causal else (False,):
@@ -61,6 +68,10 @@ def entries(only: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
 def called(kind: str, writes: bool, heads: int, n: int, like: dict[str, Any]) -> Call:
     """The mixer as a function of q, k and v."""
     see = See(causal=writes)
+    if kind == FUSED:
+        return lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    if kind == FLEX:
+        return _flex(n)
     if kind == "attention":
         return lambda q, k, v: dense(q * HEAD_DIM**-0.5, k, v, see)
     options = {"longest": n} if kind == "linformer" else {}
@@ -69,6 +80,18 @@ def called(kind: str, writes: bool, heads: int, n: int, like: dict[str, Any]) ->
         return lambda q, k, v: mixer.join((q, k, v), (q[:, :, : mixer.first], k, v), see)
     scale = 1.0 if mixer.kernel else HEAD_DIM**-0.5
     return lambda q, k, v: mixer.mix(q * scale, k, v, see, None)[0]
+
+
+def _flex(n: int) -> Call:
+    """As torch's documentation has it; its plan is made beforehand."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    def seen(b: Tensor, h: Tensor, at: Tensor, key: Tensor) -> Tensor:
+        return (at >= key) & (at - key < WINDOW)
+
+    plan = create_block_mask(seen, None, None, n, n, device="cuda", _compile=True)
+    compiled = torch.compile(flex_attention)
+    return lambda q, k, v: compiled(q, k, v, block_mask=plan)  # pyright: ignore
 
 
 def measured(call: Call, heads: int, n: int, like: dict[str, Any], rounds: int) -> Cost:
@@ -164,18 +187,18 @@ def drawn(found: dict[str, dict[int, Cost]], file: Path) -> None:
 
 def costs(
     only: Sequence[str], sizes: Sequence[int], heads: int, like: dict[str, Any], rounds: int
-) -> dict[str, dict[int, Cost]]:
-    found: dict[str, dict[int, Cost]] = {}
-    for label, kind, writes in entries(only):
-        found[label] = {}
+) -> Iterator[tuple[str, dict[int, Cost]]]:
+    """A mixer after the other: one who is cut off has what came before."""
+    for label, kind, writes in entries(only, like["device"] == "cuda"):
+        found: dict[int, Cost] = {}
         for n in sizes:
             try:
                 cost = measured(called(kind, writes, heads, n, like), heads, n, like, rounds)
             except torch.OutOfMemoryError:  # larger ones would not fit either
                 break
-            found[label][n] = cost
+            found[n] = cost
             print(f"{label} {n}: {1e3 * cost.time:.1f} ms, {cost.memory:.0f} MiB", file=sys.stderr, flush=True)
-    return found
+        yield label, found
 
 
 def counted(sizes: Sequence[int], args: argparse.Namespace) -> dict[str, dict[str, float]]:
@@ -204,24 +227,27 @@ def main() -> None:
     sizes = args.sizes or [2**power for power in range(9, 18 if gpu else 15)]
     like = {"device": args.device, "dtype": torch.bfloat16 if gpu else torch.float32}
     heads = args.heads or (8 if gpu else 4)
-    found = costs(args.only, sizes, heads, like, args.rounds)
     if args.rounds == 0:
-        print(json.dumps({label: {n: cost.memory for n, cost in of.items()} for label, of in found.items()}))
+        each = costs(args.only, sizes, heads, like, 0)
+        print(json.dumps({label: {n: cost.memory for n, cost in of.items()} for label, of in each}))
         return
+    name = torch.cuda.get_device_name() if gpu else f"{platform.machine()}, {args.threads} threads"
+    title = f"torch {torch.__version__}, {name}, {like['dtype']}, {heads} heads of 64."
+    found: dict[str, dict[int, Cost]] = {}
+
+    def text() -> str:
+        return "\n".join(["# What attention costs", "", title, "", *told(found, sizes)]) + "\n"
+
+    for label, of in costs(args.only, sizes, heads, like, args.rounds):
+        found[label] = of
+        if args.output:
+            write_atomic(args.output, text())
     if not gpu:
         for label, of in counted(sizes, args).items():
             found[label] = {n: found[label][n]._replace(memory=of[str(n)]) for n in found[label]}
-    name = torch.cuda.get_device_name() if gpu else f"{platform.machine()}, {args.threads} threads"
-    lines = [
-        "# What attention costs",
-        "",
-        f"torch {torch.__version__}, {name}, {like['dtype']}, {heads} heads of 64.",
-        "",
-    ]
-    text = "\n".join([*lines, *told(found, sizes)])
-    print(text)
+    print(text())
     if args.output:
-        write_atomic(args.output, text + "\n")
+        write_atomic(args.output, text())
     if args.chart:
         drawn(found, args.chart)
 

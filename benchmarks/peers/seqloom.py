@@ -34,6 +34,7 @@ def made(order: Order) -> Seq2Seq | Language:
         return Seq2Seq(order.source_size, order.target_size, **sides)
     stack = {"kind": "transformer"} | {name: m[name] for name in ("dim", "layers", "heads", "hidden", "dropout")}
     if m["name"] == "language":
+        stack["position"] = {"kind": "learned", "longest": m["block"]}  # as GPT-2 and its other likenesses have them
         return Language(order.target_size, 0, stack, embedding=m["dim"], dropout=0.0, tie=True)
     sizes = (order.source_size, order.target_size)
     return Seq2Seq(*sizes, encoder=stack, decoder=stack, embedding=m["dim"], dropout=0.0, tie=True)

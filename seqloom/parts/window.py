@@ -18,6 +18,7 @@ from seqloom.parts.state import Kept, State
 
 BLOCK = 128  # queries and keys of FlexAttention's blocks
 CHUNK = 128  # queries taken together; each set of keys is read once for all of them
+PROGRAMS = 64  # of FlexAttention's, one for each window and way to see, with and without gradients
 
 
 class Window(Heads):
@@ -109,7 +110,9 @@ def _flex(q: Tensor, k: Tensor, v: Tensor, see: See, first: int) -> Tensor:
     """The same by torch's FlexAttention (Dong et al. 2024, https://arxiv.org/abs/2412.05496), which skips the blocks
     in which nothing is seen."""
     mask = _blocks(q.size(2), see.window or 1, see.causal, first, q.device)
-    return _compiled()(q, k, v, block_mask=mask, scale=1.0)
+    # Beyond its limit, eight by default, torch would no longer compile but make all n × n scores.
+    with torch.compiler.config.patch(recompile_limit=PROGRAMS):
+        return _compiled()(q, k, v, block_mask=mask, scale=1.0)
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from attention_cost import Cost, costs, entries, exponent, told
+from attention_cost import FLEX, FUSED, Cost, costs, entries, exponent, told
 
 from seqloom.parts.attention import MultiHead
 from seqloom.parts.mixer import MIXERS
@@ -13,10 +13,10 @@ CPU = {"device": "cpu", "dtype": torch.float32}
 
 
 def test_every_mixer_that_attends_is_measured():
-    found = costs([], [16, 32], 1, CPU, 1)
-    assert {kind for _, kind, _ in entries([])} == {
-        kind for kind, make in MIXERS.items() if issubclass(make, MultiHead)
-    }
+    found = dict(costs([], [16, 32], 1, CPU, 1))
+    attends = {kind for kind, make in MIXERS.items() if issubclass(make, MultiHead)}
+    assert {kind for _, kind, _ in entries([], gpu=False)} == attends | {FUSED}
+    assert {kind for _, kind, _ in entries([], gpu=True)} == attends | {FUSED, FLEX}
     assert all(set(of) == {16, 32} and all(cost.time > 0 for cost in of.values()) for of in found.values())
     text = "\n".join(told(found, [16, 32]))
     assert all(f"| {label} | " in text for label in found)
@@ -29,4 +29,4 @@ def test_exponents(power):
 
 
 def test_only_some():
-    assert [label for label, _, _ in entries(["linear"])] == ["linear, writes", "linear, reads"]
+    assert [label for label, _, _ in entries(["linear"], gpu=True)] == ["linear, writes", "linear, reads"]
