@@ -2,6 +2,7 @@
 
     python benchmarks/attention_cost.py --output benchmarks/results/today-attention-cost-cpu.md --chart cost.svg
     python benchmarks/attention_cost.py --device cuda --output results.md
+    python benchmarks/attention_cost.py --draw results.md --chart cost.svg
 
 Queries, keys and values of one row are given, [1, heads, n, 64]; the maps before and after are the same for all and
 left out. `writes`: a place sees no farther than itself; `reads`: all. Beside our mixers stand torch's own kernels, as
@@ -168,21 +169,53 @@ def told(found: dict[str, dict[int, Cost]], sizes: Sequence[int]) -> list[str]:
     return lines
 
 
+def read(text: str) -> dict[str, dict[int, Cost]]:
+    """What `told` wrote, from its tables."""
+    found: dict[str, dict[int, Cost]] = {}
+    sizes: list[int] = []
+    for line in text.splitlines():
+        sizes = sizes if line.startswith("|") else []  # another table may follow
+        label, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+        cells = [cell.replace(",", "") for cell in cells]
+        if label == "mixer" and cells[-1].startswith("grows"):
+            sizes = [int(cell) for cell in cells[:-1]]
+        for n, cell in zip(sizes, cells, strict=False) if label not in ("mixer", "---") else ():
+            cost = found.setdefault(label, {}).get(n, Cost(math.nan, math.nan, math.nan))
+            if "+" in cell:
+                found[label][n] = cost._replace(**dict(zip(Cost._fields, _seconds(cell), strict=False)))
+            elif cell != "–":
+                found[label][n] = cost._replace(memory=float(cell))
+    return found
+
+
+def _seconds(cell: str) -> list[float]:
+    return [float(part) / 1e3 for part in cell.split("+")]
+
+
 def drawn(found: dict[str, dict[int, Cost]], file: Path) -> None:
     try:
+        from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as error:
         raise SystemExit("a chart needs matplotlib: pip install 'seqloom[plots]'") from error
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    kinds = list(dict.fromkeys(label.rpartition(", ")[0] for label in found))
+    own = [kind for kind in kinds if kind in MIXERS]
+    figure = Figure(figsize=(12, 5), layout="constrained")
     views = (("milliseconds", lambda c: 1e3 * c.time), ("MiB", lambda c: c.memory))
     for axes, (unit, of) in zip(figure.subplots(1, 2), views, strict=True):
-        for number, (label, costs) in enumerate(found.items()):
-            style = "-" if label.endswith("writes") else "--"
-            axes.plot(list(costs), [of(cost) for cost in costs.values()], style, color=f"C{number % 10}", label=label)
+        for label, costs in found.items():
+            kind = label.rpartition(", ")[0]
+            style = ":" if kind not in own else "-" if label.endswith("writes") else "--"
+            color = f"C{own.index(kind)}" if kind in own else ("black", "grey")[kind == FLEX]
+            axes.plot(list(costs), [of(cost) for cost in costs.values()], style, color=color, label=label)
         axes.set(xscale="log", yscale="log", xlabel="places", ylabel=f"{unit}, forward and backward")
+        ticks = [n for n in (512, 2048, 8192, 32768, 131072) if any(n in costs for costs in found.values())]
+        axes.set_xticks(ticks, [f"{n:,}" for n in ticks])
+        axes.minorticks_off()
         axes.grid(alpha=0.3)
-    figure.axes[0].legend(fontsize="x-small", ncols=2)
-    figure.savefig(file)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right", fontsize="small")
+    with rc_context({"svg.fonttype": "none"}):  # letters as letters: a tenth of the size
+        figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
 
 
 def costs(
@@ -221,7 +254,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--output", type=Path, help="Markdown file")
     parser.add_argument("--chart", type=Path, help="SVG or PNG file; needs matplotlib")
+    parser.add_argument("--draw", type=Path, metavar="FILE.md", help="measure nothing: the chart of earlier results")
     args = parser.parse_args()
+    if args.draw:
+        drawn(read(args.draw.read_text(encoding="utf-8")), args.chart)
+        return
     torch.set_num_threads(args.threads)
     gpu = args.device == "cuda"
     sizes = args.sizes or [2**power for power in range(9, 18 if gpu else 15)]

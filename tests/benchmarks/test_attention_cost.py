@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from attention_cost import FLEX, FUSED, Cost, costs, entries, exponent, told
+from attention_cost import FLEX, FUSED, Cost, costs, entries, exponent, read, told
 
 from seqloom.parts.attention import MultiHead
 from seqloom.parts.mixer import MIXERS
@@ -20,6 +20,13 @@ def test_every_mixer_that_attends_is_measured():
     assert all(set(of) == {16, 32} and all(cost.time > 0 for cost in of.values()) for of in found.values())
     text = "\n".join(told(found, [16, 32]))
     assert all(f"| {label} | " in text for label in found)
+    assert {label: list(of) for label, of in read(text).items()} == {label: list(of) for label, of in found.items()}
+
+
+def test_tables_are_read_back():
+    found = {"window, writes": {512: Cost(0.0011, 0.0022, 1234.0), 1024: Cost(0.002, 0.004, 2500.0)}}
+    text = "\n".join(["# Any title", "", *told(found, [512, 1024, 2048])])
+    assert read(text) == {"window, writes": {n: pytest.approx(cost) for n, cost in found["window, writes"].items()}}
 
 
 @pytest.mark.parametrize("power", [1.0, 2.0])
