@@ -91,22 +91,26 @@ def test_two_at_once_do_not_meet():
             same(answer, wanted[number])
 
 
-@GPU
 @pytest.mark.parametrize("attend", [None, products])
 @pytest.mark.parametrize("position", ["sinusoidal", "learned", "rotary", "none"])
 @pytest.mark.parametrize("encoder", ["transformer", "lstm"])
 def test_recorded_steps_are_plain_steps(encoder, position, attend):
+    """On a GPU recorded; elsewhere the same steps in the same shapes, one by one."""
     torch.manual_seed(0)
-    model = shake(tiny_model(encoder, {"kind": "transformer", "position": position}).double(), 2).cuda()
-    replays, draw = Replays(attend=attend), random.Random(0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = shake(tiny_model(encoder, {"kind": "transformer", "position": position}).double(), 2).to(device)
+    with torch.no_grad():
+        model.output.weight.mul_(3.0)  # surer: without positions, the order of tokens hardly counts, and many tie
+    replays, draw = Replays(attend=attend, anywhere=device == "cpu"), random.Random(0)
     for search in SEARCHES:
         for count in (1, 5, 5):
-            source, limits = sources(draw, count).to("cuda"), [draw.randint(1, 45) for _ in range(count)]
+            source, limits = sources(draw, count).to(device), [draw.randint(1, 45) for _ in range(count)]
             wanted = decode(model, source, limits, search)
             same(decode(model, source, limits, search, another=replays), wanted)
-    graphs = [set(frame.graphs) for frame in replays.frames.values()]
-    assert {32} <= set().union(*graphs)
-    assert ("begin" in set().union(*graphs)) == (encoder == "transformer")
+    if device == "cuda":
+        graphs = set().union(*(set(frame.graphs) for frame in replays.frames.values()))
+        assert {32} <= graphs
+        assert ("begin" in graphs) == (encoder == "transformer")
 
 
 @GPU
