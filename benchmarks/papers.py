@@ -1,12 +1,13 @@
 """Scores beside the literature: recipes trained side by side, scored on their test data, one table at the end.
 
-    python benchmarks/papers.py --folder runs/papers --jobs 12 --time 430 --seconds 580
+    python benchmarks/papers.py --folder runs/papers --jobs 2 --seconds 580 --only cmudict-ensemble
     python benchmarks/papers.py --score papers.jsonl.gz
 
 Every training is a process of its own, `seqloom train --recipe NAME` with a seed; members of an ensemble that are also
-a row of their own are trained once. After --seconds what still trains is asked to save and end, and the same command
-goes on from there. All that came of it stands in papers.jsonl.gz, predictions too: where a scorer is missing (BLEU
-needs sacrebleu), --score scores them elsewhere. Which rows, and what is wanted of them: published.py.
+a row of their own are trained once. A training keeps a GPU busy by itself: two at once use the time in which one reads
+or scores, more of them only wait for each other. After --seconds what still trains is asked to save and end, and the
+same command goes on from there. All that came of it stands in papers.jsonl.gz, predictions too: where a scorer is
+missing (BLEU needs sacrebleu), --score scores them elsewhere. Which rows, and what is wanted of them: published.py.
 """
 
 from __future__ import annotations

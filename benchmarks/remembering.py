@@ -1,18 +1,17 @@
 """What each way to mix a sequence remembers: copy, recall and adding over 10 to 2,000 steps, on one budget of tokens.
 
-    python benchmarks/remembering.py --jobs 14 --seconds 360 --output remembering.json
+    python benchmarks/remembering.py --jobs 4 --seconds 560 --output remembering.json
     python benchmarks/remembering.py --draw remembering.json --output docs/remembering.svg
 
 A mixer learns a task by a chain of lengths: at each it goes on from the weights of the length before, so that its
 tokens are spent on remembering longer and not on learning anew what is asked. Every mixer has the same tokens for a
-length (`--tokens`), in batches of the same rows, in a frame of the same width and about the same parameters
-(frames.py). What is solved sooner stops sooner, and what has forgotten at two lengths in a row is not asked for longer
-ones. Batches are drawn on the device and an update is one CUDA graph, so many processes share a GPU well; start CUDA
-MPS before (`nvidia-cuda-mps-control -d`).
+length (`--tokens`, and of short ones no more than `--updates` take), in batches of the same rows, in a frame of the
+same width and about the same parameters (frames.py). What is solved sooner stops sooner, and what has forgotten at two
+lengths in a row is not asked for longer ones. Batches are drawn on the device and an update is one CUDA graph, small
+enough for a few processes to share a GPU; start CUDA MPS before (`nvidia-cuda-mps-control -d`).
 
 To split it: `--tasks copy`, then recall, then adding; or `--only attention,lstm`. Where `--output` names the file of an
-earlier run its results are kept. Tokens and time go together: on one H200 with 14 processes count on 2 minutes a task
-for 8 million tokens a length.
+earlier run its results are kept. Cells that step one by one take minutes for what others do in seconds: they are last.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ from seqloom.errors import SeqloomError, known
 from seqloom.files import write_atomic, write_json
 
 LENGTHS = (10, 20, 50, 100, 200, 500, 1000, 2000)  # the first two only to learn what is asked
-FULL = {"dim": 128, "layers": 2, "rows": 32, "tokens": 8_000_000, "judged": 512, "rate": 1e-3}
+FULL = {"dim": 128, "layers": 2, "rows": 32, "tokens": 8_000_000, "updates": 3_000, "judged": 512, "rate": 1e-3}
 AT_ONCE = 1 << 17  # tokens of a batch that is only scored
-TINY = {"dim": 16, "layers": 1, "rows": 8, "tokens": 4_000, "judged": 16, "rate": 3e-3}
+TINY = {"dim": 16, "layers": 1, "rows": 8, "tokens": 4_000, "updates": 100, "judged": 16, "rate": 3e-3}
 
 
 class Learner:
@@ -60,7 +59,7 @@ class Learner:
         """Train on one length, until it is solved or tokens or seconds are spent; and what is remembered then."""
         length, rows, judged = asked["length"], asked["rows"], asked["judged"]
         each = rows * (length + self.task.extra)
-        steps = max(1, asked["tokens"] // each)
+        steps = max(1, min(asked["tokens"] // each, asked["updates"]))
         every, solved, started = max(5, steps // 15), 0, time.monotonic()
         self.updates.on(lambda: self.loss(rows, length))
         step = 0
@@ -125,10 +124,10 @@ def answer() -> Any:
 
 
 def chains(args: argparse.Namespace) -> list[list[Request]]:
-    """The slowest first: those that step one by one, then recurrent ones, then the others."""
+    """Recurrent ones first, which take longest for long rows; last those that step one by one."""
     sizes = TINY if args.tiny else FULL
-    sizes = {**sizes, **{name: given for name in ("tokens", "rows") if (given := getattr(args, name))}}
-    names = sorted(args.only or KINDS, key=lambda name: (KINDS[name].longest, KINDS[name].cell is None))
+    sizes = {**sizes, **{name: given for name in ("tokens", "updates", "rows") if (given := getattr(args, name))}}
+    names = sorted(args.only or KINDS, key=lambda name: (-KINDS[name].longest, KINDS[name].cell is None))
     return [
         [
             {"mixer": name, "task": task, "length": length, "longest": max(args.lengths), "seed": args.seed, **sizes}
@@ -175,8 +174,9 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--tasks", type=several, default=list(TASKS), help="copy,recall,adding")
     parser.add_argument("--lengths", type=several, default=[], help="default: " + ",".join(map(str, LENGTHS)))
     parser.add_argument("--tokens", type=int, help=f"for each length; default {FULL['tokens']:,}")
+    parser.add_argument("--updates", type=int, help=f"for each length, at most; default {FULL['updates']:,}")
     parser.add_argument("--rows", type=int, help=f"sequences a batch; default {FULL['rows']}")
-    parser.add_argument("--jobs", type=int, default=14, help="processes at once")
+    parser.add_argument("--jobs", type=int, default=4, help="processes at once")
     parser.add_argument("--seconds", type=float, default=360.0, help="for everything")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tiny", action="store_true", help="a toy, to see that everything runs")

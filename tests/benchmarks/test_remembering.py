@@ -173,9 +173,9 @@ def test_a_chain_whose_process_dies_is_tried_once_more_the_plain_way(tmp_path):
 def test_what_the_command_line_asks_for():
     args = arguments(["--only", "lstm,lstmn,attention", "--tasks", "copy", "--tokens", "5", "--rows", "2"])
     made = chains(args)
-    assert [chain[0]["mixer"] for chain in made] == ["lstmn", "lstm", "attention"]
-    assert [one["length"] for one in made[0]] == [10, 20, 50, 100, 200]
-    assert [one["length"] for one in made[1]] == [10, 20, 50, 100, 200, 500, 1000, 2000]
+    assert [chain[0]["mixer"] for chain in made] == ["lstm", "attention", "lstmn"]
+    assert [one["length"] for one in made[0]] == [10, 20, 50, 100, 200, 500, 1000, 2000]
+    assert [one["length"] for one in made[2]] == [10, 20, 50, 100, 200]
     assert (made[0][0]["tokens"], made[0][0]["rows"]) == (5, 2)
     with pytest.raises(SystemExit, match="did you mean 'lstm'"):
         main(["--only", "lsmt"])
