@@ -73,6 +73,7 @@ ROWS = [
     Row("sigmorphon-ensemble", "sigmorphon-ensemble", _words(11, 10)),
     Row("multi30k-gru", "multi30k-gru", _bleu(36, 39, "≈38.1")),
     Row("multi30k-transformer", "multi30k-transformer", _bleu(39.5, 41.5, "41.02")),
+    Row("multi30k-fixed", "multi30k-fixed", ()),  # to be compared with attention, by lengths.py
     Row("multi30k-gru, cased", "multi30k-gru", _bleu(36, 39, "≈38.1"), settings=CASED),
     Row("multi30k-transformer, cased", "multi30k-transformer", _bleu(39.5, 41.5, "41.02"), settings=CASED),
     Row("multi30k-de-en-gru", "multi30k-de-en-gru", _bleu(29, 33, "28.11")),
@@ -89,3 +90,31 @@ ROWS = [
     Row("sst2", "sst2", _right(80, None, "≈82.7")),
     Row("ewt", "ewt", _right(94.5, 95.4, "≈95.4 with pretrained vectors")),
 ]
+
+
+def without(recipe: str, **settings: dict[str, Any]) -> list[Row]:
+    """A row of a recipe again and again, each time with one of its ingredients left out."""
+    whole = next(row for row in ROWS if row.key == recipe)
+    named = {name.replace("_", " "): values for name, values in settings.items()}
+    return [Row(f"{recipe}, {name}", whole.recipe, whole.goals, (7,), values) for name, values in named.items()]
+
+
+# What each ingredient gave.
+ROWS += without(
+    "multi30k-transformer",
+    no_smoothing={"training.smoothing": 0.0},
+    no_mean_of_weights={"training.ema": 0.0},
+    little_dropout={"encoder.dropout": 0.1, "decoder.dropout": 0.1},
+    words={"data.source_tokens": "terms", "data.target_tokens": "terms", "data.min_count": 2},
+    norm_after={"encoder.norm": "after", "decoder.norm": "after"},
+    rotary={"encoder.position": "rotary", "decoder.position": "rotary"},
+)
+ROWS += without(
+    "cmudict-attention",
+    no_smoothing={"training.smoothing": 0.0},
+    no_mean_of_weights={"training.ema": 0.0},
+    little_dropout={"encoder.dropout": 0.1, "decoder.dropout": 0.1, "dropout": 0.1},
+    with_feeding={"decoder.feeding": True},
+    one_layer={"encoder.layers": 1, "decoder.layers": 1},
+    in_fp32={"training.precision": "fp32"},
+)
