@@ -204,6 +204,7 @@ class Fixed:
 
     def _turns(self, pairs: Tensor) -> Tensor:
         """[room, head_dim]: cosines in the even columns, sines in the odd ones, as what (1, 0) is turned to."""
+        pairs = pairs.to(torch.promote_types(pairs.dtype, torch.float32))
         pairs[:, 0::2] = 1.0
         return self.position.turn(pairs[None, None], pairs[None, None])[0][0, 0]
 

@@ -16,7 +16,7 @@ from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout, onto, rectified
 from seqloom.parts.mixer import CROSSES, MIXERS, mixer_of
 from seqloom.parts.norm import NORMS, LayerNorm
-from seqloom.parts.position import Turns
+from seqloom.parts.position import Position, Turns
 from seqloom.parts.product import Linear
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
@@ -229,6 +229,8 @@ def through(
     """x [R, T, dim] through all `blocks` of a stack with its `ways` and its last `norm` -> what the entrance and the
     blocks said, the last of it normed, and the states after."""
     blocks, said, after = stack.blocks, [x], []
+    if isinstance(position, Position):
+        position = position.over(x, getattr(states[0], "used", 0) if states else 0)
     given = list(zip(blocks, states or [None] * len(blocks), memories or [None] * len(blocks), strict=True))
     if not _joined(blocks, x):
         for block, state, memory in given:

@@ -27,6 +27,11 @@ class Position(nn.Module):
         """[R, heads, T, head_dim] queries and keys of one self-attention."""
         return q, k
 
+    def over(self, x: Tensor, offset: int = 0) -> Turns:
+        """For all the layers of one pass over x [R, T, dim], its first step standing at `offset`: what they share is
+        made once."""
+        return self
+
     def bias(
         self, heads: int, t: int, s: int, offset: int = 0, causal: bool = False, dtype: torch.dtype = torch.float32
     ) -> Tensor | None:
@@ -89,12 +94,14 @@ class Rotary(Position):
         self.head_dim = head_dim
 
     def turn(self, q: Tensor, k: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]:
+        return self.over(q, offset).turn(q, k, offset)
+
+    def over(self, x: Tensor, offset: int = 0) -> Turns:
         # No buffer: a model cast to bfloat16 would cast it too, and there places 1001 and 1002 are the same.
-        exact = torch.promote_types(q.dtype, torch.float32)
-        at = torch.arange(offset, offset + q.size(-2), device=q.device, dtype=exact)
-        angle = at[:, None] * _frequencies(self.head_dim, exact, q.device)
-        cos, sin = angle.cos().to(q.dtype), angle.sin().to(q.dtype)
-        return rotate(q, cos, sin), rotate(k, cos, sin)
+        exact = torch.promote_types(x.dtype, torch.float32)
+        at = torch.arange(offset, offset + x.size(-2), device=x.device, dtype=exact)
+        angle = at[:, None] * _frequencies(self.head_dim, exact, x.device)
+        return Turned(angle.cos(), angle.sin(), offset)
 
 
 class Relative(Position):
@@ -250,6 +257,21 @@ class Abreast(NamedTuple):
         return None if bias is None else bias[..., None].expand(-1, -1, -1, -1, s // places).flatten(-2)
 
 
+class Turned(NamedTuple):
+    """Rotary turns of some places, the first of which is `start`: cosines and sines, [T, head_dim / 2]."""
+
+    cos: Tensor
+    sin: Tensor
+    start: int
+
+    def turn(self, q: Tensor, k: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]:
+        first = offset - self.start
+        cos, sin = (part[first : first + q.size(-2)] for part in (self.cos, self.sin))
+        return rotate(q, cos, sin), rotate(k, cos, sin)
+
+    bias = Position.bias
+
+
 POSITIONS = {
     "none": NoPosition,
     "sinusoidal": Sinusoidal,
@@ -286,11 +308,14 @@ def _frequencies(dim: int, dtype: torch.dtype, device: torch.device | None = Non
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Each pair of features (2i, 2i+1) of [..., T, head_dim], turned by the angle whose cosine and sine are given."""
-    if x.device.type == "cpu" and x.dtype == cos.dtype and not torch.compiler.is_compiling():
-        # A pair is a complex number, and a turn is a product: one pass over memory where parts by themselves take six.
-        exact = torch.promote_types(x.dtype, torch.float32)
+    """Each pair of features (2i, 2i+1) of [..., T, head_dim], turned by the angle whose cosine and sine are given: in
+    full precision, whatever x has."""
+    exact = torch.promote_types(x.dtype, torch.float32)
+    cos, sin = cos.to(exact), sin.to(exact)
+    if x.device.type in ("cpu", "cuda") and not torch.compiler.is_compiling():
+        # A pair is a complex number, and a turn is a product: one pass over memory where parts by themselves take six,
+        # and many more on the way back.
         pairs = torch.view_as_complex(x.to(exact).unflatten(-1, (-1, 2)))
-        return torch.view_as_real(pairs * torch.complex(cos.to(exact), sin.to(exact))).flatten(-2).to(x.dtype)
-    even, odd = x[..., 0::2], x[..., 1::2]
-    return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
+        return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2).to(x.dtype)
+    even, odd = x[..., 0::2].to(exact), x[..., 1::2].to(exact)
+    return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2).to(x.dtype)

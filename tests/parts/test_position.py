@@ -127,6 +127,31 @@ def test_rotary_in_bfloat16_still_tells_far_places_apart():
     assert (found.float() - wanted).abs().max().item() < 0.05
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_rotary_as_a_product_of_complex_numbers_is_rotary_by_parts(dtype, monkeypatch):
+    """The twin is what compilers meet; with gradients."""
+    q, k = (drawn(2, 3, 5, 8, seed=seed).to(dtype).requires_grad_() for seed in (1, 2))
+    weight, found = drawn(2, 3, 5, 8, seed=3), []
+    for compiling in (False, True):
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda compiling=compiling: compiling)
+        turned = Rotary(DIM, 8).turn(q, k, 1001)
+        assert {part.dtype for part in turned} == {dtype}
+        slopes = torch.autograd.grad(sum((part * weight).square().sum() for part in turned), [q, k])
+        found.append([part.double() for part in (*turned, *slopes)])
+    close(*found, {torch.float64: 1e-12, torch.float32: 2e-5}.get(dtype, 1e-2))
+
+
+def test_layers_share_the_turns_of_a_pass():
+    """What is made once for places from 3 on serves any of them that follow one another."""
+    q, k = drawn(1, 2, 6, 4, seed=1), drawn(1, 2, 6, 4, seed=2)
+    position = Rotary(DIM, 4).double()
+    shared = position.over(drawn(1, 6, DIM), 3)
+    for offset, steps in ((3, 6), (3, 2), (5, 4)):
+        few = [part[:, :, :steps] for part in (q, k)]
+        close(list(shared.turn(*few, offset)), list(position.turn(*few, offset)))
+    assert Sinusoidal(DIM, 4).over(zeros(6)).turn(q, k) == (q, k)
+
+
 def test_rotary_turns_pairs():
     with pytest.raises(SeqloomError, match="the width of a head must be even, here 3"):
         Rotary(6, 3)
