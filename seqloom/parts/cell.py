@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError, known
 from seqloom.parts.basecell import Cell, CellState
-from seqloom.parts.lstm import Step, opened
+from seqloom.parts.lstm import Step
 from seqloom.parts.minimal import MinGruCell, MinLstmCell
 from seqloom.parts.tape import AttentiveCell, LstmnCell
 
@@ -169,16 +169,22 @@ class LstmCell(Cell):
             return (h, c), (*kept.chunk(4, -1), c, h)
         else:
             gates = torch.addmm(gates, h, self.recurrent.mT)
+        i, f, g, o, c, h = self._opened(gates, c)
+        return (h, c), (i, f, g, o, c, h)
+
+    def _opened(self, gates: Tensor, c: Tensor) -> tuple[Tensor, ...]:
         # One sigmoid over all four is faster than three over parts, though g's share of it is not used; in place, since
         # on many rows fresh memory costs as much as the arithmetic.
         g = gates.chunk(4, -1)[2].tanh()
         i, f, _, o = gates.sigmoid_().chunk(4, -1)
         c = torch.addcmul(i * g, f, c)
-        h = o * (c if self.norms is None else self.norms[2](c)).tanh()
-        return (h, c), (i, f, g, o, c, h)
+        return i, f, g, o, c, o * (c if self.norms is None else self.norms[2](c)).tanh()
 
     def act(self, gates: Tensor, state: CellState) -> CellState:
-        return Step.apply(gates, state[1]) if torch.is_grad_enabled() else opened(gates, state[1])[:2]
+        if torch.is_grad_enabled():
+            return Step.apply(gates, state[1])
+        *_, c, h = self._opened(gates, state[1])
+        return h, c
 
     def fused(self, x: Tensor, state: CellState, weight: Tensor | None = None) -> tuple[Tensor, CellState]:
         h, c = (part[None].contiguous() for part in state)

@@ -26,8 +26,7 @@ def tanh(x: Tensor) -> Tensor:
 def opened(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Kept]:
     """i, f, g, o [R, 4·dim], which are written over, and c -> h', c'."""
     gates.chunk(4, -1)[2].mul_(2.0)
-    # One sigmoid over all four is faster than four over parts, and in place, since on many rows fresh memory costs as
-    # much as the arithmetic.
+    # In place: on as many rows as training has, fresh memory costs as much as the arithmetic.
     i, f, g, o = gates.sigmoid_().chunk(4, -1)
     g.mul_(2.0).sub_(1.0)
     after = torch.addcmul(i * g, f, c)
