@@ -236,10 +236,10 @@ class TransformerDecoder(nn.Module):
             heads, slots = read.lean.blocks[0].heads, rows.steps * rows.width
             seen = See(bias=seen).plus(Abreast(position, place).bias(heads, 1, slots, dtype=x.dtype)).bias
         x = x.reshape(-1, self.dim)
-        y: Tensor | Entered = x if three is None else Entered(x, three)
+        given = x if three is None else Entered(x, three)
         for block, cache, memory in zip(read.lean.blocks, caches, read.folded or read.memories, strict=True):
-            y = block(y, cache, turns, seen, memory, read.real)
-        y = self.norm(y)[:, None]
+            given = block(given, cache, turns, seen, memory, read.real)
+        y = self.norm(given)[:, None]
         return y.repeat_interleave(rows.width, 0) if one else y
 
     def _through(
