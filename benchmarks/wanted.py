@@ -113,11 +113,12 @@ CPU = (
         LSTM,
         256,
         (
-            entrant(OURS, OURS, "model"),
+            *_BOTH,
             entrant("nn.LSTM", "plain", "lstm"),
+            entrant("nn.LSTM bf16", "plain", "lstm", **BF16),
             entrant("eole", "eole", "lstm"),
         ),
-        (Claim(OURS, 1.1, 1.5),),
+        (Claim(OURS, 1.1, 1.5), Claim(f"{OURS} bf16", 1.1, 1.5)),
     ),
     Work(
         "lstm-feeding",
@@ -127,12 +128,13 @@ CPU = (
         {**LSTM, "feeding": True},
         256,
         (
-            entrant(OURS, OURS, "model"),
+            *_BOTH,
             entrant("textbook loop", "plain", "lstm"),
+            entrant("textbook loop bf16", "plain", "lstm", **BF16),
             entrant("eole", "eole", "lstm"),
             entrant("yoyodyne", "yoyodyne", "lstm"),
         ),
-        (Claim(OURS, 1.1, 1.5),),
+        (Claim(OURS, 1.1, 1.5), Claim(f"{OURS} bf16", 1.1, 1.5)),
     ),
     _decode(
         "greedy", "decode 15 steps, batch 64, greedy", 64, 1, Claim(OURS, 1.5, 1.0, "Hugging", "CTranslate2 float")

@@ -13,14 +13,15 @@ from seqloom.models.decoders import Bridge, Dims, spread
 from seqloom.models.encoded import Encoded
 from seqloom.parts.attention import Attention, Memory
 from seqloom.parts.basecell import Cell
-from seqloom.parts.cell import CELLS
+from seqloom.parts.cell import CELLS, LstmCell
 from seqloom.parts.choose import Choice
 from seqloom.parts.dropout import dropout
+from seqloom.parts.fed import Begun, Weights, able, fed_steps
 from seqloom.parts.leancell import LeanStack
 from seqloom.parts.product import Bare, Packed, Steps, product, ready_part
 from seqloom.parts.recurrent import Recurrent, StackState
-from seqloom.parts.score import SCORES
-from seqloom.parts.see import See
+from seqloom.parts.score import SCORES, Dot, General, Scaled
+from seqloom.parts.see import See, keep
 from seqloom.parts.state import Decoding
 
 
@@ -142,6 +143,12 @@ class AttentiveDecoder(nn.Module):
     def _feed(self, x: Tensor, memory: Memory, see: See, written: Written) -> tuple[Tensor, Written]:
         stack, fed, states = written.stack, written.fed, []
         assert fed is not None
+        if (weights := self._weights(x, memory)) is not None:
+            [(h, c)], score = stack, self.attention.score
+            real = None if see.lengths is None else keep(see.lengths, memory[0].size(1))[:, None]
+            keys = memory[0] * score.scale if isinstance(score, Scaled) else memory[0]
+            every, (h, c, fed) = fed_steps(x, Begun(h, c, fed), (keys, memory[1]), real, weights)
+            return every, Written(((h, c),), fed)
         step, join = self._stepping(x), Steps(self.combine.weight[:, self.attention.dim :])
         for t in range(x.size(1)):
             stack = step(t, fed, stack)
@@ -150,6 +157,17 @@ class AttentiveDecoder(nn.Module):
             fed = (context + join(h)).tanh()
             states.append(fed)
         return torch.stack(states, 1), Written(stack, fed)
+
+    def _weights(self, x: Tensor, memory: Memory) -> Weights | None:
+        """For all steps by one function: in training, where nobody watches and the score is a product."""
+        layer, attention = self.recurrent.layers[0], self.attention
+        cell: Cell = layer.cells[0]  # pyright: ignore
+        usual = type(cell) is LstmCell and not cell.plain and type(attention.score) in (Dot, General, Scaled)
+        alone = len(self.recurrent.layers) == 1 and layer.probe is None and attention.probe is None
+        if not usual or not alone or memory[0].size(0) != x.size(0):
+            return None
+        weights = Weights(cell.weight, cell.recurrent, cell.bias, self.combine.weight[:, attention.dim :])
+        return weights if able(x, weights) else None
 
     def _stepping(self, x: Tensor) -> Callable[[int, Tensor, StackState], StackState]:
         """(t, h̃, state) -> state. In training the products with h̃ and with h are one, where the gates are a sum."""

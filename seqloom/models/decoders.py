@@ -18,11 +18,12 @@ from seqloom.parts.attention import Memory
 from seqloom.parts.block import Block, Ways, through
 from seqloom.parts.cell import CELLS
 from seqloom.parts.choose import Choice, build
+from seqloom.parts.entrance import Entrance, entrance
 from seqloom.parts.heads import agree
-from seqloom.parts.lean import Alike, Folded, Lean, biasing, foldable, moving
+from seqloom.parts.lean import Alike, Entered, Folded, Lean, biasing, foldable, moving
 from seqloom.parts.mixer import CROSSES, MIXERS, SelfAttention
 from seqloom.parts.norm import NORMS, NoNorm
-from seqloom.parts.position import POSITIONS, Abreast, Turns
+from seqloom.parts.position import POSITIONS, Abreast, NoPosition, Sinusoidal, Turns
 from seqloom.parts.recurrent import Recurrent, StackState
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See, keep, mean
@@ -131,6 +132,7 @@ class ReadSoFar(NamedTuple):
     real: Tensor | None = None  # [B, 1, 1, S], added to scores: −inf at padded places
     lean: Lean | None = None  # the blocks as steps take them where nobody watches
     folded: tuple[Folded, ...] | None = None  # the memories as they take them, where that is less work
+    entrance: Entrance | None = None  # steps are given tokens, [R, 1], where there is one
 
 
 class TransformerDecoder(nn.Module):
@@ -175,7 +177,8 @@ class TransformerDecoder(nn.Module):
         self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
         self.dim, self.reads = dim, layers
 
-    def begin(self, encoded: Encoded, width: int = 1, room: int | None = None) -> Decoding:
+    def begin(self, encoded: Encoded, width: int = 1, room: int | None = None, table: Tensor | None = None) -> Decoding:
+        """`table`: the embeddings of all tokens, for whom tokens may be looked up by the steps themselves."""
         views = encoded.views or (encoded.states,) * len(self.blocks)
         memories = tuple(block.cross.remember(x) for block, x in zip(self.blocks, views, strict=True))  # pyright: ignore
         if not self.branches or (room is None and width == 1) or width > Branches.widest:
@@ -189,14 +192,21 @@ class TransformerDecoder(nn.Module):
         if lean is not None and fold:
             pairs = zip(blocks, memories, strict=True)
             folded = tuple(Folded.of(block.cross, memory, real) for block, memory in pairs)  # pyright: ignore
-        elif lean is not None and width > 1:  # in one block each, since every step reads them
+        elif lean is not None:  # in one block each, since every step reads them
             memories = tuple((keys.contiguous(), values.contiguous()) for keys, values in memories)
-        read = ReadSoFar(memories, encoded.lengths, real, lean, folded)
+        read = ReadSoFar(memories, encoded.lengths, real, lean, folded, self._entrance(table, lean))
         return Decoding(read, Branches(len(self.blocks), room, width))
 
+    def _entrance(self, table: Tensor | None, lean: Lean | None) -> Entrance | None:
+        hooked = any(part._forward_pre_hooks or part._forward_hooks for part in self.enter.modules())
+        known = type(self.enter.position) in (NoPosition, Sinusoidal)  # of any length, and without bounds
+        if table is None or lean is None or hooked or not known:
+            return None
+        return entrance(self, table, self.enter, lean.blocks[0], self.blocks[0].mix.project)  # pyright: ignore
+
     def forward(self, x: Tensor, state: Decoding, lengths: Tensor | None = None) -> tuple[Tensor, Decoding]:
-        """[R, T, input_dim] -> [R, T, dim]. `lengths` [R]: how many places are real, for a norm that looks across the
-        batch."""
+        """[R, T, input_dim], or tokens [R, T] where there is an entrance for them -> [R, T, dim]. `lengths` [R]: how
+        many places are real, for a norm that looks across the batch."""
         read, rows = state
         if isinstance(rows, Branches):
             steps = [self._abreast(step, read, rows) for step in x.split(1, 1)] if x.size(1) > 1 else []
@@ -206,24 +216,30 @@ class TransformerDecoder(nn.Module):
         return x, Decoding(read, rows)
 
     def _abreast(self, x: Tensor, read: ReadSoFar, rows: Branches) -> Tensor:
-        """One step of all hypotheses, [R, 1, input_dim]: those of a sentence stand side by side in the axis of time, so
-        that their self-attention is one product over what they share."""
-        position, place = self.enter.position, rows.steps
-        given, x = x, self.enter(x, place).view(-1, rows.width, self.dim)
+        """One step of all hypotheses, [R, 1, input_dim] or [R, 1]: those of a sentence stand side by side in the axis
+        of time, so that their self-attention is one product over what they share."""
+        position, place, given, three = self.enter.position, rows.steps, x, None
+        if read.entrance is None:
+            x = self.enter(x, place)
+        else:
+            x, three = read.entrance(x[:, 0], place)
+        x = x.view(-1, rows.width, self.dim)
         seen, caches = rows.grow(x), rows.caches
         if read.lean is None or read.lean.watched:
             y, _ = self._through(x, See(bias=seen), caches, Abreast(position, place), read)
             return y.view(-1, 1, self.dim)
         if one := place == 0 and _alike(given.view(x.size(0), rows.width, -1)):
             x, seen, caches = x[:, :1], None, [Alike(cache, rows.width) for cache in caches]
+            three = None if three is None else three[:: rows.width]
         turns = Abreast(position, place) if moving(position) else None
         if biasing(position):  # the same in all layers, so once
             heads, slots = read.lean.blocks[0].heads, rows.steps * rows.width
             seen = See(bias=seen).plus(Abreast(position, place).bias(heads, 1, slots, dtype=x.dtype)).bias
         x = x.reshape(-1, self.dim)
+        given = x if three is None else Entered(x, three)
         for block, cache, memory in zip(read.lean.blocks, caches, read.folded or read.memories, strict=True):
-            x = block(x, cache, turns, seen, memory, read.real)
-        y = self.norm(x)[:, None]
+            given = block(given, cache, turns, seen, memory, read.real)
+        y = self.norm(given)[:, None]
         return y.repeat_interleave(rows.width, 0) if one else y
 
     def _through(
@@ -235,8 +251,8 @@ class TransformerDecoder(nn.Module):
 
 
 def _alike(x: Tensor) -> bool:
-    """Whether the hypotheses of each sentence, [B, width, input_dim], are one as yet, as all are that have said
-    nothing: then one speaks for all. Only where looking is cheap."""
+    """Whether the hypotheses of each sentence, [B, width, input_dim] or tokens [B, width, 1], are one as yet, as all
+    are that have said nothing: then one speaks for all. Only where looking is cheap."""
     cheap = x.size(1) > 1 and x.device.type == "cpu" and not compiler.is_compiling()
     return cheap and bool((x == x[:, :1]).all())
 

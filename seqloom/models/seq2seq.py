@@ -90,7 +90,8 @@ class Seq2Seq(nn.Module):
 
     def write(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         """[R, T] -> the states from which the next tokens are guessed, [R, T, dim]."""
-        x = dropout(self.target(tokens), self.dropout, self.training)
+        looks_up = getattr(state.context, "entrance", None) is not None
+        x = tokens if looks_up else dropout(self.target(tokens), self.dropout, self.training)
         # Nothing is guessed after <eos>: where it stands, a row is over.
         real = (((tokens != PAD) & (tokens != EOS)).sum(1),) if self.training and self.across else ()
         states, state = self.decoder(x, state, *real)
@@ -111,7 +112,10 @@ class Seq2Seq(nn.Module):
         return self.output(states) if labels is None else entropy(states, self.output, labels, smoothing, PAD)
 
     def start(self, source: Padded, *, width: int = 1, room: int | None = None) -> Decoding:
-        return self.decoder.begin(self.read(source), width, room)
+        hooked = self.target._forward_pre_hooks or self.target._forward_hooks
+        looks_up = isinstance(self.decoder, TransformerDecoder) and not hooked
+        more = (self.target.weight,) if looks_up else ()
+        return self.decoder.begin(self.read(source), width, room, *more)
 
     def step(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         states, state = self.write(tokens, state)

@@ -20,7 +20,7 @@ from seqloom.parts.product import Linear
 from seqloom.parts.score import SCORES, Scaled, Score
 from seqloom.parts.see import See
 from seqloom.parts.state import Cache
-from seqloom.parts.stripes import mixed, worth
+from seqloom.parts.stripes import brief, briefly, mixed, worth
 
 Memory = tuple[Tensor, Tensor]  # the keys, as the score keeps them, and the values; one row per sentence
 Packed = tuple[Tensor, None]  # both in one piece, as they were projected: for the kernel that takes them so
@@ -88,6 +88,8 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, see: See, scale: float = 1.0) -> Ten
     t, s, shared = q.size(-2), k.size(-2), q.size(1) != k.size(1)
     if worth(q, k) and see.bias is None and see.window is None and (see.square(t, s) or not see.causal):
         return mixed(q * scale, k, v, None if see.causal else see.keep(t, s, q.device), see.causal)
+    if brief(q, k) and see.bias is None and see.window is None and not see.causal:
+        return briefly(q, k, v, see.keep(t, s, q.device), scale)
     if see.square(t, s):
         return _kernel(q, k, v, scale=scale, is_causal=True, enable_gqa=shared)
     mask = see.keep(t, s, q.device)

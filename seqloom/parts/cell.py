@@ -10,15 +10,13 @@ is no kernel for it: it runs step by step.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError, known
 from seqloom.parts.basecell import Cell, CellState
+from seqloom.parts.lstm import Step
 from seqloom.parts.minimal import MinGruCell, MinLstmCell
 from seqloom.parts.tape import AttentiveCell, LstmnCell
 
@@ -171,18 +169,22 @@ class LstmCell(Cell):
             return (h, c), (*kept.chunk(4, -1), c, h)
         else:
             gates = torch.addmm(gates, h, self.recurrent.mT)
+        i, f, g, o, c, h = self._opened(gates, c)
+        return (h, c), (i, f, g, o, c, h)
+
+    def _opened(self, gates: Tensor, c: Tensor) -> tuple[Tensor, ...]:
         # One sigmoid over all four is faster than three over parts, though g's share of it is not used; in place, since
         # on many rows fresh memory costs as much as the arithmetic.
         g = gates.chunk(4, -1)[2].tanh()
         i, f, _, o = gates.sigmoid_().chunk(4, -1)
         c = torch.addcmul(i * g, f, c)
-        h = o * (c if self.norms is None else self.norms[2](c)).tanh()
-        return (h, c), (i, f, g, o, c, h)
+        return i, f, g, o, c, o * (c if self.norms is None else self.norms[2](c)).tanh()
 
     def act(self, gates: Tensor, state: CellState) -> CellState:
         if torch.is_grad_enabled():
-            return _Lstm.apply(gates, state[1])
-        return _opened(gates.chunk(4, -1)[2].tanh(), gates.sigmoid_(), state[1])[:2]
+            return Step.apply(gates, state[1])
+        *_, c, h = self._opened(gates, state[1])
+        return h, c
 
     def fused(self, x: Tensor, state: CellState, weight: Tensor | None = None) -> tuple[Tensor, CellState]:
         h, c = (part[None].contiguous() for part in state)
@@ -197,42 +199,6 @@ class LstmCell(Cell):
         column = x.new_zeros(4 * self.dim, 8)
         column[: self.dim, 0], column[self.dim : 2 * self.dim, 0] = -1e4, 1e4
         return torch.cat([x, flag], -1), torch.cat([self.weight, column], 1)
-
-
-class _Lstm(torch.autograd.Function):
-    """All that is pointwise in an LSTM: gates [R, 4·dim] and c -> h', c'. The way back fills one matrix, where torch's
-    own would make one for each gate and join them."""
-
-    @staticmethod
-    def forward(ctx: Any, gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        g, open, before = gates.chunk(4, -1)[2].tanh(), gates.sigmoid(), c
-        h, c, inner = _opened(g, open, c)
-        ctx.save_for_backward(open, g, before, inner)
-        return h, c
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor]:  # pyright: ignore
-        open, g, before, inner = ctx.saved_tensors
-        by_h, by_c = slopes
-        i, f, _, o = open.chunk(4, -1)
-        by_c = by_c + torch.ops.aten.tanh_backward(by_h * o, inner)
-        by_gates = torch.empty_like(open)
-        by_i, by_f, by_g, by_o = by_gates.chunk(4, -1)
-        sigmoid, tanh = torch.ops.aten.sigmoid_backward.grad_input, torch.ops.aten.tanh_backward.grad_input
-        sigmoid(by_c * g, i, grad_input=by_i)
-        sigmoid(by_c * before, f, grad_input=by_f)
-        tanh(by_c * i, g, grad_input=by_g)
-        sigmoid(by_h * inner, o, grad_input=by_o)
-        return by_gates, by_c * f
-
-
-def _opened(g: Tensor, open: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """h', c' and tanh(c') from the candidate, from all gates side by side and from c."""
-    i, f, _, o = open.chunk(4, -1)
-    c = torch.addcmul(i * g, f, c)
-    inner = c.tanh()
-    return o * inner, c, inner
 
 
 CELLS = {

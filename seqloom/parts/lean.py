@@ -45,6 +45,13 @@ class Lean:
         return any(part.probe is not None for part in self.probed)
 
 
+class Entered(NamedTuple):
+    """What enters a block, with queries, keys and values of it, which are at hand."""
+
+    x: Tensor  # [R, dim]
+    three: Tensor  # [R, 3·dim]
+
+
 class LeanBlock:
     def __init__(self, block: Block, rows: int, fold: bool) -> None:
         self.heads = block.mix.heads
@@ -58,7 +65,7 @@ class LeanBlock:
 
     def __call__(
         self,
-        x: Tensor,
+        x: Tensor | Entered,
         cache: Cache | Alike,
         turns: Turns | None,
         seen: Tensor | None,
@@ -68,10 +75,12 @@ class LeanBlock:
         """[R, dim], the hypotheses of one step; those of a sentence, W of them, follow one another. `seen` and `real`
         are added to the scores, [B, 1, W or 1, S]: whom each descends from, and where the source has tokens; None:
         everything is visible."""
+        x, three = x if isinstance(x, Entered) else (x, None)
         rows, dim = x.shape
         b, heads = memory[0].size(0), self.heads
         mix, cross, feed = self.norms
-        three = self.project(mix.enter(x)).view(b, rows // b, 3, heads, dim // heads).permute(2, 0, 3, 1, 4)
+        three = self.project(mix.enter(x)) if three is None else three
+        three = three.view(b, rows // b, 3, heads, dim // heads).permute(2, 0, 3, 1, 4)
         if turns is None and self.mix_score.keeps:
             q, (k, v) = three.select(0, 0), cache.join(three.narrow(0, 1, 2))
         else:

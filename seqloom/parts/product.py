@@ -34,19 +34,19 @@ class Linear(nn.Linear):
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """F.linear: x [..., in], weight [out, in] -> [..., out]."""
-    if not _fits(x, weight) or x.numel() < FEW * weight.size(1):
+    if not fits(x, weight) or x.numel() < FEW * weight.size(1):
         return F.linear(x, weight, bias)
     return (_Product.apply if torch.is_grad_enabled() else _onednn)(x, weight, bias)
 
 
 def rectified(x: Tensor, linear: nn.Linear) -> Tensor:
     """max(0, W x + b) without gradients; the product's own kernel does it where it can."""
-    if not _fits(x, linear.weight) or x.numel() < FEW * linear.in_features:
+    if not fits(x, linear.weight) or x.numel() < FEW * linear.in_features:
         return F.linear(x, linear.weight, linear.bias).relu_()
     return torch.ops.mkldnn._linear_pointwise(x, linear.weight, linear.bias, "relu", [], "")
 
 
-def _fits(x: Tensor, weight: Tensor) -> bool:
+def fits(x: Tensor, weight: Tensor) -> bool:
     """Plain matrices in float32, and whole ones: for columns of another oneDNN has no kernel but a loop. Compilers have
     products of their own, and who counts operations knows torch's."""
     plain = type(weight) in (Tensor, nn.Parameter) and x.dtype == weight.dtype == torch.float32
@@ -59,6 +59,15 @@ def _fits(x: Tensor, weight: Tensor) -> bool:
 
 def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+
+def times(x: Tensor, weight: Tensor, bias: Tensor | None = None, onto: Tensor | None = None) -> Tensor:
+    """onto + W x + b without gradients, for weights that `fits` was asked about or that are in half precision."""
+    if not _HAVE:
+        return F.linear(x, weight, bias) if onto is None else onto + F.linear(x, weight, bias)
+    if onto is None:
+        return _onednn(x, weight, bias)
+    return torch.ops.mkldnn._linear_pointwise.binary(x, onto, weight, bias, "add")
 
 
 class _Product(torch.autograd.Function):
@@ -91,7 +100,7 @@ class Steps:
     def __init__(self, weight: Tensor) -> None:
         weight = weight.contiguous() if torch.is_grad_enabled() else weight
         self.given: list[tuple[Tensor, Tensor]] = []  # on the way back: slopes and what they belong to
-        self.delayed = _fits(weight, weight) and torch.is_grad_enabled()
+        self.delayed = fits(weight, weight) and torch.is_grad_enabled()
         self.weight = _Whole.apply(weight, self.given) if self.delayed else weight
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -174,7 +183,7 @@ def ready(linear: nn.Linear, rows: int) -> Packed | Bare:
 
 def ready_part(owner: nn.Module, name: str, weight: Tensor, bias: Tensor | None, rows: int) -> Packed | Bare:
     """The same of a matrix that `owner` has, and by what name."""
-    packs = rows > 1 and _fits(weight, weight)
+    packs = rows > 1 and fits(weight, weight)
     return Packed(_packed(owner, name, weight.detach()), bias) if packs else Bare(weight, bias)
 
 

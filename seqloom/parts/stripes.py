@@ -12,6 +12,8 @@ from torch.autograd.function import once_differentiable
 # Weights of a head at most, in full and in half precision: they are kept for the way back, and beyond some number the
 # fused kernel, which keeps none, is as quick.
 CELLS = {4: 1 << 12, 2: 1 << 17}
+BRIEF = 32  # queries or keys of a row at most, without gradients
+ROWS = 32  # rows and heads at least: for fewer the fused kernel is one call in the place of six
 STRIPE = 64  # queries at a time under a triangle: what lies above it is not computed
 
 
@@ -43,6 +45,28 @@ def several(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float) 
     q = torch.mul(q, scale, out=q.new_empty(q.shape))  # in one piece: the product would copy it otherwise
     scores = torch.matmul(q, k.mT)
     return torch.matmul((scores if bias is None else scores.add_(bias)).softmax(-1), v)
+
+
+def brief(q: Tensor, k: Tensor) -> bool:
+    """[B, heads, T, D] and [B, heads, S, D]: whether to go by `briefly`."""
+    here = q.device.type == "cpu" and q.dtype == torch.float32 and not torch.is_grad_enabled()
+    small = 1 < q.size(-2) <= BRIEF and k.size(-2) <= BRIEF and q.size(0) * q.size(1) >= ROWS
+    return here and small and q.shape[:2] == k.shape[:2] and not torch.compiler.is_compiling()
+
+
+def briefly(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, scale: float) -> Tensor:
+    """`mixed` without gradients, of short rows. Scores lie with a key in a row, [S, T], since a softmax over columns is
+    done for many at once, and one over ten numbers in a row is not."""
+    b, heads, t, _ = q.shape
+    q, k, v = (part.reshape(b * heads, part.size(2), part.size(3)) for part in (q * scale, k, v))
+    scores = torch.bmm(k, q.mT)
+    if keep is None:
+        weights = scores.softmax(1)
+    else:
+        scores.view(b, heads, -1, t).masked_fill_(~keep.mT, torch.finfo(scores.dtype).min)
+        weights = scores.softmax(1)
+        weights.view(b, heads, -1, t).mul_(keep.mT)
+    return torch.bmm(weights.mT, v).view(b, heads, t, -1)
 
 
 class _Mixed(torch.autograd.Function):

@@ -67,3 +67,24 @@ def test_autocast_finds_one_precision():
     assert y.dtype == torch.bfloat16
     y.float().sum().backward()
     assert q.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize("lengths", [None, torch.tensor([5, 3, 1]), torch.tensor([5, 0, 2])], ids=str)
+@torch.no_grad()
+def test_briefly_is_torchs(lengths, monkeypatch):
+    """Without gradients, of many short rows: also where a row has nothing to look at."""
+    q, k, v = (drawn(3, 2, 5, 4, seed=n).float().transpose(1, 2).contiguous().transpose(1, 2) for n in range(3))
+    see, calls = See(lengths=lengths), []
+    wanted = attend(q.double(), k.double(), v.double(), Scaled(4, 4), see)
+    briefly = stripes.briefly
+    monkeypatch.setattr("seqloom.parts.attention.briefly", lambda *given: calls.append(given) or briefly(*given))
+    attend(q, k, v, Scaled(4, 4), see)
+    assert not calls, "few rows go to torch"
+    monkeypatch.setattr(stripes, "ROWS", 6)
+    close(attend(q, k, v, Scaled(4, 4), see).double(), wanted, 1e-5)
+    assert len(calls) == 1
+    attend(q, k, v, Scaled(4, 4), See(causal=True))
+    attend(q[:, :, :1], k, v, Scaled(4, 4), see)
+    with torch.enable_grad():
+        attend(q, k, v, Scaled(4, 4), see)
+    assert len(calls) == 1
