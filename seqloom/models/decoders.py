@@ -231,7 +231,7 @@ class TransformerDecoder(nn.Module):
         if one := place == 0 and _alike(given.view(x.size(0), rows.width, -1)):
             x, seen, caches = x[:, :1], None, [Alike(cache, rows.width) for cache in caches]
             three = None if three is None else three[:: rows.width]
-        turns = Abreast(position, place) if moving(position) else None
+        turns = Abreast(position.over(x[:1, :1], place), place) if moving(position) else None
         if biasing(position):  # the same in all layers, so once
             heads, slots = read.lean.blocks[0].heads, rows.steps * rows.width
             seen = See(bias=seen).plus(Abreast(position, place).bias(heads, 1, slots, dtype=x.dtype)).bias

@@ -28,8 +28,7 @@ class Position(nn.Module):
         return q, k
 
     def over(self, x: Tensor, offset: int = 0) -> Turns:
-        """For all the layers of one pass over x [R, T, dim], its first step standing at `offset`: what they share is
-        made once."""
+        """For all layers of one pass over x [R, T, dim], its first step standing at `offset`: what they share."""
         return self
 
     def bias(
@@ -241,7 +240,7 @@ class Abreast(NamedTuple):
     """Tokens side by side at one `place`: hypotheses, one after the other in the axis of time. Keys are those of every
     place so far, side by side too."""
 
-    position: Position
+    position: Turns
     place: int
 
     def turn(self, q: Tensor, k: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]:
@@ -313,8 +312,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     exact = torch.promote_types(x.dtype, torch.float32)
     cos, sin = cos.to(exact), sin.to(exact)
     if x.device.type in ("cpu", "cuda") and not torch.compiler.is_compiling():
-        # A pair is a complex number, and a turn is a product: one pass over memory where parts by themselves take six,
-        # and many more on the way back.
+        # A pair is a complex number, and a turn is a product: one pass over memory where parts by themselves take six.
         pairs = torch.view_as_complex(x.to(exact).unflatten(-1, (-1, 2)))
         return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2).to(x.dtype)
     even, odd = x[..., 0::2].to(exact), x[..., 1::2].to(exact)

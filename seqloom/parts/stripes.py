@@ -48,9 +48,9 @@ def several(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float) 
 
 
 def brief(q: Tensor, k: Tensor) -> bool:
-    """[B, heads, T, D] and [B, heads, S, D]: whether to go by `briefly`."""
+    """[B, heads, T, D] and [B, heads, S, D]: whether to go by `briefly`. One wide head gains nothing by it."""
     here = q.device.type == "cpu" and q.dtype == torch.float32 and not torch.is_grad_enabled()
-    small = 1 < q.size(-2) <= BRIEF and k.size(-2) <= BRIEF and q.size(0) * q.size(1) >= ROWS
+    small = 1 < q.size(-2) <= BRIEF and k.size(-2) <= BRIEF and q.size(0) * q.size(1) >= ROWS and q.size(1) > 1
     return here and small and q.shape[:2] == k.shape[:2] and not torch.compiler.is_compiling()
 
 

@@ -111,7 +111,7 @@ def _flex(q: Tensor, k: Tensor, v: Tensor, see: See, first: int) -> Tensor:
     in which nothing is seen."""
     mask = _blocks(q.size(2), see.window or 1, see.causal, first, q.device)
     # Beyond its limit, eight by default, torch would no longer compile but make all n × n scores.
-    with torch.compiler.config.patch(recompile_limit=PROGRAMS):
+    with torch.compiler.config.patch(recompile_limit=PROGRAMS):  # pyright: ignore[reportAttributeAccessIssue]
         return _compiled()(q, k, v, block_mask=mask, scale=1.0)
 
 
