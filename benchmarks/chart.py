@@ -1,8 +1,8 @@
 """A chart of a race's results: for every work, how many times as fast as each peer we are.
 
-    python benchmarks/chart.py benchmarks/results/today.md -o docs/race-cpu.svg
+    python benchmarks/chart.py benchmarks/results/today.md benchmarks/results/yesterday.md -o docs/race-cpu.svg
 
-Drawn from the tables "Everybody" of the file, so that the chart cannot say anything else than the results do; ratios
+Drawn from the tables "Everybody" of the files, the newest first, so that the chart cannot say anything else than the results do; ratios
 below 1 stand to the left of the line.
 """
 
@@ -109,11 +109,12 @@ def _tick(tick: float, across: Axis, bottom: float) -> Markup:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", type=Path, help="a file that benchmarks/run.py wrote")
+    parser.add_argument("results", type=Path, nargs="+", help="files that benchmarks/run.py wrote, the newest first")
     parser.add_argument("-o", "--output", type=Path, required=True, help="SVG file")
     args = parser.parse_args()
     try:
-        chart = drawn(read(args.results.read_text(encoding="utf-8"), str(args.results)))
+        texts = "\n".join(file.read_text(encoding="utf-8") for file in args.results)
+        chart = drawn(read(texts, ", ".join(map(str, args.results))))
         write_atomic(args.output, str(chart) + "\n")
     except SeqloomError as error:
         raise SystemExit(str(error)) from error

@@ -83,6 +83,7 @@ def ways(translator: Any, words: list[str], beam: int) -> dict[str, Callable[[],
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rows", type=int, help="words at once; else one and 64")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--output", type=Path, help="Markdown file")
     args = parser.parse_args()
@@ -94,7 +95,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run, words = made(Path(folder), max(rows for rows, _ in WORKS))
         translator = load_engine(run, "ct2")
-        for rows, beam in WORKS:
+        for rows, beam in (work for work in WORKS if args.rows in (None, work[0])):
             both = ways(translator, words[:rows], beam)
             for way in both.values():
                 way()
