@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 Rows = Callable[[Tensor], Tensor]  # [R, in] -> [R, out]
 FEW = 16  # rows: for fewer oneDNN takes longer to lay out a matrix than to multiply by it
 _HAVE = torch.backends.mkldnn.is_available()
+_HALVES = _HAVE and torch.ops.mkldnn._is_mkldnn_bf16_supported()  # older processors have no such products
 
 
 class Linear(nn.Linear):
@@ -63,7 +64,7 @@ def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def times(x: Tensor, weight: Tensor, bias: Tensor | None = None, onto: Tensor | None = None) -> Tensor:
     """onto + W x + b without gradients, for weights that `fits` was asked about or that are in half precision."""
-    if not _HAVE:
+    if not (_HALVES if weight.dtype == torch.bfloat16 else _HAVE):
         return F.linear(x, weight, bias) if onto is None else onto + F.linear(x, weight, bias)
     if onto is None:
         return _onednn(x, weight, bias)

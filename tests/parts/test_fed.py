@@ -52,9 +52,12 @@ def test_one_function_is_the_loop(score, lengths):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("able", [True, False], ids=["oneDNN", "without"])
 @pytest.mark.parametrize("lengths", [None, [3, 1, 2, 3]], ids=["full", "ragged"])
-def test_in_half_precision_it_is_as_near_as_the_loop(lengths):
-    """Products alone are halved: what is said, c and all gradients lie as near the whole ones as by autocast."""
+def test_in_half_precision_it_is_as_near_as_the_loop(lengths, able, monkeypatch):
+    """Products alone are halved: what is said, c and all gradients lie as near the whole ones as by autocast. So too on
+    a processor for which oneDNN has no such products."""
+    monkeypatch.setattr(product, "_HALVES", able and product._HALVES)
     made, lengths = decoder(), None if lengths is None else torch.tensor(lengths)
     _, exact = run(made, lengths, quick=False)
     (quick, ours), (_, loop) = run(made, lengths, half=True), run(made, lengths, quick=False, half=True)
