@@ -2,8 +2,8 @@
 
     python benchmarks/chart.py benchmarks/results/today.md benchmarks/results/yesterday.md -o docs/race-cpu.svg
 
-Drawn from the tables "Everybody" of the files, the newest first, so that the chart cannot say anything else than the results do; ratios
-below 1 stand to the left of the line.
+Drawn from the tables "Everybody" of the files, the newest first, so that the chart cannot say anything else than the
+results do; ratios below 1 stand to the left of the line.
 """
 
 from __future__ import annotations
