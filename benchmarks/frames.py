@@ -14,9 +14,10 @@ from unittest.mock import patch
 from torch import Tensor, nn
 
 from seqloom.parts import window
-from seqloom.parts.block import Block
+from seqloom.parts.block import Block, Ways, through
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.mixer import MIXERS
+from seqloom.parts.norm import LayerNorm
 from seqloom.parts.position import POSITIONS
 from seqloom.parts.recurrent import Recurrent
 from seqloom.parts.see import See, last, mean
@@ -44,14 +45,17 @@ class Kind:
     about: str
     cell: Choice | None = None
     mixer: Choice | None = None
-    longest: int = 10**9  # what it can be trained on in the time there is: cells without a kernel step one by one
+    slow: bool = False  # it steps one by one
 
-    def choice(self, longest: int) -> Choice:
-        """As `Block` takes it; `longest`: the most steps there will be."""
+    def choice(self, longest: int, layer: int = 0) -> Choice:
+        """As `Block` takes it, in that layer; `longest`: the most steps there will be."""
         if self.cell is not None:
             return partial(CellMixer, cell=self.cell)
         assert self.mixer is not None
-        return {**self.mixer, "longest": longest} if _named(self.mixer) == "linformer" else self.mixer  # pyright: ignore
+        grown = {"longest": longest} if _named(self.mixer) == "linformer" else {}
+        if isinstance(self.mixer, dict) and "dilation" in self.mixer:
+            grown = {"dilation": self.mixer["dilation"] ** layer}
+        return {**self.mixer, **grown} if grown else self.mixer  # pyright: ignore
 
     @property
     def causal(self) -> bool:
@@ -65,8 +69,9 @@ KINDS = {
     "lstm": Kind("LSTM", cell="lstm"),
     "mingru": Kind("minGRU", cell="mingru"),
     "minlstm": Kind("minLSTM", cell="minlstm"),
-    "attentive-rnn": Kind("RNN with attention over its past", cell="attentive-rnn", longest=200),
-    "lstmn": Kind("LSTM with a tape", cell="lstmn", longest=200),
+    "attentive-rnn": Kind("RNN with attention over its past", cell="attentive-rnn", slow=True),
+    "lstmn": Kind("LSTM with a tape", cell="lstmn", slow=True),
+    "dilated": Kind("convolution of 9, dilated", mixer={"kind": "convolution", "width": 9, "dilation": 4}),
     "attention": Kind("attention", mixer="attention"),
     "window": Kind("window of 64", mixer={"kind": "window", "window": 64}),
     "longformer": Kind("window of 64 and one place for all", mixer={"kind": "longformer", "window": 64}),
@@ -101,19 +106,15 @@ class Frame(nn.Module):
         self.last = kind.cell is not None
         heads = HEADS if dim % (2 * HEADS) == 0 else 1
         self.position = build(POSITIONS, "none" if self.last else position, dim=dim, head_dim=dim // heads)
-        choice = kind.choice(longest)
-        hidden = _hidden(choice, dim, heads)
-        make = partial(Block, dim, heads, hidden, activation="gelu", dropout=dropout, mixer=choice)
-        self.blocks = nn.ModuleList(make() for _ in range(layers))
-        self.norm, self.head = nn.LayerNorm(dim), nn.Linear(dim, outputs)
+        make = partial(Block, dim, heads, _hidden(kind.choice(longest), dim, heads), activation="gelu", dropout=dropout)
+        self.blocks = nn.ModuleList(make(mixer=kind.choice(longest, layer)) for layer in range(layers))
+        self.ways, self.norm, self.head = Ways(dim, layers, "add"), LayerNorm(dim), nn.Linear(dim, outputs)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         x = self.position(self.enter(x))
         # A causal place never sees the padding behind it, and without lengths the kernels are faster.
         see = See(causal=True) if self.causal and self.asked else See(lengths=lengths)
-        for block in self.blocks:
-            x, _ = block(x, see, None, self.position)
-        x = self.norm(x)
+        x = through(self, x, see, self.position)[1]
         if self.asked:
             return self.head(x[:, -self.asked :]).float()
         return self.head(self._summary(x, lengths)).float()
@@ -140,6 +141,7 @@ def _named(choice: Choice) -> str:
 
 
 def _hidden(choice: Choice, dim: int, heads: int) -> int:
-    """The width between that brings a layer to 12·dim² parameters, but not below dim."""
+    """The width between that brings a layer to 12·dim² parameters, but not below dim: the nearest multiple of 8, as
+    GPUs are slow with others."""
     made = parameters(build(MIXERS, choice, dim=dim, heads=heads, score="scaled"))
-    return max(dim, (12 * dim * dim - made) // (2 * dim))
+    return max(dim, 8 * round((12 * dim * dim - made) / (2 * dim * 8)))

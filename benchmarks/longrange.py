@@ -4,7 +4,8 @@
     python benchmarks/longrange.py --data data --jobs 8 --seconds 480 --output longrange.json
 
 Each pair of mixer and task is trained for its share of the time and then scored on the test split. Attention on the
-pictures, of which most is expected, has all of the time; the others share what the other processes have. To split it:
+pictures, of which most is expected, has all of the time; the others share what the other processes have, or have the
+seconds of `--each`. To split it:
 `--only attention --tasks pixels,pixels-permuted --jobs 2 --seconds 240`, then the same without attention, then
 `--tasks listops`; where `--output` names the file of an earlier run its results are kept. Start CUDA MPS before, and
 let few share a GPU: sixteen at once had a twentieth of it each.
@@ -19,9 +20,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import random
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -43,8 +46,8 @@ from seqloom.files import write_json
 TASKS = ("listops", "pixels", "pixels-permuted")
 MOST = {"train": 32_000, "valid": 2_000, "test": 2_000}  # expressions
 # In percent. ListOps: Tay et al. 2021, table 1, https://arxiv.org/abs/2011.04006 (6 layers of 512). Pixels: Bai et al.
-# 2018, table 1, https://arxiv.org/abs/1803.01271 (70,000 parameters; their convolution has 99.0 and 97.2); attention:
-# as Trinh et al. 2018 report it, https://arxiv.org/abs/1803.00144.
+# 2018, table 1, https://arxiv.org/abs/1803.01271 (70,000 parameters; their dilated convolution is causal); attention: as
+# Trinh et al. 2018 report it, https://arxiv.org/abs/1803.00144.
 PUBLISHED: dict[str, dict[str, float]] = {
     "listops": {
         "attention": 36.37,
@@ -56,12 +59,12 @@ PUBLISHED: dict[str, dict[str, float]] = {
         "performer": 18.01,
         "linear": 16.13,
     },
-    "pixels": {"rnn": 21.5, "gru": 96.2, "lstm": 87.2, "attention": 98.9},
-    "pixels-permuted": {"rnn": 25.3, "gru": 87.3, "lstm": 85.7, "attention": 97.9},
+    "pixels": {"rnn": 21.5, "gru": 96.2, "lstm": 87.2, "attention": 98.9, "dilated": 99.0},
+    "pixels-permuted": {"rnn": 25.3, "gru": 87.3, "lstm": 85.7, "attention": 97.9, "dilated": 97.2},
 }
 USUAL = {
     "listops": ["attention", "window", "longformer", "bigbird", "linear", "performer", "linformer", "reformer", "lstm"],
-    "pixels": ["attention", "window", "linear", "linformer", "gru", "lstm", "mingru", "rnn"],
+    "pixels": ["attention", "window", "linear", "linformer", "dilated", "gru", "lstm", "mingru", "rnn"],
 }
 USUAL["pixels-permuted"] = USUAL["pixels"]
 NAMES = {token: n for n, token in enumerate(["", "[MIN", "[MAX", "[MED", "[SM", "]", *"0123456789"])}
@@ -119,6 +122,8 @@ class Greys(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.linear = nn.Linear(1, dim)
+        nn.init.normal_(self.linear.weight, std=dim**-0.5)  # no larger than a place's vector, or that is not seen
+        nn.init.zeros_(self.linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.linear((x.float()[:, :, None] / 255 - 0.13) / 0.31)
@@ -140,14 +145,18 @@ class Learner:
         self.model = Frame(enter, 10, kind, longest, position=position, **sizes).to(self.device)
         self.updates = Updates(self.model, asked["rate"], self.device, asked["plain"])
         self.rows = asked["rows"][asked["task"]]
+        self.groups = grouped((self.data["train_tokens"] != 0).sum(1)) if self.ragged else [(longest, None)]
+        self.chances = [1 if rows is None else len(rows) for _, rows in self.groups]
 
     def learn(self, asked: Request) -> Request:
         limit, started = asked["within"] if not asked.get("steps") else math.inf, time.monotonic()
         steps, step, done = asked.get("steps") or 10**9, 0, 0.0
-        self.updates.on(self.loss)
+        self.updates.on(*(partial(self.loss, *group) for group in self.groups))
+        draw = random.Random(asked["seed"])
         while step < steps and done < 1:
             step += 1
-            self.updates.update(min(1.0, step / 200) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done))))
+            [which] = draw.choices(range(len(self.groups)), self.chances)
+            self.updates.update(min(1.0, step / 200) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done))), which)
             if step % 20 == 0 or asked.get("steps"):
                 self.updates.total.item()  # a wait: else the host runs far ahead of the clock
                 done = max((time.monotonic() - started) / limit, step / steps)
@@ -162,10 +171,13 @@ class Learner:
             "plain": not self.updates.capture,
         }
 
-    def loss(self) -> Tensor:
+    def loss(self, longest: int, among: Tensor | None) -> Tensor:
+        """Of rows drawn from `among`, none of which is longer; None: from all."""
         labels = self.data["train_labels"]
-        rows = torch.randint(0, labels.size(0), (self.rows,), device=self.device)
-        return F.cross_entropy(self.scores(self.data["train_tokens"][rows]), labels[rows])
+        many = len(labels) if among is None else len(among)
+        rows = torch.randint(0, many, (self.rows,), device=self.device)
+        rows = rows if among is None else among[rows]
+        return F.cross_entropy(self.scores(self.data["train_tokens"][rows, :longest]), labels[rows])
 
     def scores(self, tokens: Tensor) -> Tensor:
         return self.model(tokens, (tokens != 0).sum(1) if self.ragged else None)
@@ -182,6 +194,13 @@ class Learner:
         return float(right) / len(labels)
 
 
+def grouped(lengths: Tensor, parts: int = 4) -> list[tuple[int, Tensor]]:
+    """Rows of like lengths together, as many in each part: the longest, a multiple of 8, and which rows. Half of all
+    places would be padding, were all rows as long as the longest."""
+    order = lengths.argsort()
+    return [(-8 * (-int(lengths[part].max()) // 8), part) for part in order.tensor_split(parts)]
+
+
 def answered(asked: Request) -> Request:
     with plain_windows():
         return Learner(asked).learn(asked)
@@ -196,7 +215,7 @@ def works(args: argparse.Namespace) -> list[list[Request]]:
     time_ = max(args.seconds - MARGIN, 5.0)
     if args.jobs <= len(heavy):
         heavy, light = [], pairs
-    each = min(time_, time_ * (args.jobs - len(heavy)) / max(len(light), 1))
+    each = args.each or min(time_, time_ * (args.jobs - len(heavy)) / max(len(light), 1))
     found = []
     for task, name in [*heavy, *light]:
         within = time_ if (task, name) in heavy else each
@@ -229,6 +248,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--tasks", type=several, default=list(TASKS), help=",".join(TASKS))
     parser.add_argument("--jobs", type=int, default=8, help="processes at once")
     parser.add_argument("--seconds", type=float, default=480.0, help="for everything")
+    parser.add_argument("--each", type=float, help="seconds of training for each but those that have all of the time")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--data", type=Path, default=Path("longrange-data"), help="folder of the numbers")
     parser.add_argument("--prepare", type=Path, metavar="FOLDER", help="write the numbers there, and no more")

@@ -12,6 +12,7 @@ from seqloom.errors import SeqloomError
 from seqloom.reporting.html import Markup, element, join
 
 Result = dict[str, Any]
+Shares = dict[tuple[str, str, int], float]  # by mixer, task and length
 SOLVED, FORGOTTEN, KEPT = 0.999, 0.1, 0.9  # a score that ends a length; shares: has forgotten, still remembers
 LEFT, TOP, CELL, HIGH = 230, 46, 46, 21
 STYLE = """
@@ -27,13 +28,9 @@ def share(task: str, score: float) -> float:
     return min(1.0, max(0.0, (score - chance) / (1 - chance)))
 
 
-def shares(found: Sequence[Result]) -> dict[tuple[str, str, int], float | str]:
-    """By mixer, task and length; or why there is none."""
+def shares(found: Sequence[Result]) -> Shares:
     return {
-        (one["mixer"], one["task"], one["length"]): one["absent"]
-        if "absent" in one
-        else share(one["task"], one["score"])
-        for one in found
+        (one["mixer"], one["task"], one["length"]): share(one["task"], one["score"]) for one in found if "score" in one
     }
 
 
@@ -52,7 +49,7 @@ def reach(found: Sequence[Result], mixer: str, task: str) -> int:
 def table(found: Sequence[Result]) -> str:
     """Markdown: accuracy in % of copy and recall; mean squared error of adding, where 0.167 is a guess."""
     mixers, tasks, lengths = _axes(found)
-    by_place = {(one["mixer"], one["task"], one["length"]): one for one in found}
+    by_place = {(one["mixer"], one["task"], one["length"]): one for one in found if "score" in one}
     head = ["mixer", "parameters", *(f"{task} {length:,}" for task in tasks for length in lengths)]
     head += [f"{task} up to" for task in tasks]
     rows = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
@@ -66,7 +63,7 @@ def table(found: Sequence[Result]) -> str:
         "",
         "Copy and recall: accuracy in %, where a guess has 12.5. Adding: mean squared error, where a guess has "
         "0.167. “up to”: the longest wait over which nine tenths are remembered. ✗: had forgotten at two shorter "
-        "lengths. –: not run, as it steps one by one. ~: cut off by the clock before its tokens were spent.",
+        "lengths. –: not run, for want of time. ~: cut off by the clock before its tokens were spent.",
     )
     return "\n".join([*rows, *notes])
 
@@ -74,11 +71,15 @@ def table(found: Sequence[Result]) -> str:
 def _cell(by_place: dict[Any, Result], mixer: str, task: str, length: int) -> str:
     one = by_place.get((mixer, task, length))
     if one is None:
-        return "–" if length > KINDS[mixer].longest else "✗"
-    if "absent" in one:
-        return one["absent"].replace("|", "/")
+        return _sign(shares(list(by_place.values())), mixer, task, length)
     text = f"{(1 - one['score']) / 6:.3f}" if task == "adding" else f"{100 * one['score']:.1f}"
     return text + (" ~" if one.get("cut") else "")
+
+
+def _sign(known: Shares, mixer: str, task: str, length: int) -> str:
+    """In the place of a score: whether it was not asked for since it had forgotten at two shorter lengths."""
+    before = [value for (*pair, at), value in sorted(known.items()) if pair == [mixer, task] and at < length]
+    return "✗" if len(before) > 1 and max(before[-2:]) < FORGOTTEN else "–"
 
 
 def drawn(found: Sequence[Result]) -> Markup:
@@ -99,7 +100,9 @@ def drawn(found: Sequence[Result]) -> Markup:
             for n, length in enumerate(lengths)
         ]
         parts += [
-            _square(known.get((name, task, length)), x + CELL * across, TOP + HIGH * down, length > KINDS[name].longest)
+            _square(
+                known.get((name, task, length)), _sign(known, name, task, length), x + CELL * across, TOP + HIGH * down
+            )
             for down, name in enumerate(mixers)
             for across, length in enumerate(lengths)
         ]
@@ -109,16 +112,14 @@ def drawn(found: Sequence[Result]) -> Markup:
     return element("svg", element("style", Markup(STYLE)), element("title", label), *parts, **box)
 
 
-def _square(value: float | str | None, x: float, y: float, never: bool) -> Markup:
+def _square(value: float | None, sign: str, x: float, y: float) -> Markup:
+    """`sign`: what stands there without a value."""
     box = {"x": x, "y": y, "width": CELL - 2, "height": HIGH - 2}
-    if not isinstance(value, float):
-        text = "–" if never or value is not None else "✗"
-        sign = element("text", text, x=x + CELL / 2, y=y + 14, text_anchor="middle", class_="pale")
-        return join(element("rect", **box, class_="edge"), sign)
+    edge, place = element("rect", **box, class_="edge"), {"x": x + CELL / 2, "y": y + 14, "text_anchor": "middle"}
+    if value is None:
+        return join(edge, element("text", sign, **place, class_="pale"))
     fill = element("rect", **box, class_="cell", fill_opacity=round(value, 3))
-    of = "on" if value > 0.6 else ""
-    number = element("text", f"{100 * value:.0f}", x=x + CELL / 2, y=y + 14, text_anchor="middle", class_=of)
-    return join(element("rect", **box, class_="edge"), fill, number)
+    return join(edge, fill, element("text", f"{100 * value:.0f}", **place, class_="on" if value > 0.6 else ""))
 
 
 def _axes(found: Sequence[Result]) -> tuple[list[str], list[str], list[int]]:

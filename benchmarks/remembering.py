@@ -127,12 +127,11 @@ def chains(args: argparse.Namespace) -> list[list[Request]]:
     """Recurrent ones first, which take longest for long rows; last those that step one by one."""
     sizes = TINY if args.tiny else FULL
     sizes = {**sizes, **{name: given for name in ("tokens", "updates", "rows") if (given := getattr(args, name))}}
-    names = sorted(args.only or KINDS, key=lambda name: (-KINDS[name].longest, KINDS[name].cell is None))
+    names = sorted(args.only or KINDS, key=lambda name: (KINDS[name].slow, KINDS[name].cell is None))
     return [
         [
             {"mixer": name, "task": task, "length": length, "longest": max(args.lengths), "seed": args.seed, **sizes}
             for length in args.lengths
-            if length <= KINDS[name].longest
         ]
         for name in names
         for task in args.tasks

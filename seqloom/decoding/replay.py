@@ -22,6 +22,7 @@ from seqloom.decoding.search import Search
 from seqloom.models.fixed import Attend, Fixed, Shape, fits
 from seqloom.models.seq2seq import Seq2Seq, Stepper
 from seqloom.parts import kernels
+from seqloom.parts.record import recording
 
 FRAMES, BYTES = 32, 4 << 30  # shapes that are kept, and what they may take; more than that goes the plain way
 SHORTEST = 32  # steps that the first graph of a shape looks back; then as many again
@@ -163,7 +164,7 @@ class Frame:
         """Nothing is computed here, only noted down. None: it cannot be recorded."""
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph, tape.pool, tape.stream, capture_error_mode="thread_local"):
+            with recording(graph, tape.pool, tape.stream):
                 work(given)
         except RuntimeError as error:
             if isinstance(error, torch.OutOfMemoryError):

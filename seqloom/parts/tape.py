@@ -22,7 +22,9 @@ from seqloom.parts.score import SCORES
 
 Block = tuple[Tensor, ...]
 Tape = tuple[Block, ...]
-BLOCK = 32  # entries: for its gradient every step keeps what it looked at, and only the last block is a copy of its own
+# Entries of a block: for its gradient every step keeps what it looked at, and only the last block is a copy of its own.
+# A GPU has the memory for longer copies, and waits for every kernel that a further block costs.
+BLOCK = {"cpu": 32, "cuda": 256}
 
 
 class LookBack(Probed):
@@ -38,7 +40,7 @@ class LookBack(Probed):
     def write(self, tape: Tape, h: Tensor, value: Tensor, there: Tensor) -> Tape:
         """One more entry a row: h [R, dim] to be found by, what is read there [R, V], and [R, 1], 0 if it is none."""
         last: Block = (self.score.keys(h[:, None]), value[:, None], there)
-        if tape and tape[-1][2].size(1) < BLOCK:
+        if tape and tape[-1][2].size(1) < BLOCK.get(h.device.type, 32):
             last = tuple(torch.cat(pair, 1) for pair in zip(tape[-1], last, strict=True))
             tape = tape[:-1]
         tape = (*tape, last)
@@ -46,14 +48,19 @@ class LookBack(Probed):
 
     def forward(self, query: Tensor, tape: Tape) -> Tensor:
         """[R, query_dim] -> [R, V]; zeros where a row has no entry."""
-        scores = torch.cat([self.score(query[:, None], keys) for keys, _, _ in tape], -1)
-        real = torch.cat([seen for _, _, seen in tape], 1)[:, None]
+        scores = _joined([self.score(query[:, None], keys) for keys, _, _ in tape])
+        real = _joined([seen for _, _, seen in tape])[:, None]
         weights = scores.masked_fill(real == 0, torch.finfo(scores.dtype).min).softmax(-1) * real
         if self.probe:
             self.probe(weights.detach())
         shares = weights.split([seen.size(1) for _, _, seen in tape], -1)
         mixed = [share.to(values.dtype) @ values for share, (_, values, _) in zip(shares, tape, strict=True)]
         return torch.stack(mixed).sum(0)[:, 0] if len(mixed) > 1 else mixed[0][:, 0]
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """Along the last axis; one alone is not copied."""
+    return torch.cat(parts, -1) if len(parts) > 1 else parts[0]
 
 
 def _cut(tape: Tape, window: int) -> Tape:

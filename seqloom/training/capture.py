@@ -23,6 +23,7 @@ from seqloom.data.supply import Piece
 from seqloom.errors import SeqloomError
 from seqloom.parts import kernels
 from seqloom.parts.block import Block
+from seqloom.parts.record import recording
 from seqloom.parts.state import State, flatten, rebuild
 from seqloom.training.objective import Loss
 from seqloom.training.randomness import rng_state, set_rng_state
@@ -198,7 +199,7 @@ class Captured(Passes):
         batch = piece.to(self.device)
         there = [parameter.grad for parameter in self.objective.parameters()]
         try:
-            with torch.cuda.graph(graph, self.pool, self.stream, capture_error_mode="thread_local"):
+            with recording(graph, self.pool, self.stream):
                 loss = super().__call__(batch, rebuild(layout, dict(enumerate(inputs))))
             if any(p.grad is not g for p, g in zip(self.objective.parameters(), there, strict=True)):
                 raise RuntimeError("a parameter met its first gradient while it was recorded")

@@ -17,7 +17,7 @@ from seqloom.parts.probe import watch
 from seqloom.parts.recurrent import Recurrent
 from seqloom.parts.score import SCORES
 from seqloom.parts.see import See
-from seqloom.parts.tape import AttentiveCell, LstmnCell
+from seqloom.parts.tape import BLOCK, AttentiveCell, LstmnCell
 from tests.laws import close, drawn, gradients, shake
 
 TAPES = ("attentive-rnn", "lstmn")
@@ -159,7 +159,7 @@ def test_blocks_make_no_difference(cell, window, monkeypatch):
     """A long tape in blocks of any size says the same, with the same gradients."""
     stack, x, found = shake(Recurrent(3, 4, {"kind": cell, "window": window}).double(), 1), drawn(2, 45, 3), []
     for block in (32, 7, 1, 1000):
-        monkeypatch.setattr("seqloom.parts.tape.BLOCK", block)
+        monkeypatch.setitem(BLOCK, "cpu", block)
         y, _ = stack(x, See())
         found.append([y, *gradients(stack, [y])])
     for other in found[1:]:
