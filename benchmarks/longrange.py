@@ -46,8 +46,8 @@ from seqloom.files import write_json
 TASKS = ("listops", "pixels", "pixels-permuted")
 MOST = {"train": 32_000, "valid": 2_000, "test": 2_000}  # expressions
 # In percent. ListOps: Tay et al. 2021, table 1, https://arxiv.org/abs/2011.04006 (6 layers of 512). Pixels: Bai et al.
-# 2018, table 1, https://arxiv.org/abs/1803.01271 (70,000 parameters; their dilated convolution is causal); attention: as
-# Trinh et al. 2018 report it, https://arxiv.org/abs/1803.00144.
+# 2018, table 1, https://arxiv.org/abs/1803.01271 (70,000 parameters; their dilated convolution is causal); attention:
+# as Trinh et al. 2018 report it, https://arxiv.org/abs/1803.00144.
 PUBLISHED: dict[str, dict[str, float]] = {
     "listops": {
         "attention": 36.37,

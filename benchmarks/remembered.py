@@ -88,6 +88,7 @@ def drawn(found: Sequence[Result]) -> Markup:
         raise SeqloomError("nothing was measured: there is nothing to draw")
     mixers, tasks, lengths = _axes(found)
     known, panel = shares(found), len(lengths) * CELL + 24
+    cut = {(one["mixer"], one["task"], one["length"]) for one in found if one.get("cut")}
     parts = [
         element("text", KINDS[name].about, x=LEFT - 8, y=TOP + HIGH * n + 15, text_anchor="end")
         for n, name in enumerate(mixers)
@@ -99,27 +100,24 @@ def drawn(found: Sequence[Result]) -> Markup:
             element("text", f"{length:,}", x=x + CELL * n + CELL / 2, y=38, text_anchor="middle")
             for n, length in enumerate(lengths)
         ]
-        parts += [
-            _square(
-                known.get((name, task, length)), _sign(known, name, task, length), x + CELL * across, TOP + HIGH * down
-            )
-            for down, name in enumerate(mixers)
-            for across, length in enumerate(lengths)
-        ]
+        for down, name in enumerate(mixers):
+            for across, length in enumerate(lengths):
+                at = (name, task, length)
+                text = _sign(known, *at) if at not in known else f"{100 * known[at]:.0f}{'~' if at in cut else ''}"
+                parts.append(_square(known.get(at), text, x + CELL * across, TOP + HIGH * down))
     width, height = LEFT + len(tasks) * panel, TOP + HIGH * len(mixers) + 12
     label = "How much is remembered, in percent of what can be, by mixer, task and length"
     box = {"viewBox": f"0 0 {width} {height}", "xmlns": "http://www.w3.org/2000/svg", "role": "img"}
     return element("svg", element("style", Markup(STYLE)), element("title", label), *parts, **box)
 
 
-def _square(value: float | None, sign: str, x: float, y: float) -> Markup:
-    """`sign`: what stands there without a value."""
-    box = {"x": x, "y": y, "width": CELL - 2, "height": HIGH - 2}
-    edge, place = element("rect", **box, class_="edge"), {"x": x + CELL / 2, "y": y + 14, "text_anchor": "middle"}
-    if value is None:
-        return join(edge, element("text", sign, **place, class_="pale"))
-    fill = element("rect", **box, class_="cell", fill_opacity=round(value, 3))
-    return join(edge, fill, element("text", f"{100 * value:.0f}", **place, class_="on" if value > 0.6 else ""))
+def _square(value: float | None, text: str, x: float, y: float) -> Markup:
+    box, place = {"x": x, "y": y, "width": CELL - 2, "height": HIGH - 2}, {"x": x + CELL / 2, "y": y + 14}
+    parts = [element("rect", **box, class_="edge")]
+    if value is not None:
+        parts.append(element("rect", **box, class_="cell", fill_opacity=round(value, 3)))
+    of = "pale" if value is None else "on" if value > 0.6 else ""
+    return join(*parts, element("text", text, **place, text_anchor="middle", class_=of))
 
 
 def _axes(found: Sequence[Result]) -> tuple[list[str], list[str], list[int]]:

@@ -137,6 +137,7 @@ def test_the_picture_has_a_square_for_each():
     assert picture.count('class="edge"') == 3 * 2 * 4
     assert picture.count('class="cell"') == sum("score" in one for one in FOUND)
     assert "simple RNN" in picture
+    assert ">89~<" in picture, "of the one that the clock cut off"
 
 
 def test_toys_run_through_processes_and_are_joined(tmp_path, capsys):
