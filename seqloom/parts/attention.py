@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from seqloom.parts import short
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout
 from seqloom.parts.packed import fits, parted
-from seqloom.parts.position import NoPosition, Turns
+from seqloom.parts.position import NoPosition, Turned, Turns
 from seqloom.parts.probe import Probed
 from seqloom.parts.product import Linear
 from seqloom.parts.score import SCORES, Scaled, Score
@@ -231,7 +231,7 @@ class MultiHead(Probed):
         """[B, S, key_dim] -> keys and values, [B, key_heads, S, dim/heads]; with gradients perhaps `Packed`, for
         `read`."""
         packed = self._product(states)
-        if packed is not None and torch.is_grad_enabled() and self._short(packed, See(), 1, packed.size(1)):
+        if torch.is_grad_enabled() and packed is not None and self._short(packed, See(), 1, packed.size(1)):
             return packed, None  # pyright: ignore[reportReturnType]
         return self._unpacked(packed, states)
 
@@ -255,6 +255,9 @@ class MultiHead(Probed):
     ) -> tuple[Tensor, Cache | None]:
         """Self-attention: x [R, T, dim]; with a cache, x stands after what the cache holds."""
         packed, bias = self._apart(x)
+        if isinstance(position, Turned) and state is None and self._short(packed, see, x.size(1), x.size(1)):
+            turns = position.turns(0, x.size(1))
+            return self.out(short.attention(packed, None, see, self.heads, self.score.scale, bias, turns)), state
         if packed is None or bias is None:
             parts = self._parts(packed, x, "qkv")
         else:
@@ -268,7 +271,7 @@ class MultiHead(Probed):
             k, v = state.append(k, v)
             see = see.after(offset)
         see = see.plus(position.bias(self.heads, q.size(-2), k.size(-2), offset, see.causal, q.dtype))
-        if packed is not None and still and self._short(packed, see, q.size(-2), k.size(-2)):
+        if still and self._short(packed, see, q.size(-2), k.size(-2)):
             return self.out(short.attention(packed, None, see, self.heads, self.score.scale, bias)), state
         return self.out(_merge(attend(q, k, v, self.score, see, self.probe, self._weigh()))), state
 
@@ -289,10 +292,10 @@ class MultiHead(Probed):
         made = iter(() if packed is None else packed.split(self.widths, -1))
         return [self._split(next(made) if part in self.projections else x) for part in parts]
 
-    def _short(self, packed: Tensor, see: See, t: int, s: int) -> bool:
+    def _short(self, packed: Tensor | None, see: See, t: int, s: int) -> TypeGuard[Tensor]:
         """Whether the kernel for short rows can do it."""
         usual = self.usual and self.probe is None and type(self.score) is Scaled and not self._drops
-        return usual and short.fits(packed, see, t, s, self.head_dim)
+        return packed is not None and usual and short.fits(packed, see, t, s, self.head_dim)
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)

@@ -264,9 +264,13 @@ class Turned(NamedTuple):
     start: int
 
     def turn(self, q: Tensor, k: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]:
-        first = offset - self.start
-        cos, sin = (part[first : first + q.size(-2)] for part in (self.cos, self.sin))
+        cos, sin = self.turns(offset, q.size(-2))
         return rotate(q, cos, sin), rotate(k, cos, sin)
+
+    def turns(self, offset: int, count: int) -> tuple[Tensor, Tensor]:
+        """Those of `count` places from `offset` on."""
+        first = offset - self.start
+        return self.cos[first : first + count], self.sin[first : first + count]
 
     bias = Position.bias
 

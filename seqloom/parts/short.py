@@ -15,10 +15,12 @@ import torch
 from torch import Tensor
 
 from seqloom.parts import kernels
+from seqloom.parts.position import rotate
 from seqloom.parts.see import See
 
 LONGEST = 64  # queries or keys of a row; beyond, the kernels made for long rows are at home
 WIDTHS = (16, 32, 64, 128)  # of a head
+Turns = tuple[Tensor, Tensor] | None  # cosines and sines of the places, [T, dim / 2]
 
 
 def fits(x: Tensor, see: See, t: int, s: int, dim: int) -> bool:
@@ -31,21 +33,32 @@ def fits(x: Tensor, see: See, t: int, s: int, dim: int) -> bool:
 
 
 def attention(
-    x: Tensor, packed: Tensor | None, see: See, heads: int, scale: float, bias: Tensor | None = None
+    x: Tensor,
+    packed: Tensor | None,
+    see: See,
+    heads: int,
+    scale: float,
+    bias: Tensor | None = None,
+    turns: Turns = None,
 ) -> Tensor:
     """softmax(scale · q kᵀ) v by heads -> [B, T, heads·dim].
 
     Self-attention: x is q, k and v, [B, T, 3·heads·dim]. Cross-attention: x is q, [B, T, heads·dim], and `packed` is k
     and v, [B, S, 2·heads·dim]. `bias` [3·heads·dim], of self-attention alone, is in x already, but its slope is made
-    here; see `Linear.apart`.
+    here; see `Linear.apart`. `turns`, of self-attention alone: q and k are turned by them first (rotary positions).
     """
     call = torch.ops.seqloom.short if torch.compiler.is_compiling() else _Short.apply
-    return call(x, packed, see.lengths, bias, heads, see.causal, scale)
+    cos, sin = turns or (None, None)
+    return call(x, packed, see.lengths, bias, cos, sin, heads, see.causal, scale)
 
 
-def plainly(x: Tensor, packed: Tensor | None, see: See, heads: int, scale: float) -> Tensor:
+def plainly(
+    x: Tensor, packed: Tensor | None, see: See, heads: int, scale: float, _: Any = None, turns: Turns = None
+) -> Tensor:
     """The same by torch's own operations."""
     q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in _parts(x, packed))
+    if turns is not None:
+        q, k = (rotate(part, *turns) for part in (q, k))
     scores, keep = scale * (q @ k.mT), see.keep(q.size(-2), k.size(-2), q.device)
     if keep is None:
         weights = scores.softmax(-1)
@@ -58,16 +71,29 @@ def _parts(x: Tensor, packed: Tensor | None) -> tuple[Tensor, ...]:
     return x.chunk(3, -1) if packed is None else (x, *packed.chunk(2, -1))
 
 
-def _short(x: Tensor, packed: Tensor | None, lengths: Tensor | None, _: Tensor | None, *how: Any) -> Tensor:
+def _short(
+    x: Tensor, packed: Tensor | None, lengths: Tensor | None, _: Any, cos: Tensor | None, sin: Tensor | None, *how: Any
+) -> Tensor:
     from seqloom.parts.kernels import short
 
     heads, causal, scale = how
     q, k, v = _parts(x.contiguous(), None if packed is None else packed.contiguous())
-    return short.forward(q, k, v, lengths, causal, scale, q.size(-1) // heads)
+    return short.forward(q, k, v, lengths, _turns(cos, sin), causal, scale, q.size(-1) // heads)
+
+
+def _turns(cos: Tensor | None, sin: Tensor | None) -> Turns:
+    return None if cos is None or sin is None else (cos.contiguous(), sin.contiguous())
 
 
 def _slopes(
-    slope: Tensor, x: Tensor, packed: Tensor | None, lengths: Tensor | None, sums: bool, *how: Any
+    slope: Tensor,
+    x: Tensor,
+    packed: Tensor | None,
+    lengths: Tensor | None,
+    cos: Tensor | None,
+    sin: Tensor | None,
+    sums: bool,
+    *how: Any,
 ) -> list[Tensor]:
     """By x, by `packed` and, if its `sums` are wanted, by the bias in x."""
     from seqloom.parts.kernels import short
@@ -77,21 +103,21 @@ def _slopes(
     found = [torch.empty_like(whole) for whole in (x, packed) if whole is not None]
     inputs, slopes = list(_parts(x, packed)), list(_parts(found[0], None if packed is None else found[1]))
     each = x.new_empty(x.size(0), x.size(2), dtype=torch.float32) if sums else None
-    how = (lengths, causal, scale, inputs[0].size(-1) // heads)
+    how = (lengths, _turns(cos, sin), causal, scale, inputs[0].size(-1) // heads)
     short.backward(slope.contiguous(), inputs, slopes, each, *how)
     return found if each is None else [*found, each.sum(0)]
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, packed, lengths, bias, *ctx.how = inputs
-    ctx.save_for_backward(x, packed, lengths)
+    x, packed, lengths, bias, cos, sin, *ctx.how = inputs
+    ctx.save_for_backward(x, packed, lengths, cos, sin)
     ctx.bias = None if bias is None else bias.dtype
 
 
 def _back(slopes: Callable[..., Any], ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
     found = slopes(slope, *ctx.saved_tensors, ctx.bias is not None, *ctx.how)
     by_bias = None if ctx.bias is None else found.pop().to(ctx.bias)
-    return found[0], found[1] if len(found) > 1 else None, None, by_bias, None, None, None
+    return found[0], found[1] if len(found) > 1 else None, None, by_bias, *[None] * 5
 
 
 class _Short(torch.autograd.Function):
@@ -100,11 +126,15 @@ class _Short(torch.autograd.Function):
 
 
 _GIVEN, _HOW = "Tensor x, Tensor? packed, Tensor? lengths", "int heads, bool causal, float scale"
+_TURNS = "Tensor? cos, Tensor? sin"
 _operator = torch.library.custom_op(
-    "seqloom::short", _short, mutates_args=(), schema=f"({_GIVEN}, Tensor? bias, {_HOW}) -> Tensor"
+    "seqloom::short", _short, mutates_args=(), schema=f"({_GIVEN}, Tensor? bias, {_TURNS}, {_HOW}) -> Tensor"
 )
 _operator_slopes = torch.library.custom_op(
-    "seqloom::short_slopes", _slopes, mutates_args=(), schema=f"(Tensor slope, {_GIVEN}, bool sums, {_HOW}) -> Tensor[]"
+    "seqloom::short_slopes",
+    _slopes,
+    mutates_args=(),
+    schema=f"(Tensor slope, {_GIVEN}, {_TURNS}, bool sums, {_HOW}) -> Tensor[]",
 )
 _operator.register_autograd(partial(_back, torch.ops.seqloom.short_slopes), setup_context=_keep)
 
@@ -115,6 +145,8 @@ def _(x: Tensor, packed: Tensor | None, *_: Any) -> Tensor:
 
 
 @_operator_slopes.register_fake
-def _(slope: Tensor, x: Tensor, packed: Tensor | None, _: Any, sums: bool, *__: Any) -> list[Tensor]:
+def _(
+    slope: Tensor, x: Tensor, packed: Tensor | None, _: Any, cos: Any, sin: Any, sums: bool, *__: Any
+) -> list[Tensor]:
     found = [whole.new_empty(whole.shape) for whole in (x, packed) if whole is not None]
     return [*found, x.new_empty(x.size(2), dtype=torch.float32)] if sums else found

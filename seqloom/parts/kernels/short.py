@@ -20,12 +20,17 @@ LEAST = 16  # rows of a tile: products are made of such
 WARPS = {16: 2, 32: 2, 64: 4}  # by the larger tile
 
 
-def forward(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None, causal: bool, scale: float, dim: int) -> Tensor:
+Turns = tuple[Tensor, Tensor] | None  # cosines and sines, [T, dim / 2] in float32, by which queries and keys are turned
+
+
+def forward(
+    q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None, turns: Turns, causal: bool, scale: float, dim: int
+) -> Tensor:
     """q [B, T, heads·dim] and k, v [B, S, heads·dim], their last axis dense -> [B, T, heads·dim]."""
     mixed = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     if mixed.numel():
-        grid, numbers, how = _launch(q, k, lengths, causal, dim)
-        _forward[grid](q, k, v, mixed, lengths, scale, *numbers, **how)
+        grid, numbers, how = _launch(q, k, lengths, turns, causal, dim)
+        _forward[grid](q, k, v, mixed, lengths, *(turns or (None, None)), scale, *numbers, **how)
     return mixed
 
 
@@ -39,16 +44,20 @@ def backward(
     """The gradients by q, k and v, written to `slopes`, which lie in memory as `inputs` do; `slope` is contiguous.
     `sums` [B, 3·heads·dim]: so are their sums over the tokens of each row."""
     q, k, v = inputs
-    lengths, causal, scale, dim = how
+    lengths, turns, causal, scale, dim = how
     if q.size(0):
-        grid, numbers, flags = _launch(q, k, lengths, causal, dim)
-        _backward[grid](q, k, v, slope, *slopes, sums, lengths, scale, *numbers, SUMS=sums is not None, **flags)
+        grid, numbers, flags = _launch(q, k, lengths, turns, causal, dim)
+        given = (slope, *slopes, sums, lengths, *(turns or (None, None)), scale)
+        _backward[grid](q, k, v, *given, *numbers, SUMS=sums is not None, **flags)
 
 
-def _launch(q: Tensor, k: Tensor, lengths: Tensor | None, causal: bool, dim: int) -> tuple[tuple, tuple, dict]:
+def _launch(
+    q: Tensor, k: Tensor, lengths: Tensor | None, turns: Turns, causal: bool, dim: int
+) -> tuple[tuple, tuple, dict]:
     t, s, heads = q.size(1), k.size(1), q.size(2) // dim
     tiles = {"T": _tile(t), "S": _tile(s), "D": dim}
-    how = tiles | {"CAUSAL": causal, "PADDED": lengths is not None, "num_warps": WARPS[max(tiles["T"], tiles["S"])]}
+    how = tiles | {"CAUSAL": causal, "PADDED": lengths is not None, "TURNED": turns is not None}
+    how["num_warps"] = WARPS[max(tiles["T"], tiles["S"])]
     return (q.size(0) * heads,), (t, s, heads, *q.stride()[:2], *k.stride()[:2]), how
 
 
@@ -63,6 +72,8 @@ def _forward(
     v,
     mixed,
     lengths,
+    cos,
+    sin,
     scale,
     t,
     s,
@@ -76,6 +87,7 @@ def _forward(
     D: tl.constexpr,
     CAUSAL: tl.constexpr,
     PADDED: tl.constexpr,
+    TURNED: tl.constexpr,
 ):
     row, head = _place(heads)
     seen = _length(lengths, row, s, PADDED)
@@ -83,6 +95,9 @@ def _forward(
     # Padded keys are read as zeros: what stands there, infinite or not, changes nothing.
     keys = _load(k + row * k_row + head * D, seen, k_step, S, D)
     values = _load(v + row * k_row + head * D, seen, k_step, S, D)
+    if TURNED:
+        asked = _turned(asked, cos, sin, t, 1.0, T, D).to(asked.dtype)
+        keys = _turned(keys, cos, sin, s, 1.0, S, D).to(keys.dtype)
     p = _weights(asked, keys, scale, seen, CAUSAL)
     found = tl.dot(p.to(values.dtype), values, input_precision="ieee")
     _store(mixed + (row * t * heads + head) * D, found, t, heads * D, T, D)
@@ -99,6 +114,8 @@ def _backward(
     by_v,
     sums,
     lengths,
+    cos,
+    sin,
     scale,
     t,
     s,
@@ -112,6 +129,7 @@ def _backward(
     D: tl.constexpr,
     CAUSAL: tl.constexpr,
     PADDED: tl.constexpr,
+    TURNED: tl.constexpr,
     SUMS: tl.constexpr,
 ):
     row, head = _place(heads)
@@ -121,14 +139,20 @@ def _backward(
     keys = _load(k + k_at, seen, k_step, S, D)
     values = _load(v + k_at, seen, k_step, S, D)
     given = _load(slope + (row * t * heads + head) * D, t, heads * D, T, D)
+    if TURNED:
+        asked = _turned(asked, cos, sin, t, 1.0, T, D).to(asked.dtype)
+        keys = _turned(keys, cos, sin, s, 1.0, S, D).to(keys.dtype)
     p = _weights(asked, keys, scale, seen, CAUSAL)
     found_v = tl.dot(tl.trans(p.to(given.dtype)), given, input_precision="ieee")
     _store(by_v + k_at, found_v, s, k_step, S, D)
     by_p = tl.dot(given, tl.trans(values), input_precision="ieee")
     by_score = (p * (by_p - tl.sum(p * by_p, 1)[:, None]) * scale).to(asked.dtype)
     found_q = tl.dot(by_score, keys, input_precision="ieee")
-    _store(by_q + q_at, found_q, t, q_step, T, D)
     found_k = tl.dot(tl.trans(by_score), asked, input_precision="ieee")
+    if TURNED:  # back again: a turn's transpose is the turn the other way
+        found_q = _turned(found_q, cos, sin, t, -1.0, T, D)
+        found_k = _turned(found_k, cos, sin, s, -1.0, S, D)
+    _store(by_q + q_at, found_q, t, q_step, T, D)
     _store(by_k + k_at, found_k, s, k_step, S, D)
     if SUMS:
         # What stands beyond the last token is zero in all three.
@@ -162,6 +186,17 @@ def _load(start, count, step, ROWS: tl.constexpr, D: tl.constexpr):
 def _store(start, tile, count, step, ROWS: tl.constexpr, D: tl.constexpr):
     rows = tl.arange(0, ROWS)[:, None]
     tl.store(start + rows * step + tl.arange(0, D)[None, :], tile.to(start.dtype.element_ty), mask=rows < count)
+
+
+@jit()
+def _turned(tile, cos, sin, count, way, ROWS: tl.constexpr, D: tl.constexpr):
+    """Each pair of features (2i, 2i+1) turned by the angle of its row, in float32; `way` −1.0: the other way."""
+    rows = tl.arange(0, ROWS)[:, None]
+    at = rows * (D // 2) + tl.arange(0, D // 2)[None, :]
+    c = tl.load(cos + at, mask=rows < count, other=1.0)
+    s = tl.load(sin + at, mask=rows < count, other=0.0) * way
+    even, odd = tl.split(tl.reshape(tile.to(tl.float32), (ROWS, D // 2, 2)))
+    return tl.reshape(tl.join(even * c - odd * s, even * s + odd * c), (ROWS, D))
 
 
 @jit()
