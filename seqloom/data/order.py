@@ -97,7 +97,8 @@ def _cut(widths: np.ndarray, tokens: int | None, rows: int) -> np.ndarray:
     changes = np.append(np.flatnonzero(np.diff(widths)) + 1, len(widths))  # where another width begins
     run = 0
     while first < len(widths):
-        most = max(1, min(rows, tokens // max(1, int(widths[first]))))
+        width = int(widths[first])
+        most = max(1, min(rows, tokens // width)) if width else rows
         while changes[run] <= first:
             run += 1
         alike = (int(changes[run]) - first) // most

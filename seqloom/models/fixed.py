@@ -24,8 +24,9 @@ from seqloom.parts.block import Around, Block, FeedForward, Relu
 from seqloom.parts.lean import usual
 from seqloom.parts.mixer import SelfAttention
 from seqloom.parts.norm import LayerNorm
-from seqloom.parts.position import Learned, NoPosition, Position, Rotary, Sinusoidal, rotate
+from seqloom.parts.position import Learned, NoPosition, Position, Rotary, Sinusoidal
 from seqloom.parts.probe import Probed
+from seqloom.parts.rotate import rotate
 from seqloom.parts.score import Dot, General, Scaled
 from seqloom.parts.see import keep
 from seqloom.parts.state import Branches

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from seqloom.parts import kernels
-from seqloom.parts.position import rotate
+from seqloom.parts.rotate import rotate
 from seqloom.parts.see import See
 
 LONGEST = 64  # queries or keys of a row; beyond, the kernels made for long rows are at home
@@ -78,7 +78,7 @@ def _short(
 
     heads, causal, scale = how
     q, k, v = _parts(x.contiguous(), None if packed is None else packed.contiguous())
-    return short.forward(q, k, v, lengths, _turns(cos, sin), causal, scale, q.size(-1) // heads)
+    return short.forward([q, k, v], lengths, _turns(cos, sin), causal, scale, q.size(-1) // heads)
 
 
 def _turns(cos: Tensor | None, sin: Tensor | None) -> Turns:

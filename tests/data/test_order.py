@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seqloom.data.order import Plan, _cut, _stable, plan, waste
@@ -98,6 +98,7 @@ def test_a_size_is_needed(size):
 
 
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 120), st.integers(1, 20))
+@example([0, 0], 1, 2)
 def test_cutting_in_runs_is_cutting_one_by_one(widths, tokens, rows):
     ends, first = [], 0
     while first < len(widths):

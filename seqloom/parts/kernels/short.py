@@ -23,10 +23,9 @@ WARPS = {16: 2, 32: 2, 64: 4}  # by the larger tile
 Turns = tuple[Tensor, Tensor] | None  # cosines and sines, [T, dim / 2] in float32, by which queries and keys are turned
 
 
-def forward(
-    q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None, turns: Turns, causal: bool, scale: float, dim: int
-) -> Tensor:
+def forward(inputs: list[Tensor], lengths: Tensor | None, turns: Turns, causal: bool, scale: float, dim: int) -> Tensor:
     """q [B, T, heads·dim] and k, v [B, S, heads·dim], their last axis dense -> [B, T, heads·dim]."""
+    q, k, v = inputs
     mixed = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     if mixed.numel():
         grid, numbers, how = _launch(q, k, lengths, turns, causal, dim)
