@@ -5,10 +5,9 @@
 
 Each pair of mixer and task is trained for its share of the time and then scored on the test split. Attention on the
 pictures, of which most is expected, has all of the time; the others share what the other processes have, or have the
-seconds of `--each`. To split it:
-`--only attention --tasks pixels,pixels-permuted --jobs 2 --seconds 240`, then the same without attention, then
-`--tasks listops`; where `--output` names the file of an earlier run its results are kept. Start CUDA MPS before, and
-let few share a GPU: sixteen at once had a twentieth of it each.
+seconds of `--each`. To split it: `--only attention --tasks pixels,pixels-permuted --jobs 2 --seconds 240`, then the
+same without attention, then `--tasks listops`; where `--output` names the file of an earlier run its results are kept.
+Start CUDA MPS before, and let few share a GPU: sixteen at once had a twentieth of it each.
 
 The data are those of the registry (`listops`, `pixels`, `pixels-permuted`), of ListOps the first 32,000 for training;
 $SEQLOOM_DATA names the mirror that has MNIST. Grey values enter as numbers. The published models are larger and were

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.errors import SeqloomError, known
-from seqloom.parts.rotate import rotate
+from seqloom.parts.rotate import Turn, rotate
 
 
 class Position(nn.Module):
@@ -268,7 +268,7 @@ class Turned(NamedTuple):
         cos, sin = self.turns(offset, q.size(-2))
         return rotate(q, cos, sin), rotate(k, cos, sin)
 
-    def turns(self, offset: int, count: int) -> tuple[Tensor, Tensor]:
+    def turns(self, offset: int, count: int) -> Turn:
         """Those of `count` places from `offset` on."""
         first = offset - self.start
         return self.cos[first : first + count], self.sin[first : first + count]

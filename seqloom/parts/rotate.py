@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+Turn = tuple[Tensor, Tensor]  # cosines and sines of places, [T, head_dim / 2] each
+
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Each pair of features (2i, 2i+1) of [..., T, head_dim], turned by the angle whose cosine and sine are given: in

@@ -15,12 +15,11 @@ import torch
 from torch import Tensor
 
 from seqloom.parts import kernels
-from seqloom.parts.rotate import rotate
+from seqloom.parts.rotate import Turn, rotate
 from seqloom.parts.see import See
 
 LONGEST = 64  # queries or keys of a row; beyond, the kernels made for long rows are at home
 WIDTHS = (16, 32, 64, 128)  # of a head
-Turns = tuple[Tensor, Tensor] | None  # cosines and sines of the places, [T, dim / 2]
 
 
 def fits(x: Tensor, see: See, t: int, s: int, dim: int) -> bool:
@@ -39,7 +38,7 @@ def attention(
     heads: int,
     scale: float,
     bias: Tensor | None = None,
-    turns: Turns = None,
+    turns: Turn | None = None,
 ) -> Tensor:
     """softmax(scale · q kᵀ) v by heads -> [B, T, heads·dim].
 
@@ -53,7 +52,7 @@ def attention(
 
 
 def plainly(
-    x: Tensor, packed: Tensor | None, see: See, heads: int, scale: float, _: Any = None, turns: Turns = None
+    x: Tensor, packed: Tensor | None, see: See, heads: int, scale: float, _: Any = None, turns: Turn | None = None
 ) -> Tensor:
     """The same by torch's own operations."""
     q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in _parts(x, packed))
@@ -81,7 +80,7 @@ def _short(
     return short.forward([q, k, v], lengths, _turns(cos, sin), causal, scale, q.size(-1) // heads)
 
 
-def _turns(cos: Tensor | None, sin: Tensor | None) -> Turns:
+def _turns(cos: Tensor | None, sin: Tensor | None) -> Turn | None:
     return None if cos is None or sin is None else (cos.contiguous(), sin.contiguous())
 
 

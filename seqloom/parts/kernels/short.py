@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from seqloom.parts.kernels import jit
+from seqloom.parts.rotate import Turn
 
 try:
     import triton.language as tl  # pyright: ignore[reportMissingImports]
@@ -20,11 +21,11 @@ LEAST = 16  # rows of a tile: products are made of such
 WARPS = {16: 2, 32: 2, 64: 4}  # by the larger tile
 
 
-Turns = tuple[Tensor, Tensor] | None  # cosines and sines, [T, dim / 2] in float32, by which queries and keys are turned
-
-
-def forward(inputs: list[Tensor], lengths: Tensor | None, turns: Turns, causal: bool, scale: float, dim: int) -> Tensor:
-    """q [B, T, heads·dim] and k, v [B, S, heads·dim], their last axis dense -> [B, T, heads·dim]."""
+def forward(
+    inputs: list[Tensor], lengths: Tensor | None, turns: Turn | None, causal: bool, scale: float, dim: int
+) -> Tensor:
+    """q [B, T, heads·dim] and k, v [B, S, heads·dim], their last axis dense -> [B, T, heads·dim]. `turns` of queries
+    and keys are in float32."""
     q, k, v = inputs
     mixed = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     if mixed.numel():
@@ -51,7 +52,7 @@ def backward(
 
 
 def _launch(
-    q: Tensor, k: Tensor, lengths: Tensor | None, turns: Turns, causal: bool, dim: int
+    q: Tensor, k: Tensor, lengths: Tensor | None, turns: Turn | None, causal: bool, dim: int
 ) -> tuple[tuple, tuple, dict]:
     t, s, heads = q.size(1), k.size(1), q.size(2) // dim
     tiles = {"T": _tile(t), "S": _tile(s), "D": dim}
