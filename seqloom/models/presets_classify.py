@@ -18,6 +18,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "lstmn": {"encoder": {"kind": "recurrent", "cell": {"kind": "lstmn"}}, "summary": {"kind": "max"}},
     "gru-attention": {"encoder": {"kind": "gru"}, "summary": {"kind": "attention"}},
     "lstm-attention": {"encoder": {"kind": "lstm"}, "summary": {"kind": "attention"}},
+    "convolution": {"encoder": {"kind": "convolution"}, "summary": {"kind": "max"}},
     "transformer": {"encoder": {"kind": "transformer"}, "summary": {"kind": "mean"}},
     "bag": {"kind": "bag"},
     "logistic": {"kind": "logistic"},
@@ -36,6 +37,7 @@ ABOUT = {
     "lstmn": "two-way LSTM with attention over a tape of its past, the largest value over time (Cheng et al. 2016)",
     "gru-attention": "two-way GRU with attention pooling (Yang et al. 2016)",
     "lstm-attention": "two-way LSTM with attention pooling (Yang et al. 2016)",
+    "convolution": "gated convolutions, the largest value over time (Kim 2014; Dauphin et al. 2017)",
     "transformer": "Transformer encoder, the mean over time (Vaswani et al. 2017)",
     "bag": "mean of embeddings and a linear layer (fastText: Joulin et al. 2017)",
     "logistic": "logistic regression on the embeddings of the first tokens, for two labels (Cox 1958)",
@@ -55,6 +57,10 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "small": {"embedding": 128, "encoder": {"dim": 128}, "dropout": 0.4},
         "base": {"embedding": 256, "encoder": {"dim": 256, "layers": 2, "dropout": 0.4}, "dropout": 0.5},
     },
+    "convolution": {
+        name: {"embedding": dim, "encoder": {"dim": dim, "layers": layers}, "dropout": dropout}
+        for name, dim, layers, dropout in (("tiny", 64, 2, 0.2), ("small", 128, 3, 0.4), ("base", 256, 4, 0.5))
+    },
     "transformer": {
         name: {
             "embedding": dim,
@@ -71,8 +77,8 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "majority": {"tiny": {}, "small": {}, "base": {}},
 }
-FAMILIES = {"transformer": "transformer", "bag": "bag", "logistic": "first", "softmax": "first", "mlp": "mlp"}
-FAMILIES |= {"majority": "majority"}
+FAMILIES = {name: name for name in ("convolution", "transformer", "bag", "mlp", "majority")}
+FAMILIES |= {"logistic": "first", "softmax": "first"}
 
 # What suits a family; anything the user sets wins.
 TRAINING: dict[str, dict[str, Any]] = {
