@@ -7,7 +7,8 @@ import os
 
 import numpy as np
 import pytest
-from longrange import NAMES, PUBLISHED, TASKS, Learner, arguments, main, prepare, table, works
+import torch
+from longrange import NAMES, PUBLISHED, TASKS, Learner, arguments, grouped, main, prepare, table, works
 
 from seqloom.data import registry
 
@@ -41,6 +42,14 @@ def test_toys_run_through_processes(tmp_path, capsys):
     main([*words, "--only", "mingru"])
     assert json.loads(file.read_text())["results"][0]["updates"] == 6
     assert "| minGRU |" in capsys.readouterr().out
+
+
+def test_rows_of_like_lengths_stand_together_and_none_is_left_out():
+    lengths = torch.tensor([3, 40, 9, 17, 16, 33, 2, 8, 25])
+    parts = grouped(lengths)
+    assert sorted(row for _, rows in parts for row in rows.tolist()) == list(range(9))
+    assert [longest for longest, _ in parts] == [8, 16, 32, 40]
+    assert all(lengths[rows].max() <= longest for longest, rows in parts)
 
 
 def test_attention_on_pictures_has_all_of_the_time():
