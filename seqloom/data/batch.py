@@ -42,6 +42,10 @@ class Padded:
         tokens = self.tokens[first:last, : max(host, default=0)].contiguous()
         return Padded(tokens, self.lengths[first:last], host)
 
+    def twice(self) -> Padded:
+        """All rows, and once more all rows."""
+        return Padded(self.tokens.repeat(2, 1), self.lengths.repeat(2), 2 * self.host)
+
     def wider(self, width: int) -> Padded:
         """Padded up to `width`."""
         more = width - self.tokens.shape[1]
@@ -96,6 +100,12 @@ class Batch:
         row = int(np.argmin(target.host))
         pad = row * (target.tokens.shape[1] - 1) + target.host[row] - 1  # the first place after the shortest row's end
         return replace(made, index=F.pad(made.index, (0, more), value=pad), spare=more)
+
+    def twice(self) -> Batch:
+        """All rows, and once more all rows; so `index` too, and its spare places stand at the end of each half."""
+        labels = self.target.tokens.size(0) * (self.target.tokens.size(1) - 1)
+        index = torch.cat([self.index, self.index + labels])
+        return Batch(self.source.twice(), self.target.twice(), index, 2 * self.rows, 2 * self.spare)
 
     def emptied(self) -> Batch:
         """A row without a label: its loss is an empty sum, and every parameter still gets a gradient, of zeros."""

@@ -30,6 +30,7 @@ from seqloom.tasks import wordvectors
 from seqloom.tasks.known import task as find
 from seqloom.tasks.transfer import take_over
 from seqloom.training import checkpoint
+from seqloom.training.agreement import agreeable
 from seqloom.training.distributed import Launch, Ranks, connected
 from seqloom.training.freeze import freeze
 from seqloom.training.loop import Loop
@@ -232,7 +233,8 @@ def make_session(folder: Path, config: Mapping[str, Any], prepared: Ready, ranks
         progress.note(f"{settings.vectors}: {told}")
     if settings.freeze:
         progress.detail(f"frozen: {', '.join(freeze(model, settings.freeze))}")
-    objective = wrapped(task.objective(model, settings, config), ranks, settings.shard)
+    objective = agreeable(task.objective(model, settings, config), settings, task.name)
+    objective = wrapped(objective, ranks, settings.shard)
     loop = Loop(objective, prepared.train, settings, ranks.device, ranks)
     judge = task.judge(model, prepared, config, ranks.device)
     session = Session(folder, loop, model, prepared, judge, progress)

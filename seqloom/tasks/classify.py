@@ -106,7 +106,7 @@ class Classify:
         target = config["data"]["target"]
         if isinstance(model, Logistic) and target != "label":
             raise SeqloomError(f"model logistic guesses one of two labels, not {target}; choose softmax")
-        return label_objective(target, model, settings.smoothing)
+        return label_objective(target, model, settings.smoothing, settings.agreement)
 
     def judge(self, model: nn.Module, ready: LabelReady, config: Mapping[str, Any], device: torch.device) -> Judge:
         def judged(objective: nn.Module, settings: Training, ranks: Ranks) -> dict[str, float]:

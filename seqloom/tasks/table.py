@@ -59,7 +59,7 @@ class Table:
         return {"target": ready.schema.answer.kind}
 
     def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
-        return label_objective(config["decoding"]["target"], model, settings.smoothing)
+        return label_objective(config["decoding"]["target"], model, settings.smoothing, settings.agreement)
 
     def judge(self, model: nn.Module, ready: Rowset, config: Mapping[str, Any], device: torch.device) -> Judge:
         def judged(objective: nn.Module, settings: Training, ranks: Ranks) -> dict[str, float]:

@@ -60,7 +60,7 @@ class Translate:
         return {**before, **{name: max(value, before.get(name, value)) for name, value in found.items()}}
 
     def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
-        return TeacherForcing(model, settings.smoothing)  # pyright: ignore[reportArgumentType]
+        return TeacherForcing(model, settings.smoothing, settings.agreement)  # pyright: ignore[reportArgumentType]
 
     def judge(self, model: nn.Module, ready: Prepared, config: Mapping[str, Any], device: torch.device) -> Judge:
         texts, examples = _texts(model, (ready.source, ready.target), config, device), ready.held()

@@ -13,19 +13,27 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.errors import known
+from seqloom.training.agreement import apart
 from seqloom.training.objective import Loss
 
 
 class CrossEntropy(nn.Module):
     """−Σ w log p(label), p the softmax of the logits (Bridle 1990): its gradient by the logits is w (p − y). Smoothed,
-    a share of the label's mass is spread over all labels (Szegedy et al. 2016, section 7)."""
+    a share of the label's mass is spread over all labels (Szegedy et al. 2016, section 7). With `agreement`, every row
+    is guessed twice, and how far the two are apart is added (Liang et al. 2021; see TeacherForcing)."""
 
-    def __init__(self, model: nn.Module, smoothing: float = 0.0) -> None:
+    def __init__(self, model: nn.Module, smoothing: float = 0.0, agreement: float = 0.0) -> None:
         super().__init__()
-        self.model, self.smoothing = model, smoothing
+        self.model, self.smoothing, self.agreement = model, smoothing, agreement
 
     def forward(self, batch: Any) -> Loss:
-        return self.loss(self.model(batch.source), batch)
+        logits = self.model(batch.source)
+        if not (self.training and self.agreement):
+            return self.loss(logits, batch)
+        again = self.model(batch.source)
+        between = _summed(apart(logits, again).masked_fill(batch.target < 0, 0.0), batch).total
+        total = self.loss(logits, batch).total + self.loss(again, batch).total + self.agreement * between
+        return Loss(total / 2, batch.count)
 
     def loss(self, logits: Tensor, batch: Any) -> Loss:
         """Of logits [B, labels] and targets [B]; −1, a label that the training data lacks, is left out."""
@@ -73,9 +81,10 @@ class SquaredError(nn.Module):
 OBJECTIVES = {"label": CrossEntropy, "labels": BinaryCrossEntropy, "number": SquaredError}
 
 
-def label_objective(target: str, model: nn.Module, smoothing: float = 0.0) -> nn.Module:
-    """The objective for a kind of target: label, labels or number."""
-    return OBJECTIVES[known(target, OBJECTIVES, "kind of target")](model, smoothing)
+def label_objective(target: str, model: nn.Module, smoothing: float = 0.0, agreement: float = 0.0) -> nn.Module:
+    """The objective for a kind of target: label, labels or number. Two guesses can agree on one label only."""
+    more = (agreement,) if target == "label" else ()
+    return OBJECTIVES[known(target, OBJECTIVES, "kind of target")](model, smoothing, *more)
 
 
 def _summed(each: Tensor, batch: Any) -> Loss:

@@ -39,6 +39,7 @@ class Training:
     warmup: int = 100  # steps over which the rate rises from nothing
     clip: float = 1.0  # largest norm of the gradient of the mean loss; 0: no clipping
     smoothing: float = 0.0  # label smoothing (Szegedy et al. 2016, section 7)
+    agreement: float = 0.0  # weight of how far two guesses of a row, each with its own dropout, are apart (R-Drop)
     precision: str = "fp32"
     capture: str = "auto"  # record the passes of shapes that come back and replay them: on a GPU, in one process
     compile: bool = False  # fuse the passes' kernels; the first steps then take a minute
@@ -65,8 +66,8 @@ class Training:
             value = getattr(self, name)
             if value is not None and not value > 0:  # not a number is not above 0 either
                 raise SeqloomError(f"training.{name} must be above 0, here {value}")
-        for name in ("weight_decay", "warmup", "clip", "valid_decode", "average"):
-            if getattr(self, name) < 0:
+        for name in ("weight_decay", "warmup", "clip", "valid_decode", "average", "agreement"):
+            if not getattr(self, name) >= 0:
                 raise SeqloomError(f"training.{name} is at least 0, here {getattr(self, name)}")
         if not 0 <= self.seed < 2**63:
             raise SeqloomError(f"training.seed lies in 0 … 2^63, here {self.seed}")

@@ -1,0 +1,28 @@
+"""Two passes over the same batch, each with dropout of its own, should come to the same guesses."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.errors import SeqloomError
+from seqloom.training.settings import Training
+
+
+def apart(one: Tensor, other: Tensor) -> Tensor:
+    """½ (KL(p‖q) + KL(q‖p)) = ½ Σ (p − q)(log p − log q) of the softmax of each row: twice [N, V] -> [N]
+    (R-Drop: Liang et al. 2021, equation 2, https://arxiv.org/abs/2106.14448)."""
+    one, other = (
+        logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32)) for logits in (one, other)
+    )
+    return ((one.exp() - other.exp()) * (one - other)).sum(-1) / 2
+
+
+def agreeable(objective: nn.Module, settings: Training, task: str) -> nn.Module:
+    """The objective, if it can do what the settings ask of it."""
+    if settings.agreement and not getattr(objective, "agreement", 0.0):
+        raise SeqloomError(
+            f"training.agreement goes with translate, and with classify and table where one label is guessed; leave it "
+            f"out for this training of {task}"
+        )
+    return objective
