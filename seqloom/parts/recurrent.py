@@ -15,6 +15,7 @@ from seqloom.parts.cell import CELLS, as_dims, name_of
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout, locked
 from seqloom.parts.probe import Probed
+from seqloom.parts.product import halves
 from seqloom.parts.see import See, keep, last
 
 StackState = tuple[CellState, ...]  # a state per layer; two directions stand side by side in it
@@ -149,9 +150,10 @@ def _worth_fusing(x: Tensor) -> bool:
 
 
 def _fused(cell: Cell, x: Tensor, lengths: Tensor | None, state: CellState) -> tuple[Tensor, CellState] | None:
-    if x.is_cuda and torch.is_autocast_enabled("cuda"):
-        # There torch runs fused RNNs in half precision, also where bfloat16 was asked for: TF32 is as fast and safer.
-        with torch.autocast("cuda", enabled=False):
+    kind = x.device.type
+    if torch.is_autocast_enabled(kind) and (x.is_cuda or not halves(x.device)):
+        # On a GPU torch runs fused RNNs in half precision, also where bfloat16 was asked for: TF32 is as fast and safer.
+        with torch.autocast(kind, enabled=False):
             return _fused(cell, x.float(), lengths, tuple(part.float() for part in state))
     if lengths is None:
         return cell.fused(x, state)

@@ -31,6 +31,7 @@ from seqloom.tasks.known import task as find
 from seqloom.tasks.transfer import take_over
 from seqloom.training import checkpoint
 from seqloom.training.agreement import agreeable
+from seqloom.training.capture import in_halves
 from seqloom.training.distributed import Launch, Ranks, connected
 from seqloom.training.freeze import freeze
 from seqloom.training.loop import Loop
@@ -259,6 +260,8 @@ def _greet(session: Session, prepared: Ready, progress: Progress) -> None:
         raise SeqloomError("asgd averages once validations get worse, and there is no validation data; set --valid")
     for note in prepared.notes:
         progress.note(note)
+    if session.settings.precision == "bf16" and not in_halves(session.settings, session.loop.device):
+        progress.note("this processor has no arithmetic in bf16: training in fp32, which is quicker here")
     if prepared.train.folder is not None:
         progress.detail(f"numbered data in {prepared.train.folder}")
     progress.detail(f"config, vocabularies, best model and metrics in {session.folder}")

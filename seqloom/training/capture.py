@@ -23,6 +23,7 @@ from seqloom.data.supply import Piece
 from seqloom.errors import SeqloomError
 from seqloom.parts import kernels
 from seqloom.parts.block import Block
+from seqloom.parts.product import halves
 from seqloom.parts.record import recording
 from seqloom.parts.state import State, flatten, rebuild
 from seqloom.training.objective import Loss
@@ -37,7 +38,7 @@ class Passes:
     """A piece in, its loss out, and its gradients added to those that are there."""
 
     def __init__(self, objective: nn.Module, settings: Training, device: torch.device) -> None:
-        self.objective, self.device, self.half = objective, device, settings.precision == "bf16"
+        self.objective, self.device, self.half = objective, device, in_halves(settings, device)
         kernels.prepare(device)
         self.blocks = [part for part in objective.modules() if isinstance(part, Block)] if settings.compile else []
         self.fused = (
@@ -212,6 +213,11 @@ class Captured(Passes):
             self._give_up(str(error).splitlines()[0])
             return
         self.graphs[key] = Recorded(graph, batch, inputs, loss)
+
+
+def in_halves(settings: Training, device: torch.device) -> bool:
+    """Whether passes are in bfloat16: where that was asked for and is not slower than the float32 it stands for."""
+    return settings.precision == "bf16" and halves(device)
 
 
 def passes_of(objective: nn.Module, settings: Training, device: torch.device, several: bool = False) -> Passes:

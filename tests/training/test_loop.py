@@ -13,6 +13,7 @@ from seqloom.data.corpus import DataOptions, prepare
 from seqloom.metrics.score import METRICS, higher_is_better
 from seqloom.models.presets_translate import PRESETS, preset
 from seqloom.models.seq2seq import MODELS, Seq2Seq
+from seqloom.parts import product
 from seqloom.parts.choose import build
 from seqloom.training.checkpoint import learned, load_weights
 from seqloom.training.loop import Loop, NonFiniteError
@@ -255,6 +256,12 @@ def test_bf16_trains_beside_fp32(corpus):
         assert all(p.dtype == torch.float32 for p in loop.objective.parameters())
     assert curves[1][1] < 0.7 * curves[1][0]
     assert abs(curves[0][1] - curves[1][1]) < 0.15
+
+
+def test_a_processor_without_bf16_trains_in_fp32(corpus, monkeypatch):
+    monkeypatch.setattr(product, "_HALVES", False)
+    one, other = ([u.loss.item() for u in make_loop(corpus, precision=kind, max_steps=3)] for kind in ("fp32", "bf16"))
+    assert one == other
 
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
