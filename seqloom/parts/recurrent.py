@@ -152,7 +152,7 @@ def _worth_fusing(x: Tensor) -> bool:
 def _fused(cell: Cell, x: Tensor, lengths: Tensor | None, state: CellState) -> tuple[Tensor, CellState] | None:
     kind = x.device.type
     if torch.is_autocast_enabled(kind) and (x.is_cuda or not halves(x.device)):
-        # On a GPU torch runs fused RNNs in half precision, also where bfloat16 was asked for: TF32 is as fast and safer.
+        # A GPU would run fused RNNs in float16, also where bfloat16 was asked for: TF32 is as fast and safer.
         with torch.autocast(kind, enabled=False):
             return _fused(cell, x.float(), lengths, tuple(part.float() for part in state))
     if lengths is None:

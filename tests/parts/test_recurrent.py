@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from seqloom.errors import SeqloomError
 from seqloom.models.encoded import Encoded
 from seqloom.models.seq2seq import DECODERS
-from seqloom.parts import product
+from seqloom.parts import product as products
 from seqloom.parts.choose import build
 from seqloom.parts.recurrent import Recurrent, flip
 from seqloom.parts.see import See, keep
@@ -208,7 +208,7 @@ def test_a_users_cell_stands_where_a_name_would(own):
 def test_half_precision_by_autocast(choice, able, monkeypatch):
     """As training does it: weights and states stay whole, products are halved; steps say what training says. So too on
     a processor for which oneDNN has no fused RNN in bf16."""
-    monkeypatch.setattr(product, "_HALVES", able and product._HALVES)
+    monkeypatch.setattr(products, "_HALVES", able and products._HALVES)
     torch.manual_seed(0)
     stack, x = shake(Recurrent(8, 8, choice, 2), 1), torch.randn(3, 9, 8)
     wanted, _ = stack(x, See(causal=True))
