@@ -1,6 +1,7 @@
 """Scores beside the literature: recipes trained side by side, scored on their test data, one table at the end.
 
     python benchmarks/papers.py --folder runs/papers --jobs 2 --seconds 580 --only cmudict-ensemble
+    python benchmarks/papers.py --folder runs/trial --only sigmorphon --set training.agreement=3
     python benchmarks/papers.py --score papers.jsonl.gz
 
 Every training is a process of its own, `seqloom train --recipe NAME` with a seed; members of an ensemble that are also
@@ -20,11 +21,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import yaml
 from judging import answered, scores_of
 from published import ROWS, Goal, Row
 
@@ -50,12 +52,14 @@ class Piece:
     share: float = 1.0
 
 
-def pieces_of(rows: Sequence[Row]) -> dict[str, list[Piece]]:
-    """By row: its trainings, of an ensemble at last all together. Trainings that are alike in all are one."""
+def pieces_of(rows: Sequence[Row], given: Mapping[str, Any] | None = None) -> dict[str, list[Piece]]:
+    """By row: its trainings, of an ensemble at last all together. Trainings that are alike in all are one. `given`:
+    settings besides those of the rows."""
     known: dict[str, Piece] = {}
 
     def one(recipe: Recipe, row: Row, seed: int, name: str) -> Piece:
-        plain = Job(task="", files=[], output="", training={"seed": seed}, settings=row.settings)
+        settings = {**row.settings, **(given or {})}
+        plain = Job(task="", files=[], output="", training={"seed": seed}, settings=settings)
         job = follow.job_of(recipe, plain)
         made = config.compose(job.task, job.model, job.size, job.data, job.training, job.settings)
         alike = json.dumps([made, str(job.files), str(job.valid)], sort_keys=True, default=str)
@@ -230,6 +234,9 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1e9, help="for the whole command; what is not done is saved")
     parser.add_argument("--time", type=float, help="seconds of training for each, in which its rate is annealed")
     parser.add_argument("--seeds", type=int, help="at most so many of each row")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a trial: a setting besides the recipe's"
+    )
     parser.add_argument("--device", default="auto")
     parser.add_argument("--steps", type=int, help="a trial: so many updates of each")
     parser.add_argument("--limit", type=int, help="a trial: so many training examples")
@@ -247,9 +254,13 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
     return args
 
 
+def settings_of(words: Sequence[str]) -> dict[str, Any]:
+    return {name: yaml.safe_load(value) for name, _, value in (word.partition("=") for word in words)}
+
+
 def main(words: list[str] | None = None) -> None:
     args = arguments(words)
-    found = pieces_of(ROWS)
+    found = pieces_of(ROWS, settings_of(args.set))
     rows = [row for row in ROWS if row.key in args.only] if args.only else missing()
     pieces = chosen(found, rows, args.seeds)
     if args.piece:

@@ -65,6 +65,15 @@ def test_a_table_has_means_and_verdicts():
     assert Goal("BLEU", "bleu", 36, 39, rises=True).verdict(35.9) == "short"
 
 
+def test_a_trial_has_settings_besides_the_recipes():
+    given = papers.settings_of(["training.agreement=3", "encoder.cell=gru"])
+    assert given == {"training.agreement": 3, "encoder.cell": "gru"}
+    row = next(row for row in ROWS if row.key == "sigmorphon")
+    [piece] = papers.pieces_of([row], given)["sigmorphon"]
+    assert piece.job.settings["training.agreement"] == 3
+    assert "training.agreement" not in FOUND["sigmorphon"][0].job.settings
+
+
 def test_scores_are_made_of_predictions(monkeypatch):
     pairs = [("ⒶA man", ("Der Mann.",)), ("Ⓑb", ("Ein B, c und d.",))]
     monkeypatch.setattr(judging, "examples", lambda name: pairs)
