@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from seqloom.errors import SeqloomError
+from seqloom.training.muon import Muon, between
 from seqloom.training.parallel import is_shard, named, placed, whole
 from seqloom.training.settings import Training
 
 
 def optimiser(model: nn.Module, settings: Training) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov & Hutter 2019) or SGD, fused: the update is one pass over the parameters.
+    """AdamW (Loshchilov & Hutter 2019) or SGD, fused: the update is one pass over the parameters; or `Muon`.
 
     Averaged SGD (`Averaging`) steps as plain SGD does, without momentum.
     """
@@ -34,7 +37,12 @@ def optimiser(model: nn.Module, settings: Training) -> torch.optim.Optimizer:
         for parameter in trained if settings.momentum else ():
             made.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         return made
-    return torch.optim.AdamW(groups, lr=settings.rate, betas=(settings.momentum, 0.98), eps=1e-9, fused=True)
+    adam: dict[str, Any] = {"lr": settings.rate, "betas": (settings.momentum, 0.98), "eps": 1e-9}
+    if settings.optimiser == "muon":
+        if any(map(is_shard, trained)):
+            raise SeqloomError("muon needs matrices in one piece: leave --shard out, or choose adamw")
+        return Muon(between(model), groups, **adam)
+    return torch.optim.AdamW(groups, fused=True, **adam)
 
 
 def rate_at(step: int, settings: Training, progress: float, plateau: float = 1.0) -> float:

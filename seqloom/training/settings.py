@@ -9,7 +9,7 @@ from typing import Any
 from seqloom.errors import SeqloomError, known
 from seqloom.options import checked
 
-OPTIMISERS = ("adamw", "sgd", "asgd")
+OPTIMISERS = ("adamw", "muon", "sgd", "asgd")
 SCHEDULES = ("constant", "inverse-sqrt", "cosine", "plateau")
 PRECISIONS = ("fp32", "bf16")
 CAPTURES = ("auto", "on", "off")
@@ -33,7 +33,7 @@ class Training:
     optimiser: str = "adamw"
     rate: float = 1e-3  # learning rate at its highest
     weight_decay: float = 0.01  # of matrices; biases and norms are spared
-    momentum: float = 0.9  # of sgd; the first beta of adamw; asgd has none, and 0.0 is filled in
+    momentum: float = 0.9  # of sgd; the first beta of adamw (and of muon's adamw); asgd has none, and 0.0 is filled in
     trigger: int = 5  # of asgd: averages once a score is worse than the best one of more than so many validations ago
     schedule: str = "cosine"
     warmup: int = 100  # steps over which the rate rises from nothing
