@@ -26,7 +26,7 @@ def make(corpus, **more):
     return Seq2Seq(corpus.source.size, corpus.target.size, encoder, decoder, embedding=16, **more)
 
 
-@pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
+@pytest.mark.parametrize("optimiser", ["adamw", "muon", "sgd"])
 def test_frozen_parts_are_unchanged_and_the_others_are_not(corpus, optimiser, tmp_path):
     model = make(corpus)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}

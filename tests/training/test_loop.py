@@ -96,7 +96,7 @@ def test_a_step_equals_torch_clip_and_adamw(corpus):
     assert close(weights(ours), [p.detach() for p in theirs.parameters()])
 
 
-@pytest.mark.parametrize("kind", ["adamw", "sgd", "asgd"])
+@pytest.mark.parametrize("kind", ["adamw", "muon", "sgd", "asgd"])
 def test_an_update_that_is_not_finite_changes_nothing(corpus, kind):
     loop = make_loop(corpus, optimiser=kind)
     next(iter(loop))
@@ -108,7 +108,7 @@ def test_an_update_that_is_not_finite_changes_nothing(corpus, kind):
     assert all(torch.equal(loop.state()[0][k], v) for k, v in state.items())
 
 
-@pytest.mark.parametrize("kind", ["adamw", "sgd", "asgd"])
+@pytest.mark.parametrize("kind", ["adamw", "muon", "sgd", "asgd"])
 def test_a_first_update_that_is_not_finite_leaves_no_trace(corpus, kind):
     bad, good = make_loop(corpus, optimiser=kind), make_loop(corpus, optimiser=kind)
     for parameter in bad.objective.parameters():
@@ -281,7 +281,7 @@ def test_every_preset_trains_in_bf16(corpus, model, device):
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("kind", ["adamw", "sgd", "asgd"])
+@pytest.mark.parametrize("kind", ["adamw", "muon", "sgd", "asgd"])
 def test_no_step_waits_for_the_host(corpus, monkeypatch, kind):
     """On a GPU, .item(), .tolist() and bool() of a tensor make the host wait: none in a step, one late read aside."""
     loop = make_loop(corpus, max_steps=5, optimiser=kind, trigger=1)
