@@ -186,11 +186,10 @@ class LstmnCell(Cell):
         of_x, of_asked = score.query.weight.split([self.input_dim, self.dim], 1)
         gates, asks = super().input(x), F.linear(x, of_x, score.query.bias)
         weights = (score.key.weight, of_asked, score.weight)
-        h, c, keys, asked = taped.lstmn(gates, asks, (h, c, asked, there), self.recurrent, weights)
+        values, keys, asked = taped.lstmn(gates, asks, (h, c, asked, there), self.recurrent, weights)
         one = torch.ones_like(there)
-        seen = torch.cat([there, one.expand(-1, x.size(1) - 1)], 1)
-        before = (keys, torch.cat([h[:, :-1], c[:, :-1]], -1), seen)
-        return h[:, 1:].contiguous(), (h[:, -1], c[:, -1], asked, one, (before,))
+        tape: Tape = ((keys, values[:, :-1], torch.cat([there, one.expand(-1, x.size(1) - 1)], 1)),)
+        return values[:, 1:, : self.dim].contiguous(), (*values[:, -1].chunk(2, -1), asked, one, tape)
 
     def ends(self, y: Tensor, state: CellState, lengths: Tensor) -> CellState:
         """c of every step but the last is on the tape, behind what stood there before the first."""

@@ -35,15 +35,15 @@ def attentive(gates: Tensor, recurrent: Tensor, first: Tensor, scale: float) -> 
 
 def lstmn(
     gates: Tensor, asks: Tensor, first: tuple[Tensor, ...], recurrent: Tensor, score: tuple[Tensor, Tensor, Tensor]
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """The LSTMN (Cheng et al. 2016, equations 4 to 9) from W x + b [R, T, 4·dim] and W_x x + b [R, T, width].
 
     `first`: h, c and h̃ [R, dim], and whether h and c are an entry [R, 1]. `score`: W_h and W_h̃ [width, dim], and v
-    [width]. Gives h and c of the entries before every step and after the last, [R, T + 1, dim], the keys of all but the
-    last, [R, T, width], and the last h̃ [R, dim].
+    [width]. Gives [h; c] of the entries before every step and after the last, [R, T + 1, 2·dim], the keys of all but
+    the last, [R, T, width], and the last h̃ [R, dim].
     """
-    found = _Lstmn.apply(*_full(gates, asks, *first, recurrent, *score))
-    return tuple(part.to(gates.dtype) for part in found)  # pyright: ignore
+    values, keys, asked = _Lstmn.apply(*_full(gates, asks, *first, recurrent, *score))  # pyright: ignore
+    return values.to(gates.dtype), keys.to(gates.dtype), asked.to(gates.dtype)
 
 
 def _full(*tensors: Tensor) -> list[Tensor]:
@@ -80,7 +80,7 @@ class _Lstmn(torch.autograd.Function):
         first, weights = given[:4], given[4:]
         walked = lstmn.forward(gates, asks, first, lstmn.Weights(*weights))
         ctx.save_for_backward(first[3], *weights, *walked)
-        return walked.h, walked.c, walked.keys, walked.asked[:, -1].clone()
+        return walked.values, walked.keys, walked.read[:, -1, : first[2].size(1)].clone()
 
     @staticmethod
     @once_differentiable
@@ -91,10 +91,11 @@ class _Lstmn(torch.autograd.Function):
         walked = lstmn.Walked(*ctx.saved_tensors[5:])
         by = lstmn.Slopes(*(slope.clone(memory_format=torch.contiguous_format) for slope in slopes))
         by_gates, by_queries, by_score = lstmn.backward(by, there, weights, walked)
-        by_first = (by.h[:, 0] + by.keys[:, 0] @ weights.key, by.c[:, 0], by_queries[:, 0] @ weights.query, None)
-        by_inner, by_query = _over(by_gates, walked.asked[:, 1:]), _over(by_queries, walked.asked[:, :-1])
-        by_key = _over(by.keys, walked.h[:, :-1])
-        return by_gates, by_queries, *by_first, by_inner, by_key, by_query, by_score.sum(0)
+        by_h, by_c = by.values[:, 0].chunk(2, 1)
+        by_first = (by_h + by.keys[:, 0] @ weights.key, by_c, by_queries[:, 0] @ weights.query, None)
+        h, asked = walked.values.chunk(2, 2)[0], walked.read.chunk(2, 2)[0]
+        by_inner, by_query = _over(by_gates, asked[:, 1:]), _over(by_queries, asked[:, :-1])
+        return by_gates, by_queries, *by_first, by_inner, _over(by.keys, h[:, :-1]), by_query, by_score.sum(0)
 
 
 def _over(slope: Tensor, x: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ except ImportError:
     tl = None
 
 WARPS = 8
-ELEMENTS = 4096  # of a tile: 16 registers of a thread, and a pass holds a few tiles at once
+ELEMENTS = 8192  # numbers in a tile of entries: 32 registers of a thread, and a pass holds a few tiles at once
 
 
 def forward(gates: Tensor, inner: Tensor, first: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -29,7 +29,7 @@ def forward(gates: Tensor, inner: Tensor, first: Tensor, scale: float) -> tuple[
     mixed, tape, totals = gates.new_empty(rows, steps + 1, dim), torch.empty_like(gates), gates.new_empty(rows, steps)
     mixed[:, 0] = first
     if rows:
-        _forward[(rows,)](gates, inner.mT.contiguous(), mixed, tape, totals, scale, steps, **_tiles(dim))
+        _forward[(rows,)](gates, inner.mT.contiguous(), mixed, tape, totals, scale, steps, **_tiles(dim, ELEMENTS))
     return mixed, tape, totals
 
 
@@ -40,13 +40,18 @@ def backward(
     rows, steps, dim = by_tape.shape
     by_gates = torch.empty_like(by_tape)
     if rows:
-        _backward[(rows,)](by_mixed, by_tape, by_gates, inner, *kept, scale, steps, **_tiles(dim))
+        _backward[(rows,)](by_mixed, by_tape, by_gates, inner, *kept, scale, steps, **_tiles(dim, _elements(dim)))
     return by_gates
 
 
-def _tiles(dim: int) -> dict[str, int]:
+def _tiles(dim: int, elements: int) -> dict[str, int]:
     """No stages: nothing of a tape may be fetched before the barrier that makes it whole."""
-    return {"D": dim, "TILE": min(64, ELEMENTS // dim), "num_warps": WARPS, "num_stages": 1}
+    return {"D": dim, "TILE": min(64, elements // dim), "num_warps": WARPS, "num_stages": 1}
+
+
+def _elements(dim: int) -> int:
+    """Of a tile on the way back: at the widest, registers would not do for more."""
+    return ELEMENTS if dim < 256 else ELEMENTS // 2
 
 
 @jit(varying=("steps",))
@@ -57,7 +62,7 @@ def _forward(gates, inner, mixed, tape, totals, scale, steps, D: tl.constexpr, T
     gates += row * steps * D
     mixed += row * (steps + 1) * D
     for t in range(steps):
-        h = tanh(tl.load(gates + t * D + column) + product(inner, mixed + t * D, D, D, D, TILE))
+        h = tanh(tl.load(gates + t * D + column) + product(inner, mixed + t * D, D, D, D))
         tl.store(tape + t * D + column, h)
         tl.debug_barrier()  # h_t is on the tape
         top, share, found = (
@@ -66,7 +71,7 @@ def _forward(gates, inner, mixed, tape, totals, scale, steps, D: tl.constexpr, T
             tl.zeros([TILE, D], tl.float32),
         )
         for start in range(0, t + 1, TILE):
-            at, keep = places(start, t, TILE)
+            at, keep = places(start, 0, t, TILE)
             entry = tl.load(tape + at[:, None] * D + column[None, :], mask=keep[:, None], other=0.0)
             top, share, kept, weight = grown(tl.sum(entry * h[None, :], 1) * scale, keep, top, share)
             found = found * kept[:, None] + entry * weight[:, None]
@@ -101,12 +106,12 @@ def _backward(
         t = steps - 1 - back
         by_c = tl.load(by_mixed + (t + 1) * D + column)
         if back > 0:
-            by_c += product(inner, by_gates + (t + 1) * D, D, D, D, TILE)
+            by_c += product(inner, by_gates + (t + 1) * D, D, D, D)
         h, total = tl.load(tape + t * D + column), tl.load(totals + row * steps + t)
         mean = tl.sum(by_c * tl.load(mixed + (t + 1) * D + column), 0)  # Σ_s α_ts h_s·slope
         by_query = tl.zeros([TILE, D], tl.float32)
         for start in range(0, t + 1, TILE):
-            at, keep = places(start, t, TILE)
+            at, keep = places(start, 0, t, TILE)
             place = at[:, None] * D + column[None, :]
             entry = tl.load(tape + place, mask=keep[:, None], other=0.0)
             weight = tl.where(keep, tl.exp(tl.sum(entry * h[None, :], 1) * scale - total), 0.0)
@@ -128,22 +133,25 @@ def tanh(x):
 
 
 @jit()
-def product(matrix, vector, COUNT: tl.constexpr, OUT: tl.constexpr, WIDE: tl.constexpr, TILE: tl.constexpr):
-    """A vector [COUNT] times a matrix [COUNT, OUT], both in memory -> [WIDE], zeros beyond OUT. Threads meet once."""
-    column, total = tl.arange(0, WIDE), tl.zeros([TILE, WIDE], tl.float32)
-    for start in range(0, COUNT, TILE):
-        at = start + tl.arange(0, TILE)
+def product(matrix, vector, COUNT: tl.constexpr, OUT: tl.constexpr, WIDE: tl.constexpr, STEP: tl.constexpr = 0):
+    """A vector [COUNT] times a matrix [COUNT, OUT], both in memory -> [WIDE], zeros beyond OUT. Rows of the matrix lie
+    STEP apart, or one after the other. Threads meet once, at the end."""
+    ROWS: tl.constexpr = min(64, 8192 // WIDE)
+    APART: tl.constexpr = STEP if STEP else OUT
+    column, total = tl.arange(0, WIDE), tl.zeros([ROWS, WIDE], tl.float32)
+    for start in range(0, COUNT, ROWS):
+        at = start + tl.arange(0, ROWS)
         there = (at < COUNT)[:, None] & (column < OUT)[None, :]
-        some = tl.load(matrix + at[:, None] * OUT + column[None, :], mask=there, other=0.0)
+        some = tl.load(matrix + at[:, None] * APART + column[None, :], mask=there, other=0.0)
         total += some * tl.load(vector + at, mask=at < COUNT, other=0.0)[:, None]
     return tl.sum(total, 0)
 
 
 @jit()
-def places(start, t, TILE: tl.constexpr):
-    """The entries of a tile, and which of them step t looks at."""
+def places(start, least, t, TILE: tl.constexpr):
+    """The entries of a tile, and which of them are among the entries `least` … t."""
     at = start + tl.arange(0, TILE)
-    return at, at <= t
+    return at, (at >= least) & (at <= t)
 
 
 @jit()

@@ -239,11 +239,12 @@ def test_under_autocast_it_stays_in_full_precision(calls, cell):
 @pytest.mark.parametrize("cell", TAPES)
 def test_long_rows(calls, monkeypatch, cell, steps, dim):
     """As many threads as there are in earnest: what one writes another reads. The same every time, and the loop's."""
-    module, x = made(cell, input_dim=128, dim=dim), drawn(40, steps, 128)
+    torch.manual_seed(4)  # as they start: shaken, wide ones are chaotic over so many steps
+    module, x = build(CELLS, cell, input_dim=128, dim=dim).to(DEVICE), drawn(40, steps, 128)
     inputs = [x, *module.parameters()]
     mine, other = twice(monkeypatch, lambda: run_cell(module, x, See(), None), inputs)
     for a, b in zip(mine, other, strict=True):
-        assert (a - b).norm() <= 1e-3 * b.norm() + 1e-6
+        assert (a - b).norm() <= 1e-4 * b.norm()
     monkeypatch.setattr(kernels, "READY", True)
     for _ in range(3):
         y, state = run_cell(module, x, See(), None)
