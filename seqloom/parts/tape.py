@@ -177,12 +177,13 @@ class LstmnCell(Cell):
         return (h, c, asked, one, tape), (i, f, g, o, c, h)
 
     def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
-        score, (h, c) = self.look.score, state[:2]
-        asked, there, tape = state[2:] or (torch.zeros_like(h), h.new_ones(h.size(0), 1), ())
-        if type(score) is not Additive or not self.look.whole or tape:
+        score = self.look.score
+        if type(score) is not Additive or not self.look.whole or any(state[4:]):
             return None
         if not taped.fits(x, self.dim, score.weight.size(0)):
             return None
+        h, c = state[:2]
+        asked, there = state[2:4] or (torch.zeros_like(h), h.new_ones(h.size(0), 1))
         of_x, of_asked = score.query.weight.split([self.input_dim, self.dim], 1)
         gates, asks = super().input(x), F.linear(x, of_x, score.query.bias)
         weights = (score.key.weight, of_asked, score.weight)

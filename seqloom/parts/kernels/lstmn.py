@@ -135,20 +135,19 @@ def _look(values, keys, q, v, least, t, D: tl.constexpr, WIDTH: tl.constexpr, WI
     pair, found = tl.arange(0, 2 * D)[None, :], tl.zeros([TILE, 2 * D], tl.float32)
     for start in range(0, t + 1, TILE):
         at, keep = places(start, least, t, TILE)
-        answer = _answers(keys, q, at, keep, WIDTH, WIDE)
+        entry = tl.load(values + at[:, None] * 2 * D + pair, mask=keep[:, None], other=0.0)  # before threads meet
+        answer = tanh(_entries(keys, at, keep, WIDTH, WIDE) + q[None, :])
         top, share, kept, weight = grown(tl.sum(answer * v[None, :], 1), keep, top, share)
-        entry = tl.load(values + at[:, None] * 2 * D + pair, mask=keep[:, None], other=0.0)
         found = found * kept[:, None] + weight[:, None] * entry
     factor, total = settled(top, share)
     return tl.sum(found * factor[:, None], 0), total
 
 
 @jit()
-def _answers(keys, q, at, keep, WIDTH: tl.constexpr, WIDE: tl.constexpr):
-    """tanh(k_i + q) for a tile of entries, [TILE, WIDE]."""
+def _entries(keys, at, keep, WIDTH: tl.constexpr, WIDE: tl.constexpr):
+    """Keys of a tile of entries, [TILE, WIDE]."""
     lane = tl.arange(0, WIDE)[None, :]
-    key = tl.load(keys + at[:, None] * WIDTH + lane, mask=keep[:, None] & (lane < WIDTH), other=0.0)
-    return tanh(key + q[None, :])
+    return tl.load(keys + at[:, None] * WIDTH + lane, mask=keep[:, None] & (lane < WIDTH), other=0.0)
 
 
 @jit()
@@ -270,19 +269,18 @@ def _look_back(
     mean = tl.sum(slope * tl.load(read + pair), 0)  # Σ_i α_ti [h_i; c_i]·slope
     for start in range(0, t + 1, TILE):
         at, keep = places(start, least, t, TILE)
-        answer = _answers(keys, q, at, keep, WIDTH, WIDE)
-        weight = tl.where(keep, tl.exp(tl.sum(answer * v[None, :], 1) - total), 0.0)
         place = at[:, None] * 2 * D + pair[None, :]
+        # All at once, before threads meet for the first time.
         entry = tl.load(values + place, mask=keep[:, None], other=0.0)
+        by_entry = tl.load(by_values + place, mask=keep[:, None], other=0.0)
+        by_key = _entries(by_keys, at, keep, WIDTH, WIDE)
+        answer = tanh(_entries(keys, at, keep, WIDTH, WIDE) + q[None, :])
+        weight = tl.exp(tl.where(keep, tl.sum(answer * v[None, :], 1) - total, -3e38))
+        tl.store(by_values + place, by_entry + weight[:, None] * slope[None, :], mask=keep[:, None])
         by_scored = weight * (tl.sum(entry * slope[None, :], 1) - mean)
-        _add(by_values + place, weight[:, None] * slope[None, :], keep[:, None])
         by_v += by_scored[:, None] * answer
         inside = by_scored[:, None] * v[None, :] * (1.0 - answer * answer)
         by_q += inside
-        _add(by_keys + at[:, None] * WIDTH + lane, inside, keep[:, None] & (lane < WIDTH))
+        at_key, there = at[:, None] * WIDTH + lane, keep[:, None] & (lane < WIDTH)
+        tl.store(by_keys + at_key, by_key + inside, mask=there)
     return tl.sum(by_q, 0), by_v
-
-
-@jit()
-def _add(place, value, keep):
-    tl.store(place, tl.load(place, mask=keep, other=0.0) + value, mask=keep)

@@ -113,11 +113,12 @@ def _backward(
         for start in range(0, t + 1, TILE):
             at, keep = places(start, 0, t, TILE)
             place = at[:, None] * D + column[None, :]
+            # Both at once, before anything waits for one of them.
             entry = tl.load(tape + place, mask=keep[:, None], other=0.0)
-            weight = tl.where(keep, tl.exp(tl.sum(entry * h[None, :], 1) * scale - total), 0.0)
+            by_entry = tl.load(by_tape + place, mask=keep[:, None], other=0.0)
+            weight = tl.exp(tl.where(keep, tl.sum(entry * h[None, :], 1) * scale - total, -3e38))
             by_score = weight * (tl.sum(entry * by_c[None, :], 1) - mean) * scale
             by_query += by_score[:, None] * entry
-            by_entry = tl.load(by_tape + place, mask=keep[:, None], other=0.0)
             by_entry += weight[:, None] * by_c[None, :] + by_score[:, None] * h[None, :]
             tl.store(by_tape + place, by_entry, mask=keep[:, None])
         tl.debug_barrier()  # the slope by h_t as an entry is whole
@@ -158,7 +159,8 @@ def places(start, least, t, TILE: tl.constexpr):
 def grown(score, keep, top, share):
     """One more tile of a softmax. Each place of the tile has a largest score and a sum of its own, [TILE], so that
     threads need not meet before the last tile. Gives both, by how much what was mixed shrinks, and the new weights."""
-    highest = tl.maximum(top, tl.where(keep, score, -3e38))
+    score = tl.where(keep, score, -3e38)
+    highest = tl.maximum(top, score)
     kept, weight = tl.exp(top - highest), tl.where(keep, tl.exp(score - highest), 0.0)
     return highest, share * kept + weight, kept, weight
 
