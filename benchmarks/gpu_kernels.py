@@ -1,4 +1,5 @@
-"""Our kernels beside torch's on one GPU in bf16: attention over short rows, and the loss over many tokens.
+"""Our kernels beside torch's on one GPU in bf16: attention over short rows, and the loss over many tokens; and cells
+with a tape, in float32.
 
     python benchmarks/gpu_kernels.py --output results.md
     python benchmarks/gpu_kernels.py --sweep        # also other numbers of warps and lanes
@@ -25,6 +26,9 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seqloom.parts import entropy, kernels, short
+from seqloom.parts.cell import CELLS
+from seqloom.parts.choose import build
+from seqloom.parts.recurrent import run_cell
 from seqloom.parts.see import See
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -33,6 +37,8 @@ HALF = torch.bfloat16 if GPU else torch.float16  # in products the interpreter t
 SHAPES = [(1536, 8, 32, 64), (384, 8, 32, 64), (256, 8, 64, 64)]  # rows, heads, tokens, width of a head
 LOGITS = [(12_288, 32_000, 32_000), (8_192, 50_257, 50_304)]  # rows, tokens, columns
 WHOLE = (49_152, 512, 32_000)  # rows, width, tokens
+TAPES = [(32, 200, 128), (32, 2_000, 128)]  # rows, steps, width
+LOOPED = 400  # steps that are taken one by one too: of more, what they keep would not fit, nor would their graph
 HEAD = "| what | way | forward, ms | backward, ms | GB/s | off, forward | off, backward |\n|---|---|" + "---:|" * 5
 
 
@@ -197,6 +203,19 @@ def by_bias_lines(rows: int, size: int) -> Iterator[str]:
         yield row(f"by bias {rows:,} × {size:,}", way, took, None, 2e-6 * slope.numel() / took)
 
 
+def tape_lines(rows: int, steps: int, dim: int) -> Iterator[str]:
+    """All steps by one kernel, and one by one."""
+    for name in ("attentive-rnn", "lstmn"):
+        torch.manual_seed(1)
+        cell = build(CELLS, name, input_dim=dim, dim=dim).to(DEVICE)
+        x = torch.randn(rows, steps, dim, device=DEVICE, requires_grad=True)
+        run = lambda cell=cell, x=x: run_cell(cell, x, See(), None)[0]  # noqa: E731
+        leaves, what = [x, *cell.parameters()], f"{name}, {rows} × {steps:,} × {dim}"
+        for way, ready in (("steps", False), ("ours", True))[steps > LOOPED :]:
+            with patch.object(kernels, "READY", ready):
+                yield row(what, way, *passes(run, leaves), None, f"{run().norm().item():.6e}")
+
+
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--output", type=Path)
@@ -210,14 +229,16 @@ def main() -> None:
         raise SystemExit("the kernels do not run here: they take Triton and CUDA, or TRITON_INTERPRET=1 with --tiny")
     machine = torch.cuda.get_device_name() if GPU else "CPU, interpreted"
     lines = [f"- {machine}; torch {torch.__version__}; bf16\n", HEAD]
-    shapes, logits, whole = (
-        (SHAPES, LOGITS, WHOLE) if not chosen.tiny else ([(2, 2, 5, 16)], [(4, 60, 64)], (40, 8, 60))
+    shapes, logits, whole, tapes = (
+        (SHAPES, LOGITS, WHOLE, TAPES)
+        if not chosen.tiny
+        else ([(2, 2, 5, 16)], [(4, 60, 64)], (40, 8, 60), [(2, 3, 16)])
     )
     if chosen.tiny:
         entropy.CELLS = 1000
     print("\n".join(lines), flush=True)
     parts = [attention_lines(shape, chosen.sweep) for shape in shapes] + [loss_lines(s, chosen.sweep) for s in logits]
-    for part in (*parts, whole_lines(*whole)):
+    for part in (*parts, whole_lines(*whole), *(tape_lines(*shape) for shape in tapes)):
         for line in part:
             lines.append(line)
             print(line, flush=True)

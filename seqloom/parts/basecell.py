@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError
+from seqloom.parts.see import last
 
 CellState = tuple[Any, ...]  # `parts` tensors [R, dim], the first of them h; behind them what only a next step needs
 
@@ -82,6 +83,10 @@ class Cell(nn.Module):
         The kernel is told that it trains whenever gradients are on: cuDNN keeps what they need only then.
         """
         return None
+
+    def ends(self, y: Tensor, state: CellState, lengths: Tensor) -> CellState:
+        """The state after each row's last real step, from what `fused` gave."""
+        return (last(y, lengths),)
 
     def hold(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor] | None:
         """Inputs and a W by which the state rests where `real` [R, T] is False; None if h alone is the state."""

@@ -125,10 +125,10 @@ def run_cell(
     """[R, T, input] -> [R, T, dim]. Rows are padded after, so real steps never see a padded one."""
     now: CellState = cell.start(x.size(0), x) if state is None else state
     lengths = see.lengths
-    if report is None and not cell.plain and _worth_fusing(x) and (result := _fused(cell, x, lengths, now)):
-        return result
     # What grows is handed on only to those who read on, and they have no padded rows.
     kept = None if see.causal and lengths is None else cell.parts
+    if report is None and not cell.plain and _worth_fusing(x) and (result := _fused(cell, x, lengths, now)):
+        return result[0], result[1][:kept]
     if report is None and x.size(1) == 1:
         now, _ = cell(cell.input(x[:, 0]), now)
         return now[0][:, None], now[:kept]
@@ -154,14 +154,15 @@ def _fused(cell: Cell, x: Tensor, lengths: Tensor | None, state: CellState) -> t
     if torch.is_autocast_enabled(kind) and (x.is_cuda or not halves(x.device)):
         # A GPU would run fused RNNs in float16, also where bfloat16 was asked for: TF32 is as fast and safer.
         with torch.autocast(kind, enabled=False):
-            return _fused(cell, x.float(), lengths, tuple(part.float() for part in state))
+            full = (part.float() if isinstance(part, Tensor) else part for part in state)  # a tape stays what it is
+            return _fused(cell, x.float(), lengths, tuple(full))
     if lengths is None:
         return cell.fused(x, state)
     if held := cell.hold(x, keep(lengths, x.size(1))):
         y, end = cell.fused(held[0], state, held[1])  # pyright: ignore
         return y, (last(y, lengths), *end[1:])
     if result := cell.fused(x, state):
-        return result[0], (last(result[0], lengths),)
+        return result[0], cell.ends(*result, lengths)
     return None
 
 

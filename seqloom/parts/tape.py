@@ -3,7 +3,8 @@
 Their state grows: behind the tensors of a fixed size stands a tape, blocks of (keys [R, S, K], values [R, S, V], seen
 [R, S]), rows first, in which `seen` is 0 where a row has nothing. `window` keeps the last so many entries; only then
 does the state stay small enough to go on from batch to batch of a stream. Without it every batch of a stream is read by
-itself, as by a Transformer, and a text that is written has its whole tape in memory. Training takes a step at a time.
+itself, as by a Transformer, and a text that is written has its whole tape in memory. Training takes a step at a time,
+but on a GPU, where it can, all steps by one kernel: see `taped.py`.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError
+from seqloom.parts import taped
 from seqloom.parts.basecell import Cell, CellState
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.probe import Probed
-from seqloom.parts.score import SCORES
+from seqloom.parts.score import SCORES, Additive, Dot, Scaled
+from seqloom.parts.see import last
 
 Block = tuple[Tensor, ...]
 Tape = tuple[Block, ...]
@@ -45,6 +48,11 @@ class LookBack(Probed):
             tape = tape[:-1]
         tape = (*tape, last)
         return tape if self.window is None else _cut(tape, self.window)
+
+    @property
+    def whole(self) -> bool:
+        """Whether nobody watches and nothing is cut off, so that steps need not be taken one by one."""
+        return self.probe is None and self.window is None
 
     def forward(self, query: Tensor, tape: Tape) -> Tensor:
         """[R, query_dim] -> [R, V]; zeros where a row has no entry."""
@@ -81,7 +89,6 @@ class AttentiveCell(Cell):
 
     gates = 1
     names = ("hidden", "state")
-    plain = True
 
     def __init__(
         self,
@@ -104,6 +111,15 @@ class AttentiveCell(Cell):
         c = self.look(h, tape)
         return (c, tape), (h, c)
 
+    def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
+        look, score = self.look, self.look.score
+        product = type(score) in (Scaled, Dot)
+        if not product or not look.whole or any(state[1:]) or not taped.fits(x, self.dim):
+            return None
+        scale = score.scale if isinstance(score, Scaled) else 1.0
+        y, h = taped.attentive(self.input(x), self.recurrent, state[0], scale)
+        return y, (y[:, -1], ((h, h, h.new_ones(h.shape[:2])),))
+
 
 class LstmnCell(Cell):
     """The LSTM whose one memory cell is a tape (LSTMN: Cheng et al. 2016, equations 4 to 9,
@@ -122,7 +138,6 @@ class LstmnCell(Cell):
     parts = 2
     names = ("input", "forget", "candidate", "output", "cell", "state")
     affine = False  # x itself is asked with
-    plain = True
 
     def __init__(
         self,
@@ -160,3 +175,24 @@ class LstmnCell(Cell):
         c = torch.addcmul(i * g, f, c)
         h = o * c.tanh()
         return (h, c, asked, one, tape), (i, f, g, o, c, h)
+
+    def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
+        score = self.look.score
+        if type(score) is not Additive or not self.look.whole or any(state[4:]):
+            return None
+        if not taped.fits(x, self.dim, score.weight.size(0)):
+            return None
+        h, c = state[:2]
+        asked, there = state[2:4] or (torch.zeros_like(h), h.new_ones(h.size(0), 1))
+        of_x, of_asked = score.query.weight.split([self.input_dim, self.dim], 1)
+        gates, asks = super().input(x), F.linear(x, of_x, score.query.bias)
+        weights = (score.key.weight, of_asked, score.weight)
+        values, keys, asked = taped.lstmn(gates, asks, (h, c, asked, there), self.recurrent, weights)
+        one = torch.ones_like(there)
+        tape: Tape = ((keys, values[:, :-1], torch.cat([there, one.expand(-1, x.size(1) - 1)], 1)),)
+        return values[:, 1:, : self.dim].contiguous(), (*values[:, -1].chunk(2, -1), asked, one, tape)
+
+    def ends(self, y: Tensor, state: CellState, lengths: Tensor) -> CellState:
+        """c of every step but the last is on the tape, behind what stood there before the first."""
+        c = torch.cat([state[4][0][1][:, 1:, self.dim :], state[1][:, None]], 1)
+        return last(y, lengths), last(c, lengths)
