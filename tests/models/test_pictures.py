@@ -8,6 +8,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.pictures import EYES
 from seqloom.models.seq2seq import DECODERS
 from seqloom.parts.choose import build, complete
+from seqloom.parts.eyes import Filter
 from seqloom.parts.head import Head
 from seqloom.parts.norm import NORMS
 from seqloom.parts.probe import watch
@@ -84,6 +85,15 @@ def test_dtypes(choice):
         assert states.dtype == dtype
         assert (states.double() - exact).abs().max() <= bound * max(1.0, exact.abs().max())
         assert all(slope.isfinite().all() for slope in gradients(eye, [states]))
+
+
+def test_a_kernel_of_one_place_skips_as_torchs_does():
+    torch.manual_seed(1)
+    for size in (1, 3):
+        made = Filter(4, 6, size, 2, "none")
+        x = torch.randn(3, 9, 12, 4).movedim(-1, 1)
+        wanted = F.conv2d(x.contiguous(), made.weigh.weight, made.weigh.bias, stride=2, padding=size // 2)
+        torch.testing.assert_close(made(x), wanted)
 
 
 @every
