@@ -39,8 +39,8 @@ class Filter(nn.Module):
     def __init__(self, inputs: int, outputs: int, size: int, stride: int, norm_kind: Choice) -> None:
         super().__init__()
         self.norm = ChannelNorm(outputs, norm_kind)
-        # A kernel of 1 × 1 looks at every `stride`-th place alone, so those are taken out first. Done within it, torch's
-        # way back writes beyond its memory where channels lie last and the processor has AVX2 and no more (2.13.0).
+        # A kernel of 1 × 1 looks at every `stride`-th place alone, so those are taken out first. Left to torch 2.13,
+        # the way back writes beyond its memory where channels lie last and the processor has AVX2 and no more.
         self.skips = stride if size == 1 else 1
         self.weigh = kernels(inputs, outputs, size, stride // self.skips, bias=not self.norm.moves)
 
