@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch import nn
 
+from seqloom.errors import SeqloomError
 from seqloom.models.presets_translate import PRESETS, preset
 from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import build
+from seqloom.training import optimise
 from seqloom.training.muon import Muon, between, orthogonal
 from seqloom.training.optimise import apply, optimiser, optimiser_state, restore_optimiser
 from seqloom.training.settings import Training
@@ -128,3 +130,9 @@ def test_its_state_is_saved_and_restored():
     steps(parted, again, 2, 2)
     for one, other in zip(through.parameters(), parted.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+def test_shards_are_refused(monkeypatch):
+    monkeypatch.setattr(optimise, "is_shard", lambda parameter: True)
+    with pytest.raises(SeqloomError, match="muon needs matrices in one piece: leave --shard out, or choose adamw"):
+        optimiser(Small(), settings())
