@@ -9,7 +9,7 @@ from seqloom.errors import SeqloomError
 from seqloom.training.settings import Training
 
 
-def apart(one: Tensor, other: Tensor) -> Tensor:
+def divergence(one: Tensor, other: Tensor) -> Tensor:
     """½ (KL(p‖q) + KL(q‖p)) = ½ Σ (p − q)(log p − log q) of the softmax of each row: twice [N, V] -> [N]
     (R-Drop: Liang et al. 2021, equation 2, https://arxiv.org/abs/2106.14448)."""
     one, other = (

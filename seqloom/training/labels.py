@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.errors import known
-from seqloom.training.agreement import apart
+from seqloom.training.agreement import divergence
 from seqloom.training.objective import Loss
 
 
@@ -31,7 +31,7 @@ class CrossEntropy(nn.Module):
         if not (self.training and self.agreement):
             return self.loss(logits, batch)
         again = self.model(batch.source)
-        between = _summed(apart(logits, again).masked_fill(batch.target < 0, 0.0), batch).total
+        between = _summed(divergence(logits, again).masked_fill(batch.target < 0, 0.0), batch).total
         total = self.loss(logits, batch).total + self.loss(again, batch).total + self.agreement * between
         return Loss(total / 2, batch.count)
 

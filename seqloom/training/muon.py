@@ -70,7 +70,7 @@ class Muon(torch.optim.AdamW):
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """U Vᵀ of U S Vᵀ, nearly: singular values between 0.7 and 1.2, without finding them. [N, n, m] -> [N, n, m]"""
+    """U Vᵀ of U S Vᵀ, nearly: singular values from about 0.7 to 1.2, without finding them. [N, n, m] -> [N, n, m]"""
     a, b, c = NEWTON_SCHULZ
     x = matrices.to(torch.bfloat16) if matrices.is_cuda else matrices
     tall = x.size(1) > x.size(2)

@@ -11,7 +11,7 @@ from seqloom.data.tokens import PAD
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.parts.entropy import of_logits
 from seqloom.parts.state import State
-from seqloom.training.agreement import apart
+from seqloom.training.agreement import divergence
 
 
 class Loss(NamedTuple):
@@ -47,7 +47,7 @@ class TeacherForcing(nn.Module):
         logits = self.model(both.source, both.target.tokens[:, :-1], both.index)
         nats = of_logits(logits, labels, self.smoothing, PAD)
         real = labels.chunk(2)[0] != PAD
-        total = (nats + self.agreement * apart(*logits.chunk(2)).masked_fill(~real, 0.0).sum()) / 2
+        total = (nats + self.agreement * divergence(*logits.chunk(2)).masked_fill(~real, 0.0).sum()) / 2
         return Loss(total, batch.count)
 
 

@@ -12,7 +12,7 @@ from seqloom.data.batch import Batch, pad
 from seqloom.data.labelled import Labelled
 from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
-from seqloom.training.agreement import agreeable, apart
+from seqloom.training.agreement import agreeable, divergence
 from seqloom.training.labels import CrossEntropy, label_objective
 from seqloom.training.objective import TeacherForcing
 from seqloom.training.settings import Training
@@ -34,13 +34,13 @@ def test_distance_by_hand():
     forth = sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
     back = sum(b * math.log(b / a) for a, b in zip(p, q, strict=True))
     logits = torch.tensor([p, q], dtype=torch.float64).log()
-    assert float(apart(logits[:1], logits[1:])[0]) == pytest.approx((forth + back) / 2, rel=1e-12)
+    assert float(divergence(logits[:1], logits[1:])[0]) == pytest.approx((forth + back) / 2, rel=1e-12)
 
 
 def test_gradients_of_the_distance():
     torch.manual_seed(1)
     one, other = (torch.randn(3, 5, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    assert torch.autograd.gradcheck(apart, (one, other))
+    assert torch.autograd.gradcheck(divergence, (one, other))
 
 
 def test_without_dropout_it_is_the_plain_loss():
@@ -85,7 +85,7 @@ def test_labels_by_hand_with_weights():
     loss = CrossEntropy(Noisy(), agreement=4.0)(labelled)
     first, second = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 2.0])
     nats = -first.log_softmax(-1)[0] - second.log_softmax(-1)[0]
-    wanted = 2.0 * (nats + 4.0 * apart(first[None], second[None])[0]) / 2
+    wanted = 2.0 * (nats + 4.0 * divergence(first[None], second[None])[0]) / 2
     assert float(loss.total) == pytest.approx(float(wanted), rel=1e-6)
     assert loss.count == 1
 
