@@ -52,13 +52,15 @@ class Piece:
     share: float = 1.0
 
 
-def pieces_of(rows: Sequence[Row], given: Mapping[str, Any] | None = None) -> dict[str, list[Piece]]:
+def pieces_of(
+    rows: Sequence[Row], given: Mapping[str, Any] | None = None, only: Sequence[Row] | None = None
+) -> dict[str, list[Piece]]:
     """By row: its trainings, of an ensemble at last all together. Trainings that are alike in all are one. `given`:
-    settings besides those of the rows."""
+    settings besides those of the rows, or of `only` some of them."""
     known: dict[str, Piece] = {}
 
     def one(recipe: Recipe, row: Row, seed: int, name: str) -> Piece:
-        settings = {**row.settings, **(given or {})}
+        settings = {**row.settings, **(given or {} if only is None or row in only else {})}
         plain = Job(task="", files=[], output="", training={"seed": seed}, settings=settings)
         job = follow.job_of(recipe, plain)
         made = config.compose(job.task, job.model, job.size, job.data, job.training, job.settings)
@@ -250,6 +252,9 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
     for name in args.only or ():
         if name not in {row.key for row in ROWS}:
             parser.error(f"no row {name!r}; there are: {'; '.join(row.key for row in ROWS)}")
+    for word in args.set:
+        if "=" not in word:
+            parser.error(f"--set takes NAME=VALUE, not {word!r}")
     args.words = sys.argv[1:] if words is None else words
     return args
 
@@ -260,8 +265,8 @@ def settings_of(words: Sequence[str]) -> dict[str, Any]:
 
 def main(words: list[str] | None = None) -> None:
     args = arguments(words)
-    found = pieces_of(ROWS, settings_of(args.set))
     rows = [row for row in ROWS if row.key in args.only] if args.only else missing()
+    found = pieces_of(ROWS, settings_of(args.set), rows)
     pieces = chosen(found, rows, args.seeds)
     if args.piece:
         work(pieces[args.piece], args)

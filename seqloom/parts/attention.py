@@ -75,6 +75,13 @@ def attend(
     return (_folded(weights.to(v.dtype), v) @ v).view(*q.shape[:-1], v.size(-1))
 
 
+def _fresh(state: Cache | None) -> bool:
+    """Whether nothing was read before and, as in training, probably nothing will be after."""
+    return state is None or (
+        type(state) is Cache and state.used == 0 and state.room is None and torch.is_grad_enabled()
+    )
+
+
 def _alone(q: Tensor) -> bool:
     """One query a sentence and one head, as a recurrent decoder asks while it is trained. On a GPU two small products
     are much quicker there than the kernels that are made for many queries."""
@@ -255,14 +262,12 @@ class MultiHead(Probed):
     ) -> tuple[Tensor, Cache | None]:
         """Self-attention: x [R, T, dim]; with a cache, x stands after what the cache holds."""
         packed, bias = self._apart(x)
-        if isinstance(position, Turned) and state is None and self._short(packed, see, x.size(1), x.size(1)):
+        if isinstance(position, Turned) and _fresh(state) and self._short(packed, see, x.size(1), x.size(1)):
             turns = position.turns(0, x.size(1))
+            if state is not None:
+                state.later(x.size(1), lambda: self._turned(packed, bias, position))
             return self.out(short.attention(packed, None, see, self.heads, self.score.scale, bias, turns)), state
-        if packed is None or bias is None:
-            parts = self._parts(packed, x, "qkv")
-        else:
-            parts = parted(packed, bias, self.heads)
-        q, k, v = parts
+        q, k, v = parts = self._three(packed, bias, x)
         offset, position = state.used if state is not None else 0, position or _UNMOVED
         q, k = position.turn(q, k, offset)
         still = q is parts[0] and k is parts[1] and offset == 0
@@ -274,6 +279,17 @@ class MultiHead(Probed):
         if still and self._short(packed, see, q.size(-2), k.size(-2)):
             return self.out(short.attention(packed, None, see, self.heads, self.score.scale, bias)), state
         return self.out(_merge(attend(q, k, v, self.score, see, self.probe, self._weigh()))), state
+
+    def _three(self, packed: Tensor | None, bias: Tensor | None, x: Tensor) -> list[Tensor]:
+        """Queries, keys and values."""
+        if packed is None or bias is None:
+            return self._parts(packed, x, "qkv")
+        return parted(packed, bias, self.heads)
+
+    def _turned(self, packed: Tensor, bias: Tensor | None, position: Turned) -> Memory:
+        """The keys and values of which the kernel for short rows turns the keys by itself."""
+        q, k, v = self._three(packed, bias, packed)
+        return self.score.keys(position.turn(q, k)[1]), v
 
     def _projected(self, x: Tensor, parts: str) -> list[Tensor]:
         return self._parts(self._product(x), x, parts)

@@ -12,6 +12,7 @@ from seqloom.parts import kernels
 
 CELLS = 1 << 28  # logits at a time
 ALIGNED = 64  # in half precision, products of other widths run at a fraction of the speed
+WIDE = 4096  # tokens from which our kernel, which reads logits twice, is worth its while on a GPU
 NOWHERE = -100  # no label: torch's own number
 
 
@@ -22,10 +23,11 @@ def entropy(states: Tensor, output: nn.Linear, labels: Tensor, smoothing: float 
     (Szegedy et al. 2016, section 7). Beyond a number of logits the sum is made piece by piece, each piece's gradient
     together with its loss, so that logits are held for one piece only and read a few times, not ten.
     """
-    if labels.size(0) * output.out_features <= CELLS:
-        return of_logits(output(states), labels, smoothing, ignore)
     kind = states.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else states.dtype
+    ours = kernels.usable(states) and dtype.itemsize < 4 and output.out_features >= WIDE
+    if labels.size(0) * output.out_features <= CELLS and not (ours and len(labels)):
+        return of_logits(output(states), labels, smoothing, ignore)
     cells = 2 * CELLS if kernels.usable(states) else CELLS  # our kernel needs no second piece of memory beside a piece
     return _Pieces.apply(states, output.weight, output.bias, labels, _How(smoothing, ignore, dtype, cells))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -70,9 +70,15 @@ class Cache:
         self.keys: Tensor | None = None
         self.values: Tensor | None = None
         self.both: Tensor | None = None  # [2, …], where the two lie in one piece of memory
+        self.made: Callable[[], tuple[Tensor, Tensor]] | None = None  # both, once somebody asks for them
+
+    def later(self, steps: int, made: Callable[[], tuple[Tensor, Tensor]]) -> None:
+        """The first `append`, of what is made only if somebody goes on from there: training does not."""
+        self.used, self.made = steps, made
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add [R, heads, T, head_dim]; gives everything seen so far, [R, heads, used, head_dim]."""
+        self._settle()
         start, self.used = self.used, self.used + k.size(2)
         if self.room is None and self.keys is None:
             self.keys, self.values = k, v
@@ -83,6 +89,7 @@ class Cache:
 
     def join(self, new: Tensor) -> tuple[Tensor, Tensor]:
         """`append` of keys and values in one piece, [2, R, heads, T, head_dim]: one copy in the place of two."""
+        self._settle()
         start, self.used = self.used, self.used + new.size(3)
         if self.both is None or self.used > self.both.size(3):
             self.both = new.new_empty(*new.shape[:3], self._size(self.keys), new.size(4))
@@ -95,6 +102,7 @@ class Cache:
         return k, v
 
     def pick(self, rows: Tensor, sentences: Tensor | None = None) -> Cache:
+        self._settle()
         other = copy(self)
         if self.both is not None:
             other.both = self.both.index_select(1, rows)
@@ -102,6 +110,10 @@ class Cache:
         elif self.keys is not None and self.values is not None:
             other.keys, other.values = self.keys.index_select(0, rows), self.values.index_select(0, rows)
         return other
+
+    def _settle(self) -> None:
+        if self.made is not None:
+            (self.keys, self.values), self.made = self.made(), None
 
     def _write(self, memory: Tensor | None, start: int, new: Tensor) -> Tensor:
         if memory is None or self.used > memory.size(2):

@@ -135,3 +135,6 @@ def test_an_unknown_row_is_refused(capsys):
     with pytest.raises(SystemExit):
         parsed("--only", "cmudict-gru")
     assert "no row 'cmudict-gru'; there are: wikitext2; cmudict-lstm;" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        papers.arguments(["--set", "training.rate"])
+    assert "--set takes NAME=VALUE, not 'training.rate'" in capsys.readouterr().err

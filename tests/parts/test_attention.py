@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seqloom.errors import SeqloomError
+from seqloom.parts import short
 from seqloom.parts.attention import NORMALISERS, Attention, MultiHead, attend
 from seqloom.parts.position import POSITIONS
 from seqloom.parts.probe import watch
@@ -390,3 +391,22 @@ def test_dropout_of_weights():
     read = MultiHead(8, 2, key_dim=8, dropout=0.4).double()
     memory = read.remember(x)
     assert not torch.equal(read.read(x, memory, See()), read.read(x, memory, See()))
+
+
+def test_keys_that_a_kernel_turned_by_itself_are_made_for_those_who_go_on(monkeypatch):
+    """The kernel's twin stands in its place. Values and gradients are those of the whole read at once."""
+    layer, x, see = MultiHead(8, HEADS), drawn(B, T, 8).float(), See(causal=True)
+    position = POSITIONS["rotary"](8, D).over(x)
+    wanted, _ = layer(x, see, None, position)
+    with torch.no_grad():
+        monkeypatch.setattr(short, "fits", lambda *_: True)
+        monkeypatch.setattr(short, "attention", short.plainly)
+        assert layer(x, see, cache := Cache(), position)[0] is not None
+        assert cache.keys is not None, "whoever decodes goes on"
+    first, cache = layer(x[:, :3], see, Cache(), position)
+    assert (cache.used, cache.keys) == (3, None)
+    monkeypatch.undo()
+    found = torch.cat([first, layer(x[:, 3:], see, cache, position)[0]], 1)
+    torch.testing.assert_close(found, wanted)
+    slopes = (torch.autograd.grad(y.cos().sum(), list(layer.parameters())) for y in (found, wanted))
+    torch.testing.assert_close(*slopes)

@@ -96,6 +96,22 @@ def test_no_labels_and_few_logits_take_the_plain_way():
     assert type(entropy(states, output, labels).grad_fn).__name__ != "_PiecesBackward"
 
 
+@pytest.mark.parametrize(
+    ("half", "wide", "pieces"), [(True, SIZE, True), (True, SIZE + 1, False), (False, SIZE, False)]
+)
+def test_our_kernel_takes_wide_outputs_in_half_precision(monkeypatch, half, wide, pieces):
+    """However few the logits are; here the kernel's twin stands in its place."""
+    monkeypatch.setattr(module, "WIDE", wide)
+    monkeypatch.setattr(module.kernels, "usable", lambda x: True)
+    monkeypatch.setattr(module, "_guessed", lambda *given: (*module.guessed(*given), False))
+    states, output, labels = made()
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        found = entropy(states, output, labels, 0.1, 0)
+        assert entropy(states[:0], output, labels[:0]) == 0
+    assert (type(found.grad_fn).__name__ == "_PiecesBackward") == pieces
+    torch.testing.assert_close(found, plain(states, output, labels, 0.1, 0), rtol=5e-3, atol=0)
+
+
 def test_it_compiles(few):
     torch._dynamo.reset()
     states, output, labels = made()
