@@ -24,7 +24,7 @@ from seqloom.parts.block import Around, Block, FeedForward, Relu
 from seqloom.parts.lean import usual
 from seqloom.parts.mixer import SelfAttention
 from seqloom.parts.norm import LayerNorm
-from seqloom.parts.position import Learned, NoPosition, Position, Rotary, Sinusoidal
+from seqloom.parts.position import Learned, NoPosition, Position, Rotary, Sinusoidal, SinusoidalRotary
 from seqloom.parts.probe import Probed
 from seqloom.parts.rotate import rotate
 from seqloom.parts.score import Dot, General, Scaled
@@ -32,6 +32,7 @@ from seqloom.parts.see import keep
 from seqloom.parts.state import Branches
 
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
+KNOWN = (NoPosition, Sinusoidal, Learned, Rotary, SinusoidalRotary)
 
 
 class Shape(NamedTuple):
@@ -53,7 +54,7 @@ def fits(model: object, width: int, steps: int) -> tuple[Any, ...] | None:
     if torch.is_grad_enabled() or torch.is_autocast_enabled(model.output.weight.device.type):
         return None
     position = model.decoder.enter.position
-    if type(position) not in (NoPosition, Sinusoidal, Learned, Rotary) or width > Branches.widest:
+    if type(position) not in KNOWN or width > Branches.widest:
         return None
     if isinstance(position, Learned) and steps > position.longest:  # the plain path says so, if it comes to it
         return None

@@ -104,6 +104,11 @@ class Rotary(Position):
         return Turned(angle.cos(), angle.sin(), offset)
 
 
+class SinusoidalRotary(Rotary, Sinusoidal):
+    """Both: sinusoids in the embedding, and queries and keys turned. Turned alone, letters know how far they stand from
+    each other but not where, and cross-attention, in which nothing is turned, has no place to look for."""
+
+
 class Relative(Position):
     """A trained number for each head and each distance, added to the scores of all layers (Raffel et al. 2020, section
     2.1). Distances share `buckets`: a half of them hold one distance each, the others ever more, as the logarithm goes,
@@ -281,6 +286,7 @@ POSITIONS = {
     "sinusoidal": Sinusoidal,
     "learned": Learned,
     "rotary": Rotary,
+    "sinusoidal-rotary": SinusoidalRotary,
     "relative": Relative,
     "alibi": Alibi,
     "floater": Floater,

@@ -92,7 +92,7 @@ def test_two_at_once_do_not_meet():
 
 
 @pytest.mark.parametrize("attend", [None, products])
-@pytest.mark.parametrize("position", ["sinusoidal", "learned", "rotary", "none"])
+@pytest.mark.parametrize("position", ["sinusoidal", "learned", "rotary", "sinusoidal-rotary", "none"])
 @pytest.mark.parametrize("encoder", ["transformer", "lstm"])
 def test_recorded_steps_are_plain_steps(encoder, position, attend):
     """On a GPU recorded; elsewhere the same steps in the same shapes, one by one."""

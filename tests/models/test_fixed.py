@@ -28,7 +28,7 @@ def asked(fixed, source):
 @pytest.mark.parametrize("width", [1, 2])
 @pytest.mark.parametrize("norm", ["before", "after"])
 @pytest.mark.parametrize("score", ["dot", "scaled", "general"])
-@pytest.mark.parametrize("position", ["none", "sinusoidal", "learned", "rotary"])
+@pytest.mark.parametrize("position", ["none", "sinusoidal", "learned", "rotary", "sinusoidal-rotary"])
 @torch.no_grad()
 def test_a_fixed_step_is_a_step(position, score, norm, width):
     model = made(position=position, score=score, norm=norm, activation="gelu" if norm == "after" else "relu")

@@ -17,6 +17,7 @@ from seqloom.parts.position import (
     Relative,
     Rotary,
     Sinusoidal,
+    SinusoidalRotary,
     bucket_of,
     runge_kutta,
 )
@@ -164,6 +165,7 @@ def test_a_position_moves_the_embedding_or_turns_the_query_or_biases_the_score()
         (Sinusoidal(DIM, 4), True, False),
         (Learned(DIM, 4), True, False),
         (Rotary(DIM, 4), False, True),
+        (SinusoidalRotary(DIM, 4), True, True),
         (Relative(DIM, 4), False, False),
         (Alibi(DIM, 4), False, False),
         (Floater(DIM, 4), True, False),
@@ -178,8 +180,17 @@ def test_a_position_moves_the_embedding_or_turns_the_query_or_biases_the_score()
 def test_what_is_computed_is_not_saved():
     assert not Sinusoidal(DIM, 4).state_dict()
     assert not Rotary(DIM, 4).state_dict()
+    assert not SinusoidalRotary(DIM, 4).state_dict()
     assert not Alibi(DIM, 4).state_dict()
     assert list(Learned(DIM, 4).state_dict()) == list(Relative(DIM, 4).state_dict()) == ["weight"]
+
+
+def test_sinusoidal_rotary_is_one_and_the_other():
+    x, q, k = drawn(2, 5, DIM), drawn(2, 2, 5, 4), drawn(2, 2, 5, 4, seed=3)
+    both = SinusoidalRotary(DIM, 4).double()
+    close(both(x, 3), Sinusoidal(DIM, 4).double()(x, 3))
+    close(list(both.turn(q, k, 3)), list(Rotary(DIM, 4).double().turn(q, k, 3)))
+    close(list(both.over(x, 3).turn(q, k, 3)), list(Rotary(DIM, 4).double().turn(q, k, 3)))
 
 
 def test_rotary_by_hand():

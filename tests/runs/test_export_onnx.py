@@ -47,6 +47,7 @@ SLOW = {
     "window": ("lstm-attention", {"encoder": {"kind": "window", "dim": 16}}),
     "transformer, after": ("transformer", sides(norm="after", activation="gelu", enter_norm=True, scale=False)),
     "transformer, rotary": ("transformer", sides(position="rotary")),
+    "transformer, sinusoidal and rotary": ("transformer", sides(position="sinusoidal-rotary")),
     "transformer, learned": ("transformer", sides(position={"kind": "learned", "longest": 24})),
     "transformer, no positions": ("transformer", sides(position="none", score="additive")),
     "transformer, halves": ("transformer", sides(position={"kind": "sinusoidal", "layout": "halves"})),
