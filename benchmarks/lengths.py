@@ -49,13 +49,17 @@ def by_length(told: dict[str, Any], parts: int) -> dict[str, float]:
     """By group: the first score of the recipe. `told`: an outcome of papers.py with what scoring must know."""
     pairs = [pair for name in told["test"] for pair in examples(name)][: len(told["predictions"])]
     wanted = [tuple(normal(text, told["fold"]) for text in targets) for _, targets in pairs]
-    metric, tokenize = told["evaluate"]["metrics"][0], told["evaluate"].get("tokenize", "13a")
+    metric, tokenize = _metric(told), told["evaluate"].get("tokenize", "13a")
     found = {}
     for group in groups([len(source.split()) for source, _ in pairs], parts):
         guesses, references = ([texts[i] for i in group.places] for texts in (told["predictions"], wanted))
         made = score(guesses, references, split=str.split, metrics=[metric], tokenize=tokenize, samples=0)
         found[str(group)] = made.metrics[metric]
     return found
+
+
+def _metric(told: dict[str, Any]) -> str:
+    return told["evaluate"]["metrics"][0]
 
 
 def table(found: dict[str, dict[str, float]]) -> str:
@@ -66,17 +70,17 @@ def table(found: dict[str, dict[str, float]]) -> str:
     return "\n".join(lines)
 
 
-def drawn(found: dict[str, dict[str, float]], file: Path) -> None:
+def drawn(found: dict[str, dict[str, float]], metric: str, file: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axes = figure.subplots()
     for name, scores in found.items():
         axes.plot(list(scores), list(scores.values()), "o-", label=name)
-    axes.set(xlabel="words of the source", ylabel="score")
+    axes.set(xlabel="words of the source", ylabel=metric)
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(file)
+    figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)  # the same picture every time
 
 
 def main() -> None:
@@ -88,10 +92,12 @@ def main() -> None:
     known = chosen(pieces_of(ROWS), ROWS, None)
     outcomes = [json.loads(line) for line in gzip.decompress(args.outcomes.read_bytes()).splitlines()]
     told = {one["key"]: {**one, **facts(known[one["key"]])} for one in outcomes if "predictions" in one}
-    found = {key: by_length(one, args.parts) for key, one in told.items()}
+    rows = [key.rpartition("-")[0] for key in told]  # without the seed, where it tells nothing
+    names = rows if len(set(rows)) == len(rows) else list(told)
+    found = {name: by_length(one, args.parts) for name, one in zip(names, told.values(), strict=True)}
     print(table(found))
     if args.chart:
-        drawn(found, args.chart)
+        drawn(found, " and ".join(dict.fromkeys(_metric(one) for one in told.values())), args.chart)
 
 
 if __name__ == "__main__":

@@ -21,12 +21,13 @@ from seqloom.data.batch import Padded, pad
 from seqloom.models.encoded import Encoded
 from seqloom.models.encoders import ENCODERS, Enter
 from seqloom.models.seq2seq import DECODERS, Seq2Seq
-from seqloom.parts.attention import NORMALISERS, Attention, MultiHead
+from seqloom.parts.attention import Attention, MultiHead
 from seqloom.parts.block import ACTIVATIONS, RESIDUALS, Block
 from seqloom.parts.cell import CELLS, Cell, CellState
 from seqloom.parts.choose import Choice, build, complete
 from seqloom.parts.mixer import MIXERS
 from seqloom.parts.norm import NORMS
+from seqloom.parts.normalise import NORMALISERS
 from seqloom.parts.position import POSITIONS
 from seqloom.parts.probe import Probed, watch
 from seqloom.parts.recurrent import Recurrent

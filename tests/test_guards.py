@@ -107,7 +107,7 @@ TABLES = {
     "seqloom.parts.score.SCORES",
     "seqloom.parts.mixer.MIXERS",
     "seqloom.parts.mixer.CROSSES",
-    "seqloom.parts.attention.NORMALISERS",
+    "seqloom.parts.normalise.NORMALISERS",
     "seqloom.parts.position.POSITIONS",
     "seqloom.parts.block.ACTIVATIONS",
     "seqloom.parts.norm.NORMS",

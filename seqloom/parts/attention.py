@@ -13,38 +13,18 @@ from seqloom.errors import SeqloomError, known
 from seqloom.parts import short
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout
+from seqloom.parts.normalise import NORMALISERS, Normaliser, softmax
 from seqloom.parts.packed import fits, parted
 from seqloom.parts.position import NoPosition, Turned, Turns
 from seqloom.parts.probe import Probed
 from seqloom.parts.product import Linear
 from seqloom.parts.score import SCORES, Scaled, Score
 from seqloom.parts.see import See
-from seqloom.parts.state import Cache
+from seqloom.parts.state import Cache, fresh
 from seqloom.parts.stripes import brief, briefly, mixed, worth
 
 Memory = tuple[Tensor, Tensor]  # the keys, as the score keeps them, and the values; one row per sentence
 Packed = tuple[Tensor, None]  # both in one piece, as they were projected: for the kernel that takes them so
-
-
-Normaliser = Callable[[Tensor, Tensor | None], Tensor]  # scores [..., T, S] and what may be seen -> weights
-
-
-def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
-    """e^s / Σ e^s over what is seen (Bridle 1990). A query that may look nowhere gets zeros, as in the fused kernel."""
-    if keep is None:
-        return scores.softmax(-1)
-    return scores.masked_fill(~keep, torch.finfo(scores.dtype).min).softmax(-1) * keep
-
-
-def relu(scores: Tensor, keep: Tensor | None) -> Tensor:
-    """max(0, s) / n, n the number of keys that are seen (Wortsman et al. 2023, section 3). No fused kernel does it."""
-    if keep is not None:
-        scores = scores.masked_fill(~keep, float("-inf"))
-    seen = (scores > float("-inf")).sum(-1, keepdim=True)  # a bias may hide keys too
-    return scores.relu() / seen.clamp_min(1)
-
-
-NORMALISERS: dict[str, Normaliser] = {"softmax": softmax, "relu": relu}
 
 
 def attend(
@@ -73,13 +53,6 @@ def attend(
     if report:
         report(weights.detach())
     return (_folded(weights.to(v.dtype), v) @ v).view(*q.shape[:-1], v.size(-1))
-
-
-def _fresh(state: Cache | None) -> bool:
-    """Whether nothing was read before and, as in training, probably nothing will be after."""
-    return state is None or (
-        type(state) is Cache and state.used == 0 and state.room is None and torch.is_grad_enabled()
-    )
 
 
 def _alone(q: Tensor) -> bool:
@@ -262,7 +235,7 @@ class MultiHead(Probed):
     ) -> tuple[Tensor, Cache | None]:
         """Self-attention: x [R, T, dim]; with a cache, x stands after what the cache holds."""
         packed, bias = self._apart(x)
-        if isinstance(position, Turned) and _fresh(state) and self._short(packed, see, x.size(1), x.size(1)):
+        if isinstance(position, Turned) and fresh(state) and self._short(packed, see, x.size(1), x.size(1)):
             turns = position.turns(0, x.size(1))
             if state is not None:
                 state.later(x.size(1), lambda: self._turned(packed, bias, position))

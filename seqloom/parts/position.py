@@ -105,8 +105,9 @@ class Rotary(Position):
 
 
 class SinusoidalRotary(Rotary, Sinusoidal):
-    """Both: sinusoids in the embedding, and queries and keys turned. Turned alone, letters know how far they stand from
-    each other but not where, and cross-attention, in which nothing is turned, has no place to look for."""
+    """Both: sinusoids in the embedding (Vaswani et al. 2017), and queries and keys turned (Su et al. 2021). Turned
+    alone, tokens know how far they stand from each other but not where, and cross-attention, in which nothing is
+    turned, has no place to look for."""
 
 
 class Relative(Position):

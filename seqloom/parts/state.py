@@ -130,6 +130,12 @@ class Cache:
         return self.used if self.room is None else max(self.used, min(self.room, max(FIRST, 2 * have)))
 
 
+def fresh(cache: Cache | None) -> bool:
+    """Whether nothing was read before and, as in training, probably nothing will be after."""
+    unread = type(cache) is Cache and cache.used == 0 and cache.room is None
+    return cache is None or (unread and torch.is_grad_enabled())
+
+
 class Kept(NamedTuple):
     """What a mixer keeps that has no cache: tensors with rows first, none before the first step."""
 

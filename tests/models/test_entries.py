@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seqloom.models.causal import TransformerStack
-from seqloom.parts.attention import NORMALISERS
+from seqloom.parts.normalise import NORMALISERS
 from tests.laws import POSITION_CHOICES, SCORE_CHOICES, close, drawn, heads_of, named, shake
 
 # Each choice of each table stands in one of these at least.

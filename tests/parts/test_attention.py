@@ -9,7 +9,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seqloom.errors import SeqloomError
 from seqloom.parts import short
-from seqloom.parts.attention import NORMALISERS, Attention, MultiHead, attend
+from seqloom.parts.attention import Attention, MultiHead, attend
+from seqloom.parts.normalise import NORMALISERS
 from seqloom.parts.position import POSITIONS
 from seqloom.parts.probe import watch
 from seqloom.parts.score import Dot, Scaled

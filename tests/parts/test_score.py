@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError
-from seqloom.parts.attention import attend, relu, softmax
+from seqloom.parts.attention import attend
 from seqloom.parts.choose import build
+from seqloom.parts.normalise import relu, softmax
 from seqloom.parts.score import SCORES, Additive, Cosine, Dot, Gaussian, General, Network, Scaled
 from seqloom.parts.see import See
 from tests import laws
