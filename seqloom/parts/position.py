@@ -276,6 +276,8 @@ class Turned(NamedTuple):
 
     def turns(self, offset: int, count: int) -> Turn:
         """Those of `count` places from `offset` on."""
+        if count == self.cos.size(0):  # all of them: who exports knows that, but not that `offset` is `start`
+            return self.cos, self.sin
         first = offset - self.start
         return self.cos[first : first + count], self.sin[first : first + count]
 

@@ -37,6 +37,7 @@ QUICK = {
     "lstm-attention, feeding": ("lstm-attention", {"decoder.feeding": True, "encoder.directions": 1}),
     "transformer": ("transformer", {}),
     "transformer, power and batch": ("transformer", {"encoder.norm_kind": "power", "decoder.norm_kind": "batch"}),
+    "transformer, sinusoidal and rotary": ("transformer", sides(position="sinusoidal-rotary")),
 }
 SLOW = {
     "rnn": ("rnn", {}),
@@ -47,7 +48,6 @@ SLOW = {
     "window": ("lstm-attention", {"encoder": {"kind": "window", "dim": 16}}),
     "transformer, after": ("transformer", sides(norm="after", activation="gelu", enter_norm=True, scale=False)),
     "transformer, rotary": ("transformer", sides(position="rotary")),
-    "transformer, sinusoidal and rotary": ("transformer", sides(position="sinusoidal-rotary")),
     "transformer, learned": ("transformer", sides(position={"kind": "learned", "longest": 24})),
     "transformer, no positions": ("transformer", sides(position="none", score="additive")),
     "transformer, halves": ("transformer", sides(position={"kind": "sinusoidal", "layout": "halves"})),
