@@ -73,6 +73,9 @@ def test_a_trial_has_settings_besides_the_recipes():
     [piece] = papers.pieces_of([row], given)["sigmorphon"]
     assert piece.job.settings["training.agreement"] == 3
     assert "training.agreement" not in FOUND["sigmorphon"][0].job.settings
+    both = papers.pieces_of(ROWS, {"encoder.heads": 2}, [r for r in ROWS if r.key == "cmudict-transformer"])
+    assert both["cmudict-transformer"][0].job.settings["encoder.heads"] == 2
+    assert "encoder.heads" not in both["sigmorphon"][0].job.settings, "an LSTM would refuse it"
 
 
 def test_scores_are_made_of_predictions(monkeypatch):
