@@ -1,7 +1,8 @@
-"""Our kernels beside torch's on one GPU in bf16: attention over short rows, and the loss over many tokens; and cells
-with a tape, in float32.
+"""Our kernels beside torch's on one GPU in bf16: attention over short rows, the loss over many tokens, and an LSTM's
+steps; and cells with a tape, in float32.
 
     python benchmarks/gpu_kernels.py --output results.md
+    python benchmarks/gpu_kernels.py --only lstm
     python benchmarks/gpu_kernels.py --sweep        # also other numbers of warps and lanes
     TRITON_INTERPRET=1 python benchmarks/gpu_kernels.py --tiny
 
@@ -37,6 +38,7 @@ HALF = torch.bfloat16 if GPU else torch.float16  # in products the interpreter t
 SHAPES = [(1536, 8, 32, 64), (384, 8, 32, 64), (256, 8, 64, 64)]  # rows, heads, tokens, width of a head
 LOGITS = [(12_288, 32_000, 32_000), (8_192, 50_257, 50_304)]  # rows, tokens, columns
 WHOLE = (49_152, 512, 32_000)  # rows, width, tokens
+LSTMS = [(100, 70, 1152), (200, 70, 1152), (100, 70, 400), (256, 12, 512), (256, 12, 256)]  # rows, steps, width
 TAPES = [(32, 200, 128), (32, 2_000, 128)]  # rows, steps, width
 LOOPED = 400  # steps that are taken one by one too: of more, what they keep would not fit, nor would their graph
 HEAD = "| what | way | forward, ms | backward, ms | GB/s | off, forward | off, backward |\n|---|---|" + "---:|" * 5
@@ -203,6 +205,32 @@ def by_bias_lines(rows: int, size: int) -> Iterator[str]:
         yield row(f"by bias {rows:,} × {size:,}", way, took, None, 2e-6 * slope.numel() / took)
 
 
+def lstm_lines(rows: int, steps: int, dim: int) -> Iterator[str]:
+    """One layer as training runs it: torch's kernel, in TF32, and a product and a kernel a step, in bf16."""
+    torch.manual_seed(1)
+    cell = build(CELLS, "lstm", input_dim=dim, dim=dim).to(DEVICE)
+    x = torch.randn(rows, steps, dim, device=DEVICE, requires_grad=True)
+    leaves, what = [x, *cell.parameters()], f"lstm, {rows} × {steps} × {dim}"
+
+    def run(form: torch.dtype = torch.bfloat16) -> Tensor:
+        with torch.autocast(DEVICE.type, form, enabled=form == torch.bfloat16):
+            return run_cell(cell, x.to(cell.weight.dtype), See(causal=True), None)[0]
+
+    cell.double()
+    exact = lstm_values(run(torch.float64), leaves)
+    cell.float()
+    for way, ready in (("torch", False), ("ours", True)):
+        with patch.object(kernels, "READY", ready):
+            far = [off(mine, best) for mine, best in zip(lstm_values(run(), leaves), exact, strict=True)]
+            yield row(what, way, *passes(run, leaves), None, *far)
+
+
+def lstm_values(y: Tensor, leaves: list[Tensor]) -> list[Tensor]:
+    slope = torch.linspace(0, 999, y.numel(), device=DEVICE, dtype=torch.float64).sin().view(y.shape)
+    found = torch.autograd.grad(y, leaves, slope.to(y.dtype))
+    return [y.detach().double(), torch.cat([part.flatten().double() for part in found])]
+
+
 def tape_lines(rows: int, steps: int, dim: int) -> Iterator[str]:
     """All steps by one kernel, and one by one."""
     for name in ("attentive-rnn", "lstmn"):
@@ -221,6 +249,7 @@ def main() -> None:
     words.add_argument("--output", type=Path)
     words.add_argument("--sweep", action="store_true", help="other numbers of warps and lanes too")
     words.add_argument("--tiny", action="store_true", help="a smoke test: small sizes, for Triton's interpreter")
+    words.add_argument("--only", nargs="+", choices=("attention", "loss", "whole", "lstm", "tape"), help="these alone")
     chosen = words.parse_args()
     if kernels.INTERPRETED:
         kernels.READY = True
@@ -229,17 +258,23 @@ def main() -> None:
         raise SystemExit("the kernels do not run here: they take Triton and CUDA, or TRITON_INTERPRET=1 with --tiny")
     machine = torch.cuda.get_device_name() if GPU else "CPU, interpreted"
     lines = [f"- {machine}; torch {torch.__version__}; bf16\n", HEAD]
-    shapes, logits, whole, tapes = (
-        (SHAPES, LOGITS, WHOLE, TAPES)
+    shapes, logits, whole, lstms, tapes = (
+        (SHAPES, LOGITS, WHOLE, LSTMS, TAPES)
         if not chosen.tiny
-        else ([(2, 2, 5, 16)], [(4, 60, 64)], (40, 8, 60), [(2, 3, 16)])
+        else ([(2, 2, 5, 16)], [(4, 60, 64)], (40, 8, 60), [(2, 3, 16)], [(2, 3, 16)])
     )
     if chosen.tiny:
         entropy.CELLS = 1000
     print("\n".join(lines), flush=True)
-    parts = [attention_lines(shape, chosen.sweep) for shape in shapes] + [loss_lines(s, chosen.sweep) for s in logits]
-    for part in (*parts, whole_lines(*whole), *(tape_lines(*shape) for shape in tapes)):
-        for line in part:
+    parts = [
+        *(("attention", attention_lines(shape, chosen.sweep)) for shape in shapes),
+        *(("loss", loss_lines(shape, chosen.sweep)) for shape in logits),
+        ("whole", whole_lines(*whole)),
+        *(("lstm", lstm_lines(*shape)) for shape in lstms),
+        *(("tape", tape_lines(*shape)) for shape in tapes),
+    ]
+    for name, part in parts:
+        for line in part if not chosen.only or name in chosen.only else ():
             lines.append(line)
             print(line, flush=True)
     if chosen.output:

@@ -84,6 +84,11 @@ class Cell(nn.Module):
         """
         return None
 
+    def halved(self, x: Tensor, state: CellState) -> tuple[Tensor, ...] | None:
+        """The state after every step, each part [R, T, dim], by kernels of ours in half precision; None where there are
+        none."""
+        return None
+
     def ends(self, y: Tensor, state: CellState, lengths: Tensor) -> CellState:
         """The state after each row's last real step, from what `fused` gave."""
         return (last(y, lengths),)

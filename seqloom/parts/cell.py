@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError, known
+from seqloom.parts import stepped
 from seqloom.parts.basecell import Cell, CellState
 from seqloom.parts.lstm import Step
 from seqloom.parts.minimal import MinGruCell, MinLstmCell
@@ -190,6 +191,11 @@ class LstmCell(Cell):
         h, c = (part[None].contiguous() for part in state)
         y, h, c = torch.lstm(x, (h, c), self._weights(weight), True, 1, 0.0, torch.is_grad_enabled(), False, True)
         return y, (h[0], c[0])
+
+    def halved(self, x: Tensor, state: CellState) -> tuple[Tensor, ...] | None:
+        if not stepped.fits(x, self.dim):
+            return None
+        return stepped.lstm(x, (state[0], state[1]), (self.weight, self.recurrent, self.bias))
 
     def hold(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
         """The kernel gives c after the last step only. One more input feature, on at padded places, shuts the input

@@ -150,6 +150,8 @@ def _worth_fusing(x: Tensor) -> bool:
 
 
 def _fused(cell: Cell, x: Tensor, lengths: Tensor | None, state: CellState) -> tuple[Tensor, CellState] | None:
+    if halved := cell.halved(x, state):
+        return halved[0], tuple(last(part, lengths) for part in halved)
     kind = x.device.type
     if torch.is_autocast_enabled(kind) and (x.is_cuda or not halves(x.device)):
         # A GPU would run fused RNNs in float16, also where bfloat16 was asked for: TF32 is as fast and safer.
