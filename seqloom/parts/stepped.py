@@ -65,7 +65,8 @@ class _Steps(torch.autograd.Function):
         by_states = torch.zeros_like(states[1:]) if by_states is None else by_states
         if by_states.stride(2) != 1:
             by_states = by_states.contiguous()
-        by_gates, by_c, by_next = torch.empty_like(gates), torch.zeros_like(cells[0]), None
+        by_gates, by_c = torch.empty_like(gates), torch.zeros_like(cells[0])
+        by_next: Any = None
         for t in reversed(range(steps)):
             if by_cells is not None:
                 by_c += by_cells[t]
