@@ -37,7 +37,7 @@ def optimiser(model: nn.Module, settings: Training) -> torch.optim.Optimizer:
         for parameter in trained if settings.momentum else ():
             made.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         return made
-    adam: dict[str, Any] = {"lr": settings.rate, "betas": (settings.momentum, 0.98), "eps": 1e-9}
+    adam: dict[str, Any] = {"lr": settings.rate, "betas": (settings.momentum, settings.beta2), "eps": 1e-9}
     if settings.optimiser == "muon":
         if any(map(is_shard, trained)):
             raise SeqloomError("muon needs matrices in one piece: leave --shard out, or choose adamw")

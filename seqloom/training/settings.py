@@ -34,6 +34,7 @@ class Training:
     rate: float = 1e-3  # learning rate at its highest
     weight_decay: float = 0.01  # of matrices; biases and norms are spared
     momentum: float = 0.9  # of sgd; the first beta of adamw (and of muon's adamw); asgd has none, and 0.0 is filled in
+    beta2: float = 0.98  # the second beta of adamw: how long it remembers how large gradients are
     trigger: int = 5  # of asgd: averages once a score is worse than the best one of more than so many validations ago
     schedule: str = "cosine"
     warmup: int = 100  # steps over which the rate rises from nothing
@@ -73,7 +74,7 @@ class Training:
             raise SeqloomError(f"training.seed lies in 0 … 2^63, here {self.seed}")
         if self.batch_rows and self.batch_tokens:
             raise SeqloomError("set training.batch_rows or training.batch_tokens, not both")
-        for name in ("smoothing", "momentum", "ema"):
+        for name in ("smoothing", "momentum", "beta2", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise SeqloomError(f"training.{name} lies in 0 … 1, here {getattr(self, name)}")
         if self.optimiser == "asgd":

@@ -96,6 +96,17 @@ def test_a_step_equals_torch_clip_and_adamw(corpus):
     assert close(weights(ours), [p.detach() for p in theirs.parameters()])
 
 
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_both_betas_are_those_that_were_set(corpus, kind):
+    usual, other = (make_loop(corpus, optimiser=kind, **more) for more in ({}, {"momentum": 0.8, "beta2": 0.999}))
+    assert {group["betas"] for group in usual.optimiser.param_groups if "betas" in group} == {(0.9, 0.98)}
+    assert {group["betas"] for group in other.optimiser.param_groups if "betas" in group} == {(0.8, 0.999)}
+    for loop in (usual, other):
+        for _ in zip(range(3), loop, strict=False):
+            pass
+    assert not close(weights(usual), weights(other))
+
+
 @pytest.mark.parametrize("kind", ["adamw", "muon", "sgd", "asgd"])
 def test_an_update_that_is_not_finite_changes_nothing(corpus, kind):
     loop = make_loop(corpus, optimiser=kind)
