@@ -110,6 +110,7 @@ ROWS += without(
     norm_after={"encoder.norm": "after", "decoder.norm": "after"},
     rotary={"encoder.position": "rotary", "decoder.position": "rotary"},
 )
+ROWS += without("cmudict-transformer", {}, agreement={"training.agreement": 2.0, "training.epochs": 100})
 ROWS += without(
     "cmudict-attention",
     {},
