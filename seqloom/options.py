@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import types
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -47,6 +48,8 @@ def typed(name: str, hint: Any, value: Any) -> Any:
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     if any(kind is Any or get_origin(kind) is Annotated for kind in kinds):
         return value
+    if isinstance(value, float) and not math.isfinite(value):
+        raise SeqloomError(f"{name} takes a finite number, here {value}")
     for kind in kinds:
         plain = get_origin(kind) or kind
         if kind is type(None) and value is None:
@@ -55,9 +58,11 @@ def typed(name: str, hint: Any, value: Any) -> Any:
             return value
     if float in kinds and not isinstance(value, bool):
         try:
-            return float(value)
+            number = float(value)
         except (TypeError, ValueError):
             pass
+        else:
+            return typed(name, float, number)
     raise SeqloomError(f"{name} takes {' or '.join(_name(kind) for kind in kinds)}, here {value!r}")
 
 
@@ -65,4 +70,7 @@ def _name(kind: Any) -> str:
     if kind is type(None):
         return "nothing"
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    return words.get(kind, str(kind))
+    words |= {dict: "keys and values", list: "a list"}
+    inner = get_args(kind) if get_origin(kind) is list else ()
+    of = f" of {_name(inner[0]).removeprefix('a ')}s" if inner else ""
+    return words.get(get_origin(kind) or kind, str(kind)) + of

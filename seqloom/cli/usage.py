@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
+
+from seqloom.errors import SeqloomError
 
 UsageError: Any = typer.BadParameter.__mro__[1]  # click's, which newer typers carry inside under another name
 
@@ -17,4 +20,7 @@ def members(run: str, more: Sequence[str]) -> tuple[list[str], list[str]]:
     from seqloom.runs.ensemble import is_run
 
     count = next((place for place, one in enumerate(more) if one in DATASETS or not is_run(one)), len(more))
-    return [run, *more[:count]], list(more[count:])
+    rest = list(more[count:])
+    if len(rest) > 1 and rest[0] not in DATASETS and rest[0] != "-" and not Path(rest[0]).exists():
+        raise SeqloomError(f"{rest[0]}: no such run, and no such file")
+    return [run, *more[:count]], rest

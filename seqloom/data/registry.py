@@ -27,6 +27,7 @@ DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (*TEXTS, *O
 TASKS = tuple(dict.fromkeys(dataset.task for dataset in DATASETS.values()))
 LAYOUT = 1  # of the files written here; a change makes every cached split new
 
+READ = ("speech", "pictures", "graph", "regress")  # tasks whose data can be read, though nothing trains on them yet
 # Tasks that learn from plain text take the texts of others, and leave their labels; a language model may be conditioned
 # on them (--columns 2,1).
 ALIKE = {"mask": ("classify", "generate"), "vectors": ("classify", "generate"), "generate": ("classify",)}
@@ -177,7 +178,8 @@ def resolve(names: Iterable[str | Path], split: str, task: str) -> list[str]:
         if dataset is None:
             found.append(name)
         elif dataset.task not in (task, *ALIKE.get(task, ())):
-            raise SeqloomError(f"{name}: is a dataset for the task {dataset.task}, not for {task}")
+            later = "; no command trains that yet, but Python can read it" if dataset.task in READ else ""
+            raise SeqloomError(f"{name}: is a dataset for the task {dataset.task}, not for {task}{later}")
         else:
             found += map(str, files(dataset.name, asked or split))
     return found

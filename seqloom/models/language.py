@@ -52,7 +52,7 @@ class Language(nn.Module):
         drop_input = dropout if drop_input is None else drop_input
         for name, share in (("drop_input", drop_input), ("drop_words", drop_words), ("reset", reset)):
             if not 0 <= share < 1:
-                raise SeqloomError(f"{name} lies in 0 … 1, here {share}")
+                raise SeqloomError(f"{name} is at least 0 and below 1, here {share}")
         self.size = source_size
         self.source = embedding_of(source_size, embedding)
         self.labels = embedding_of(labels, embedding) if labels else None

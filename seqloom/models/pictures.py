@@ -154,7 +154,7 @@ class DenseNet(Eye):
         norm_kind: Annotated[Choice, NORMS] = "batch",
     ) -> None:
         if not 0 < compression <= 1:
-            raise SeqloomError(f"compression lies in 0 … 1, here {compression}")
+            raise SeqloomError(f"compression is above 0 and at most 1, here {compression}")
         stages, between, inputs = [], [], 2 * at_least("growth", growth)
         for number, layers in enumerate(some("blocks", blocks)):
             stages.append(Dense(inputs, layers, growth, norm_kind))

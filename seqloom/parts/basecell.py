@@ -116,5 +116,5 @@ def _shares(zoneout: float | list[float], parts: int) -> list[float]:
     if len(shares) != parts:
         raise SeqloomError(f"zoneout is one share, or {parts} for this cell, here {len(shares)}: {shares}")
     if not all(0 <= share < 1 for share in shares):
-        raise SeqloomError(f"zoneout lies in 0 … 1, here {zoneout}")
+        raise SeqloomError(f"zoneout is at least 0 and below 1, here {zoneout}")
     return [float(share) for share in shares]

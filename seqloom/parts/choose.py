@@ -52,7 +52,7 @@ def _fitting(make: Callable[..., Any], name: str, value: Any) -> Any:
     if name in LEAST and any(isinstance(n, int | float) and n < LEAST[name] for n in numbers):
         raise SeqloomError(f"{name} of {make.__name__} is at least {LEAST[name]}, here {value}")
     if name == "dropout" and not 0 <= numbers[0] < 1:
-        raise SeqloomError(f"dropout of {make.__name__} lies in 0 … 1, here {value}")
+        raise SeqloomError(f"dropout of {make.__name__} is at least 0 and below 1, here {value}")
     return value
 
 

@@ -142,7 +142,7 @@ def looks_across(model: nn.Module) -> bool:
 
 def _share(momentum: float) -> float:
     if not 0 < momentum <= 1:
-        raise SeqloomError(f"momentum of a norm lies in 0 … 1, here {momentum}")
+        raise SeqloomError(f"momentum of a norm is above 0 and at most 1, here {momentum}")
     return momentum
 
 

@@ -179,7 +179,7 @@ def flip(x: Tensor, lengths: Tensor | None) -> Tensor:
 
 def _check_drop(share: float, cell: Cell) -> None:
     if not 0 <= share < 1:
-        raise SeqloomError(f"weight_drop lies in 0 … 1, here {share}")
+        raise SeqloomError(f"weight_drop is at least 0 and below 1, here {share}")
     if share and not cell.inner:
         raise SeqloomError(
             f"weight_drop takes from the matrix between states, and {name_of(cell)} has none; "

@@ -18,7 +18,9 @@ from seqloom.files import read_yaml, write_atomic
 from seqloom.models.presets import DEFAULT, TASKS, merge, preset, suited
 from seqloom.options import checked, flat
 from seqloom.parts.choose import change, complete
+from seqloom.parts.choose import settings as parts
 from seqloom.tasks.known import task as find
+from seqloom.tasks.task import Task
 from seqloom.training.settings import Training
 from seqloom.version import FORMAT, __version__
 
@@ -53,9 +55,11 @@ def compose(
     if saved is None or chosen != named:
         own["model"], own["training"] = _model(task, chosen, own["training"])
     own["training"].update(_given(training))
-    for key, value in settings.items():
-        change(*_place(own, key), value)
     shape = find(task)
+    for key, value in settings.items():
+        change(*_place(own, key, shape), value)
+    trained = Training.of(_over({**shape.training, **suited(task, own["model"])}, own["training"]))
+    known(trained.select, shape.scores, f"score to select by in {task}")
     return {
         "format": FORMAT,
         "seqloom": __version__,
@@ -63,7 +67,7 @@ def compose(
         "preset": chosen,
         "data": asdict(data_options(task, own["data"])),
         "model": complete(shape.models, {"kind": shape.kind, **own["model"]}),
-        "training": asdict(Training.of(_over({**shape.training, **suited(task, own["model"])}, own["training"]))),
+        "training": asdict(trained),
     }
 
 
@@ -82,10 +86,17 @@ def _over(suited: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return {**suited, **own}
 
 
-def _place(own: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
+def _place(own: dict[str, Any], key: str, shape: Task) -> tuple[dict[str, Any], str]:
     """Where a `--set` key goes: `training.x`, `data.x`, `model.x`; anything else is a part of the model."""
     first, _, rest = key.partition(".")
-    return (own[first], rest) if first in SECTIONS and rest else (own["model"], key)
+    if first in SECTIONS:
+        if not rest:
+            raise SeqloomError(f"cannot set {key!r}: name a setting of {first}, as in training.clip=1.0")
+        return own[first], rest
+    make = shape.models.get(own["model"].get("kind", shape.kind))
+    if callable(make):  # else its kind is not known, which is said when it is chosen
+        known(first, {"kind", *SECTIONS, *parts(make)}, "setting")
+    return own["model"], key
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,6 +167,12 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     # An older run says nothing of a setting that came later, and was trained as if it had its default.
     usual = {"data": asdict(shape.options()), "training": asdict(Training())}
     old = {**old, "model": complete(shape.models, old["model"])}
+    if old["preset"] != new["preset"]:  # all that follows from it is too much to say
+        return [
+            f"{key}: {old['preset'][key]} -> {value}"
+            for key, value in new["preset"].items()
+            if old["preset"][key] != value
+        ]
     for section in SECTIONS:
         before, after = flat(usual.get(section, {}) | old[section]), flat(new[section])
         for key in sorted(before.keys() | after.keys()):

@@ -77,6 +77,8 @@ def settle(job: Job, ranks: Ranks) -> Settled:
     """The config of a job: of the run in its folder if that goes on, else made new."""
     known(job.task, TASKS, "task")
     saved = _open(job.folder, job.resume or _begun_by(job.folder, ranks))
+    if saved is not None and saved["task"] != job.task:
+        raise SeqloomError(f"{job.folder}: holds a run of the task {saved['task']}, not of {job.task}")
     base = None if saved is not None or job.start is None else configs.load(Path(job.start))
     before, data, settings, brought = saved, job.data, job.settings, None
     if saved is None:
@@ -164,6 +166,8 @@ def prepared(job: Job, settled: Settled, ranks: Ranks) -> Ready:
         )
 
     made = ranks.in_turn(work)
+    if made.valid is None and re.match("fold ", str(settled.valid)):
+        raise SeqloomError(f"{settled.valid} holds nothing: there are too few examples for so many folds; take fewer")
     found = set(ranks.gather(made.train.fingerprint))
     with ranks.together():
         if len(found) > 1:

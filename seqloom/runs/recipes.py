@@ -99,10 +99,10 @@ def load(name: str) -> Recipe:
         raise SeqloomError(f"{name}: is no recipe; one of your own is a YAML file, whose name ends in .yaml")
     path = Path(name) if own else Path(str(_shelf() / f"{known(name, names(), 'recipe')}.yaml"))
     values = read_yaml(path)
+    values = checked(Recipe, values, f"recipe {path.name}")
     needed = ("about", "task", "train", "model")
     if missing := [key for key in needed if key not in values]:
         raise SeqloomError(f"{path}: a recipe needs {', '.join(needed)}; {missing[0]} is missing")
-    values = checked(Recipe, values, f"recipe {path.name}")
     checked(Evaluate, values.get("evaluate", {}), f"evaluate in {path.name}")
     for name in values.get("evaluate", {}).get("metrics", []):
         known(name, METRICS, f"metric of evaluate in {path.name}")

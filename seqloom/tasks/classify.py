@@ -24,7 +24,7 @@ from seqloom.errors import SeqloomError
 from seqloom.metrics.labels import score_labels
 from seqloom.models.classifier import CLASSIFIERS, Logistic
 from seqloom.models.ensemble import Labellers
-from seqloom.tasks.guessing import USUAL, guessed
+from seqloom.tasks.guessing import SCORES, USUAL, guessed
 from seqloom.tasks.labeller import Labeller
 from seqloom.tasks.task import Judge
 from seqloom.training.distributed import Ranks
@@ -61,6 +61,7 @@ class Classify:
     vocabularies = ("source", "target")
     options = LabelOptions
     training: Mapping[str, Any] = {"select": "accuracy"}
+    scores = SCORES
 
     def prepare(
         self,

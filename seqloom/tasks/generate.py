@@ -35,6 +35,7 @@ class Generate:
     vocabularies = ("source", "lines")
     options = StreamOptions
     training: Mapping[str, Any] = {"select": "loss"}
+    scores = ("loss", "perplexity")
 
     def prepare(
         self,

@@ -16,6 +16,7 @@ USUAL = {
     "labels": ("micro_f1", "macro_f1", "accuracy", "calibration_error"),
     "number": ("mae", "mse", "r2"),
 }
+SCORES = ("loss", *dict.fromkeys(name for names in USUAL.values() for name in names if name != "calibration_error"))
 
 
 def said(target: Target, logits: np.ndarray, n_best: int = 1) -> list[Answer]:

@@ -35,7 +35,9 @@ class MaskOptions(TextOptions):
 
     def __post_init__(self) -> None:
         if not 0 < self.masked < 1:
-            raise SeqloomError(f"data.masked, the share of tokens to be guessed, lies in 0 … 1, here {self.masked}")
+            raise SeqloomError(
+                f"data.masked, the share of tokens to be guessed, is above 0 and below 1, here {self.masked}"
+            )
         super().__post_init__()
 
 
@@ -46,6 +48,7 @@ class Mask:
     vocabularies = ("source",)
     options = MaskOptions
     training: Mapping[str, Any] = {"select": "loss"}
+    scores = ("loss", "perplexity", "accuracy")
 
     def prepare(
         self,

@@ -16,6 +16,7 @@ from seqloom.data.table import TableOptions
 from seqloom.models.rows import ROW_MODELS
 from seqloom.tasks.classify import validated
 from seqloom.tasks.estimator import Estimator
+from seqloom.tasks.guessing import SCORES
 from seqloom.tasks.task import Judge
 from seqloom.training.distributed import Ranks
 from seqloom.training.labels import label_objective
@@ -31,6 +32,7 @@ class Table:
     vocabularies = ("columns", "source")
     options = TableOptions
     training: Mapping[str, Any] = {"select": "loss"}  # the one score that classes and numbers share
+    scores = SCORES
 
     def prepare(
         self,

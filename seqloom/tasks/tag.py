@@ -30,6 +30,7 @@ class TagTask:
     vocabularies = ("source", "characters", "tags")
     options = TagOptions
     training: Mapping[str, Any] = {"select": "accuracy"}
+    scores = ("loss", "accuracy", "f1")
 
     def prepare(
         self,

@@ -57,6 +57,7 @@ class Task(Protocol):
     vocabularies: tuple[str, ...]  # names of the files beside the weights
     options: type  # the dataclass of the config's `data` section, a `Reading`
     training: Mapping[str, Any]  # settings that suit the task, above all `select`
+    scores: tuple[str, ...]  # what `judge` may give: all that `training.select` may name
 
     def prepare(
         self,

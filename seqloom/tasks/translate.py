@@ -32,6 +32,7 @@ class Translate:
     vocabularies = ("source", "target")
     options = DataOptions
     training: Mapping[str, Any] = {"select": "per"}
+    scores = ("loss", "perplexity", *METRICS)
 
     def prepare(
         self,
@@ -43,7 +44,9 @@ class Translate:
         cache: Path | None = None,
         kept: Mapping[str, Any] | None = None,
     ) -> Prepared:
-        codecs = None if kept is None else _codecs(kept)
+        kept = kept or {}  # of another task's run the source alone
+        source, target = (Codec.from_json(kept[side]) if side in kept else None for side in self.vocabularies)
+        codecs = (source, target) if source or target else None
         return prepare(train, valid, options, seed=seed, cache=cache, codecs=codecs)
 
     def sizes(self, vocabularies: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class Vectors:
     vocabularies = ("source",)
     options = VectorOptions
     training: Mapping[str, Any] = {"select": "loss"}
+    scores = ("loss",)
 
     def prepare(
         self,

@@ -14,7 +14,7 @@ SCHEDULES = ("constant", "inverse-sqrt", "cosine", "plateau")
 PRECISIONS = ("fp32", "bf16")
 CAPTURES = ("auto", "on", "off")
 HIGHER = ("exact_match", "bleu", "chrf", "accuracy", "macro_f1", "micro_f1", "f1", "r2")  # scores, better so
-SELECT = ("loss", "perplexity", "bits", "per", "cer", "wer", "mse", "mae", *HIGHER)
+SELECT = ("loss", "perplexity", "per", "cer", "wer", "mse", "mae", *HIGHER)
 ABOVE_ZERO = ("epochs", "max_steps", "time", "patience", "batch_rows", "batch_tokens", "valid_every", "save_every")
 ABOVE_ZERO += ("accumulate", "log_every", "keep", "rate", "trigger")
 
@@ -71,12 +71,12 @@ class Training:
             if not getattr(self, name) >= 0:
                 raise SeqloomError(f"training.{name} is at least 0, here {getattr(self, name)}")
         if not 0 <= self.seed < 2**63:
-            raise SeqloomError(f"training.seed lies in 0 … 2^63, here {self.seed}")
+            raise SeqloomError(f"training.seed is at least 0 and below 2^63, here {self.seed}")
         if self.batch_rows and self.batch_tokens:
             raise SeqloomError("set training.batch_rows or training.batch_tokens, not both")
         for name in ("smoothing", "momentum", "beta2", "ema"):
             if not 0 <= getattr(self, name) < 1:
-                raise SeqloomError(f"training.{name} lies in 0 … 1, here {getattr(self, name)}")
+                raise SeqloomError(f"training.{name} is at least 0 and below 1, here {getattr(self, name)}")
         if self.optimiser == "asgd":
             self._check_averaging()
         if self.ema and (self.average or self.optimiser == "asgd"):

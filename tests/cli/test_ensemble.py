@@ -62,8 +62,13 @@ def test_a_dataset_is_no_run(run, tmp_path, monkeypatch):
 
 
 def test_wrong_arguments(seqloom, runs, tmp_path):
-    one_line(seqloom("predict", *runs, "a", "b", "c"), "got unexpected extra argument(s) (b c); try")
-    one_line(seqloom("predict", runs[0], "a", runs[1]), "got unexpected extra argument(s)")
+    file = tmp_path / "sources.txt"
+    file.write_text("abc\n")
+    one_line(seqloom("predict", *runs, file, "b", "c"), "got unexpected extra argument(s) (b c); try")
+    for command in ("predict", "evaluate"):
+        one_line(
+            seqloom(command, runs[0], tmp_path / "gone", file), f"{tmp_path / 'gone'}: no such run, and no such file"
+        )
     one_line(seqloom("predict", *runs, "nowhere.txt"), "nowhere.txt")
     one_line(seqloom("evaluate", *runs), "all are runs; name the test examples after them")
     one_line(seqloom("evaluate", runs[0]), "missing argument 'files'")

@@ -236,11 +236,11 @@ def test_a_tied_matrix_is_one():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"drop_words": 1.0}, "drop_words lies in 0 … 1"),
-        ({"drop_input": 1.5}, "drop_input lies in 0 … 1"),
-        ({"reset": -1}, "reset lies in 0 … 1"),
+        ({"drop_words": 1.0}, "drop_words is at least 0 and below 1"),
+        ({"drop_input": 1.5}, "drop_input is at least 0 and below 1"),
+        ({"reset": -1}, "reset is at least 0 and below 1"),
         ({"output": {"kind": "adaptive", "cutoffs": [5, 3]}}, "cutoffs rise"),
-        ({"encoder": {"kind": "lstm", "weight_drop": 2.0}}, "weight_drop lies in 0 … 1"),
+        ({"encoder": {"kind": "lstm", "weight_drop": 2.0}}, "weight_drop is at least 0 and below 1"),
         ({"encoder": {"kind": "lsmt"}}, "did you mean 'lstm'"),
     ],
 )

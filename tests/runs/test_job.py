@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -145,6 +146,19 @@ def test_wrong_folds(pairs, tmp_path):
     for wrong in ("fold 1/0", "fold 5/3", "fold 0/3", "fold 1/1"):
         with pytest.raises(SeqloomError, match="there are folds 1 to"):
             share_or_files(wrong)
+
+
+def test_more_folds_than_examples(pairs, tmp_path):
+    with pytest.raises(SeqloomError, match=r"fold \d+/5000 holds nothing: there are too few examples"):
+        cross_validate(job(pairs, tmp_path / "folds"), 5000, "quiet")
+
+
+def test_a_run_of_another_task_or_model_is_not_gone_on_with(run, pairs, tmp_path):
+    """One line, whatever follows from it."""
+    with pytest.raises(SeqloomError, match="holds a run of the task translate, not of classify"):
+        carry_out(replace(job(pairs, run, resume=True), task="classify"), Silent())
+    with pytest.raises(SeqloomError, match=r"with other settings: model: [\w-]+ -> transformer$"):
+        carry_out(job(pairs, run, resume=True, model="transformer"), Silent())
 
 
 def test_a_fold_without_a_number_has_no_mean():

@@ -56,7 +56,8 @@ def test_written_is_what_was_read(tmp_path):
         ({"evaluate": {"beams": 5}}, "unknown setting of evaluate in mine.yaml 'beams'; did you mean 'beam'"),
         ({"evaluate": {"metrics": "per"}}, "evaluate in mine.yaml.metrics takes"),
         ({"evaluate": {"metrics": ["pre"]}}, "unknown metric of evaluate in mine.yaml 'pre'; did you mean 'per'"),
-        ({"training": 5}, "training takes"),
+        ({"training": 5}, "training takes keys and values, here 5"),
+        ({"train": 5}, "train takes text or a list, here 5"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path, values, message):
@@ -68,6 +69,9 @@ def test_what_is_missing_is_named(tmp_path):
     path = tmp_path / "short.yaml"
     path.write_text("about: nothing else\n")
     with pytest.raises(SeqloomError, match=r"short.yaml: a recipe needs about, task, train, model; task is missing"):
+        recipes.load(str(path))
+    path.write_text("about: a slip\ntask: tag\ntrain: ud-ewt\nmodle: lstm-crf\n")
+    with pytest.raises(SeqloomError, match=r"unknown setting of recipe short.yaml 'modle'; did you mean 'model'"):
         recipes.load(str(path))
 
 

@@ -55,6 +55,19 @@ def same(one, other):
     return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
+def test_translations_begin_with_what_read_other_texts(mask, labelled, tmp_path):
+    """The target's vocabulary is its own."""
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{text}\t{text.upper()[::-1]}\n" for text in sentences(60, seed=5)))
+    labels = quick("classify", labelled, tmp_path / "labels", model="gru", size="tiny")
+    for start in (mask, labels):
+        run = quick("translate", pairs, tmp_path / f"from-{start.name}", 1, start=start, training={"rate": 1e-12})
+        now, before = side(run), side(start)
+        assert {name for name in now if name in before and torch.allclose(now[name], before[name])} == before.keys()
+        assert read_json(run / "source.json")["tokens"] == read_json(start / "source.json")["tokens"]
+        assert seqloom.load(run, "cpu").predict(["the cat runs"])
+
+
 @pytest.mark.parametrize("task", ["classify", "tag"])
 def test_a_masked_model_hands_over_all_that_reads_text(mask, labelled, tagged, tmp_path, task):
     """Frozen, it is bit for bit what it was, weight decay and averages notwithstanding."""

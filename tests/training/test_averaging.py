@@ -285,5 +285,5 @@ def test_settings_are_checked():
         Training.of({"optimiser": "asgd", "ema": 0.9})
     with pytest.raises(SeqloomError, match="ema and --average are two ways to average"):
         Training.of({"average": 3, "ema": 0.9})
-    with pytest.raises(SeqloomError, match=r"training.ema lies in 0 … 1"):
+    with pytest.raises(SeqloomError, match=r"training.ema is at least 0 and below 1"):
         Training.of({"ema": 1.0})
