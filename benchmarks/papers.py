@@ -21,7 +21,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -135,10 +135,11 @@ def outcome(folder: Path, key: str) -> Path:
 
 
 class Pool:
-    """So many processes at once, those first that were named first, each as soon as what it needs is there."""
+    """So many processes at once, those first that were named first, each as soon as what it needs is there. `keep`:
+    called whenever one is done, so that nothing is lost where the whole is cut off."""
 
-    def __init__(self, pieces: Iterable[Piece], args: argparse.Namespace) -> None:
-        self.waiting, self.args = list(pieces), args
+    def __init__(self, pieces: Iterable[Piece], args: argparse.Namespace, keep: Callable[[], object]) -> None:
+        self.waiting, self.args, self.keep = list(pieces), args, keep
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.failed: dict[str, str] = {}
         self.asked = False
@@ -187,6 +188,8 @@ class Pool:
         how = ends.get(status, f"failed ({status}): {' '.join(said)}")
         if status:
             self.failed[key] = how
+        else:
+            self.keep()
         print(f"{key}: {how}", flush=True)
 
     def _ask(self) -> None:
@@ -265,7 +268,8 @@ def settings_of(words: Sequence[str]) -> dict[str, Any]:
 
 def main(words: list[str] | None = None) -> None:
     args = arguments(words)
-    rows = [row for row in ROWS if row.key in args.only] if args.only else missing()
+    by_key = {row.key: row for row in ROWS}
+    rows = [by_key[key] for key in args.only] if args.only else missing()
     found = pieces_of(ROWS, settings_of(args.set), rows)
     pieces = chosen(found, rows, args.seeds)
     if args.piece:
@@ -275,13 +279,17 @@ def main(words: list[str] | None = None) -> None:
         have = {one["key"] for one in outcomes}
         print(table(found, [row for row in ROWS if have & {piece.key for piece in found[row.key]}], outcomes))
     else:
-        args.folder.mkdir(parents=True, exist_ok=True)
-        Pool(pieces.values(), args).run()
-        outcomes = [json.loads(file.read_bytes()) for key in pieces if (file := outcome(args.folder, key)).exists()]
-        output = args.output or args.folder
-        output.mkdir(parents=True, exist_ok=True)
-        saved(output / "papers.jsonl.gz", outcomes)
-        print(table(found, rows, outcomes))
+        for folder in (args.folder, args.output or args.folder):
+            folder.mkdir(parents=True, exist_ok=True)
+
+        def keep() -> list[dict[str, Any]]:
+            files = [outcome(args.folder, key) for key in pieces]
+            outcomes = [json.loads(file.read_bytes()) for file in files if file.exists()]
+            saved((args.output or args.folder) / "papers.jsonl.gz", outcomes)
+            return outcomes
+
+        Pool(pieces.values(), args, keep).run()
+        print(table(found, rows, keep()))
 
 
 def scored_again(file: Path, pieces: dict[str, Piece]) -> list[dict[str, Any]]:

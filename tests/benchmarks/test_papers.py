@@ -127,12 +127,29 @@ def test_what_is_not_done_in_time_is_asked_to_end(tmp_path, monkeypatch, capsys)
     monkeypatch.setattr(papers.Pool, "_process", process)
     monkeypatch.setattr(papers, "GRACE", 4.0)
     args = parsed("--folder", tmp_path, "--jobs", 2, "--seconds", 6)
-    pool = papers.Pool(FOUND["cmudict-lstm"], args)
+    pool = papers.Pool(FOUND["cmudict-lstm"], args, lambda: None)
     pool.run()
     said = capsys.readouterr().out
     assert "cmudict-lstm-8: failed (1): said" in said
     assert "cmudict-lstm-7: saved, to go on" in said
     assert not pool.running
+
+
+def test_rows_start_as_they_were_named_and_what_is_done_is_kept_at_once(tmp_path, monkeypatch):
+    """The first is done; while the second runs, what came of the first is there already."""
+    there, started = tmp_path / "papers.jsonl.gz", []
+
+    def process(self, piece):
+        started.append((piece.key, there.exists()))
+        (tmp_path / f"{piece.key}.log").write_text("said\n")
+        papers.outcome(tmp_path, piece.key).write_text(json.dumps({"key": piece.key, "scores": {}}))
+        return subprocess.Popen([sys.executable, "-c", ""])
+
+    monkeypatch.setattr(papers.Pool, "_process", process)
+    papers.main(["--folder", str(tmp_path), "--only", "trec", "sst2", "ewt"])
+    assert started == [("trec-7", False), ("sst2-7", True), ("ewt-7", True)]
+    kept = [json.loads(line)["key"] for line in gzip.decompress(there.read_bytes()).splitlines()]
+    assert kept == ["trec-7", "sst2-7", "ewt-7"]
 
 
 def test_an_unknown_row_is_refused(capsys):
