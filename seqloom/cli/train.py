@@ -22,7 +22,7 @@ NAMES = {task: list(about(task)) for task in TASKS}
 MODELS = "; ".join(f"{task}: {', '.join(names)} (default: {DEFAULT[task]})" for task, names in NAMES.items())
 SHAPES = "; ".join(f"{name}: {what}" for name, what in TASKS.items())
 
-TOKENS = "chars, words, bytes, bpe:N, or jieba for Chinese words"
+TOKENS = "chars, words, terms (words with punctuation apart), bytes, bpe:N, or jieba for Chinese words"
 
 
 def _offer(*values: str) -> Callable[[str], list[str]]:
@@ -52,8 +52,8 @@ def train(
     valid: Annotated[
         list[str] | None,
         typer.Option(
-            help="Validation file, or a share of the training data such as 5% (default; a dataset brings its own). "
-            "Parallel files: --valid dev.en --valid dev.de."
+            help="Validation file, or a share of the training data such as 5% (default; a dataset brings its own), "
+            "the same for other seeds: '5% with seed 7'. Parallel files: --valid dev.en --valid dev.de."
         ),
     ] = None,
     folds: Annotated[

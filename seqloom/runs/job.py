@@ -214,6 +214,8 @@ def share_or_files(valid: Files | float) -> list[str] | float | Fold:
             raise SeqloomError(f"cannot read the share {valid!r}; write it as 5%") from None
     elif isinstance(valid, str) and re.fullmatch(r"0?\.\d+|0", valid):
         share = float(valid)
+    elif isinstance(valid, str) and re.match(r"(fold \d+/\d+|[\d.]+%) ", valid):
+        raise SeqloomError(f"cannot read the share {valid!r}; write it as 5%, or as '5% with seed 7'")
     else:
         return file_names(valid)
     if not 0 <= share < 1:

@@ -72,8 +72,8 @@ class Labeller:
         probability. Of several labels there is one answer: those more likely than not; its confidence is the geometric
         mean over all labels of being right about them. A number comes with no probability: its confidence is 1."""
         search = search or Search()
-        if search.sample:
-            raise SeqloomError("a classifier says the likeliest labels and draws none: leave sampling out")
+        if search.sample or search.beam > search.n_best:
+            raise SeqloomError("a classifier knows the likeliest labels: --sample and --beam are for other tasks")
         texts = iter(sources)
         while chunk := list(islice(texts, ahead * rows)):
             for text, logits in zip(chunk, self.logits(chunk, rows), strict=True):

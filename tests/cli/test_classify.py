@@ -88,7 +88,8 @@ def test_wrong_inputs(seqloom, data, run, tmp_path):
     one_line(train(tmp_path / "empty"), "holds no texts: expected a folder for each label")
     one_line(seqloom("evaluate", run, data, "--metrics", "acuracy"), "did you mean 'accuracy'?")
     one_line(seqloom("evaluate", run, data, "--together"), "--together is for translations")
-    one_line(seqloom("predict", run, data, "--sample"), "leave sampling out")
+    for how in (["--sample"], ["--beam", 5]):
+        one_line(seqloom("predict", run, data, *how), "--sample and --beam are for other tasks")
     assert not (tmp_path / "none" / "config.yaml").exists()
 
 

@@ -196,6 +196,7 @@ def test_damaged_checkpoint_walks_back(seqloom, pairs, tmp_path):
         (["train", "translate", "PAIRS", "-o", "x", "--device", "gpu"], ["unknown device"]),
         (["train", "translate", "PAIRS", "-o", "x", "--time", "soon"], ["soon", "5m"]),
         (["train", "translate", "PAIRS", "-o", "x", "--valid", "5x%"], ["5x%"]),
+        (["train", "translate", "PAIRS", "-o", "x", "--valid", "5% with sed 7"], ["sed 7", "'5% with seed 7'"]),
         (["train", "translate", "PAIRS", "-o", "x", "--valid", "gone.tsv"], ["gone.tsv", "no such file"]),
         (["train", "translate", "PAIRS", "-o", "x", "--model", "gone.yaml"], ["gone.yaml", "no such file"]),
         (["train", "translate", "ONE", "-o", "x"], ["one.tsv:2", "TAB"]),

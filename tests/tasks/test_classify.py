@@ -113,7 +113,7 @@ def test_answers_with_probabilities(labeller):
     assert labeller.predict(asked) == ["pos", "", "neg"]
     with pytest.raises(SeqloomError, match="takes a list of texts"):
         labeller.predict("the film")
-    with pytest.raises(SeqloomError, match="draws none: leave sampling out"):
+    with pytest.raises(SeqloomError, match="--sample and --beam are for other tasks"):
         next(labeller.answers(asked, Search(sample=True)))
 
 
