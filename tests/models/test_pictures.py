@@ -274,7 +274,7 @@ def test_wrong_names_are_guessed():
         ({"kind": "resnet", "stem": "big"}, "unknown stem 'big'"),
         ({"kind": "resnet", "residual": "dense"}, "unknown residual 'dense'"),
         ({"kind": "convolution", "pool": "maks"}, "unknown pool 'maks'. Choose from: max, mean"),
-        ({"kind": "densenet", "compression": 0.0}, "compression lies in 0 … 1, here 0.0"),
+        ({"kind": "densenet", "compression": 0.0}, "compression is above 0 and at most 1, here 0.0"),
         ({"kind": "grid", "eye": "patches"}, "unknown kind 'patches'"),
         ({"kind": "resnet", "blocks": []}, r"blocks of an eye lists at least one number, each at least 1, here \[\]"),
         ({"kind": "convolution", "dims": [3, 0]}, r"dims of an eye lists at least one number, .*here \[3, 0\]"),

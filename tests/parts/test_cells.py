@@ -271,7 +271,7 @@ def test_zoneout_has_a_share_for_each_tensor_of_the_state():
     assert torch.equal(state_said, h)
     with pytest.raises(SeqloomError, match="zoneout is one share, or 1 for this cell, here 2"):
         GruCell(2, 3, zoneout=[0.1, 0.2])
-    with pytest.raises(SeqloomError, match=r"zoneout lies in 0 … 1, here 1\.0"):
+    with pytest.raises(SeqloomError, match=r"zoneout is at least 0 and below 1, here 1\.0"):
         GruCell(2, 3, zoneout=1.0)
 
 

@@ -229,7 +229,7 @@ def test_wrong_names_are_guessed():
         Block(8, 2, 12, residual="dens")
     with pytest.raises(SeqloomError, match="unknown setting of LayerNorm 'momentum'"):
         Block(8, 2, 12, norm_kind={"kind": "layer", "momentum": 0.2})
-    with pytest.raises(SeqloomError, match="momentum of a norm lies in 0 … 1, here 2"):
+    with pytest.raises(SeqloomError, match="momentum of a norm is above 0 and at most 1, here 2"):
         Block(8, 2, 12, norm_kind={"kind": "batch", "momentum": 2})
     block = Block(8, 2, 12, norm_kind={"kind": "power", "momentum": 0.5})
     assert isinstance(block.feed_around.norm, PowerNorm)
