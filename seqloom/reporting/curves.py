@@ -17,21 +17,22 @@ def one_run(facts: Facts) -> Markup:
         Series("training", points(facts.steps, "loss")),
         Series("validation", scores(facts.validations, "loss"), 1, mark=_ring(facts, "loss"), dots=True),
     ]
-    return _charts({"Loss": loss}, [facts])
+    return _charts({"Loss": loss}, [facts], facts.headline)
 
 
-def several(runs: Sequence[Facts]) -> Markup:
-    """The same with a line a run; the losses of training and validation apart."""
+def several(runs: Sequence[Facts], score: str | None) -> Markup:
+    """The same with a line a run, and of validation scores the one that can be compared; the losses of training and
+    validation apart."""
     trained = [Series(run.name, points(run.steps, "loss"), n) for n, run in enumerate(runs)]
     held = [
         Series(run.name, scores(run.validations, "loss"), n, mark=_ring(run, "loss"), dots=True)
         for n, run in enumerate(runs)
     ]
-    return _charts({"Training loss": trained, "Validation loss": held}, runs)
+    return _charts({"Training loss": trained, "Validation loss": held}, runs, score or "loss")
 
 
-def _charts(losses: dict[str, list[Series]], runs: Sequence[Facts]) -> Markup:
-    name, label = runs[0].headline, wording(runs[0].config).label
+def _charts(losses: dict[str, list[Series]], runs: Sequence[Facts], name: str) -> Markup:
+    label = wording(runs[0].config).label
     until = max((run.last_step or 0 for run in runs), default=0)
     unit_of_loss = f"{'squared error' if any(map(_numbers, runs)) else 'nats'} a {label}"
     score = [

@@ -39,6 +39,11 @@ def shown(name: str, value: Any) -> str:
     return digits(value, about.places) + (" %" if about.unit == "%" else "")
 
 
+def spoken(name: str) -> str:
+    """What a metric is called within a sentence."""
+    return {"exact_match": "share of predictions all right"}.get(name, metric(name).title)
+
+
 def spread(record: Record, name: str) -> str:
     """11.05 … 12.12; nothing where there is no interval."""
     ends = ((record.get("intervals") or {}).get(name) or (None, None))[:2]

@@ -72,8 +72,7 @@ def verdict(facts: Facts) -> str:
 
 
 def _named(name: str, value: Any) -> str:
-    title = {"exact_match": "share of predictions all right"}.get(name, metric(name).title)
-    return f"{title} is {evaluated.shown(name, value)}"
+    return f"{evaluated.spoken(name)} is {evaluated.shown(name, value)}"
 
 
 def headline(facts: Facts) -> Markup:

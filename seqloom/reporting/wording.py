@@ -12,6 +12,7 @@ class Wording(NamedTuple):
     kind: str  # a tag for model hubs
     unit: str  # what its data is made of
     label: str  # what its loss is counted by
+    tokens: bool = False  # whether it guesses tokens, which are cut as the settings of the data say
 
 
 WORDING = {
@@ -21,15 +22,20 @@ WORDING = {
         "sequence-to-sequence",
         "pairs",
         "target token",
+        tokens=True,
     ),
     "classify": Wording("guesses the label of a text", "text-classification", "text-classification", "texts", "text"),
     "table": Wording(
         "guesses a column of a table from the others", "tabular-classification", "tabular-classification", "rows", "row"
     ),
     "tag": Wording("gives every word of a sentence its tag", "token-classification", "tagging", "sentences", "word"),
-    "generate": Wording("goes on from a prompt", "text-generation", "language-model", "tokens", "token"),
-    "mask": Wording("fills in hidden tokens of a text", "fill-mask", "masked-language-model", "texts", "hidden token"),
-    "vectors": Wording("has a vector for every word", "feature-extraction", "word-vectors", "texts", "pair"),
+    "generate": Wording("goes on from a prompt", "text-generation", "language-model", "tokens", "token", tokens=True),
+    "mask": Wording(
+        "fills in hidden tokens of a text", "fill-mask", "masked-language-model", "texts", "hidden token", tokens=True
+    ),
+    "vectors": Wording(
+        "has a vector for every word", "feature-extraction", "word-vectors", "texts", "pair", tokens=True
+    ),
 }
 
 
