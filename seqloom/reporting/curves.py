@@ -46,7 +46,7 @@ def _charts(losses: dict[str, list[Series]], runs: Sequence[Facts], name: str) -
         if any(map(_seen, loss))
     ]
     if scored:
-        figures.append(figure("Validation score", lines(score, x="step", y=unit(name), until=until), _kept(runs)))
+        figures.append(figure("Validation score", lines(score, x="step", y=unit(name), until=until), _kept(score, runs)))
     for title, field, per, log in (
         ("Speed", "tokens_per_second", f"{label}s a second", False),
         ("Learning rate", "rate", "rate", False),
@@ -71,18 +71,23 @@ def _numbers(run: Facts) -> bool:
 def _told(loss: Sequence[Series], runs: Sequence[Facts], alone: bool) -> Markup:
     """What is what in a chart of losses: of one run by colour, and which model was kept if no other chart says so."""
     colours = [key(one.name, one.colour) for one in loss if _seen(one)] if len(runs) == 1 else []
-    kept = _kept(runs) if alone and any(one.mark for one in loss) else ""
+    kept = _kept(loss, runs) if alone else ""
     return join(element("span", *colours, class_="legend") if colours else "", kept)
 
 
-def _kept(runs: Sequence[Facts]) -> str:
+def _kept(drawn: Sequence[Series], runs: Sequence[Facts]) -> str:
+    """What the ring means, if there is one."""
+    if not any(one.mark for one in drawn):
+        return ""
     averaging = runs[0].averaging if len(runs) == 1 else None
     return "ring: the model kept" + (f"; weights averaged from step {averaging:,}" if averaging is not None else "")
 
 
 def _ring(run: Facts, name: str) -> tuple[int, float] | None:
     """The validation whose model was kept; none where the mean of several was."""
-    return None if run.best is None or run.averaged else (run.best["step"], run.best["valid"].get(name))
+    if run.best is None or run.averaged or finite(run.best["valid"].get(name)) is None:
+        return None
+    return run.best["step"], run.best["valid"][name]
 
 
 def unit(name: str) -> str:

@@ -137,8 +137,22 @@ def _scores(facts: Facts) -> list[Markup]:
 def _learning(facts: Facts) -> list[Markup]:
     if not facts.history:
         return []
-    mean = f"The model kept is the mean of the last {counted(facts.averaged, 'checkpoints')}." if facts.averaged else ""
+    mean = _mean(facts)
     return [element("p", mean) if mean else Markup(""), curves.one_run(facts), samples.along(facts.history)]
+
+
+def _mean(facts: Facts) -> str:
+    """Of which weights the model is the mean, or might have been."""
+    if facts.averaged:
+        return f"The model kept is the mean of the last {counted(facts.averaged, 'checkpoints')}."
+    tried = next((line for line in reversed(facts.history) if "average" in line), None)
+    if tried is not None and not tried.get("best"):
+        mean = f"The mean of the last {counted(tried['average'], 'checkpoints')}"
+        return f"{mean} was not kept: on validation the best single checkpoint is better."
+    decay = finite((facts.config.get("training") or {}).get("ema"))
+    if decay:
+        return f"What was scored and kept is a running mean of the weights, with a decay of {decay:g} (training.ema)."
+    return ""
 
 
 def _errors(facts: Facts) -> list[Markup]:

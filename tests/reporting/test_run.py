@@ -78,7 +78,19 @@ def test_an_average_is_told_only_where_it_was_kept(later, kept):
     history = [*HISTORY[:-1], {"average": 3, "valid": {"per": 39.0}, "best": True}, *later]
     facts = whole(history=history)
     assert facts.averaged == kept
-    assert ("the mean of the last 3 checkpoints" in Page(report(facts)).text) == (kept == 3)
+    text = Page(report(facts)).text
+    assert ("the mean of the last 3 checkpoints" in text) == (kept == 3)
+    assert ("ring: the model kept" in text) == (kept is None)  # of a mean there is no place in the curve
+
+
+def test_an_average_that_was_not_kept_and_a_running_mean_are_told():
+    text = Page(report(whole())).text
+    assert "The mean of the last 3 checkpoints was not kept: on validation the best single checkpoint is" in text
+    assert "ring: the model kept" in text
+    config = {**CONFIG, "training": {**CONFIG["training"], "ema": 0.999}}
+    text = Page(report(whole(config=config, history=HISTORY[:-1]))).text
+    assert "What was scored and kept is a running mean of the weights, with a decay of 0.999" in text
+    assert "mean of the" not in Page(report(whole(history=HISTORY[:-1]))).text
 
 
 def test_unlike_tokens_are_marked_and_only_they():
