@@ -32,9 +32,9 @@ def several(runs: Sequence[Facts], score: str | None) -> Markup:
 
 
 def _charts(losses: dict[str, list[Series]], runs: Sequence[Facts], name: str) -> Markup:
-    label = wording(runs[0].config).label
+    words = wording(runs[0].config)
     until = max((run.last_step or 0 for run in runs), default=0)
-    unit_of_loss = f"{'squared error' if any(map(_numbers, runs)) else 'nats'} a {label}"
+    unit_of_loss = words.loss(any(map(_numbers, runs)))
     score = [
         Series(run.name, scores(run.validations, name), n, mark=_ring(run, name), dots=True)
         for n, run in enumerate(runs)
@@ -48,7 +48,7 @@ def _charts(losses: dict[str, list[Series]], runs: Sequence[Facts], name: str) -
     if scored:
         figures.append(figure("Validation score", lines(score, x="step", y=unit(name), until=until), _kept(score, runs)))
     for title, field, per, log in (
-        ("Speed", "tokens_per_second", f"{label}s a second", False),
+        ("Speed", "tokens_per_second", f"{words.label}s a second", False),
         ("Learning rate", "rate", "rate", False),
         ("Gradient norm", "norm", "norm before clipping", True),
     ):
@@ -64,7 +64,7 @@ def _seen(one: Series) -> int:
 
 
 def _numbers(run: Facts) -> bool:
-    """Whether it guesses numbers: their loss is no probability."""
+    """Whether it guesses numbers."""
     return any("mse" in line["valid"] for line in run.validations[:1])
 
 

@@ -14,6 +14,10 @@ class Wording(NamedTuple):
     label: str  # what its loss is counted by
     tokens: bool = False  # whether it guesses tokens, which are cut as the settings of the data say
 
+    def loss(self, numbers: bool) -> str:
+        """What a loss is in; that of guessed `numbers` is no probability."""
+        return f"{'squared error' if numbers else 'nats'} a {self.label}"
+
 
 WORDING = {
     "translate": Wording(
