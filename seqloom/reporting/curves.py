@@ -46,7 +46,9 @@ def _charts(losses: dict[str, list[Series]], runs: Sequence[Facts], name: str) -
         if any(map(_seen, loss))
     ]
     if scored:
-        figures.append(figure("Validation score", lines(score, x="step", y=unit(name), until=until), _kept(score, runs)))
+        figures.append(
+            figure("Validation score", lines(score, x="step", y=unit(name), until=until), _kept(score, runs))
+        )
     for title, field, per, log in (
         ("Speed", "tokens_per_second", f"{words.label}s a second", False),
         ("Learning rate", "rate", "rate", False),

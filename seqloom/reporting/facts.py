@@ -36,7 +36,7 @@ METRICS = {
     "f1_strict": Metric("strict span F1", "%", False, "only spans written as the scheme says"),
     "sentence_accuracy": Metric("sentences all right", "%", False, "sentences with no wrong tag"),
     "perplexity": Metric("perplexity", "", True, "among so many equally likely tokens the model chooses"),
-    "accuracy": Metric("accuracy", "%", False, "labels that are right; where an example has several, all of them"),
+    "accuracy": Metric("accuracy", "%", False, ""),  # of what, is the task's to say
     "macro_f1": Metric("macro F1", "%", False, "the mean over labels of precision and recall taken together"),
     "micro_f1": Metric("micro F1", "%", False, "precision and recall taken together, over all labels at once"),
     "calibration_error": Metric("calibration error", "%", True, "how far confidence and accuracy lie apart"),

@@ -128,7 +128,7 @@ def _scores(facts: Facts) -> list[Markup]:
         section(
             "Scores" if len(facts.records) == 1 else f"Scores on {name} data",
             element("p", f"{evaluated.held_out(name)}: {evaluated.told(record)}", class_="quiet"),
-            evaluated.score_table(record),
+            evaluated.score_table(record, wording(facts.config)),
         )
         for name, record in facts.records.items()
     ]

@@ -73,6 +73,14 @@ def test_runs_are_compared_on_what_all_have():
     assert "50.00 %" not in text
 
 
+def test_a_score_that_one_lacks_is_a_dash():
+    lacking = record(["AA", "B", "CH"], 20.0)
+    del lacking["metrics"]["exact_match"]
+    text = Page(compare([whole(), other(records={"valid": lacking})])).text
+    assert "60.00 % 55.00 … 65.00 –" in text
+    assert "– %" not in text
+
+
 def test_bare_and_hostile_runs():
     for runs in (
         [bare(), whole()],

@@ -136,6 +136,21 @@ def test_a_loss_has_three_digits_and_one_curve():
     assert "ring: the model kept" in page.text
 
 
+@pytest.mark.parametrize(
+    ("task", "counted"),
+    [
+        ("classify", "texts whose label is right; where there are several, all of them"),
+        ("table", "rows whose class is right"),
+        ("tag", "words whose tag is right"),
+        ("mask", "hidden tokens that were guessed"),
+    ],
+)
+def test_accuracy_says_of_what(task, counted):
+    found = {"metrics": {"accuracy": 90.0}, "count": 10}
+    text = Page(report(whole(config={**CONFIG, "task": task}, records={"valid": found}))).text
+    assert f"accuracy {counted} 90.00 %" in text
+
+
 def test_a_short_run_names_only_what_is_drawn():
     shown = report(whole(history=[line for line in HISTORY if "valid" in line]))
     assert next(text for _, text in Page(shown).inside if text in ("training", "validation")) == "validation"
@@ -189,6 +204,14 @@ def test_the_test_stands_above_the_validation():
     assert "On 200 test sources its token error rate is 9.00 %" in page.text
     page = Page(report(whole(records={"test": record(["A", "B"], 9.0), "valid": record(["A", "B"], 5.0)})))
     assert page.ids.index("scores-on-test-data") < page.ids.index("scores-on-valid-data")
+
+
+@pytest.mark.parametrize(
+    "name", ["lstm", "mlp", "ngram", "rnn", "attentive-rnn", "gru", "majority", "linear", "mingru"]
+)
+def test_the_article_goes_by_how_a_model_is_spoken(name):
+    text = Page(report(whole(config={**CONFIG, "preset": {"model": name, "size": "tiny"}}))).text
+    assert f"{'A' if name in ('gru', 'majority', 'linear', 'mingru') else 'An'} {name} tiny model with" in text
 
 
 def test_columns_of_which_nothing_is_known_are_left_out():
