@@ -183,7 +183,7 @@ def data(facts: Facts) -> Markup:
         tables.columns(facts.data),
         table(
             ["tokens of training", "kind", "tokens", "mean", "median", "95 % ≤", "longest", "vocabulary"],
-            [[name, _kind(name, facts), *cells] for name, cells, _ in sides],
+            [[name, facts.cut(name), *cells] for name, cells, _ in sides],
             numeric=range(2, 8),
         )
         if sides
@@ -193,12 +193,6 @@ def data(facts: Facts) -> Markup:
     )
 
 
-def _kind(name: str, facts: Facts) -> str:
-    """How the texts of a side are cut."""
-    options = facts.config.get("data") or {}
-    return str(options.get(f"{name}_tokens") or (options.get("tokens", "") if name == "source" else ""))
-
-
 def side(name: str, facts: Facts) -> tuple[str, list[str], Markup]:
     """A row of the table of tokens, and the commonest tokens, folded."""
     found = (facts.data.get("train") or {}).get(name) or {}
@@ -206,7 +200,7 @@ def side(name: str, facts: Facts) -> tuple[str, list[str], Markup]:
     lengths = found.get("lengths") or {}
     cells = [whole(found.get("tokens")), digits(lengths.get("mean"), 1)]
     cells += [whole(lengths.get(key)) for key in ("median", "p95", "longest")]
-    cells.append(whole(vocabulary.get("size", facts.vocabulary.get(name))))
+    cells.append(whole(facts.size(name)))
     commonest = vocabulary.get("commonest") or []
     listed = [element("span", user(token), f" {whole(count)}", class_="key") for token, count in commonest]
     return name, cells, folded(f"Commonest {name} tokens", element("p", *listed)) if listed else Markup("")
