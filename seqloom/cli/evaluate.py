@@ -78,7 +78,7 @@ def evaluate(
         return
     way = f", {'greedy' if beam == 1 else f'beam {beam}'}" if model.config["task"] == "translate" else ""
     several = f", {len(result.members)} models together" if result.members else ""
-    typer.echo(f"{counted(result.count, 'examples')}{several}{way}")
+    typer.echo(f"{counted(result.count, result.unit)}{several}{way}")
     width = max(12, *map(len, result.metrics))
     for name, value in result.metrics.items():
         low, high = result.intervals.get(name, (None, None))

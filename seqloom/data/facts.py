@@ -28,10 +28,10 @@ def facts_of(corpus: Corpus, counts: tuple[np.ndarray, np.ndarray], hashes: np.n
 
 
 def vocabulary(codec: Codec, counts: np.ndarray) -> dict[str, Any]:
-    """The size of a side's vocabulary and its commonest tokens in the training data."""
+    """The size of a side's vocabulary, specials not counted, and its commonest tokens in the training data."""
     order = np.argsort(-counts[len(SPECIALS) :], kind="stable")[:COMMONEST] + len(SPECIALS)
     commonest = [[codec.token(number), int(counts[number])] for number in order.tolist() if counts[number]]
-    return {"size": codec.size, "commonest": commonest}
+    return {"size": len(codec.tokens), "commonest": commonest}
 
 
 def overlap(train: np.ndarray, valid: np.ndarray) -> int:

@@ -147,13 +147,13 @@ def _score_table(name: str, record: Record) -> str:
 
 
 def _data(facts: Facts) -> str:
-    options = facts.config.get("data") or {}
     lines = [f"- training: {tick(_files(facts, 'train')) or 'not known'}{_pairs(facts, 'train')}"]
     if facts.files("valid"):
         lines.append(f"- validation: {tick(_files(facts, 'valid'))}{_pairs(facts, 'valid')}")
     for side in ("source", "target"):
-        size = f", {whole(facts.vocabulary[side])} of them" if facts.vocabulary.get(side) else ""
-        lines.append(f"- {side} tokens: {tick(options.get(f'{side}_tokens', ''))}{size}")
+        told = [tick(facts.cut(side)), whole(facts.size(side)) if facts.size(side) else ""]
+        if any(told):
+            lines.append(f"- {side} tokens: {', '.join(filter(None, told))}{' of them' if all(told) else ''}")
     skipped = facts.data.get("skipped") or {}
     if skipped.get("count"):
         were = "was" if skipped["count"] == 1 else "were"

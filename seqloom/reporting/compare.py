@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from seqloom.options import flat
-from seqloom.reporting import curves, evaluated
+from seqloom.reporting import alike, curves, evaluated
 from seqloom.reporting.charts import Bar, bars
 from seqloom.reporting.curves import figure
 from seqloom.reporting.facts import HELD_OUT, METRICS, Facts, metric
@@ -75,7 +75,7 @@ def compare(runs: Sequence[Facts], whole: Whole | None = None) -> str:
         *([] if whole and whole.folds is not None else [verdict(runs), apart(runs)]),
         section("Scores", element("div", scores(runs), best_bars(runs), class_="beside")),
         section("What they are", overview(runs)),
-        section("Learning", curves.several(runs)),
+        section("Learning", curves.several(runs, alike.judged_by(runs))),
         section("Settings that differ", settings(runs)),
         *([] if whole and whole.folds is not None else [section("The same examples", examples(runs))]),
     ]
@@ -89,7 +89,7 @@ def same_held_out(runs: Sequence[Facts]) -> bool:
 
 
 def apart(runs: Sequence[Facts]) -> Markup:
-    """Scores on different data are not comparable: that is said before any score."""
+    """Scores on different data, or of different tokens, are not comparable: that is said before any score."""
     told = []
     if any(run.record is None for run in runs):
         lacking = [user(run.name) for run in runs if run.record is None]
@@ -98,18 +98,19 @@ def apart(runs: Sequence[Facts]) -> Markup:
         told.append("These runs were scored on different held-out data: their scores cannot be compared directly.")
     if len({run.files("train") for run in runs} - {""}) > 1 or len({run.amount() for run in runs} - {None}) > 1:
         told.append("They were trained on different data.")
+    told += alike.why(runs)
     return warning(*(element("p", text) for text in told)) if told else Markup("")
 
 
 def verdict(runs: Sequence[Facts]) -> Markup:
     """Who is ahead, and whether by more than chance; nothing where the scores cannot be compared."""
-    name = runs[0].headline
-    scored = [run for run in runs if run.score(name) is not None]
-    if len(scored) < 2 or not same_held_out(runs):
+    name = alike.judged_by(runs)
+    scored = [run for run in runs if name and run.score(name) is not None]
+    if name is None or len(scored) < 2 or not same_held_out(runs):
         return Markup("")
     first, second, *_ = sorted(scored, key=lambda run: run.score(name) or 0.0, reverse=not metric(name).lower)
     most = "lowest" if metric(name).lower else "highest"
-    told = f" has the {most} {metric(name).title}, {_shown(first, name)}; next is "
+    told = f" has the {most} {evaluated.spoken(name)}, {_shown(first, name)}; next is "
     return element(
         "p", user(first.name), told, user(second.name), f" with {_shown(second, name)}. {_sure(first, second, name)}"
     )
@@ -143,12 +144,14 @@ def _names(runs: Sequence[Facts]) -> list[Any]:
 
 
 def scores(runs: Sequence[Facts]) -> Markup:
-    """A row a metric, its interval below; the best is bold where the runs were asked the same."""
-    rows = []
+    """A row a metric, its interval below; the best is bold where the runs were asked the same, and it counts the
+    same."""
+    rows, same = [], same_held_out(runs)
     for name in METRICS:
         real = [value for run in runs if (value := run.score(name)) is not None]
         if real:
-            best = (min(real) if metric(name).lower else max(real)) if same_held_out(runs) else None
+            best = min(real) if metric(name).lower else max(real)
+            best = best if same and alike.comparable(runs, name) else None
             rows.append(
                 [join(metric(name).title, element("small", _direction(name))), *(_cell(r, name, best) for r in runs)]
             )
@@ -177,7 +180,9 @@ def _cell(run: Facts, name: str, best: float | None) -> Markup:
 
 def best_bars(runs: Sequence[Facts]) -> Markup:
     """The score they are judged by, with intervals: where these overlap widely, the runs may well be equal."""
-    name = runs[0].headline
+    name = alike.judged_by(runs)
+    if name is None:
+        return Markup("")
     rows = [Bar(run.name, run.score(name), run.interval(name), colour=n) for n, run in enumerate(runs)]
     return figure(metric(name).title, bars(rows, unit=curves.unit(name)), "whiskers: 95 % intervals")
 

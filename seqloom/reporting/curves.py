@@ -17,23 +17,24 @@ def one_run(facts: Facts) -> Markup:
         Series("training", points(facts.steps, "loss")),
         Series("validation", scores(facts.validations, "loss"), 1, mark=_ring(facts, "loss"), dots=True),
     ]
-    return _charts({"Loss": loss}, [facts])
+    return _charts({"Loss": loss}, [facts], facts.headline)
 
 
-def several(runs: Sequence[Facts]) -> Markup:
-    """The same with a line a run; the losses of training and validation apart."""
+def several(runs: Sequence[Facts], score: str | None) -> Markup:
+    """The same with a line a run, and of validation scores the one that can be compared; the losses of training and
+    validation apart."""
     trained = [Series(run.name, points(run.steps, "loss"), n) for n, run in enumerate(runs)]
     held = [
         Series(run.name, scores(run.validations, "loss"), n, mark=_ring(run, "loss"), dots=True)
         for n, run in enumerate(runs)
     ]
-    return _charts({"Training loss": trained, "Validation loss": held}, runs)
+    return _charts({"Training loss": trained, "Validation loss": held}, runs, score or "loss")
 
 
-def _charts(losses: dict[str, list[Series]], runs: Sequence[Facts]) -> Markup:
-    name, label = runs[0].headline, wording(runs[0].config).label
+def _charts(losses: dict[str, list[Series]], runs: Sequence[Facts], name: str) -> Markup:
+    words = wording(runs[0].config)
     until = max((run.last_step or 0 for run in runs), default=0)
-    unit_of_loss = f"{'squared error' if any(map(_numbers, runs)) else 'nats'} a {label}"
+    unit_of_loss = words.loss(any(map(_numbers, runs)))
     score = [
         Series(run.name, scores(run.validations, name), n, mark=_ring(run, name), dots=True)
         for n, run in enumerate(runs)
@@ -45,9 +46,11 @@ def _charts(losses: dict[str, list[Series]], runs: Sequence[Facts]) -> Markup:
         if any(map(_seen, loss))
     ]
     if scored:
-        figures.append(figure("Validation score", lines(score, x="step", y=unit(name), until=until), _kept(runs)))
+        figures.append(
+            figure("Validation score", lines(score, x="step", y=unit(name), until=until), _kept(score, runs))
+        )
     for title, field, per, log in (
-        ("Speed", "tokens_per_second", f"{label}s a second", False),
+        ("Speed", "tokens_per_second", f"{words.label}s a second", False),
         ("Learning rate", "rate", "rate", False),
         ("Gradient norm", "norm", "norm before clipping", True),
     ):
@@ -63,25 +66,30 @@ def _seen(one: Series) -> int:
 
 
 def _numbers(run: Facts) -> bool:
-    """Whether it guesses numbers: their loss is no probability."""
+    """Whether it guesses numbers."""
     return any("mse" in line["valid"] for line in run.validations[:1])
 
 
 def _told(loss: Sequence[Series], runs: Sequence[Facts], alone: bool) -> Markup:
     """What is what in a chart of losses: of one run by colour, and which model was kept if no other chart says so."""
     colours = [key(one.name, one.colour) for one in loss if _seen(one)] if len(runs) == 1 else []
-    kept = _kept(runs) if alone and any(one.mark for one in loss) else ""
+    kept = _kept(loss, runs) if alone else ""
     return join(element("span", *colours, class_="legend") if colours else "", kept)
 
 
-def _kept(runs: Sequence[Facts]) -> str:
+def _kept(drawn: Sequence[Series], runs: Sequence[Facts]) -> str:
+    """What the ring means, if there is one."""
+    if not any(one.mark for one in drawn):
+        return ""
     averaging = runs[0].averaging if len(runs) == 1 else None
     return "ring: the model kept" + (f"; weights averaged from step {averaging:,}" if averaging is not None else "")
 
 
 def _ring(run: Facts, name: str) -> tuple[int, float] | None:
     """The validation whose model was kept; none where the mean of several was."""
-    return None if run.best is None or run.averaged else (run.best["step"], run.best["valid"].get(name))
+    if run.best is None or run.averaged or finite(run.best["valid"].get(name)) is None:
+        return None
+    return run.best["step"], run.best["valid"][name]
 
 
 def unit(name: str) -> str:

@@ -13,6 +13,7 @@ from seqloom.reporting.heat import heat
 from seqloom.reporting.html import Markup, element, join, user, visible
 from seqloom.reporting.numbers import digits, finite, short, whole
 from seqloom.reporting.page import folded, table
+from seqloom.reporting.wording import Wording
 
 MOST_TOKENS = 300  # of one example
 KINDS = {
@@ -22,21 +23,26 @@ KINDS = {
 }
 
 
-def score_table(record: Record) -> Markup:
+def score_table(record: Record, words: Wording) -> Markup:
     """Every score with its interval and what another needs in order to compute the same number."""
     rows = []
     for name, value in (record.get("metrics") or {}).items():
         about = metric(name)
-        title = join(about.title, element("small", about.about))
+        title = join(about.title, element("small", words.right if name == "accuracy" else about.about))
         signature = (record.get("signature") or {}).get(name, "")
         rows.append([title, shown(name, value), spread(record, name), element("code", signature)])
     return table(["", "score", "95 % interval", "signature"], rows, numeric=(1, 2))
 
 
 def shown(name: str, value: Any) -> str:
-    """A score with as many digits as its metric has everywhere: 12.35 %, 3.425 nats, 30.71."""
+    """A score with as many digits as its metric has everywhere: 12.35 %, 3.425 nats, 30.71; a dash if it is missing."""
     about = metric(name)
-    return digits(value, about.places) + (" %" if about.unit == "%" else "")
+    return digits(value, about.places) + (" %" if about.unit == "%" and finite(value) is not None else "")
+
+
+def spoken(name: str) -> str:
+    """What a metric is called within a sentence."""
+    return {"exact_match": "share of predictions all right"}.get(name, metric(name).title)
 
 
 def spread(record: Record, name: str) -> str:

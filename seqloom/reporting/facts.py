@@ -36,7 +36,7 @@ METRICS = {
     "f1_strict": Metric("strict span F1", "%", False, "only spans written as the scheme says"),
     "sentence_accuracy": Metric("sentences all right", "%", False, "sentences with no wrong tag"),
     "perplexity": Metric("perplexity", "", True, "among so many equally likely tokens the model chooses"),
-    "accuracy": Metric("accuracy", "%", False, "labels that are right; where an example has several, all of them"),
+    "accuracy": Metric("accuracy", "%", False, ""),  # of what, is the task's to say
     "macro_f1": Metric("macro F1", "%", False, "the mean over labels of precision and recall taken together"),
     "micro_f1": Metric("micro F1", "%", False, "precision and recall taken together, over all labels at once"),
     "calibration_error": Metric("calibration error", "%", True, "how far confidence and accuracy lie apart"),
@@ -77,7 +77,7 @@ class Facts:
     data: Mapping[str, Any] = field(default_factory=dict)  # data.json
     records: Mapping[str, Record] = field(default_factory=dict)  # "test" and "valid", in this order
     parameters: int | None = None
-    vocabulary: Mapping[str, int] = field(default_factory=dict)  # tokens of "source" and "target"
+    vocabulary: Mapping[str, int] = field(default_factory=dict)  # tokens of "source" and "target", without specials
     command: tuple[str, ...] = ()  # words of the command that repeats it
 
     @property
@@ -178,6 +178,15 @@ class Facts:
 
     def files(self, which: str) -> str:
         return ", ".join(self.given(which))
+
+    def cut(self, side: str) -> str:
+        """How the texts of a side become tokens."""
+        options = self.config.get("data") or {}
+        return str(options.get(f"{side}_tokens") or (options.get("tokens", "") if side == "source" else ""))
+
+    def size(self, side: str) -> int | None:
+        """How many tokens of a side it knows, specials not counted."""
+        return self.vocabulary.get(side) or ((self.data.get("vocabulary") or {}).get(side) or {}).get("size")
 
     @property
     def unit(self) -> str:

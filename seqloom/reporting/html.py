@@ -8,6 +8,7 @@ from typing import Any
 # What neither HTML nor XML may hold: control characters other than TAB and newline, lone surrogates, non-characters.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
+_BLANKS = {"\n": "⏎", "\t": "⇥", "\r": "␍"}  # of the others, ␣
 _VOID = frozenset({"meta", "br"})
 
 
@@ -46,7 +47,7 @@ def user(text: Any, **attributes: Any) -> Markup:
 def visible(text: Any) -> str:
     """A text for the eye: blanks alone would be nothing to see."""
     text = str(text)
-    return text if text.strip() else "␣" * len(text) or "∅"
+    return text if text.strip() else "".join(_BLANKS.get(blank, "␣") for blank in text) or "∅"
 
 
 def escaped(value: Any) -> str:

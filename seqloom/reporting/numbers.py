@@ -67,7 +67,7 @@ def duration(seconds: Any) -> str:
 
 def article(name: str) -> str:
     """A gru, an lstm: by how the name of a model is spoken."""
-    return "An" if name.startswith(("lstm", "rnn", "a", "e", "i", "o", "mb")) else "A"
+    return "An" if name.startswith(("lstm", "mlp", "ngram", "rnn", "a", "e", "i", "o", "mb")) else "A"
 
 
 def setting(value: Any) -> str:

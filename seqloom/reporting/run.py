@@ -72,8 +72,7 @@ def verdict(facts: Facts) -> str:
 
 
 def _named(name: str, value: Any) -> str:
-    title = {"exact_match": "share of predictions all right"}.get(name, metric(name).title)
-    return f"{title} is {evaluated.shown(name, value)}"
+    return f"{evaluated.spoken(name)} is {evaluated.shown(name, value)}"
 
 
 def headline(facts: Facts) -> Markup:
@@ -129,7 +128,7 @@ def _scores(facts: Facts) -> list[Markup]:
         section(
             "Scores" if len(facts.records) == 1 else f"Scores on {name} data",
             element("p", f"{evaluated.held_out(name)}: {evaluated.told(record)}", class_="quiet"),
-            evaluated.score_table(record),
+            evaluated.score_table(record, wording(facts.config)),
         )
         for name, record in facts.records.items()
     ]
@@ -138,8 +137,22 @@ def _scores(facts: Facts) -> list[Markup]:
 def _learning(facts: Facts) -> list[Markup]:
     if not facts.history:
         return []
-    mean = f"The model kept is the mean of the last {counted(facts.averaged, 'checkpoints')}." if facts.averaged else ""
+    mean = _mean(facts)
     return [element("p", mean) if mean else Markup(""), curves.one_run(facts), samples.along(facts.history)]
+
+
+def _mean(facts: Facts) -> str:
+    """Of which weights the model is the mean, or might have been."""
+    if facts.averaged:
+        return f"The model kept is the mean of the last {counted(facts.averaged, 'checkpoints')}."
+    tried = next((line for line in reversed(facts.history) if "average" in line), None)
+    if tried is not None and not tried.get("best"):
+        mean = f"The mean of the last {counted(tried['average'], 'checkpoints')}"
+        return f"{mean} was not kept: on validation the best single checkpoint is better."
+    decay = finite((facts.config.get("training") or {}).get("ema"))
+    if decay:
+        return f"What was scored and kept is a running mean of the weights, with a decay of {decay:g} (training.ema)."
+    return ""
 
 
 def _errors(facts: Facts) -> list[Markup]:
@@ -170,7 +183,7 @@ def data(facts: Facts) -> Markup:
         tables.columns(facts.data),
         table(
             ["tokens of training", "kind", "tokens", "mean", "median", "95 % ≤", "longest", "vocabulary"],
-            [[name, _kind(name, facts), *cells] for name, cells, _ in sides],
+            [[name, facts.cut(name), *cells] for name, cells, _ in sides],
             numeric=range(2, 8),
         )
         if sides
@@ -180,12 +193,6 @@ def data(facts: Facts) -> Markup:
     )
 
 
-def _kind(name: str, facts: Facts) -> str:
-    """How the texts of a side are cut."""
-    options = facts.config.get("data") or {}
-    return str(options.get(f"{name}_tokens") or (options.get("tokens", "") if name == "source" else ""))
-
-
 def side(name: str, facts: Facts) -> tuple[str, list[str], Markup]:
     """A row of the table of tokens, and the commonest tokens, folded."""
     found = (facts.data.get("train") or {}).get(name) or {}
@@ -193,7 +200,7 @@ def side(name: str, facts: Facts) -> tuple[str, list[str], Markup]:
     lengths = found.get("lengths") or {}
     cells = [whole(found.get("tokens")), digits(lengths.get("mean"), 1)]
     cells += [whole(lengths.get(key)) for key in ("median", "p95", "longest")]
-    cells.append(whole(vocabulary.get("size", facts.vocabulary.get(name))))
+    cells.append(whole(facts.size(name)))
     commonest = vocabulary.get("commonest") or []
     listed = [element("span", user(token), f" {whole(count)}", class_="key") for token, count in commonest]
     return name, cells, folded(f"Commonest {name} tokens", element("p", *listed)) if listed else Markup("")

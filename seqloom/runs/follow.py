@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from seqloom.data import registry
+from seqloom.data.amounts import counted
 from seqloom.decoding.search import Search
 from seqloom.files import write_atomic, write_json
 from seqloom.runs import recipes
@@ -42,7 +43,7 @@ class Followed:
 
 def compared(recipe: Recipe, scores: Mapping[str, Any]) -> list[str]:
     """Scores on the test data beside those on record, for the eye."""
-    told = [f"{scores['count']:,} test examples"]
+    told = [counted(scores["count"], f"test {scores.get('unit', 'examples')}")]
     for name in recipe.evaluate.get("metrics") or list(scores["metrics"]):
         low, high = scores["intervals"].get(name, (None, None))
         spread = "" if low is None else f"  95 %: {low:.2f} … {high:.2f}"

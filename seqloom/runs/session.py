@@ -134,11 +134,11 @@ class Session:
 
     def _validate(self) -> None:
         self.validated = self.loop.step
-        if self.data.valid is None:
-            self._keep()
-            return
         averaging = self.loop.averaging
         with averaging.shown():
+            if self.data.valid is None:
+                self._keep()
+                return
             scores = self._compare()
         if averaging.see(self._key(scores)):
             self.worse = 0  # patience counts anew: from here on another model is scored

@@ -11,11 +11,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from seqloom.data.amounts import counted
 from seqloom.data.codec import Codec
 from seqloom.data.supply import Ready
 from seqloom.errors import SeqloomError
 from seqloom.files import locked, tidy, write_json
 from seqloom.parts.choose import build
+from seqloom.reporting.wording import wording
 from seqloom.runs import config as configs
 from seqloom.runs.environment import choose_device, environment
 from seqloom.runs.job import Files, Job, Settled, prepared, settle
@@ -112,6 +114,7 @@ def carry_out(job: Job, progress: Progress) -> Run:
             progress.note(f"{job.folder}: holds no run to resume; a new one begins")
         try:
             session = _session(job, settled, ranks, progress)
+            progress.note(_size(session))
             with _ready(session, settled.config, settled.saved):
                 session.run()
         finally:
@@ -131,7 +134,7 @@ def rehearse(job: Job, progress: Progress) -> Trial:
             raise SeqloomError(
                 f"{settled.config['preset']['model']} is counted, not trained step by step: just train it"
             )
-        return trial(session.loop)
+        return trial(session.loop, wording(settled.config))
 
 
 def _joined(job: Job) -> AbstractContextManager[Ranks]:
@@ -265,9 +268,13 @@ def _greet(session: Session, prepared: Ready, progress: Progress) -> None:
     if prepared.train.folder is not None:
         progress.detail(f"numbered data in {prepared.train.folder}")
     progress.detail(f"config, vocabularies, best model and metrics in {session.folder}")
+
+
+def _size(session: Session) -> str:
+    """How much there is to train, where, and in how many steps; a dry run tells it with its costs."""
     count = sum(p.numel() for p in session.model.parameters())
     where = f"{session.loop.device}" if not session.ranks.several else f"{session.ranks.world} processes"
-    progress.note(f"{count:,} parameters on {where}; {len(session.loop.plan):,} batches an epoch")
+    return f"{count:,} parameters on {where}; {counted(len(session.loop.plan), 'batches')} an epoch"
 
 
 def _start_folder(folder: Path, config: Mapping[str, Any], prepared: Ready, ranks: Ranks) -> None:

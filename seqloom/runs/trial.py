@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from seqloom.data.amounts import counted
+from seqloom.reporting.wording import Wording
+from seqloom.training.labels import SquaredError
 from seqloom.training.loop import Loop
 
 
@@ -23,7 +26,8 @@ class Trial:
     epoch: float  # seconds
     total: float  # seconds until steps, epochs or time are used up
     patience: bool  # may end it sooner
-    loss: float  # of the first step, a token
+    loss: float  # of the first step
+    unit: str  # of the loss: nats a token, …
     device: str
 
     def lines(self) -> list[str]:
@@ -31,14 +35,14 @@ class Trial:
         total = f"{'at most' if self.patience else 'about'} {clock(self.total)} in all"
         return [
             f"{self.parameters:,} parameters on {self.device}",
-            f"{self.batches:,} batches an epoch, {self.step * 1000:,.0f} ms a step",
+            f"{counted(self.batches, 'batches')} an epoch, {self.step * 1000:,.0f} ms a step",
             f"{self.memory / 2**20:,.0f} MiB at the highest point (the widest batch)",
             f"about {clock(self.epoch)} an epoch, {total}; validation not counted",
-            f"first loss {self.loss:.3f} nats a token",
+            f"first loss {self.loss:.3f} {self.unit}",
         ]
 
 
-def trial(loop: Loop) -> Trial:
+def trial(loop: Loop, words: Wording) -> Trial:
     """Take two steps: on the widest batch, which shows whether it fits, and on a middling one, which is timed."""
     settings, costs = loop.settings, loop.supply.costs(loop.plan)
     loop.settings = replace(settings, max_steps=None, epochs=None, time=None)  # two steps are allowed in any case
@@ -61,6 +65,7 @@ def trial(loop: Loop) -> Trial:
         total=min(float(end) for end in ends if end),
         patience=settings.patience is not None,
         loss=first,
+        unit=words.loss(any(isinstance(part, SquaredError) for part in loop.objective.modules())),
         device=str(loop.device),
     )
 
@@ -73,7 +78,7 @@ def clock(seconds: float) -> str:
 
 
 def _step(loop: Loop, batch: int) -> tuple[float, float]:
-    """Loss a token and seconds of one update from batch number `batch`."""
+    """Mean loss and seconds of one update from batch number `batch`."""
     loop.position = batch
     started = time.perf_counter()
     for update in loop:

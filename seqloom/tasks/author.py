@@ -143,7 +143,7 @@ class Author:
         chosen = list(metrics or values)
         scores = {name: values[name] for name in chosen}, {name: spread[name] for name in chosen}
         signature = dict.fromkeys(chosen, f"tokens:{self.texts.codec.kind}|{self._protocol(stream)}")
-        return Evaluation(*scores, signature, len(found.nats), []), found
+        return Evaluation(*scores, signature, len(found.nats), [], unit="tokens"), found
 
     def _protocol(self, stream: Stream) -> str:
         """What was seen before each token."""
@@ -174,7 +174,7 @@ class Author:
         seconds = time.monotonic() - started
         return {
             **frame(self, scores, np.asarray(stream.ids, np.int64).tobytes(), seconds, stream.labels),
-            "unit": "tokens",
+            "unit": scores.unit,
             "places": self._places(found, stream),
             "samples": self.samples(stream),
             "novelty": self._novelty() if self._seen else None,

@@ -31,6 +31,7 @@ class Evaluation:
     predictions: list[str]
     notes: tuple[str, ...] = ()  # what the user should know, in sentences
     members: Sequence[Mapping[str, Any]] = ()  # of an ensemble: run, model, size and parameters of each
+    unit: str = "examples"  # what was counted
 
     def to_json(self) -> dict[str, Any]:
         return {

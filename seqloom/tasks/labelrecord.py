@@ -73,13 +73,14 @@ def by_labels(found: Guesses, names: Sequence[str], single: bool = True) -> dict
 def shown(
     asked: Sequence[Example], answers: list[Answer], errors: np.ndarray, lengths: np.ndarray
 ) -> dict[str, list[dict[str, Any]]]:
-    """The best (of those all right the surest), the worst (of equals the surest), and some at random, by a hash."""
+    """The best (of those all right the surest, then the mildest errors), the worst (of equals the surest), and some at
+    random, by a hash."""
     sure = [answer.confidence for answer in answers]
     every = range(len(asked))
-    best = sorted(every, key=lambda i: (errors[i], -sure[i], -lengths[i]))
+    right = sorted((i for i in every if not errors[i]), key=lambda i: (-sure[i], -lengths[i]))
     worst = sorted((i for i in every if errors[i] > 0), key=lambda i: (-errors[i], -sure[i]))
     drawn = sorted(every, key=lambda i: _hash(asked[i].source, b"random"))
-    picked = {"best": best, "worst": worst, "random": drawn}
+    picked = {"best": [*right, *reversed(worst)], "worst": worst, "random": drawn}
     return {
         name: [_example(asked[i], answers[i], float(errors[i])) for i in several[:SHOWN]]
         for name, several in picked.items()

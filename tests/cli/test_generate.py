@@ -52,6 +52,12 @@ def test_wrong_options_are_one_line(chars, arguments, message):
         written(chars, *arguments)
 
 
+def test_an_evaluation_counts_tokens(chars):
+    (chars.parent / "test.txt").write_text("the mat sat.")
+    out = CliRunner().invoke(app, ["evaluate", str(chars), str(chars.parent / "test.txt"), "--device", "cpu"]).output
+    assert out.splitlines()[0] == "11 tokens"  # the first is given
+
+
 def test_another_tasks_run_is_refused(run):
     with pytest.raises(SeqloomError, match="is a model of the task translate; seqloom predict"):
         written(run)

@@ -19,3 +19,7 @@ from seqloom.data.amounts import counted
 )
 def test_a_number_and_its_noun(count, told):
     assert counted(count, "broken lines") == told
+
+
+def test_a_plural_of_two_letters():
+    assert (counted(1, "batches"), counted(2, "batches")) == ("1 batch", "2 batches")

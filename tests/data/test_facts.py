@@ -125,7 +125,7 @@ def test_facts(put, cache):
             "unknown_tokens": 1,
             "unknown": 0.5,
         }
-        assert facts["vocabulary"]["source"] == {"size": 7, "commonest": [["a", 3], ["b", 3], ["c", 1]]}
+        assert facts["vocabulary"]["source"] == {"size": 3, "commonest": [["a", 3], ["b", 3], ["c", 1]]}
         assert facts["vocabulary"]["target"]["commonest"] == [["x", 3], ["y", 1], ["z", 1]]
         assert facts["skipped"] == {"count": 0, "reasons": {}, "first": []}
     assert prepare([file], 0.0, options, seed=1, cache=cache).facts["valid"] is None

@@ -116,7 +116,7 @@ def whole(name: str = "words", **changes: Any) -> Facts:
         "data": DATA,
         "records": {"valid": record(["AA", "B", "CH"])},
         "parameters": 248_875,
-        "vocabulary": {"source": 27, "target": 39},
+        "vocabulary": {side: DATA["vocabulary"][side]["size"] for side in SIDES},
         "command": ("seqloom", "train", "translate", "/home/me/words.tsv", "--output", "runs/words-again"),
     }
     return Facts(**{**known, **changes})

@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from seqloom.reporting.card import card, fenced, is_ours, plain, tick
+from seqloom.reporting.run import report
+from tests.reporting.pages import Page
 from tests.reporting.runs import CONFIG, bare, hostile, imported, record, whole
 
 
@@ -35,6 +37,16 @@ def test_a_whole_card():
     assert is_ours(text)
     for block in re.findall(r"```python\n(.*?)```", text, re.S):
         ast.parse(block)
+
+
+def test_vocabularies_are_counted_as_in_the_report():
+    text = card(whole())
+    assert "- source tokens: `chars`, 10 of them\n- target tokens: `words`, 11 of them\n" in text
+    assert "source chars 6,698 5.5 5 8 8 10 target" in Page(report(whole())).text
+    # One side alone, of a model that reads text and writes none.
+    text = card(whole(config={**CONFIG, "data": {"tokens": "words"}}, data={}, vocabulary={"source": 10}))
+    assert "- source tokens: `words`, 10 of them\n\n" in text
+    assert "target tokens" not in text
 
 
 def test_languages_are_told_only_by_the_names_of_parallel_files():

@@ -73,6 +73,14 @@ def test_runs_are_compared_on_what_all_have():
     assert "50.00 %" not in text
 
 
+def test_a_score_that_one_lacks_is_a_dash():
+    lacking = record(["AA", "B", "CH"], 20.0)
+    del lacking["metrics"]["exact_match"]
+    text = Page(compare([whole(), other(records={"valid": lacking})])).text
+    assert "60.00 % 55.00 … 65.00 –" in text
+    assert "– %" not in text
+
+
 def test_bare_and_hostile_runs():
     for runs in (
         [bare(), whole()],
@@ -84,3 +92,54 @@ def test_bare_and_hostile_runs():
         safe(page)
         page.pictures()
     assert "No evaluation: old" in Page(compare([bare(), whole()])).text
+
+
+def cut(name: str, value: float, data: dict, right: float = 60.0, **changes):
+    """A run whose data was cut otherwise; it was asked the same."""
+    found = record(["AA", "B", "CH"], value)
+    found["metrics"] |= {"exact_match": right}
+    return whole(name, config={**CONFIG, "data": data, **changes}, records={"valid": found})
+
+
+def test_scores_by_the_token_are_not_ranked_where_tokens_differ():
+    runs = [cut("phonemes", 12.5, {"target_tokens": "words"}), cut("letters", 6.25, {"target_tokens": "chars"}, 70.0)]
+    page = Page(compare(runs))
+    safe(page)
+    told = "They cut targets into different tokens: token error rate and perplexity cannot be compared."
+    assert page.text.count(told) == 1
+    assert "letters has the highest share of predictions all right, 70.00 %; next is phonemes with 60.00 %" in page.text
+    assert "lowest" not in page.text.replace("lower is better", "")
+    assert "<strong>70.00 %</strong>" in page.source
+    for number in ("6.25 %", "1.50"):
+        assert number in page.text
+        assert f"<strong>{number}</strong>" not in page.source
+    assert "all right, % (higher is better)" in page.text  # bars and curves go by what can be compared
+    assert "token error rate, %" not in page.text
+
+
+def test_a_setting_of_the_source_or_one_not_known_makes_no_difference():
+    for one, other in (({"source_tokens": "chars"}, {"source_tokens": "words"}), ({"target_tokens": "words"}, {})):
+        page = Page(compare([cut("one", 12.5, one), cut("other", 20.0, other)]))
+        assert "one has the lowest token error rate" in page.text
+        assert "cannot be compared" not in page.text
+
+
+def test_other_unknown_tokens_spoil_only_what_is_likely():
+    data = {"target_tokens": "words", "min_count": 1}
+    page = Page(compare([cut("one", 12.5, data), cut("other", 20.0, {**data, "min_count": 3})]))
+    assert "They leave different tokens unknown: perplexity cannot be compared." in page.text
+    assert "one has the lowest token error rate" in page.text
+
+
+def test_nothing_is_ranked_where_texts_are_normalised_differently():
+    page = Page(compare([cut("one", 12.5, {"fold": False}), cut("other", 20.0, {"fold": True})]))
+    assert "They normalise texts differently before these are compared: token error rate, all right and" in page.text
+    assert "next is" not in page.text
+    assert "%</strong>" not in page.source
+
+
+def test_of_labels_it_does_not_matter_how_texts_are_cut():
+    runs = [cut(kind, value, {"tokens": kind}, task="classify") for kind, value in (("words", 12.5), ("chars", 20.0))]
+    assert "words has the lowest token error rate" in Page(compare(runs)).text
+    hidden = [cut(kind, 12.5, {"tokens": kind}, task="mask") for kind in ("words", "chars")]
+    assert "They cut texts into different tokens: perplexity cannot" in Page(compare(hidden)).text

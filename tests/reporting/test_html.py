@@ -33,4 +33,5 @@ def test_what_no_page_may_hold_is_shown_by_a_picture():
 def test_user_text_is_isolated_and_can_be_seen():
     assert user("‮abc") == "<bdi>‮abc</bdi>"
     assert user("  ") == "<bdi>␣␣</bdi>"
+    assert user("\n \t\r\u3000") == "<bdi>⏎␣⇥␍␣</bdi>"
     assert user("") == "<bdi>∅</bdi>"

@@ -42,7 +42,7 @@ def test_lengths_and_commonest_tokens_are_those_of_the_data():
     for part in (
         "training words.tsv 1,228 1,228 validation 5% 72 72",
         "tokens of training kind tokens mean median 95 % ≤ longest vocabulary",
-        "source chars 6,698 5.5 5 8 8 14 target words 6,113 5.0 5 8 8 15",
+        "source chars 6,698 5.5 5 8 8 10 target words 6,113 5.0 5 8 8 11",
         "Commonest source tokens d 749 e 723",
         "Commonest target tokens D 694 EH 657",
     ):
@@ -78,7 +78,19 @@ def test_an_average_is_told_only_where_it_was_kept(later, kept):
     history = [*HISTORY[:-1], {"average": 3, "valid": {"per": 39.0}, "best": True}, *later]
     facts = whole(history=history)
     assert facts.averaged == kept
-    assert ("the mean of the last 3 checkpoints" in Page(report(facts)).text) == (kept == 3)
+    text = Page(report(facts)).text
+    assert ("the mean of the last 3 checkpoints" in text) == (kept == 3)
+    assert ("ring: the model kept" in text) == (kept is None)  # of a mean there is no place in the curve
+
+
+def test_an_average_that_was_not_kept_and_a_running_mean_are_told():
+    text = Page(report(whole())).text
+    assert "The mean of the last 3 checkpoints was not kept: on validation the best single checkpoint is" in text
+    assert "ring: the model kept" in text
+    config = {**CONFIG, "training": {**CONFIG["training"], "ema": 0.999}}
+    text = Page(report(whole(config=config, history=HISTORY[:-1]))).text
+    assert "What was scored and kept is a running mean of the weights, with a decay of 0.999" in text
+    assert "mean of the" not in Page(report(whole(history=HISTORY[:-1]))).text
 
 
 def test_unlike_tokens_are_marked_and_only_they():
@@ -122,6 +134,21 @@ def test_a_loss_has_three_digits_and_one_curve():
     assert "of numbers" not in page.text
     assert "Validation score" not in page.text
     assert "ring: the model kept" in page.text
+
+
+@pytest.mark.parametrize(
+    ("task", "counted"),
+    [
+        ("classify", "texts whose label is right; where there are several, all of them"),
+        ("table", "rows whose class is right"),
+        ("tag", "words whose tag is right"),
+        ("mask", "hidden tokens that were guessed"),
+    ],
+)
+def test_accuracy_says_of_what(task, counted):
+    found = {"metrics": {"accuracy": 90.0}, "count": 10}
+    text = Page(report(whole(config={**CONFIG, "task": task}, records={"valid": found}))).text
+    assert f"accuracy {counted} 90.00 %" in text
 
 
 def test_a_short_run_names_only_what_is_drawn():
@@ -177,6 +204,14 @@ def test_the_test_stands_above_the_validation():
     assert "On 200 test sources its token error rate is 9.00 %" in page.text
     page = Page(report(whole(records={"test": record(["A", "B"], 9.0), "valid": record(["A", "B"], 5.0)})))
     assert page.ids.index("scores-on-test-data") < page.ids.index("scores-on-valid-data")
+
+
+@pytest.mark.parametrize(
+    "name", ["lstm", "mlp", "ngram", "rnn", "attentive-rnn", "gru", "majority", "linear", "mingru"]
+)
+def test_the_article_goes_by_how_a_model_is_spoken(name):
+    text = Page(report(whole(config={**CONFIG, "preset": {"model": name, "size": "tiny"}}))).text
+    assert f"{'A' if name in ('gru', 'majority', 'linear', 'mingru') else 'An'} {name} tiny model with" in text
 
 
 def test_columns_of_which_nothing_is_known_are_left_out():

@@ -89,6 +89,13 @@ def test_a_running_mean_is_scored_and_kept_from_the_first_step(pairs, tmp_path):
     assert not any(torch.equal(kept[name], plain[name]) for name in kept)
 
 
+def test_a_running_mean_is_kept_where_nothing_is_held_out(pairs, tmp_path):
+    run = train(pairs, tmp_path / "run", "0%", optimiser="adamw", rate=1e-2, ema=0.9, max_steps=6)
+    last = folders(run.folder / "checkpoints")[-1]
+    kept, state = load_file(run.folder / "model.safetensors"), load_file(last / "training.safetensors")
+    assert all(torch.equal(kept[name], state[f"mean.model.{name}"]) for name in kept)
+
+
 def test_it_is_told(averaged):
     line = next(line for line in averaged.history() if "averaging" in line)
     assert described(line) == (

@@ -177,6 +177,18 @@ def test_a_dry_run_writes_nothing_and_tells_the_cost(pairs, tmp_path):
     assert cost.memory > 1e8
     assert 0 < cost.loss < 10
     assert any("parameters" in line for line in cost.lines())
+    assert cost.lines()[-1] == f"first loss {cost.loss:.3f} nats a target token"
+
+
+def test_a_dry_run_counts_by_what_the_task_does_and_says_its_size_once(tmp_path, capfd):
+    rows = [(f"{'good' if n % 2 else 'bad'} film", n % 2) for n in range(20)]
+    (tmp_path / "texts.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in rows))
+    for target, unit in (("label", "nats a text"), ("number", "squared error a text")):
+        asked = {"task": "classify", "files": tmp_path / "texts.tsv", "output": tmp_path / "n", "size": "tiny"}
+        cost = rehearse(Job(**asked, data={"target": target}, device="cpu"), Lines())
+        assert cost.lines()[-1].endswith(unit)
+        assert cost.lines()[1].startswith("1 batch an epoch")
+        assert "parameters" not in capfd.readouterr().err  # they are among the lines
 
 
 def test_the_end_that_comes_first_counts(pairs, tmp_path):

@@ -14,12 +14,14 @@ import torch
 import seqloom
 from seqloom.data.read import Example
 from seqloom.decoding.search import Search
+from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError
 from seqloom.models.classifier import Logistic, Mlp
 from seqloom.reporting.labels import sections
 from seqloom.reporting.run import report
 from seqloom.runs.report import facts
 from seqloom.tasks.classify import TASK
+from seqloom.tasks.labelrecord import shown
 from seqloom.training.distributed import ALONE
 from seqloom.training.settings import Training
 
@@ -144,6 +146,15 @@ def test_the_record_is_json_and_is_drawn(labeller):
     assert "<script>" not in drawn
     assert labeller.record(examples, most=10)["count"] == 10
     assert sections({}) == ["", "", "", ""]
+
+
+def test_among_the_best_the_worst_mistakes_come_last():
+    confidence, errors = [0.6, 0.9, 0.8, 0.99], np.array([0.0, 1.0, 1.0, 0.0])
+    asked = [Example(text, ("x",), "t", 1) for text in "abcd"]
+    answers = [Answer("x", (), 0.0, 0.0, sure) for sure in confidence]
+    picked = shown(asked, answers, errors, np.ones(4))
+    assert [one["source"] for one in picked["best"]] == ["d", "a", "c", "b"]  # right ones, the surest first; then wrong
+    assert [one["source"] for one in picked["worst"]] == ["b", "c"]
 
 
 def test_the_report_of_the_run_shows_them(labeller):
