@@ -109,6 +109,9 @@ def verdict(runs: Sequence[Facts]) -> Markup:
     if name is None or len(scored) < 2 or not same_held_out(runs):
         return Markup("")
     first, second, *_ = sorted(scored, key=lambda run: run.score(name) or 0.0, reverse=not metric(name).lower)
+    if first.score(name) == second.score(name):
+        same = f" have the same {evaluated.spoken(name)}, {_shown(first, name)}."
+        return element("p", user(first.name), " and ", user(second.name), same)
     most = "lowest" if metric(name).lower else "highest"
     told = f" has the {most} {evaluated.spoken(name)}, {_shown(first, name)}; next is "
     return element(

@@ -12,6 +12,12 @@ def other(**changes):
     return whole("other", **{"config": config, "records": {"valid": record(["AA", "B", "CH"], 20.0)}, **changes})
 
 
+def test_of_two_that_are_equal_none_is_ahead():
+    page = Page(compare([whole(), other(records={"valid": record(["AA", "B", "CH"], 12.5)})]))
+    assert "words and other have the same token error rate, 12.50 %." in page.text
+    assert "next is" not in page.text
+
+
 def test_two_runs_side_by_side():
     page = Page(compare([whole(), other()]))
     safe(page)
