@@ -120,7 +120,7 @@ ROWS += changed(
     norm_after={"encoder.norm": "after", "decoder.norm": "after"},
     rotary={"encoder.position": "rotary", "decoder.position": "rotary"},
 )
-# A guess twice takes as long as two: so without agreement twice as many epochs.
+# With agreement every word is guessed twice: as many guesses without it are twice as many epochs.
 ROWS += changed("cmudict-transformer", {}, no_agreement={"training.agreement": 0.0, "training.epochs": 200})
 ROWS += changed(
     "cmudict-attention",

@@ -18,7 +18,7 @@ from seqloom.files import read_yaml, write_atomic
 from seqloom.models.presets import DEFAULT, TASKS, merge, preset, suited
 from seqloom.options import checked, flat
 from seqloom.parts.choose import change, complete
-from seqloom.parts.choose import settings as parts
+from seqloom.parts.choose import settings as keywords
 from seqloom.tasks.known import task as find
 from seqloom.tasks.task import Task
 from seqloom.training.settings import Training
@@ -95,7 +95,7 @@ def _place(own: dict[str, Any], key: str, shape: Task) -> tuple[dict[str, Any], 
         return own[first], rest
     make = shape.models.get(own["model"].get("kind", shape.kind))
     if callable(make):  # else its kind is not known, which is said when it is chosen
-        known(first, {"kind", *SECTIONS, *parts(make)}, "setting")
+        known(first, {"kind", *SECTIONS, *keywords(make)}, "setting")
     return own["model"], key
 
 
