@@ -41,16 +41,21 @@ def scores_of(told: dict[str, Any]) -> dict[str, Any]:
     """`scores` of the predictions in `told`; nothing where there are none, or where a scorer is not installed."""
     if "predictions" not in told:
         return {}
-    guesses, wanted = told["predictions"], [right for _, right in _paired(told)]
     if told["task"] == "translate":
         try:
-            return _translated(told, guesses, wanted)
+            return _translated(told, told["predictions"], references(told))
         except ImportError as error:
             return {"unscored": str(error)}
+    guesses, wanted = told["predictions"], [right for _, right in _paired(told)]
     if told["task"] == "tag":
         guesses, wanted = _flat(line.split(" ") for line in guesses), _flat(wanted)
     hits = [guess == right for guess, right in zip(guesses, wanted, strict=True)]
     return {"scores": {"accuracy": 100 * sum(hits) / len(hits)}}
+
+
+def references(told: dict[str, Any]) -> list[tuple[str, ...]]:
+    """What the answers to a translation's test data are compared with, folded as they are."""
+    return [tuple(normal(text, told["fold"]) for text in several) for _, several in _paired(told)]
 
 
 def _paired(told: dict[str, Any]) -> list[Any]:
@@ -66,12 +71,11 @@ def _flat(lines: Any) -> list[str]:
 def _translated(told: dict[str, Any], guesses: list[str], wanted: list[tuple[str, ...]]) -> dict[str, Any]:
     """The recipe's own metrics; beside a BLEU over other tokens that of sacreBLEU, and each language of several."""
     fold, evaluate = told["fold"], told["evaluate"]
-    references = [tuple(normal(text, fold) for text in several) for several in wanted]
     tokenize = evaluate.get("tokenize", "13a")
-    found = score(guesses, references, split=str.split, metrics=evaluate["metrics"], tokenize=tokenize)
+    found = score(guesses, wanted, split=str.split, metrics=evaluate["metrics"], tokenize=tokenize)
     told_of = {"scores": dict(found.metrics), "intervals": found.intervals, "signature": dict(found.signature)}
     if tokenize != "13a":
-        plain = score(guesses, references, split=str.split, metrics=["bleu"], samples=0)
+        plain = score(guesses, wanted, split=str.split, metrics=["bleu"], samples=0)
         told_of["scores"]["sacrebleu"] = plain.metrics["bleu"]
         told_of["signature"]["sacrebleu"] = plain.signature["bleu"] + ("|folded" if fold else "")
     if told["test"] == [TONGUES]:

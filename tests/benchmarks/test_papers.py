@@ -44,8 +44,8 @@ def test_every_row_is_scored_by_what_its_recipe_measures(row):
 
 def test_members_that_are_rows_of_their_own_are_trained_once():
     *_, together = FOUND["cmudict-ensemble"]
-    lstms = tuple(f"cmudict-{name}-{seed}" for name in ("attention", "lstm") for seed in (7, 8, 9))
-    assert together.needs == (*lstms, *(f"cmudict-ensemble-{number}" for number in (7, 8, 9)))
+    attentive, transformers = ([f"cmudict-ensemble-{number}" for number in part] for part in ((1, 2, 3), (7, 8, 9)))
+    assert together.needs == (*attentive, *(f"cmudict-lstm-{seed}" for seed in (7, 8, 9)), *transformers)
     assert FOUND["sigmorphon-ensemble"][0] is FOUND["sigmorphon"][0]
     few = papers.chosen(FOUND, [row for row in ROWS if row.key in ("cmudict-transformer", "cmudict-ensemble")], 1)
     assert list(few) == ["cmudict-transformer-7", *together.needs, "cmudict-ensemble"]
