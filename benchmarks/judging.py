@@ -8,9 +8,8 @@ from typing import Any
 
 from seqloom.data import registry
 from seqloom.data.tokens import normal
-from seqloom.decoding.search import Search
 from seqloom.metrics.score import score
-from seqloom.runs.follow import tested
+from seqloom.runs.follow import search_of, tested
 from seqloom.runs.load import load
 from seqloom.runs.recipes import Recipe
 
@@ -29,12 +28,11 @@ def answered(recipe: Recipe, folder: Path, most: int | None, device: str) -> dic
     if recipe.task == "generate":
         found = model.evaluate(name)
         return told | {"scores": found.metrics, "intervals": found.intervals, "signature": found.signature}
-    search = Search(**{key: recipe.evaluate[key] for key in ("beam", "alpha") if key in recipe.evaluate})
     asked = examples(name)[:most]
     if recipe.task == "tag":
         return told | {"predictions": model.predict([[word for word, _ in sentence] for sentence in asked])}
     sources = [source for source, _ in asked]
-    return told | {"predictions": model.predict(sources, *([search] if recipe.task == "translate" else []))}
+    return told | {"predictions": model.predict(sources, *([search_of(recipe)] if recipe.task == "translate" else []))}
 
 
 def scores_of(told: dict[str, Any]) -> dict[str, Any]:
@@ -73,11 +71,13 @@ def _translated(told: dict[str, Any], guesses: list[str], wanted: list[tuple[str
     fold, evaluate = told["fold"], told["evaluate"]
     tokenize = evaluate.get("tokenize", "13a")
     found = score(guesses, wanted, split=str.split, metrics=evaluate["metrics"], tokenize=tokenize)
-    told_of = {"scores": dict(found.metrics), "intervals": found.intervals, "signature": dict(found.signature)}
+    lost = "|folded" if fold else ""  # as evaluations say it
+    signature = {name: f"{one}{lost}" for name, one in found.signature.items()}
+    told_of = {"scores": dict(found.metrics), "intervals": found.intervals, "signature": signature}
     if tokenize != "13a":
         plain = score(guesses, wanted, split=str.split, metrics=["bleu"], samples=0)
         told_of["scores"]["sacrebleu"] = plain.metrics["bleu"]
-        told_of["signature"]["sacrebleu"] = plain.signature["bleu"] + ("|folded" if fold else "")
+        told_of["signature"]["sacrebleu"] = plain.signature["bleu"] + lost
     if told["test"] == [TONGUES]:
         told_of["languages"] = _by_language(guesses, _paired(told))
     return told_of

@@ -167,6 +167,13 @@ def test_nothing_unsafe_is_called():
             assert not bad.search(line) or "nothing is pickled" in line, f"{file}:{number}: {line.strip()}"
 
 
+def test_what_runs_alone_stands_where_make_looks_for_it():
+    mark = "mark." + "alone"
+    marked = {file.parent.name for file in (ROOT / "tests").rglob("*.py") if mark in file.read_text()}
+    assert marked == {"runs"}
+    assert '-m "alone and not slow" tests/runs\n' in (ROOT / "Makefile").read_text()
+
+
 def test_help_needs_no_torch():
     code = """
 import sys

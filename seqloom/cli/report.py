@@ -8,7 +8,10 @@ import typer
 
 
 def report(
-    runs: Annotated[list[str], typer.Argument(help="Run folders: one, or several to compare.")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(help="Run folders: one, several to compare, or the one of a recipe with members."),
+    ],
     output: Annotated[
         str | None,
         typer.Option("--output", "-o", help="The page (default: report.html, of one run in its own folder)."),

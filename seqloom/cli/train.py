@@ -211,6 +211,7 @@ def _carry_out(job: Job, ways: dict[str, Any], kind: str) -> None:
     if ways["jobs"] > 1 and ways["folds"] is None and not (recipe and recipe.members):
         raise UsageError("--jobs is for --folds and for recipes with members: here one model is trained")
     if recipe is not None:
+        follow.check(recipe, str(ways["recipe"]))
         job = replace(job, output=job.output or f"runs/{recipe.name}")
         job = job if recipe.members else follow.job_of(recipe, job)
     first = Launch.of().rank == 0

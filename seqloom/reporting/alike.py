@@ -16,11 +16,16 @@ class Reason(NamedTuple):
 
 
 LIKELY = ("accuracy", "perplexity", "loss")
-REASONS = (
+CUTTING = (
     Reason(("target_tokens",), "They cut targets into different tokens", ("per", *LIKELY)),
     Reason(("tokens",), "They cut texts into different tokens", LIKELY),
-    # What is rare is <unk>, which is easily guessed.
-    Reason(("max_vocab", "min_count"), "They leave different tokens unknown", (*LIKELY, "bits_per_character")),
+)
+# What is rare is <unk>, which is easily guessed.
+UNKNOWN = Reason(("max_vocab", "min_count"), "They leave different tokens unknown", (*LIKELY, "bits_per_character"))
+LEARNED = Reason((), "They learned from different texts how to cut tokens", ("per", *LIKELY))
+REASONS = (
+    *CUTTING,
+    UNKNOWN,
     Reason(("masked", "window", "negatives"), "They choose differently what is to be guessed", LIKELY),
     Reason(("fold", "half_width"), "They normalise texts differently before these are compared", tuple(METRICS)),
 )
@@ -34,13 +39,26 @@ def unlike(runs: Sequence[Facts]) -> dict[str, list[str]]:
     if not all(wording(run.config).tokens for run in runs):
         return {}
     scored = [name for name in METRICS if any(run.score(name) is not None for run in runs)]
-    found = {one.told: [name for name in scored if name in one.scores] for one in REASONS if _differ(runs, one)}
+    reasons = [*(one for one in REASONS if _differ(runs, one)), *_learned(runs)]
+    found = {one.told: [name for name in scored if name in one.scores] for one in reasons}
     return {told: names for told, names in found.items() if names}
 
 
 def _differ(runs: Sequence[Facts], reason: Reason) -> bool:
     every = [run.config.get("data") or {} for run in runs]
     return any(len({repr(data[name]) for data in every if name in data}) > 1 for name in reason.settings)
+
+
+def _learned(runs: Sequence[Facts]) -> list[Reason]:
+    """What settings do not tell: the same ones learn other vocabularies from other data. Where texts are cut by another
+    rule, vocabularies are another in any case."""
+    if any(_differ(runs, one) for one in CUTTING):
+        return []
+    guessed = "target" if any("target" in run.learned for run in runs) else "source"
+    found = [run.learned[guessed] for run in runs if guessed in run.learned]
+    if len({one.cutting for one in found}) > 1:
+        return [LEARNED]
+    return [UNKNOWN] if len({one.tokens for one in found}) > 1 else []
 
 
 def why(runs: Sequence[Facts]) -> list[str]:

@@ -49,17 +49,18 @@ class Whole:
             [metric(name).title, evaluated.shown(name, value), evaluated.spread(record, name)]
             for name, value in found.items()
         ]
-        return section("All together", table(["", "score", "95 % interval"], shown, numeric=(1, 2)), _asked(record))
-
-
-def _asked(record: Mapping[str, Any]) -> Markup:
-    return element("p", evaluated.told(record), class_="quiet") if record else Markup("")
+        if not shown:
+            return section("All together", element("p", "They were not scored together: seqloom evaluate does that."))
+        asked = element("p", evaluated.told(record), class_="quiet")
+        return section("All together", table(["", "score", "95 % interval"], shown, numeric=(1, 2)), asked)
 
 
 def compare(runs: Sequence[Facts], whole: Whole | None = None) -> str:
     """What each is and cost, how good it is, how it learned, in what they differ, and what they write; first of all
     what they are together, if they are parts of something."""
     what = "runs" if whole is None else "folds" if whole.folds is not None else "members"
+    if what == "folds":  # each learns its vocabulary without its own part, and none is ranked
+        runs = [replace(run, learned={}) for run in runs]
     if what == "members":
         runs = [replace(run, name=f"member {run.name}") for run in runs]
     names = ", ".join(run.name for run in runs)
@@ -168,7 +169,8 @@ def _count(run: Facts) -> Any:
     if run.record is None:
         return NONE
     name, record = run.record
-    return join(counted(record.get("count")), element("small", element("br"), f"{name}, {evaluated.how(record)}"))
+    asked = ", ".join(filter(None, (name, evaluated.how(record))))
+    return join(counted(record.get("count")), element("small", element("br"), asked))
 
 
 def _direction(name: str) -> str:

@@ -17,7 +17,7 @@ def one_run(facts: Facts) -> Markup:
         Series("training", points(facts.steps, "loss")),
         Series("validation", scores(facts.validations, "loss"), 1, mark=_ring(facts, "loss"), dots=True),
     ]
-    return _charts({"Loss": loss}, [facts], facts.headline)
+    return join(_short(facts), _charts({"Loss": loss}, [facts], facts.headline))
 
 
 def several(runs: Sequence[Facts], score: str | None) -> Markup:
@@ -28,7 +28,18 @@ def several(runs: Sequence[Facts], score: str | None) -> Markup:
         Series(run.name, scores(run.validations, "loss"), n, mark=_ring(run, "loss"), dots=True)
         for n, run in enumerate(runs)
     ]
-    return _charts({"Training loss": trained, "Validation loss": held}, runs, score or "loss")
+    short = [_short(run, " of ", user(run.name)) for run in runs]
+    return join(*short, _charts({"Training loss": trained, "Validation loss": held}, runs, score or "loss"))
+
+
+def _short(run: Facts, *named: Markup | str) -> Markup:
+    """Why there is no training loss to draw: a journal is the same however a training is interrupted and extended, so
+    that it has no line for a last few updates."""
+    every = finite((run.config.get("training") or {}).get("log_every"))
+    if run.steps or not run.last_step or every is None or run.last_step >= every:
+        return Markup("")
+    why = f": it is logged every {every:,.0f} updates (training.log_every), and there were {run.last_step:,}."
+    return element("p", "No training loss", *named, why, class_="quiet")
 
 
 def _charts(losses: dict[str, list[Series]], runs: Sequence[Facts], name: str) -> Markup:

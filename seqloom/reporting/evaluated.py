@@ -58,12 +58,15 @@ def told(record: Record) -> str:
     rate = record.get("per_second")
     speed = f"; {whole(rate)} a second" if finite(rate) is not None else ""
     device = f" on {record['device']}" if record.get("device") else ""
-    searched = f", {how(record)}" if "search" in record else ""
+    searched = f", {how(record)}" if how(record) else ""
     return f"{counted(count, record.get('unit', 'distinct sources'))}{some}{searched}{speed}{device}."
 
 
 def how(record: Record) -> str:
-    search = record.get("search") or {}
+    """By what search; nothing where there is nothing to search, as for a label."""
+    search = record.get("search")
+    if search is None:
+        return ""
     if search.get("sample"):
         return f"sampled at temperature {search.get('temperature')}"
     beam = search.get("beam", 1)

@@ -15,6 +15,13 @@ from seqloom.reporting.wording import wording
 Record = Mapping[str, Any]  # what a runner's `record` gives
 
 
+class Learned(NamedTuple):
+    """What a vocabulary took from the data, told by digests: two runs of the same settings may have learned others."""
+
+    cutting: str  # how texts are cut: merges, an imported tokenizer; the same for what is cut by rule
+    tokens: str  # those it knows, in whatever order; the same for what knows all
+
+
 class Metric(NamedTuple):
     title: str
     unit: str
@@ -78,6 +85,7 @@ class Facts:
     records: Mapping[str, Record] = field(default_factory=dict)  # "test" and "valid", in this order
     parameters: int | None = None
     vocabulary: Mapping[str, int] = field(default_factory=dict)  # tokens of "source" and "target", without specials
+    learned: Mapping[str, Learned] = field(default_factory=dict)  # the same vocabularies
     command: tuple[str, ...] = ()  # words of the command that repeats it
 
     @property

@@ -53,6 +53,14 @@ def members_of(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
+def check_once(folders: Sequence[Path]) -> None:
+    """A run that answers together with itself, however its path is spelt, was not meant."""
+    found = [folder.resolve() for folder in folders]
+    for place, folder in enumerate(folders):
+        if found[place] in found[:place]:
+            raise SeqloomError(f"{folder}: is named twice; several runs answer together, each of them once")
+
+
 def check_task(name: str, where: object) -> None:
     """Only some tasks have an ensemble."""
     if not hasattr(find(name), "ensemble"):

@@ -12,14 +12,18 @@ import yaml
 from seqloom.data import registry
 from seqloom.data.amounts import counted
 from seqloom.decoding.search import Search
+from seqloom.errors import SeqloomError, known
 from seqloom.files import write_atomic, write_json
+from seqloom.metrics.text import TOKENIZERS
+from seqloom.runs import config as configs
 from seqloom.runs import recipes
-from seqloom.runs.job import Job, file_names
+from seqloom.runs.job import Job, file_names, share_or_files
 from seqloom.runs.load import load
 from seqloom.runs.progress import Progress
 from seqloom.runs.recipes import Recipe
 from seqloom.runs.report import evaluation, write
 from seqloom.runs.train import Run, carry_out
+from seqloom.tasks.known import TASKS
 from seqloom.training.distributed import Launch
 
 EVERY = 10**9  # a test set is scored whole
@@ -48,9 +52,33 @@ def compared(recipe: Recipe, scores: Mapping[str, Any]) -> list[str]:
         low, high = scores["intervals"].get(name, (None, None))
         spread = "" if low is None else f"  95 %: {low:.2f} … {high:.2f}"
         on_record = f"  on record {recipe.scores()[name]:g}" if name in recipe.scores() else ""
+        theirs, ours = (of.get("signature", {}).get(name, "") for of in (recipe.reached, scores))
+        if theirs and ours and _protocol(theirs) != _protocol(ours):
+            on_record += f", counted otherwise: {theirs}"
         value = scores["metrics"][name]
         told.append(f"  {name:<12} {'none' if value is None else f'{value:.2f}':>8}{spread}{on_record}")
     return told
+
+
+def _protocol(signature: str) -> str:
+    """What makes two scores comparable: not by which version they were counted."""
+    return "|".join(part for part in signature.split("|") if not part.startswith("version:"))
+
+
+def check(recipe: Recipe, name: str) -> None:
+    """Wrong values are said before anything is read, and that they stand in the recipe: nobody wrote them on the
+    command line. `name`: what the user called it by."""
+    where = f"recipe {name}"
+    try:
+        known(recipe.task, TASKS, "task")
+        share_or_files("5%" if recipe.valid is None else recipe.valid)
+        search_of(recipe)
+        known(recipe.evaluate.get("tokenize", "13a"), TOKENIZERS, "tokenizer")
+        for number, one in enumerate(recipe.parts(), 1):
+            where = f"recipe {name}: member {number}" if recipe.members else where
+            configs.compose(one.task, one.model, one.size, one.data, one.training, one.settings)
+    except SeqloomError as error:
+        raise SeqloomError(f"{where}: {error}") from error
 
 
 def job_of(recipe: Recipe, job: Job) -> Job:
@@ -98,11 +126,15 @@ def scored(recipe: Recipe, folder: Path, device: str) -> dict[str, Any] | None:
         return None
     model = load(folder, device=device)
     examples, _ = model.read(registry.resolve(names, "test", recipe.task), model.reading())
-    search = Search(**{name: recipe.evaluate[name] for name in ("beam", "alpha") if name in recipe.evaluate})
     more = {name: recipe.evaluate[name] for name in ("tokenize",) if name in recipe.evaluate}
-    scores = model.record(examples, search, most=EVERY, **more)
+    scores = model.record(examples, search_of(recipe), most=EVERY, **more)
     write_json(folder / evaluation("test"), scores)
     return scores
+
+
+def search_of(recipe: Recipe) -> Search:
+    """By which its test data is answered."""
+    return Search(**{name: recipe.evaluate[name] for name in ("beam", "alpha") if name in recipe.evaluate})
 
 
 def tested(recipe: Recipe) -> list[str]:

@@ -11,7 +11,7 @@ from seqloom.errors import SeqloomError
 from seqloom.files import read_json
 from seqloom.parts.choose import build
 from seqloom.runs import config as configs
-from seqloom.runs.ensemble import Member, combined, members_of
+from seqloom.runs.ensemble import Member, check_once, combined, members_of
 from seqloom.runs.environment import choose_device
 from seqloom.tasks.known import task
 from seqloom.training.checkpoint import load_weights, read_tensors
@@ -31,6 +31,7 @@ def load(run: str | Path, *more: str | Path, device: str | None = None, engine: 
     if device is None:
         device = str(runs.pop()) if more and re.fullmatch(r"auto|cpu|cuda(:.*)?", str(runs[-1])) else "auto"
     folders = [folder for one in runs for folder in members_of(Path(one))]
+    check_once(folders)
     if engine not in (None, "torch") or (folders[0] / ENGINE).is_file():
         return _by_engine(folders, device, engine)
     if len(folders) == 1:

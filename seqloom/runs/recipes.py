@@ -38,7 +38,7 @@ class Recipe:
     settings: dict = field(default_factory=dict)  # as `--set` takes them
     evaluate: dict = field(default_factory=dict)  # beam, alpha, metrics, tokenize
     published: str = ""  # the figures of the paper
-    reached: dict = field(default_factory=dict)  # score by metric; hardware, time, date, results
+    reached: dict = field(default_factory=dict)  # scores by metric; signature, seeds, hardware, time, date, results
     members: list = field(default_factory=list)  # see Member: models that are trained one by one and answer together
 
     def scores(self) -> dict[str, float]:

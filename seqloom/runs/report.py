@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,11 @@ from seqloom.models.presets import suited
 from seqloom.options import flat, hints_of
 from seqloom.reporting.card import card, is_ours
 from seqloom.reporting.compare import Whole, compare
-from seqloom.reporting.facts import HELD_OUT, Facts, imported
+from seqloom.reporting.facts import HELD_OUT, Facts, Learned, imported
 from seqloom.reporting.page import GENERATOR
 from seqloom.reporting.run import report
 from seqloom.runs import config as configs
+from seqloom.runs.ensemble import members_of
 from seqloom.runs.journal import Journal
 from seqloom.runs.load import MODEL, load
 from seqloom.runs.progress import Progress
@@ -70,7 +73,12 @@ def write(folder: Path) -> Path:
 
 def together(folders: Sequence[Path], output: Path | None = None, whole: Whole | None = None) -> Path:
     """One page: the report of one run (in its folder unless `output` is named), or several runs side by side, `whole`
-    being what they are parts of."""
+    being what they are parts of. A folder that stands for several is the page of those, and of what they reach
+    together if that is known."""
+    if len(folders) == 1 and (folders[0] / configs.ENSEMBLE).is_file():
+        known = _records(folders[0])
+        whole, output = Whole(record=next(iter(known.values()), None)), output or folders[0] / REPORT
+        folders = members_of(folders[0])
     if len(folders) == 1 and output is None:
         return write(folders[0])
     found = [facts(folder) for folder in folders]
@@ -94,21 +102,28 @@ def _told_apart(found: list[Facts], folders: Sequence[Path]) -> list[Facts]:
 def facts(folder: Path) -> Facts:
     """What the files of a run folder tell. Only config.yaml must be there."""
     config = configs.load(folder)
-    evaluated = {name: _json(folder / evaluation(name)) for name in HELD_OUT}
-    for name, found in evaluated.items():
-        if found and found.get("schema", SCHEMA) > SCHEMA:
-            raise SeqloomError(f"{folder / evaluation(name)}: written by a newer Seqloom; upgrade seqloom")
+    stored = {side: _json(folder / f"{side}.json") or {} for side in ("source", "target")}
     return Facts(
         name=folder.resolve().name,
         config=config,
         history=_history(folder / JOURNAL),
         environment=_json(folder / "env.json") or {},
         data=_json(folder / "data.json") or {},
-        records={name: found for name, found in evaluated.items() if found},
+        records=_records(folder),
         parameters=_parameters(folder / MODEL),
-        vocabulary={side: size for side in ("source", "target") if (size := _size(folder / f"{side}.json"))},
+        vocabulary={side: len(found["tokens"]) for side, found in stored.items() if found.get("tokens")},
+        learned={side: _learned(found) for side, found in stored.items() if found.get("tokens")},
         command=command(folder, config),
     )
+
+
+def _records(folder: Path) -> dict[str, Any]:
+    """Its evaluations on `test` and `valid` data, as far as there are any."""
+    evaluated = {name: _json(folder / evaluation(name)) for name in HELD_OUT}
+    for name, found in evaluated.items():
+        if found and found.get("schema", SCHEMA) > SCHEMA:
+            raise SeqloomError(f"{folder / evaluation(name)}: written by a newer Seqloom; upgrade seqloom")
+    return {name: found for name, found in evaluated.items() if found}
 
 
 def evaluation(name: str) -> str:
@@ -194,8 +209,11 @@ def _history(path: Path) -> list[dict[str, Any]]:
         raise SeqloomError(f"{path}: cannot be read: {error}") from error
 
 
-def _size(path: Path) -> int:
-    return len((_json(path) or {}).get("tokens", []))
+def _learned(stored: Mapping[str, Any]) -> Learned:
+    """What was learned as a way to cut (bpe) falls back on bytes: there nothing is unknown."""
+    cutting = [stored.get(name) for name in ("merges", "tokenizer")]
+    tokens = sorted(stored["tokens"]) if not any(cutting) else []
+    return Learned(*(sha256(json.dumps(one).encode()).hexdigest() for one in (cutting, tokens)))
 
 
 def _parameters(path: Path) -> int | None:

@@ -4,13 +4,13 @@ import math
 
 import pytest
 
-from benchmarks.depth import SMALL, trained
+from benchmarks.depth import trained
 from seqloom.parts.block import RESIDUALS
 
 MANY = {"transformer": (16, 80), "convolution": (24, 100)}  # blocks, steps
 
 
-@pytest.mark.parametrize("kind", SMALL)
+@pytest.mark.parametrize("kind", ["convolution", pytest.param("transformer", marks=pytest.mark.slow)])
 def test_depth(kind):
     many, steps = MANY[kind]
     loss = {way: [trained(kind, way, layers, steps) for layers in (2, many)] for way in RESIDUALS}

@@ -85,6 +85,7 @@ def test_scores_are_made_of_predictions(monkeypatch):
     told |= {"predictions": ["der mann.", "ein b , c und x."], "evaluate": {"metrics": ["bleu"], "tokenize": "moses"}}
     found = judging.scores_of(told)
     assert found["scores"]["bleu"] > found["scores"]["sacrebleu"] - 1e-9 > 0
+    assert all(one.endswith("|folded") for one in found["signature"].values())
     assert found["languages"] == {"Ⓐ": 100.0, "Ⓑ": 100.0}
     pairs[:] = [("a b", "x"), ("c", "y"), ("not asked", "z")]
     assert judging.scores_of({"task": "classify", "test": ["t"], "predictions": ["x", "x"]}) == {

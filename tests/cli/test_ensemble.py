@@ -70,13 +70,35 @@ def test_wrong_arguments(seqloom, runs, tmp_path):
             seqloom(command, runs[0], tmp_path / "gone", file), f"{tmp_path / 'gone'}: no such run, and no such file"
         )
     one_line(seqloom("predict", *runs, "nowhere.txt"), "nowhere.txt")
+    one_line(seqloom("predict", runs[0], f"{runs[0]}/", file), f"{runs[0]}: is named twice")
     one_line(seqloom("evaluate", *runs), "all are runs; name the test examples after them")
     one_line(seqloom("evaluate", runs[0]), "missing argument 'files'")
     ensemble.save(tmp_path, [str(one) for one in runs])
-    for command in (["embed", tmp_path, "--nearest", "2"], ["report", tmp_path], ["export", tmp_path, "--to", "hf"]):
+    for command in (
+        ["embed", tmp_path, "--nearest", "2"],
+        ["report", tmp_path, runs[0]],
+        ["export", tmp_path, "--to", "hf"],
+    ):
         more = ["--output", tmp_path / "x"] if command[0] == "export" else []
         one_line(seqloom(*command, *more), "stands for several runs; name one of those")
     assert seqloom("info", tmp_path)[1].count("members.1 ") == 1
+
+
+def test_the_report_of_a_folder_that_stands_for_several(seqloom, runs, tmp_path):
+    ensemble.save(tmp_path, [str(one) for one in runs])
+    page = tmp_path / "report.html"
+    assert seqloom("report", tmp_path) == (0, f"{page}\n", "")
+    text = page.read_text(encoding="utf-8")
+    for said in ("2 members", "member small", "member other", "They were not scored together"):
+        assert said in text
+    both = package.load(tmp_path, device="cpu")
+    record = both.record(both.read([str(write_pairs(tmp_path / "t.tsv", words(20, seed=5)))], both.reading())[0])
+    (tmp_path / "evaluation-test.json").write_text(json.dumps(record))
+    assert seqloom("report", tmp_path, "--output", tmp_path / "both.html")[:2] == (0, f"{tmp_path / 'both.html'}\n")
+    text = (tmp_path / "both.html").read_text(encoding="utf-8")
+    assert f"{record['metrics']['per']:.2f} %" in text.partition("All together")[2]
+    ensemble.save(tmp_path, ["gone"])
+    one_line(seqloom("report", tmp_path), f"{tmp_path / 'gone'}: no such run")
 
 
 def test_a_recipe_with_members_from_the_command_line(seqloom, pairs, tmp_path):
@@ -102,5 +124,10 @@ def test_a_recipe_with_members_from_the_command_line(seqloom, pairs, tmp_path):
     assert (status, err) == (0, "")
     assert [line.split(":")[0] for line in out.splitlines()[:2]] == ["member 1", "member 2"]
     assert "2 members together, 10 test examples" in out
+    page = tmp_path / "out" / "report.html"
+    before = page.read_text(encoding="utf-8")
+    page.unlink()
+    assert seqloom("report", tmp_path / "out")[:2] == (0, f"{page}\n")
+    assert page.read_text(encoding="utf-8") == before
     assert seqloom("recipes", tmp_path / "mine.yaml")[1].count("seed") == 2
     one_line(seqloom(*arguments, "--seed", 3), "leave --seed out")

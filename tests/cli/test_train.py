@@ -51,6 +51,12 @@ def test_the_three_exclude_one_another(train):
         one_line(train("--max-steps", 3, *two), "--quiet, --verbose and --log-json exclude one another")
 
 
+def test_a_wrong_value_in_a_recipe_names_the_recipe(seqloom, pairs, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"about: a\ntask: translate\ntrain: {pairs}\nmodel: gru\ntraining: {{rate: fast}}\n")
+    one_line(seqloom("train", "--recipe", path), f"seqloom: recipe {path}: training.rate takes a number, here 'fast'")
+
+
 @pytest.mark.parametrize(
     ("end", "reason"),
     [

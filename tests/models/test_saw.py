@@ -77,5 +77,5 @@ def test_a_window_can_within_its_width(window):
     ids=["lstm", "attention"],
 )
 def test_an_lstm_and_attention_can_at_any_distance(encoder):
-    found = right(encoder, 450)
+    found = right(encoder, 300)
     assert min(found.values()) > 0.9

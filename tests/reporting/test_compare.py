@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from seqloom.reporting.compare import Whole, compare
+from seqloom.reporting.facts import Learned
 from tests.reporting.pages import Page, safe
 from tests.reporting.runs import CONFIG, bare, hostile, imported, record, whole
 
@@ -32,6 +35,14 @@ def test_two_runs_side_by_side():
     assert len(page.pictures()) == 7
 
 
+def test_only_what_is_searched_for_says_how():
+    labels = {key: value for key, value in record(["A", "B"], 20.0).items() if key != "search"}
+    page = Page(compare([whole(), other(records={"valid": labels})]))
+    asked = page.text.partition("sources asked ")[2].split()
+    assert asked[:5] == ["200", "valid,", "greedy", "200", "valid"], "a label is not searched for"
+    assert asked[5] != "greedy"
+
+
 def test_an_ensemble_says_what_its_members_reach_together():
     page = Page(compare([whole(), other()], Whole(record=record(["AA", "B"], 11.25))))
     safe(page)
@@ -39,6 +50,9 @@ def test_an_ensemble_says_what_its_members_reach_together():
     assert "token error rate 11.25 %" in page.text
     assert "2 members" in page.text
     assert "member words has the lowest" in page.text
+    page = Page(compare([whole(), other()], Whole()))
+    safe(page)
+    assert "All together They were not scored together: seqloom evaluate does that." in page.text
 
 
 def test_folds_have_a_mean_and_are_not_ranked():
@@ -149,3 +163,30 @@ def test_of_labels_it_does_not_matter_how_texts_are_cut():
     assert "words has the lowest token error rate" in Page(compare(runs)).text
     hidden = [cut(kind, 12.5, {"tokens": kind}, task="mask") for kind in ("words", "chars")]
     assert "They cut texts into different tokens: perplexity cannot" in Page(compare(hidden)).text
+
+
+def test_the_same_settings_may_have_learned_other_tokens():
+    runs = [cut("one", 12.5, {"target_tokens": "bpe:500"}), cut("other", 6.25, {"target_tokens": "bpe:500"}, 70.0)]
+
+    def told(*learned: Learned, side: str = "target", whole: Whole | None = None) -> str:
+        return Page(
+            compare([replace(run, learned={side: one}) for run, one in zip(runs, learned, strict=True)], whole)
+        ).text
+
+    same, merged, known = Learned("a", "t"), Learned("b", "t"), Learned("a", "u")
+    assert "other has the lowest token error rate, 6.25 %" in told(same, same)
+    text = told(same, merged)
+    assert (
+        "They learned from different texts how to cut tokens: token error rate and perplexity cannot be compared."
+        in text
+    )
+    assert "other has the highest share of predictions all right, 70.00 %" in text
+    text = told(same, known, side="source")
+    assert "They leave different tokens unknown: perplexity cannot be compared." in text
+    assert "other has the lowest token error rate, 6.25 %" in text
+    assert "token error rate, % (lower is better)" in told(same, merged, whole=Whole(folds={"per": (9.4, 4.4)}))
+    by_rule = [cut("one", 12.5, {"target_tokens": "words"}), cut("other", 6.25, {"target_tokens": "chars"})]
+    text = Page(
+        compare([replace(run, learned={"target": one}) for run, one in zip(by_rule, (same, known), strict=True)])
+    ).text
+    assert "tokens unknown" not in text, "that they are cut by other rules is said, and enough"

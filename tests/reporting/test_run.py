@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seqloom.reporting import evaluated
+from seqloom.reporting.compare import compare
 from seqloom.reporting.facts import Facts
 from seqloom.reporting.page import POLICY
 from seqloom.reporting.run import report
@@ -47,6 +48,20 @@ def test_lengths_and_commonest_tokens_are_those_of_the_data():
         "Commonest target tokens D 694 EH 657",
     ):
         assert part in text, part
+
+
+def test_a_training_shorter_than_its_log_says_why_it_has_no_curve():
+    training = {**CONFIG["training"], "log_every": 50}
+    short = [{**line, "step": 4} for line in HISTORY if "valid" in line and "step" in line]
+    one = whole(config={**CONFIG, "training": training}, history=short)
+    page = Page(report(one))
+    safe(page)
+    why = "it is logged every 50 updates (training.log_every), and there were 4."
+    assert f"Learning No training loss: {why}" in page.text
+    assert f"No training loss of words : {why}" in Page(compare([one, whole("other")])).text
+    counted = [{**line, "step": 0} for line in short]  # at one look, without an update
+    for other in (whole(), whole(history=short), whole(config=one.config, history=counted), whole(config=one.config)):
+        assert "No training loss" not in Page(report(other)).text
 
 
 def test_an_imported_run_was_not_trained_here():

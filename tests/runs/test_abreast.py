@@ -84,7 +84,9 @@ def test_a_fault_in_one_ends_all(pairs, tmp_path):
         abreast.check(0)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL]
+)
 def test_interrupted_and_gone_on_with(pairs, tmp_path, number):
     """Asked to stop, or killed: its trainings save and end, and none is left behind."""
     recipe(tmp_path, pairs, max_steps=400)

@@ -48,7 +48,8 @@ def test_one_run_is_itself_to_the_last_bit(run, tmp_path):
 
 
 def test_two_copies_say_what_one_says(run, tmp_path):
-    both, one = seqloom.load(run, run, "cpu"), seqloom.load(run, "cpu")
+    copy = shutil.copytree(run, tmp_path / "copy")
+    both, one = seqloom.load(run, copy, "cpu"), seqloom.load(run, "cpu")
     assert isinstance(both.model, Writers)
     for search in (Search(), Search(beam=3)):
         assert both.predict(ASKED, search) == one.predict(ASKED, search)
@@ -126,7 +127,8 @@ def test_tags_are_those_of_the_mean_marginals(tmp_path):
         assert answers[0].tokens == tuple(best.indices.tolist())
         assert answers[0].confidence == pytest.approx(float(best.values.log().mean().exp()), abs=1e-5)
     assert both.evaluate(file).to_json()["members"][0]["model"] == "lstm-crf"
-    assert seqloom.load(folders[1], folders[1], "cpu").predict(asked) == each[1].predict(asked)
+    copy = shutil.copytree(folders[1], tmp_path / "copy")
+    assert seqloom.load(folders[1], copy, "cpu").predict(asked) == each[1].predict(asked)
 
 
 def test_unlike_runs_are_refused(run, tmp_path):
@@ -164,9 +166,18 @@ def test_other_tasks_are_refused(run, tmp_path):
     plain.write_text("once upon a time\n" * 50)
     book = trained("generate", plain, tmp_path / "book", "ngram", valid="10%").folder
     with pytest.raises(SeqloomError, match=r"book: is of the task generate; several .* in translate, classify, tag$"):
-        seqloom.load(book, book, device="cpu")
+        seqloom.load(book, shutil.copytree(book, tmp_path / "copy"), device="cpu")
     with pytest.raises(SeqloomError, match="the one is of the task translate, the other of generate"):
         seqloom.load(run, book, device="cpu")
+
+
+def test_a_run_does_not_answer_with_itself(run, other, tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to(run)
+    ensemble.save(tmp_path, ["link", str(other)])
+    monkeypatch.chdir(run.parent)
+    for again in (run, Path(run.name), run / ".." / run.name, tmp_path / "link", tmp_path):
+        with pytest.raises(SeqloomError, match="is named twice; several runs answer together, each of them once"):
+            seqloom.load(other, run, again, device="cpu")
 
 
 def test_what_is_no_run_is_said(run, tmp_path):

@@ -36,7 +36,6 @@ QUICK = {
     "gru-attention": ("gru-attention", {}),
     "lstm-attention, feeding": ("lstm-attention", {"decoder.feeding": True, "encoder.directions": 1}),
     "transformer": ("transformer", {}),
-    "transformer, power and batch": ("transformer", {"encoder.norm_kind": "power", "decoder.norm_kind": "batch"}),
     "transformer, sinusoidal and rotary": ("transformer", sides(position="sinusoidal-rotary")),
 }
 SLOW = {
@@ -52,6 +51,7 @@ SLOW = {
     "transformer, no positions": ("transformer", sides(position="none", score="additive")),
     "transformer, halves": ("transformer", sides(position={"kind": "sinusoidal", "layout": "halves"})),
     "transformer, dense": ("transformer", sides(residual="dense", norm_kind="rms")),
+    "transformer, power and batch": ("transformer", {"encoder.norm_kind": "power", "decoder.norm_kind": "batch"}),
     "transformer, power": ("transformer", {"decoder.norm_kind": "power", "decoder.layers": 2}),
     "transformer, reversible": ("transformer", {"encoder.residual": "reversible", "encoder.layers": 2}),
     "convolution": ("lstm-attention", {"encoder": {"kind": "convolution", "dim": 16, "dilation": 2}}),

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from seqloom.errors import SeqloomError
-from seqloom.runs import config, recipes
+from seqloom.runs import config, follow, recipes
 
 PLAIN = {"about": "a", "paper": "p 2015", "task": "translate", "train": "words.tsv", "model": "gru"}
 
@@ -22,6 +22,7 @@ def write(folder: Path, **values) -> str:
 @pytest.mark.parametrize("name", recipes.names())
 def test_every_recipe_composes_to_a_config_and_names_its_paper(name):
     recipe = recipes.load(name)
+    follow.check(recipe, name)
     for part in recipe.parts():
         made = config.compose(part.task, part.model, part.size, part.data, part.training, part.settings)
         assert made["preset"]["model"] == part.model
@@ -29,10 +30,22 @@ def test_every_recipe_composes_to_a_config_and_names_its_paper(name):
     if not recipe.reached:
         return  # `seqloom recipes` says that it has no score on record yet
     assert {"hardware", "time", "date", "results"} <= recipe.reached.keys(), "a recipe says what it reached, and where"
+    assert recipe.reached["signature"].keys() == recipe.scores().keys(), "and how that was counted"
+    assert recipe.members or recipe.reached["seeds"], "and of which trainings"
     results = Path(__file__).parents[2] / recipe.reached["results"]
     assert results.is_file()
     for value in recipe.scores().values():
         assert f"{value:g}" in results.read_text(encoding="utf-8")
+
+
+def test_scores_beside_those_on_record_say_if_they_were_counted_otherwise(tmp_path):
+    signature = {"per": "per|refs:closest|case:mixed|version:0.1.0", "bleu": "BLEU|tok:moses|version:2.6.0"}
+    recipe = recipes.load(write(tmp_path, reached={"per": 5.5, "bleu": 40.0, "signature": signature}))
+    now = {"per": "per|refs:closest|case:mixed|version:0.4.0", "bleu": "BLEU|tok:13a|version:2.6.0"}
+    scores = {"count": 3, "metrics": {"per": 5.0, "bleu": 39.0}, "intervals": {}, "signature": now}
+    _, per, bleu = follow.compared(recipe, scores)
+    assert per.endswith("5.00  on record 5.5"), "another version counts alike"
+    assert bleu.endswith("on record 40, counted otherwise: BLEU|tok:moses|version:2.6.0")
 
 
 def test_a_recipe_of_ones_own_finds_the_files_beside_it(tmp_path):
@@ -63,6 +76,27 @@ def test_written_is_what_was_read(tmp_path):
 def test_what_is_wrong_is_named(tmp_path, values, message):
     with pytest.raises(SeqloomError, match=message):
         recipes.load(write(tmp_path, **values))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"training": {"rate": "fast"}}, "training.rate takes a number, here 'fast'"),
+        ({"training": {"rte": 1}}, "unknown setting of training 'rte'; did you mean 'rate'"),
+        ({"settings": {"encoder.dropout": 7}}, "dropout of RecurrentEncoder is at least 0 and below 1, here 7"),
+        ({"model": "gruu"}, "unknown model 'gruu'; did you mean 'gru'"),
+        ({"task": "translat"}, "unknown task 'translat'; did you mean 'translate'"),
+        ({"data": {"source_tokens": "charz"}}, "unknown kind of tokens 'charz'"),
+        ({"valid": "200%"}, "a validation share lies between 0% and 100%"),
+        ({"evaluate": {"beam": -3}}, "beam and n-best are at least 1"),
+        ({"evaluate": {"tokenize": "foo"}}, "unknown tokenizer 'foo'"),
+        ({"members": [{}, {"model": "gruu"}]}, "member 2: unknown model 'gruu'"),
+    ],
+)
+def test_a_wrong_value_is_said_to_stand_in_the_recipe(tmp_path, values, message):
+    path = write(tmp_path, **values)
+    with pytest.raises(SeqloomError, match=f"^recipe {path}: {message}"):
+        follow.check(recipes.load(path), path)
 
 
 def test_what_is_missing_is_named(tmp_path):

@@ -13,8 +13,10 @@ import yaml
 
 import seqloom
 from seqloom.cli.main import run as main
+from seqloom.data.codec import Codec
 from seqloom.data.read import Example
 from seqloom.decoding.texts import Answer
+from seqloom.metrics.score import score
 from seqloom.runs import config as configs
 from seqloom.runs.job import Job, settle
 from seqloom.runs.report import command, facts, together, write
@@ -292,6 +294,30 @@ def test_several_runs_share_a_page(run, tmp_path, monkeypatch):
         together([one, two])
     assert together([one, two], tmp_path / "both.html").exists()
     assert "Training report" in together([one], tmp_path / "one.html").read_text(encoding="utf-8")
+
+
+def test_a_vocabulary_learned_from_other_texts_is_noticed(run, tmp_path):
+    """The same answers have another error rate by the token where bpe was learned from other texts."""
+    texts = [pronounce(word) for word in words(200)]
+    codecs = [Codec.build("bpe:300", texts), Codec.build("bpe:300", [text[::-1] for text in texts])]
+    answers, wanted = [text.replace("B", "P") for text in texts], [(text,) for text in texts]
+    rates = [score(answers, wanted, split=codec.pieces, metrics=["per"]).metrics["per"] for codec in codecs]
+    assert abs(rates[0] - rates[1]) > 1
+
+    folders = [shutil.copytree(run, tmp_path / name, ignore=shutil.ignore_patterns("checkpoints")) for name in "ab"]
+    assert facts(folders[0]).learned == facts(folders[1]).learned
+
+    def text_of() -> str:
+        return Page(together(folders, tmp_path / "both.html").read_text(encoding="utf-8")).text
+
+    for folder, codec in zip(folders, codecs, strict=True):
+        (folder / "target.json").write_text(json.dumps(codec.to_json()))
+    assert "They learned from different texts how to cut tokens: token error rate and perplexity cannot" in text_of()
+    for folder, known in zip(folders, (["A", "B"], ["B", "A"]), strict=True):
+        (folder / "target.json").write_text(json.dumps(Codec.build("words", known).to_json()))
+    assert "cannot be compared" not in text_of(), "an order is no difference"
+    (folders[1] / "target.json").write_text(json.dumps(Codec.build("words", ["A"]).to_json()))
+    assert "They leave different tokens unknown: perplexity cannot be compared." in text_of()
 
 
 def test_damaged_files_are_named(run, tmp_path):

@@ -75,6 +75,7 @@ def launched(home) -> Path:
         case(home, "up", max_steps=STEPS) | {"resume": True},
         case(home, "timed", max_steps=None, time=0.5, schedule="cosine"),
         noisy(home, "undisturbed"),
+        *counting(home),
     ]
     ends_well(torchrun(cases, home))
     return home
@@ -84,6 +85,17 @@ def averaging(home: Path, name: str, **training) -> dict:
     """What is held out says nothing but the rarest sound: the better the training, the worse its score."""
     wanted = case(home, name, optimiser="asgd", trigger=1, rate=0.1, valid_every=5, select="loss", **training)
     return wanted | {"valid": str(home / "odd.tsv")}
+
+
+def counting(home: Path) -> list[dict]:
+    """Norms that count, six steps at once and in two halves."""
+    norms = {f"{side}.norm_kind": kind for side, kind in (("encoder", "batch"), ("decoder", "power"))}
+    cases = []
+    for shard in (False, True):
+        for name, steps in (("whole", 6), ("cut", 3), ("cut", 6)):
+            wanted = case(home, f"counted-{name}-{shard}", "transformer", max_steps=steps, valid_every=3, shard=shard)
+            cases.append(wanted | {"settings": {**CALM, **norms}, "resume": (name, steps) == ("cut", 6)})
+    return cases
 
 
 def noisy(home: Path, name: str) -> dict:
@@ -303,18 +315,11 @@ def same(one: Path, other: Path) -> None:
     assert lines[0] == lines[1]
 
 
-def test_what_norms_count_is_one_on_all_ranks(home):
+def test_what_norms_count_is_one_on_all_ranks(launched):
     """Saved and resumed to the last bit, with the model copied or sharded; and a loaded run has the statistics."""
-    norms = {f"{side}.norm_kind": kind for side, kind in (("encoder", "batch"), ("decoder", "power"))}
-    cases = []
-    for shard in (False, True):
-        for name, steps in (("whole", 6), ("cut", 3), ("cut", 6)):
-            wanted = case(home, f"counted-{name}-{shard}", "transformer", max_steps=steps, valid_every=3, shard=shard)
-            cases.append(wanted | {"settings": {**CALM, **norms}, "resume": (name, steps) == ("cut", 6)})
-    ends_well(torchrun(cases, home))
     for shard in (False, True):
         whole, cut = (
-            load_file(folders(home / f"counted-{name}-{shard}" / "checkpoints")[-1] / "weights.safetensors")
+            load_file(folders(launched / f"counted-{name}-{shard}" / "checkpoints")[-1] / "weights.safetensors")
             for name in ("whole", "cut")
         )
         assert whole.keys() == cut.keys()
@@ -322,6 +327,6 @@ def test_what_norms_count_is_one_on_all_ranks(home):
         statistics = {name for name in whole if name.split(".")[-1] in ("mean", "variance", "power")}
         assert {name.split(".")[-1] for name in statistics} == {"mean", "variance", "power"}
         assert not any(whole[name].eq(whole[name].round()).all() for name in statistics)
-        loaded = dict(seqloom.load(home / f"counted-whole-{shard}").texts.model.named_buffers())
-        kept = load_file(home / f"counted-whole-{shard}" / "model.safetensors")
+        loaded = dict(seqloom.load(launched / f"counted-whole-{shard}").texts.model.named_buffers())
+        kept = load_file(launched / f"counted-whole-{shard}" / "model.safetensors")
         assert all(torch.equal(loaded[name], kept[name]) for name in statistics)
