@@ -24,7 +24,7 @@ import torch
 from seqloom.errors import SeqloomError
 from seqloom.runs.follow import Followed, follow
 from seqloom.runs.job import Job
-from seqloom.runs.progress import progress
+from seqloom.runs.progress import progress, say, unheard
 from seqloom.runs.recipes import Recipe
 from seqloom.runs.train import Run, carry_out
 from seqloom.training.distributed import Launch
@@ -159,16 +159,13 @@ def work() -> None:
 def _end_with_parent() -> None:
     while os.read(0, 1):  # the buffered reader's lock would be held while Python ends
         pass
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):  # nobody listens any more, and to write would be an error
-        os.dup2(nowhere, stream)
+    unheard(1, 2)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _relay(stream: IO[str], name: str, kind: str) -> None:
     for line in stream:
-        marked = f"{name}: {line}"
+        marked = f"{name}: {line.rstrip()}"
         if kind == "log_json" and line.startswith("{"):
-            marked = json.dumps({"part": name, **json.loads(line)}, ensure_ascii=False) + "\n"
-        sys.stderr.write(marked)
-        sys.stderr.flush()
+            marked = json.dumps({"part": name, **json.loads(line)}, ensure_ascii=False)
+        say(marked)

@@ -47,7 +47,7 @@ class Lines(Silent):
         self.facts: dict[str, Any] = {}
 
     def note(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        say(text)
 
     def record(self, line: dict[str, Any]) -> None:
         if text := described(line):
@@ -89,7 +89,7 @@ class Json(Silent):
         self.record({"note": text})
 
     def record(self, line: dict[str, Any]) -> None:
-        print(json.dumps(line, ensure_ascii=False), file=sys.stderr, flush=True)
+        say(json.dumps(line, ensure_ascii=False))
 
 
 class Bar(Silent):
@@ -128,6 +128,23 @@ def progress(kind: str = "usual") -> Progress:
     if kind in kinds:
         return kinds[kind]()
     return Bar() if sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown") else Lines()
+
+
+def say(text: str) -> None:
+    """On stderr. A training outlives its listener: Ctrl-C, which asks it to save, ends a `tee` behind it too."""
+    try:
+        sys.stderr.write(text + "\n")  # at once: another thread may say something too
+        sys.stderr.flush()
+    except BrokenPipeError:
+        unheard(sys.stderr.fileno())
+
+
+def unheard(*streams: int) -> None:
+    """Nobody listens to these any more, and to write there would be an error: from now on it goes nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        os.dup2(nowhere, stream)
+    os.close(nowhere)
 
 
 def described(line: dict[str, Any]) -> str | None:

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -243,7 +243,8 @@ class Session:
                 raise KeyboardInterrupt
             self.loop.asked = number
             if not self.ranks.several:  # else it may be torchrun, ending us because of another's fault
-                self.progress.note("stopping after this step; what is done will be saved")
+                with suppress(RuntimeError):  # amid another line, which Python does not let us interrupt
+                    self.progress.note("stopping after this step; what is done will be saved")
 
         try:
             before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import signal
 import sys
 
 import pytest
@@ -140,3 +142,43 @@ def test_every_step_is_shown_whatever_the_log(pairs, tmp_path):
     steps = Steps()
     seqloom.train("translate", pairs, output=tmp_path / "run", size="tiny", training={"max_steps": 4}, progress=steps)
     assert steps.seen == [(0.25, 1), (0.5, 2), (0.75, 3), (1.0, 4)]
+
+
+def test_a_training_outlives_its_listener(pairs, tmp_path, monkeypatch):
+    """`seqloom train … 2>&1 | tee log`: Ctrl-C ends tee, and what is said then is heard by nobody, but no error."""
+    ear, mouth = os.pipe()
+    os.close(ear)
+    with open(mouth, "w", buffering=1) as deaf:
+        monkeypatch.setattr(sys, "stderr", deaf)
+        with pytest.raises(BrokenPipeError):
+            print("anything", file=deaf, flush=True)
+        ran = train(pairs, tmp_path / "run")
+        assert (ran.step, ran.signal) == (3, None)
+        deaf.write("also what is said without us\n")
+
+
+def test_a_signal_amid_a_line_still_saves(pairs, tmp_path, monkeypatch):
+    """Python refuses to write a line while it writes one, and a signal's handler runs wherever it finds us."""
+
+    class Interrupting(io.RawIOBase):
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data) -> int:
+            if b"  valid  " in bytes(data):
+                assert callable(signal.getsignal(signal.SIGTERM))  # else it would end the tests
+                os.kill(os.getpid(), signal.SIGTERM)  # its handler runs before the next line of this
+            return len(data)
+
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.BufferedWriter(Interrupting()), line_buffering=True))
+    ran = train(pairs, tmp_path / "run", max_steps=30, valid_every=2)
+    assert (ran.step, ran.signal) == (2, signal.SIGTERM)
+    assert [one.name for one in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-000000002"]
+
+
+def train(pairs, output, **training):
+    text = {"source_tokens": "chars", "target_tokens": "words"}
+    settings = {"max_steps": 3, "batch_rows": 32, "valid_decode": 10, **training}
+    return seqloom.train(
+        "translate", pairs, output=output, valid="10%", model="gru", size="tiny", data=text, training=settings
+    )
