@@ -13,6 +13,7 @@ from seqloom.models.encoders import ENCODERS
 from seqloom.parts.choose import Choice, build
 from seqloom.parts.dropout import dropout
 from seqloom.parts.embedding import embedding_of
+from seqloom.parts.grams import entered, grams_of
 from seqloom.parts.head import Head
 from seqloom.parts.see import keep, mean
 from seqloom.parts.summary import SUMMARIES
@@ -34,9 +35,12 @@ class Classifier(nn.Module):
         hidden: int | list[int] = 0,
         activation: str = "relu",
         dropout: float = 0.1,
+        grams: int = 1,
+        buckets: int = 1 << 18,
     ) -> None:
         super().__init__()
         self.source = embedding_of(source_size, embedding)
+        self.grams = grams_of(grams, buckets, embedding)
         self.encoder = build(ENCODERS, encoder, input_dim=embedding)
         ways = getattr(self.encoder, "directions", 0)
         self.summary = build(SUMMARIES, summary, input_dim=embedding, dim=self.encoder.dim, ways=ways)
@@ -45,7 +49,7 @@ class Classifier(nn.Module):
 
     def read(self, source: Padded) -> Tensor:
         """[B, dim], one vector a text."""
-        x = dropout(self.source(source.tokens), self.dropout, self.training)
+        x = dropout(entered(source.tokens, self.source, self.grams), self.dropout, self.training)
         encoded = self.encoder(*self.summary.enter(x, None if source.full else source.lengths))
         return self.summary(encoded.states, encoded.lengths)
 
@@ -74,14 +78,23 @@ class Majority(nn.Module):
 class Bag(nn.Module):
     """The mean of the embeddings and one Linear: a bag of words, in any order (fastText: Joulin et al. 2017)."""
 
-    def __init__(self, source_size: int, label_count: int, embedding: int = 64, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        source_size: int,
+        label_count: int,
+        embedding: int = 64,
+        dropout: float = 0.0,
+        grams: int = 1,
+        buckets: int = 1 << 18,
+    ) -> None:
         super().__init__()
         self.source = embedding_of(source_size, embedding)
+        self.grams = grams_of(grams, buckets, embedding)
         self.head = Head(embedding, label_count)
         self.dropout = dropout
 
     def forward(self, source: Padded) -> Tensor:
-        x = dropout(self.source(source.tokens), self.dropout, self.training)
+        x = dropout(entered(source.tokens, self.source, self.grams), self.dropout, self.training)
         return self.head(mean(x, None if source.full else source.lengths))
 
 

@@ -27,6 +27,13 @@ class Found(NamedTuple):
     likelihood: Tensor  # [B]: log p(all of them), or of the tags that were asked about
 
 
+class Guessed(NamedTuple):
+    """What a model thinks of given tags, and of all others."""
+
+    likelihood: Tensor  # [B]: log p(the tags)
+    marginals: Tensor  # [B, S, K]: log p(tag) of each at each place
+
+
 class Tagger(nn.Module):
     """Words, by their numbers and their characters, through an encoder to the scores of tags (Collobert et al. 2011;
     Huang et al. 2015; Lample et al. 2016; Ma & Hovy 2016).
@@ -85,6 +92,12 @@ class Tagger(nn.Module):
     def forward(self, source: Words, tags: Tensor, smoothing: float = 0.0) -> Tensor:
         """log p(tags), [B]."""
         return self.output(self.scores(source), tags, source.lengths, smoothing)
+
+    def guessed(self, source: Words, tags: Tensor, smoothing: float = 0.0) -> Guessed:
+        """log p(tags), and of every tag at each place by itself."""
+        scores, lengths = self.scores(source), source.lengths
+        scores = scores.float() if scores.dtype.itemsize < 4 else scores
+        return Guessed(self.output(scores, tags, lengths, smoothing), self.output.marginals(scores, lengths))
 
     def best(self, source: Words, allowed: Allowed | None = None, asked: Tensor | None = None) -> Found:
         """The likeliest tags; with `allowed`, of those rows that keep to it. `asked`: tags whose likelihood to give."""

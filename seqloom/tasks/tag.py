@@ -62,7 +62,7 @@ class TagTask:
         return {}
 
     def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
-        return TagLikelihood(model, settings.smoothing)
+        return TagLikelihood(model, settings.smoothing, settings.agreement)
 
     def judge(self, model: nn.Module, ready: TagReady, config: Mapping[str, Any], device: torch.device) -> Judge:
         def scores(objective: nn.Module, settings: Training, ranks: Ranks) -> dict[str, float]:

@@ -22,7 +22,7 @@ def agreeable(objective: nn.Module, settings: Training, task: str) -> nn.Module:
     """The objective, if it can do what the settings ask of it."""
     if settings.agreement and not getattr(objective, "agreement", 0.0):
         raise SeqloomError(
-            f"training.agreement goes with translate, and with classify and table where one label is guessed; leave it "
-            f"out for this training of {task}"
+            f"training.agreement goes with translate and tag, and with classify and table where one label is guessed; "
+            f"leave it out for this training of {task}"
         )
     return objective

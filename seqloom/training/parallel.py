@@ -97,7 +97,7 @@ def _units(model: Any) -> Iterator[tuple[nn.Module, tuple[str, ...]]]:
             yield side, ("begin",)
         elif hasattr(side, "recurrent"):
             yield side.recurrent, ("run",)
-    yield model, tuple(name for name in ("start", "step", "best") if hasattr(model, name))
+    yield model, tuple(name for name in ("start", "step", "best", "guessed") if hasattr(model, name))
 
 
 def named(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:

@@ -12,7 +12,8 @@ from seqloom.data.schemes import legal
 from seqloom.data.tagged import Tagging, Tags
 from seqloom.data.words import TagBatch
 from seqloom.metrics.spans import Tagged, score_sums
-from seqloom.parts.crf import Allowed
+from seqloom.parts.crf import Allowed, real
+from seqloom.training.agreement import divergence
 from seqloom.training.distributed import ALONE, Ranks
 from seqloom.training.objective import Loss
 from seqloom.training.settings import Training
@@ -20,18 +21,26 @@ from seqloom.training.validate import all_batches
 
 
 class TagLikelihood(nn.Module):
-    """−Σ log p(tags | words) over sentences; the count is of words, so that a loss is nats a word."""
+    """−Σ log p(tags | words) over sentences; the count is of words, so that a loss is nats a word. With `agreement`,
+    every sentence is guessed twice, and how far p(tag | words) of the two are apart at each word is added (Liang et al.
+    2021; see TeacherForcing)."""
 
-    def __init__(self, model: nn.Module, smoothing: float = 0.0) -> None:
+    def __init__(self, model: nn.Module, smoothing: float = 0.0, agreement: float = 0.0) -> None:
         super().__init__()
-        self.model = model
-        self.smoothing = smoothing
+        self.model, self.smoothing, self.agreement = model, smoothing, agreement
 
     def forward(self, batch: TagBatch) -> Loss:
-        # A validation loss is a likelihood: smoothing belongs to training alone.
-        found = self.model(batch.source, batch.tags, self.smoothing if self.training else 0.0)
-        total = -found.sum()
+        if self.training and self.agreement:
+            total = self._twice(batch)
+        else:  # a validation loss is a likelihood: smoothing belongs to training alone
+            total = -self.model(batch.source, batch.tags, self.smoothing if self.training else 0.0).sum()
         return Loss(total if batch.rows else total * 0.0, batch.count)
+
+    def _twice(self, batch: TagBatch) -> Tensor:
+        model: Any = self.model
+        one, other = (model.guessed(batch.source, batch.tags, self.smoothing) for _ in range(2))
+        apart = real(divergence(one.marginals, other.marginals), batch.source.lengths)
+        return (self.agreement * apart.sum() - one.likelihood.sum() - other.likelihood.sum()) / 2
 
 
 def allowed_moves(tags: Tags) -> Allowed | None:

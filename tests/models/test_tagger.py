@@ -114,9 +114,36 @@ def test_single_precision_and_saving(data, output, tmp_path):
     torch.testing.assert_close(half.double(), wanted, rtol=0.05, atol=0.5)
 
 
-def test_a_batch_in_pieces_has_the_same_gradient(data):
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_two_guesses_should_agree_about_every_word(data, output):
+    """Without dropout there is nothing to disagree about; with it, by hand from what both passes say."""
+    model, batch = tagger(data, output=output).train(), data.train.batch(np.arange(7))
+    model.unknown = 0.0
+    plain, twice = TagLikelihood(model)(batch), TagLikelihood(model, agreement=5.0)(batch)
+    close(twice.total, plain.total, 1e-9)
+    assert twice.count == plain.count
+    model.dropout = 0.4
+    torch.manual_seed(1)
+    found = TagLikelihood(model, agreement=5.0)(batch).total
+    torch.manual_seed(1)
+    wanted = 0.0
+    both = [model.scores(batch.source) for _ in range(2)]
+    for row, length in enumerate(batch.source.tokens.host):
+        one, other = (scores[row : row + 1, :length] for scores in both)
+        p, q = (model.output.marginals(scores, None)[0] for scores in (one, other))
+        apart = ((p.exp() * (p - q)).sum() + (q.exp() * (q - p)).sum()) / 2
+        nats = sum(-model.output(scores, batch.tags[row : row + 1, :length], None).sum() for scores in (one, other))
+        wanted += (nats + 5.0 * apart) / 2
+    close(found, wanted, 1e-9)
+    judged = TagLikelihood(model, agreement=5.0).eval()
+    close(judged(batch).total, -model(batch.source, batch.tags).sum(), 1e-9)
+
+
+@pytest.mark.parametrize("agreement", [0.0, 2.0])
+def test_a_batch_in_pieces_has_the_same_gradient(data, agreement):
     model, batch = tagger(data), data.train.batch(np.arange(7))
-    objective = TagLikelihood(model)
+    model.unknown = 0.0
+    objective = TagLikelihood(model, agreement=agreement)
 
     def gradient(parts):
         model.zero_grad()
