@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
+from uuid import uuid4
 
 from seqloom.errors import SeqloomError, missing
 
@@ -36,7 +37,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
     Whatever goes wrong inside, nothing is left behind and what stood there before stays.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _beside(path)
     try:
         with temporary.open("wb") as file:
             yield file
@@ -94,8 +95,7 @@ def new_folder(path: Path, keep_existing: bool = False) -> Iterator[Path]:
     What stood there before is moved aside first and removed last; `tidy` brings it back after a kill between.
     With `keep_existing`, somebody else who was faster wins, and their folder stays.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
+    temporary = _beside(path)
     try:
         temporary.mkdir(parents=True)
         yield temporary
@@ -110,6 +110,11 @@ def new_folder(path: Path, keep_existing: bool = False) -> Iterator[Path]:
         raise SeqloomError(f"{path}: could not be written: {error.strerror or error}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _beside(path: Path) -> Path:
+    """A name that nobody else has: in two containers with one volume processes have the same numbers."""
+    return path.with_name(f".{path.name}.{uuid4().hex[:12]}.tmp")
 
 
 def _put(temporary: Path, path: Path, keep_existing: bool) -> None:
@@ -162,6 +167,12 @@ def damage(folder: Path) -> str | None:
         if sha256(file) != expected:
             return f"{name} does not match its checksum"
     return None
+
+
+def clear_damaged(folder: Path) -> None:
+    """Make room for a new one; a whole folder, which somebody else may just have finished, stays."""
+    if folder.is_dir() and damage(folder):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def sha256(path: Path) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,7 +31,7 @@ from seqloom.data.skip import note as skip_note
 from seqloom.data.split import Fold, Split
 from seqloom.data.tokens import SPECIALS, UNK, make
 from seqloom.errors import SeqloomError
-from seqloom.files import damage, default_cache, new_folder, sha256, write_atomic, write_json
+from seqloom.files import clear_damaged, damage, default_cache, new_folder, sha256, write_atomic, write_json
 
 LAYOUT = 1  # of the cache folder and of what its numbers mean; a change makes every cache new
 BLOCK = 1 << 14  # texts that are numbered at a time
@@ -133,7 +132,7 @@ def collect(
     fingerprint = source.fingerprint(kept)
     folder = (cache or default_cache()) / f"{fingerprint}-texts"
     if not folder.is_dir() or damage(folder):
-        shutil.rmtree(folder, ignore_errors=True)
+        clear_damaged(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         with new_folder(folder, keep_existing=True) as fresh:
             _build(fresh, source, None if kept is None else Codec.from_json(kept["source"]))

@@ -167,7 +167,7 @@ def _intact(folder: Path) -> bool:
 
 
 def _build(folder: Path, split: Split, options: Numbering, codecs: Codecs | None) -> None:
-    if folder.exists():  # damaged; a whole one that somebody else finishes meanwhile is left alone
+    if folder.exists() and not _intact(folder):  # a whole one that somebody else finishes meanwhile is left alone
         shutil.rmtree(folder, ignore_errors=True)
     skipped = Skipped() if options.skip_bad else None
     with new_folder(folder, keep_existing=True) as fresh:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -21,7 +20,7 @@ from seqloom.data.lines import STDIN
 from seqloom.data.othersets import OTHERS
 from seqloom.data.textsets import TEXTS
 from seqloom.errors import SeqloomError, known
-from seqloom.files import damage, default_cache, new_folder, sha256, write_atomic
+from seqloom.files import clear_damaged, damage, default_cache, new_folder, sha256, write_atomic
 
 DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (*TEXTS, *OTHERS)}
 TASKS = tuple(dict.fromkeys(dataset.task for dataset in DATASETS.values()))
@@ -65,7 +64,7 @@ def files(name: str, split: str) -> list[Path]:
     ending, _ = _form(dataset)
     folder = default_cache() / "datasets" / name / version(dataset)
     if not folder.is_dir() or damage(folder):
-        shutil.rmtree(folder, ignore_errors=True)
+        clear_damaged(folder)
         with new_folder(folder, keep_existing=True) as fresh:
             write(dataset, fresh)
     return [folder / f"{split}{ending}"]

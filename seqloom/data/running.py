@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +24,7 @@ from seqloom.data.store import RowsFile, load_rows
 from seqloom.data.stream import Stream, StreamOptions
 from seqloom.data.tokens import BOS, EOS, SPECIALS, UNK, make
 from seqloom.errors import SeqloomError
-from seqloom.files import damage, default_cache, new_folder, write_json
+from seqloom.files import clear_damaged, damage, default_cache, new_folder, write_json
 
 REMEMBERED = 200_000  # lines of which a run keeps the hashes
 
@@ -65,7 +64,7 @@ def prepare(
     fingerprint = source.fingerprint(kept)
     folder = (cache or default_cache()) / f"text-{fingerprint}"
     if damage(folder):
-        shutil.rmtree(folder, ignore_errors=True)
+        clear_damaged(folder)
         with new_folder(folder, keep_existing=True) as fresh:
             _build(fresh, source, kept)
     meta = json.loads((folder / "meta.json").read_bytes())

@@ -125,7 +125,10 @@ def _receive(stream: IO[bytes]) -> bytes:
     size = stream.read(8)
     if len(size) < 8:
         raise EOFError
-    return stream.read(int.from_bytes(size, "little"))
+    data = stream.read(int.from_bytes(size, "little"))
+    if len(data) < int.from_bytes(size, "little"):  # killed amid its answer
+        raise EOFError
+    return data
 
 
 def _gone(status: int) -> SeqloomError:

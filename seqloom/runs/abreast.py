@@ -14,13 +14,14 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 import torch
 
+from seqloom.data.lines import STDIN
 from seqloom.errors import SeqloomError
 from seqloom.runs.follow import Followed, follow
 from seqloom.runs.job import Job
@@ -54,6 +55,8 @@ def check(count: int) -> None:
 def abreast(parts: Sequence[Part], count: int, kind: str = "usual") -> tuple[list[Followed], int | None]:
     """Carry out all parts, `count` at a time. `kind` of progress: see `progress`. -> What became of those that were
     begun, and the signal that interrupted them. If one fails, the others save and end before its error is raised."""
+    if any(STDIN in one.job.names for one in parts):
+        raise SeqloomError("trainings at once cannot share standard input; write the data to a file first")
     team = _Team(kind, threads=max(1, (os.cpu_count() or 1) // count))
     with team.signals(), ThreadPoolExecutor(count) as pool:
         futures = [pool.submit(team.carry_out, part) for part in _over_gpus(parts)]
@@ -127,9 +130,10 @@ class _Team:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={"OMP_NUM_THREADS": str(self.threads), **os.environ, **paths},
+            env={"OMP_NUM_THREADS": str(self.threads), **os.environ, **paths, "PYTHONIOENCODING": "utf-8"},
             text=True,
             encoding="utf-8",
+            errors="replace",  # libraries in C say what they like
             start_new_session=True,
         )
         assert process.stdin is not None
@@ -167,5 +171,6 @@ def _relay(stream: IO[str], name: str, kind: str) -> None:
     for line in stream:
         marked = f"{name}: {line.rstrip()}"
         if kind == "log_json" and line.startswith("{"):
-            marked = json.dumps({"part": name, **json.loads(line)}, ensure_ascii=False)
+            with suppress(ValueError):  # a library's line may begin so too
+                marked = json.dumps({"part": name, **json.loads(line)}, ensure_ascii=False)
         say(marked)

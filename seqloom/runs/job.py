@@ -187,13 +187,17 @@ def _open(folder: Path, resume: bool) -> dict[str, Any] | None:
     """The config of the run that the folder holds, if that is to go on."""
     if folder.is_file():
         raise SeqloomError(f"{folder}: is a file; --output names a folder")
-    holds = (folder / configs.FILE).exists()
-    if holds and not resume:
-        raise SeqloomError(f"{folder}: already holds a run; add --resume to go on with it, or name another --output")
-    saved = configs.load(folder) if holds else None
+    if not resume:
+        check_free(folder)
+    saved = configs.load(folder) if (folder / configs.FILE).exists() else None
     if saved is not None and saved["preset"]["size"] == IMPORTED and "from" not in saved["inputs"]:
         raise SeqloomError(f"{folder}: was imported, not trained here: train from it with --from {folder}")
     return saved
+
+
+def check_free(folder: Path) -> None:
+    if (folder / configs.FILE).exists():
+        raise SeqloomError(f"{folder}: already holds a run; add --resume to go on with it, or name another --output")
 
 
 def file_names(files: Files) -> list[str]:

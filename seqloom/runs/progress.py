@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 from typing import Any, Protocol
 
 
@@ -107,7 +108,8 @@ class Bar(Silent):
         self.facts: dict[str, Any] = {}
 
     def note(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False)
+        with suppress(OSError):  # the terminal may be closed
+            self.console.print(text, highlight=False, markup=False)
 
     def record(self, line: dict[str, Any]) -> None:
         if text := described(line):
@@ -119,7 +121,8 @@ class Bar(Silent):
         self.bar.update(self.task, completed=share, description=_facts(self.facts))
 
     def close(self) -> None:
-        self.bar.stop()
+        with suppress(OSError):
+            self.bar.stop()
 
 
 def progress(kind: str = "usual") -> Progress:
@@ -135,7 +138,7 @@ def say(text: str) -> None:
     try:
         sys.stderr.write(text + "\n")  # at once: another thread may say something too
         sys.stderr.flush()
-    except BrokenPipeError:
+    except OSError:  # nobody reads the pipe, the terminal is closed, the disk of a log is full
         unheard(sys.stderr.fileno())
 
 

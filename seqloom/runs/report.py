@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
@@ -29,7 +28,7 @@ from seqloom.runs import config as configs
 from seqloom.runs.ensemble import members_of
 from seqloom.runs.journal import Journal
 from seqloom.runs.load import MODEL, load
-from seqloom.runs.progress import Progress
+from seqloom.runs.progress import Progress, say
 from seqloom.runs.session import JOURNAL
 from seqloom.tasks.evaluation import SCHEMA
 from seqloom.tasks.known import task as find
@@ -55,7 +54,7 @@ def finish(folder: Path, held: Callable[[], Sequence[Any]], device: torch.device
         page = write(folder)
     except Exception as error:
         told = str(error).splitlines()[:1] or [type(error).__name__]
-        print(f"seqloom: warning: {folder}: the run is done, but not its report: {told[0]}", file=sys.stderr)
+        say(f"seqloom: warning: {folder}: the run is done, but not its report: {told[0]}")
         progress.note(f"done: {folder}")
     else:
         progress.note(f"done: {folder}; its report: {page}")

@@ -239,9 +239,10 @@ class Session:
         """Ctrl-C and SIGTERM ask for a checkpoint and an end; asked twice, Ctrl-C leaves at once."""
 
         def ask(number: int, frame: Any) -> None:
-            if self.loop.asked == signal.SIGINT:
+            if number == self.loop.asked == signal.SIGINT:
                 raise KeyboardInterrupt
-            self.loop.asked = number
+            if number == signal.SIGINT or self.loop.asked is None:
+                self.loop.asked = number
             if not self.ranks.several:  # else it may be torchrun, ending us because of another's fault
                 with suppress(RuntimeError):  # amid another line, which Python does not let us interrupt
                     self.progress.note("stopping after this step; what is done will be saved")

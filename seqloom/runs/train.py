@@ -20,7 +20,7 @@ from seqloom.parts.choose import build
 from seqloom.reporting.wording import wording
 from seqloom.runs import config as configs
 from seqloom.runs.environment import choose_device, environment
-from seqloom.runs.job import Files, Job, Settled, prepared, settle
+from seqloom.runs.job import Files, Job, Settled, check_free, prepared, settle
 from seqloom.runs.journal import Journal
 from seqloom.runs.load import MODEL, load
 from seqloom.runs.progress import Progress, Silent
@@ -196,6 +196,8 @@ def _ready(session: Session, config: Mapping[str, Any], saved: Mapping[str, Any]
         except OSError as error:
             raise SeqloomError(f"{folder}: cannot be made: {error.strerror or error}") from error
         stack.enter_context(locked(folder))
+        if saved is None:
+            check_free(folder)  # another may have trained here while we read the data
         if saved is not None and (newest := _newest(session)):
             found.append(newest)
         if saved is None:

@@ -117,13 +117,17 @@ def test_a_piece_is_trained_answered_and_scored_again(tmp_path, monkeypatch):
 
 
 def test_what_is_not_done_in_time_is_asked_to_end(tmp_path, monkeypatch, capsys):
-    sleeps = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(3)); time.sleep(60)"
+    sleeps = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(3)); print(1, flush=True); "
+    sleeps += "time.sleep(60)"
 
     def process(self, piece):
         (tmp_path / f"{piece.key}.log").write_text("said\n")
         if piece.key.endswith("8"):
             return subprocess.Popen([sys.executable, "-c", "raise SystemExit(1)"])
-        return subprocess.Popen([sys.executable, "-c", sleeps])
+        asleep = subprocess.Popen([sys.executable, "-c", sleeps], stdout=subprocess.PIPE)
+        assert asleep.stdout is not None
+        asleep.stdout.readline()  # before that a signal would end it
+        return asleep
 
     monkeypatch.setattr(papers.Pool, "_process", process)
     monkeypatch.setattr(papers, "GRACE", 4.0)

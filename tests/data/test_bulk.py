@@ -183,8 +183,7 @@ def test_a_worker_that_dies_is_one_line(tmp_path, monkeypatch):
     from seqloom.errors import SeqloomError
 
     monkeypatch.setattr(build, "workers", lambda split: 1)
-    real = Worker.ask
-    monkeypatch.setattr(Worker, "ask", lambda self, pairs: (real(self, pairs), self._process.kill()))
+    monkeypatch.setattr(Worker, "ask", lambda self, pairs: (self._process.kill(), self._process.wait()))
     (tmp_path / "a.tsv").write_text("a\tx\n")
     with pytest.raises(SeqloomError, match="a process that numbers the data has ended"):
         prepare([str(tmp_path / "a.tsv")], 0.0, seed=1, cache=tmp_path / "cache")

@@ -110,6 +110,19 @@ def test_interrupted_and_gone_on_with(pairs, tmp_path, number):
         time.sleep(0.05)
 
 
+def test_standard_input_cannot_be_shared(tmp_path):
+    job = Job(task="translate", files="-", output=tmp_path / "x")
+    with pytest.raises(SeqloomError, match="cannot share standard input; write the data to a file first"):
+        abreast.abreast([abreast.Part("one", job)], 2)
+
+
+def test_whatever_a_training_says_is_handed_on(capsys):
+    """A library's line that begins like JSON and is none."""
+    lines = ['{"step": 1}\n', "{not json}\n", "plain\n"]
+    abreast._relay(iter(lines), "a", "log_json")  # pyright: ignore[reportArgumentType]
+    assert capsys.readouterr().err.splitlines() == ['{"part": "a", "step": 1}', "a: {not json}", "a: plain"]
+
+
 def test_gpus_are_taken_in_turn(monkeypatch, tmp_path):
     jobs = [Job(task="tag", files="x", output="", device=device) for device in ("auto", "cuda", "cpu", "cuda")]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)

@@ -157,6 +157,23 @@ def test_a_training_outlives_its_listener(pairs, tmp_path, monkeypatch):
         deaf.write("also what is said without us\n")
 
 
+def test_a_closed_terminal_ends_no_training(monkeypatch):
+    """Lines and bars: to write there is an error of input and output."""
+    master, slave = os.openpty()
+    with open(slave, "w", buffering=1) as closed:
+        monkeypatch.setattr(sys, "stderr", closed)
+        monkeypatch.setenv("TERM", "xterm")
+        bar = progress()
+        assert isinstance(bar, Bar)
+        bar.show(0.5, {"step": 1})
+        os.close(master)
+        with pytest.raises(OSError, match="Input/output error"):
+            print("anything", file=closed, flush=True)
+        bar.note("said to nobody")
+        bar.close()
+        Lines().note("said to nobody")
+
+
 def test_a_signal_amid_a_line_still_saves(pairs, tmp_path, monkeypatch):
     """Python refuses to write a line while it writes one, and a signal's handler runs wherever it finds us."""
 

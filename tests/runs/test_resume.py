@@ -71,11 +71,18 @@ def wait_for(process: subprocess.Popen, output: Path, moment: str, goal: int, dr
         time.sleep(0.002)
     deadline = time.monotonic() + draw.uniform(0, 0.15)
     while process.poll() is None:
-        if moment == "saving" and checkpoints.exists() and any(checkpoints.glob(".*.tmp/*")):
+        if moment == "saving" and checkpoints.exists() and being_written(checkpoints):
             return True
         if moment == "any" and time.monotonic() > deadline:
             return True
     return False
+
+
+def being_written(checkpoints: Path) -> bool:
+    try:
+        return any(checkpoints.glob(".*.tmp/*"))
+    except FileNotFoundError:  # renamed while we looked: it was
+        return True
 
 
 def same(one: Path, other: Path) -> None:

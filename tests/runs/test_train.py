@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 import seqloom
 from seqloom.models.presets_translate import PRESETS
+from seqloom.runs.progress import Silent
 from seqloom.training.checkpoint import averaged, folders
 from seqloom.version import FORMAT
 from tests.conftest import pronounce, words, write_pairs
@@ -202,6 +203,48 @@ def test_a_signal_saves_and_leaves(pairs, tmp_path, number):
     assert more.step == run.step + 2
 
 
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_of_two_signals_only_a_second_ctrl_c_leaves_at_once(pairs, tmp_path, second):
+    """As when the terminal closes after Ctrl-C, or the parent of several trainings dies."""
+
+    class Twice(Silent):
+        def show(self, share, facts):
+            for number in (signal.SIGINT, second):
+                os.kill(os.getpid(), number)
+
+    def go() -> seqloom.Run:
+        training = {"max_steps": 50, "batch_rows": 32}
+        return seqloom.train(
+            "translate", pairs, output=tmp_path / "run", model="gru", size="tiny", data=TEXT, training=training,
+            valid="10%", device="cpu", progress=Twice(),
+        )  # fmt: skip
+
+    if second == signal.SIGINT:
+        with pytest.raises(KeyboardInterrupt):
+            go()
+        assert not (tmp_path / "run" / "checkpoints").exists()
+    else:
+        assert go().signal == signal.SIGINT
+        assert [one.name for one in folders(tmp_path / "run" / "checkpoints")] == ["step-000000001-interrupted"]
+
+
+def test_who_comes_second_leaves_the_first_ones_run_alone(pairs, tmp_path, monkeypatch):
+    """Both saw an empty folder; while one still read its data, the other trained there."""
+    from seqloom.runs import train as runs
+
+    real = runs.prepared
+
+    def meanwhile(*given):
+        monkeypatch.setattr(runs, "prepared", real)
+        train(pairs, tmp_path / "run", max_steps=2)
+        return real(*given)
+
+    monkeypatch.setattr(runs, "prepared", meanwhile)
+    with pytest.raises(seqloom.SeqloomError, match="already holds a run; add --resume"):
+        train(pairs, tmp_path / "run", max_steps=3)
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]["max_steps"] == 2
+
+
 def test_an_interrupted_run_averages_the_same_checkpoints(pairs, tmp_path):
     whole = train(pairs, tmp_path / "whole", max_steps=12, save_every=3, average=3)
     half = train(pairs, tmp_path / "half", max_steps=7, save_every=3, average=3)
@@ -227,6 +270,24 @@ def test_a_kill_between_two_renames_loses_nothing(tmp_path):
         (new / "file").write_text("three")
     assert (tmp_path / "step-1" / "file").read_text() == "two"
     assert [path.name for path in tmp_path.iterdir()] == ["step-1"]
+
+
+def test_two_who_fill_one_folder_do_not_meet(tmp_path):
+    """Two threads, or two containers in which both are process 1: the first that ends wins, and both are whole."""
+    from seqloom.files import clear_damaged, damage, new_folder
+
+    place = tmp_path / "cache"
+    with new_folder(place, keep_existing=True) as first:
+        (first / "a").write_text("one")
+        with new_folder(place, keep_existing=True) as second:
+            (second / "a").write_text("two")
+        clear_damaged(place)  # what somebody has just finished stays
+        assert (place / "a").read_text() == "two"
+    assert (place / "a").read_text() == "two"
+    assert damage(place) is None
+    (place / "a").write_text("changed")
+    clear_damaged(place)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_validation_file_and_a_share(pairs, tmp_path):

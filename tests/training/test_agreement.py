@@ -92,7 +92,9 @@ def test_labels_by_hand_with_weights():
 
 def test_where_nothing_can_agree_it_is_refused():
     settings = Training.of({"agreement": 1.0})
-    with pytest.raises(SeqloomError, match=r"training\.agreement goes with translate and tag.*this training of generate"):
+    with pytest.raises(
+        SeqloomError, match=r"training\.agreement goes with translate and tag.*this training of generate"
+    ):
         agreeable(nn.Identity(), settings, "generate")
     with pytest.raises(SeqloomError, match="agreement"):
         agreeable(label_objective("number", nn.Identity(), 0.0, 1.0), settings, "table")
