@@ -86,6 +86,7 @@ ROWS = [
     Row("pixels-permuted", "pixels-permuted", _right(97, 98.3, "≈95.1 LSTM, ≈97.9 Transformer; 97.2 convolutions")),
     Row("imdb", "imdb", _right(88.5, 91.5, "≈86.5")),
     Row("imdb-attention", "imdb-attention", _right(88.5, 91.5, "86.8")),
+    Row("imdb-bag", "imdb-bag", _right(88.5, 91.5, "≈91.2, linear with pairs of words")),
     Row("trec", "trec", _right(91, 93, "≈91.2")),
     Row("sst2", "sst2", _right(80, 82, "≈82.7")),
     Row("ewt", "ewt", _right(94.5, 95.4, "≈95.4 with pretrained vectors")),
@@ -116,6 +117,8 @@ ROWS += changed(
     narrow_less_dropout={"encoder.dropout": 0.2, "decoder.dropout": 0.2, "dropout": 0.2},
 )
 ROWS += changed("trec", {}, THREE, agreement=AGREEMENT, folded={"data.fold": True}, pieces={"data.tokens": "bpe:4000"})
+ROWS += changed("trec", {}, THREE, pairs_of_words={"grams": 2, "buckets": 65536})
+ROWS += changed("ewt", {}, no_agreement={"training.agreement": 0.0, "training.epochs": 20})
 ROTARY = {"encoder.position": "rotary", "decoder.position": "rotary"}
 ROWS += changed(
     "multi30k-transformer",

@@ -22,7 +22,8 @@ from seqloom.parts.summary import SUMMARIES
 class Classifier(nn.Module):
     """An encoder reads the text, a summary makes one vector of it, a head scores the labels (Collobert et al. 2011).
 
-    `hidden` and `activation`: see Head. `dropout`: of the embeddings and before every layer of the head.
+    `hidden` and `activation`: see Head. `dropout`: of the embeddings and before every layer of the head. `grams` above
+    1: each token brings the vectors of the runs of up to so many tokens that end with it, `buckets` in all; see Grams.
     """
 
     def __init__(
@@ -76,7 +77,10 @@ class Majority(nn.Module):
 
 
 class Bag(nn.Module):
-    """The mean of the embeddings and one Linear: a bag of words, in any order (fastText: Joulin et al. 2017)."""
+    """The mean of the embeddings and one Linear: a bag of words, in any order (fastText: Joulin et al. 2017).
+
+    `grams` and `buckets`: a bag of n-grams, see Classifier.
+    """
 
     def __init__(
         self,
