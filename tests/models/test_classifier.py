@@ -20,6 +20,7 @@ from seqloom.parts.summary import SUMMARIES
 from tests import laws
 
 ROWS = [[5, 6, 7, EOS], [8, EOS], [4, 5, 6, 7, 8, 4, 5, EOS]]
+FEW = {"grams": 3, "buckets": 100}
 ONE_WAY = {"kind": "gru", "directions": 1}
 
 
@@ -74,7 +75,7 @@ def test_slopes(make):
     laws.slopes(make, fast=True)
 
 
-@pytest.mark.parametrize("kind", [*CLASSIFIERS, {"kind": "bag", "grams": 2}, {"kind": "classifier", "grams": 3}])
+@pytest.mark.parametrize("kind", [*CLASSIFIERS, {"kind": "bag", **FEW}, {"kind": "classifier", **FEW}])
 def test_a_text_gets_the_same_answer_in_any_batch(kind):
     """Alone, among others, and whatever stands in padded places."""
     torch.manual_seed(1)
@@ -121,7 +122,7 @@ def test_layers_without_an_activation_are_one_matrix_product():
 
 def test_a_bag_knows_no_order_and_an_rnn_does():
     bag = build(CLASSIFIERS, "bag", source_size=9, label_count=3)
-    pairs = laws.shake(build(CLASSIFIERS, {"kind": "bag", "grams": 2}, source_size=9, label_count=3), 1)
+    pairs = laws.shake(build(CLASSIFIERS, {"kind": "bag", **FEW}, source_size=9, label_count=3), 1)
     rnn = made("rnn", "both")
     one, other = pad([[5, 6, 7, EOS]]), pad([[7, 5, 6, EOS]])
     torch.testing.assert_close(bag(one), bag(other))
