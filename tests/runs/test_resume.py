@@ -111,7 +111,7 @@ def check(model: str, folder: Path, moments: list[str], seed: int) -> list[str]:
     return done
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [model for model in MODELS if model != "lstm-attention"])  # that one among the slow
 def test_killed_and_resumed_is_bit_identical(model, tmp_path):
     done = check(model, tmp_path, ["any", "saving"], seed=3)
     assert done == ["any", "saving"]
