@@ -142,18 +142,7 @@ class Captured(Passes):
     def _back(self, total: Tensor) -> None:
         """One kernel for many gradients: autograd by itself would set each to zero and add to it, two small ones."""
         found = torch.autograd.grad(total, self.parameters, allow_unused=True)
-        used = [(p, g) for p, g in zip(self.parameters, found, strict=True) if g is not None]
-        for parameter, gradient in used:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(gradient)
-        places, new = [p.grad for p, _ in used], [g for _, g in used]
-        if not self.first:
-            torch._foreach_add_(places, new)  # pyright: ignore
-            return
-        torch._foreach_copy_(places, new)  # pyright: ignore
-        stale = [p.grad for p, g in zip(self.parameters, found, strict=True) if g is None and p.grad is not None]
-        if stale:
-            torch._foreach_zero_(stale)  # pyright: ignore
+        keep_gradients(self.parameters, found, self.first)
 
     def forget(self) -> None:
         self.met.clear()
@@ -213,6 +202,25 @@ class Captured(Passes):
             self._give_up(str(error).splitlines()[0])
             return
         self.graphs[key] = Recorded(graph, batch, inputs, loss)
+
+
+def keep_gradients(parameters: list[nn.Parameter], found: tuple[Tensor | None, ...], first: bool) -> None:
+    """Put new gradients where the parameters' gradients are: the `first` of an update writes over them, others add.
+
+    A place is laid out as its parameter, since fused optimisers take nothing else; autograd may hand over a transpose.
+    """
+    used = [(p, g) for p, g in zip(parameters, found, strict=True) if g is not None]
+    for parameter, _ in used:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    places, new = [p.grad for p, _ in used], [g for _, g in used]
+    if not first:
+        torch._foreach_add_(places, new)  # pyright: ignore
+        return
+    torch._foreach_copy_(places, new)  # pyright: ignore
+    stale = [p.grad for p, g in zip(parameters, found, strict=True) if g is None and p.grad is not None]
+    if stale:
+        torch._foreach_zero_(stale)  # pyright: ignore
 
 
 def in_halves(settings: Training, device: torch.device) -> bool:

@@ -219,6 +219,21 @@ def test_the_first_pass_of_an_update_writes_and_the_others_add():
         held.clear()
 
 
+@pytest.mark.parametrize("output", ["softmax", "crf"])
+def test_gradients_are_laid_out_as_their_parameters(output):
+    """A chain's marginals hand over the gradient of its moves as a transpose, which a fused optimiser refuses."""
+    objective, batch = sentences("lstm", output)
+    objective.agreement = 2.0
+    plain, held = Passes(deepcopy(objective).train(), settings(), CPU), Captured.__new__(Captured)
+    Passes.__init__(held, objective.train(), settings(), CPU)
+    held.parameters, held.first = list(objective.parameters()), True
+    plain(batch)
+    Passes.__call__(held, batch)
+    for wanted, found in zip(plain.objective.parameters(), held.parameters, strict=True):
+        assert found.grad.stride() == found.stride()
+        torch.testing.assert_close(found.grad, wanted.grad)
+
+
 class Again:
     """A supply of a few batches, over and over."""
 
