@@ -72,7 +72,7 @@ def write_data(folder: Path) -> None:
         return draw.choices(words, k=draw.randint(3, 12))
 
     lines("pairs.tsv", (f"{word}\t{' '.join(word[::-1].upper())}\n" for word in words for _ in range(2)))
-    lines("labelled.tsv", (f"{' '.join(sentence())}\t{draw.choice('xyz')}\n" for _ in range(800)))
+    lines("labelled.tsv", (f"{' '.join(sentence())}\t{draw.choice('xy')}\n" for _ in range(800)))
     tags = ("O", "O", "B-X", "B-Y")
     lines("tagged.conll", ("".join(f"{w}\t{draw.choice(tags)}\n" for w in sentence()) + "\n" for _ in range(500)))
     lines("text.txt", (" ".join(draw.choices(words, k=9)) + ".\n" for _ in range(3000)))
@@ -121,7 +121,7 @@ def parts() -> Iterator[Trial]:
     for name in SUMMARIES:
         yield Trial("classify", "lstm", "bf16", f"summary {name}", settings={"summary": name})
     for name in ENCODERS:
-        yield Trial("translate", "transformer", "bf16", f"encoder {name}", settings={"encoder": name})
+        yield Trial("translate", "transformer", "bf16", f"encoder {name}", settings={"encoder": {"kind": name}})
     for name in CELLS:
         yield Trial("generate", "lstm", "bf16", f"cell {name}", settings={"encoder.cell": name})
 
