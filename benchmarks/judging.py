@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.data import registry
-from seqloom.data.tokens import normal
+from seqloom.data.tokens import lost, normal
 from seqloom.metrics.score import score
 from seqloom.runs.follow import search_of, tested
 from seqloom.runs.load import load
@@ -71,13 +71,12 @@ def _translated(told: dict[str, Any], guesses: list[str], wanted: list[tuple[str
     fold, evaluate = told["fold"], told["evaluate"]
     tokenize = evaluate.get("tokenize", "13a")
     found = score(guesses, wanted, split=str.split, metrics=evaluate["metrics"], tokenize=tokenize)
-    lost = "|folded" if fold else ""  # as evaluations say it
-    signature = {name: f"{one}{lost}" for name, one in found.signature.items()}
+    signature = {name: one + lost(fold) for name, one in found.signature.items()}
     told_of = {"scores": dict(found.metrics), "intervals": found.intervals, "signature": signature}
     if tokenize != "13a":
         plain = score(guesses, wanted, split=str.split, metrics=["bleu"], samples=0)
         told_of["scores"]["sacrebleu"] = plain.metrics["bleu"]
-        told_of["signature"]["sacrebleu"] = plain.signature["bleu"] + lost
+        told_of["signature"]["sacrebleu"] = plain.signature["bleu"] + lost(fold)
     if told["test"] == [TONGUES]:
         told_of["languages"] = _by_language(guesses, _paired(told))
     return told_of

@@ -9,6 +9,9 @@ import typer
 
 from seqloom.cli.data import COLUMNS
 from seqloom.cli.usage import UsageError, members
+from seqloom.metrics.moses import LANGUAGES, MOSES
+
+TOKENIZERS = ("13a", "intl", "zh", "char", "none", *MOSES)
 
 
 def evaluate(
@@ -36,8 +39,9 @@ def evaluate(
     tokenize: Annotated[
         str | None,
         typer.Option(
-            help="BLEU's tokenizer: 13a, intl, zh, char or none, as of sacreBLEU; moses: in lower case, as papers on "
-            "Multi30k have it (default: 13a)."
+            help="BLEU's tokenizer: 13a, intl, zh, char or none, as of sacreBLEU; moses:LANG: lower-cased Moses tokens "
+            f"of {', '.join(LANGUAGES)}, as papers on Multi30k have it (default: 13a).",
+            autocompletion=lambda incomplete: [name for name in TOKENIZERS if name.startswith(incomplete)],
         ),
     ] = None,
     predictions: Annotated[str | None, typer.Option(help="Write the predictions to this file, a line each.")] = None,

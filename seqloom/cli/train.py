@@ -102,7 +102,13 @@ def train(
     ] = None,
     source_tokens: Annotated[str | None, typer.Option(help=f"{TOKENS} (default: chars).", autocompletion=KINDS)] = None,
     target_tokens: Annotated[str | None, typer.Option(help=f"{TOKENS} (default: chars).", autocompletion=KINDS)] = None,
-    fold: Annotated[bool | None, typer.Option("--fold", help="Lose the difference of upper and lower case.")] = None,
+    lowercase: Annotated[
+        bool | None, typer.Option("--lowercase", help="Read and write lower case; ß stays ß. Papers mostly do this.")
+    ] = None,
+    fold: Annotated[
+        bool | None,
+        typer.Option("--fold", help="Unicode's case folding instead: lower case, and ß becomes ss, in references too."),
+    ] = None,
     half_width: Annotated[
         bool | None,
         typer.Option("--half-width", help="Full-width letters, digits and signs become plain: Ａ１， → A1,"),
@@ -172,7 +178,10 @@ def train(
     chosen = [name for name in ("quiet", "verbose", "log_json") if given[name]]
     if len(chosen) > 1:
         raise SeqloomError("--quiet, --verbose and --log-json exclude one another: choose one")
-    data = {name: given[name] for name in ("source_tokens", "target_tokens", "fold", "half_width", "max_vocab")}
+    if lowercase and fold:
+        raise UsageError("--lowercase and --fold exclude one another: the first keeps ß, the second makes it ss")
+    data = {name: given[name] for name in ("source_tokens", "target_tokens", "half_width", "max_vocab")}
+    data["fold"] = "lower" if lowercase else fold
     data |= {"min_count": min_count, "max_length": max_length, "cut": cut}
     data |= {"columns": columns, "skip_bad": skip_bad, "limit": limit, "tokens": tokens, "target": target}
     names = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from seqloom.data.counted import Cleaned
-from seqloom.data.tokens import SPECIALS, UNK, Splitter, make, normal, whole
+from seqloom.data.tokens import SPECIALS, UNK, Splitter, folding, make, normal, whole
 from seqloom.errors import SeqloomError
 
 
@@ -16,7 +16,9 @@ class Codec:
     The specials stand outside the table that text is looked up in: a literal "<eos>" in a user's text is text.
     """
 
-    def __init__(self, kind: str, splitter: Splitter, tokens: list[str], fold: bool = False, half_width: bool = False):
+    def __init__(
+        self, kind: str, splitter: Splitter, tokens: list[str], fold: bool | str = False, half_width: bool = False
+    ):
         self.kind, self.tokens, self.fold, self.half_width = kind, tokens, fold, half_width
         self.splitter = splitter
         self._ids = {token: number for number, token in enumerate(tokens, len(SPECIALS))}
@@ -27,7 +29,7 @@ class Codec:
         kind: str,
         texts: Iterable[str],
         *,
-        fold: bool = False,
+        fold: bool | str = False,
         half_width: bool = False,
         max_vocab: int | None = None,
         min_count: int = 1,
@@ -37,7 +39,7 @@ class Codec:
         `kind` is chars, words, jieba, bytes or bpe:N; `fold` and `half_width` are those of `normal`. `max_vocab` counts
         the four specials too; `min_count` leaves out what is rarer. What was left out becomes <unk>.
         """
-        splitter = make(kind)
+        splitter, fold = make(kind), folding(fold)
         tokens = splitter.learn((normal(text, fold, half_width) for text in texts), max_vocab, min_count)
         return cls(kind, splitter, tokens, fold, half_width)
 
@@ -47,13 +49,13 @@ class Codec:
         kind: str,
         counts: Mapping[str, int],
         *,
-        fold: bool = False,
+        fold: bool | str = False,
         half_width: bool = False,
         max_vocab: int | None = None,
         min_count: int = 1,
     ) -> Codec:
         """As `build`, from how often each token was seen; not for bpe, whose tokens must be trained."""
-        splitter = make(kind)
+        splitter, fold = make(kind), folding(fold)
         return cls(kind, splitter, splitter.rank(counts, max_vocab, min_count), fold, half_width)  # pyright: ignore
 
     def cleaned(self, clean: dict[str, Any] | None) -> Codec:
@@ -101,7 +103,7 @@ class Codec:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Codec:
         try:
-            kind, fold, tokens = value["kind"], value["fold"], value["tokens"]
+            kind, fold, tokens = value["kind"], folding(value["fold"]), value["tokens"]
             splitter = make(kind, tokens, value.get("merges"), value.get("tokenizer"), value.get("clean"))
             return cls(kind, splitter, tokens, fold, value.get("half_width", False))  # not in the first files
         except (KeyError, TypeError, ValueError) as error:

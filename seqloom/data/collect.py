@@ -29,7 +29,7 @@ from seqloom.data.read import Example, Group, Problem, sources
 from seqloom.data.skip import Skipped
 from seqloom.data.skip import note as skip_note
 from seqloom.data.split import Fold, Split
-from seqloom.data.tokens import SPECIALS, UNK, make
+from seqloom.data.tokens import SPECIALS, UNK, folding, make
 from seqloom.errors import SeqloomError
 from seqloom.files import clear_damaged, damage, default_cache, new_folder, sha256, write_atomic, write_json
 
@@ -50,7 +50,7 @@ class TextOptions(Reading):
     """
 
     tokens: str = "words"
-    fold: bool = False
+    fold: bool | str = False
     half_width: bool = False
     max_vocab: int | None = None
     min_count: int = 1
@@ -58,10 +58,11 @@ class TextOptions(Reading):
 
     def __post_init__(self) -> None:
         make(self.tokens)
+        folding(self.fold)
         super().__post_init__()
 
     @property
-    def ways(self) -> dict[str, bool]:
+    def ways(self) -> dict[str, Any]:
         """As `normal` takes them."""
         return {"fold": self.fold, "half_width": self.half_width}
 

@@ -7,18 +7,20 @@ from typing import Any
 
 from seqloom.data.columns import Reading
 from seqloom.data.read import MAX_LENGTH
+from seqloom.data.tokens import folding
 from seqloom.errors import known
 
 
 @dataclass(frozen=True, kw_only=True)
 class Numbering(Reading):
-    """`fold`: lose the difference of upper and lower case. `half_width`: full-width letters, digits and signs become
-    plain ones. `max_vocab`: ids a side at most, the four specials included. `min_count`: rarer tokens become <unk>.
+    """`fold`: lose the difference of upper and lower case: "lower" (ß stays ß) or "casefold" (ß is ss; so is true).
+    `half_width`: full-width letters, digits and signs become plain ones. `max_vocab`: ids a side at most, the four
+    specials included. `min_count`: rarer tokens become <unk>.
     `max_length`: tokens a side at most, specials not counted; of longer texts `cut` says which end is dropped: "tail"
     (the beginning stays) or "head" (the end stays). The others are those of `Reading`.
     """
 
-    fold: bool = False
+    fold: bool | str = False
     half_width: bool = False
     max_vocab: int | None = None
     min_count: int = 1
@@ -27,6 +29,7 @@ class Numbering(Reading):
 
     def __post_init__(self) -> None:
         known(self.cut, ("head", "tail"), "end to cut")
+        folding(self.fold)
         super().__post_init__()
 
     def kind(self, side: str) -> str:
@@ -34,7 +37,7 @@ class Numbering(Reading):
         raise NotImplementedError
 
     @property
-    def ways(self) -> dict[str, bool]:
+    def ways(self) -> dict[str, Any]:
         """As `normal` takes them."""
         return {"fold": self.fold, "half_width": self.half_width}
 

@@ -89,7 +89,7 @@ class Numberer:
 
     source: Splitter
     target: Splitter
-    ways: dict[str, bool]  # fold and half_width, as `normal` takes them
+    ways: dict[str, Any]  # fold and half_width, as `normal` takes them
     key: bytes
 
     @classmethod
@@ -120,7 +120,7 @@ def source_hash(text: str, key: bytes) -> bytes:
     return blake2b(" ".join(text.split()).encode(), digest_size=8, key=key).digest()
 
 
-def normal_all(texts: list[str], ways: dict[str, bool]) -> list[str]:
+def normal_all(texts: list[str], ways: dict[str, Any]) -> list[str]:
     """`normal` of each. A part of a text in NFC is in NFC, so that one look at all of them is mostly enough.
 
     Half a surrogate pair, which `normal` would mend, cannot come: reading refuses it.

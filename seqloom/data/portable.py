@@ -87,12 +87,16 @@ def _plain(half_width: bool) -> list[Any]:
     return [normalizers.Replace(chr(wide), chr(plain)) for wide, plain in WIDE.items()] if half_width else []
 
 
-def _normal(fold: bool) -> list[Any]:
-    """NFC; with `fold` as str.casefold: lower case, and what folding does beyond it (ß to ss, Cherokee to capitals)."""
-    from tokenizers import normalizers
+def _normal(fold: bool | str) -> list[Any]:
+    """NFC; with `fold` "lower" as str.lower, else as str.casefold: lower case, and what folding does beyond it (ß to
+    ss, Cherokee to capitals)."""
+    from tokenizers import Regex, normalizers
 
     if not fold:
         return [normalizers.NFC()]
+    if fold == "lower":  # letter by letter there, but for the Σ that ends a word
+        sigma = normalizers.Replace(Regex(r"(?<=\p{L})Σ(?!\p{L})"), "ς")
+        return [normalizers.NFC(), sigma, normalizers.Lowercase(), normalizers.NFC()]
     letters = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) != "Cs"]
     beyond = [(letter, letter.casefold()) for letter in letters if letter.casefold() != letter.lower()]
     kept = [letter for letter in letters if letter.casefold() == letter != letter.lower()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,7 +45,7 @@ class Split:
     share: float = 0.0
     seed: int = 0
     start: float = 0.0
-    ways: dict[str, bool] = field(default_factory=dict)  # fold and half_width, as texts are made normal
+    ways: dict[str, Any] = field(default_factory=dict)  # fold and half_width, as texts are made normal
     reading: Reading = field(default_factory=Reading)
 
     @classmethod
@@ -56,7 +56,7 @@ class Split:
         *,
         seed: int,
         reading: Reading | None = None,
-        **ways: bool,
+        **ways: Any,
     ) -> Split:
         """`ways`: fold and half_width, as texts are made normal."""
         reading = reading or Reading()

@@ -19,7 +19,7 @@ from torch import Tensor
 from seqloom.data.batch import send
 from seqloom.data.columns import Reading
 from seqloom.data.order import Plan, plan
-from seqloom.data.tokens import PAD, make
+from seqloom.data.tokens import PAD, folding, make
 from seqloom.errors import SeqloomError, known
 
 BATCHES = ("segments", "random", "stream", "blocks", "lines")
@@ -32,8 +32,8 @@ class StreamOptions(Reading):
     """What is read, and how text becomes batches: the `data` section of a language model's configuration.
 
     `tokens`: chars, words (line ends become <eos>), bytes, bpe:N or jieba. `fold`: lose the difference of upper and
-    lower case. `half_width`: full-width letters, digits and signs become plain ones. `max_vocab`: ids at most, the four
-    specials included. `min_count`: rarer tokens become <unk>.
+    lower case, see `tokens.folded`. `half_width`: full-width letters, digits and signs become plain ones. `max_vocab`:
+    ids at most, the four specials included. `min_count`: rarer tokens become <unk>.
 
     `batches`: `stream` (as many contiguous streams as a batch has rows; a recurrent state is carried on: truncated
     back-propagation, Williams & Peng 1990; default), `segments` (of `length` tokens, one every `stride`, shuffled),
@@ -44,7 +44,7 @@ class StreamOptions(Reading):
     """
 
     tokens: str = "chars"
-    fold: bool = False
+    fold: bool | str = False
     half_width: bool = False
     max_vocab: int | None = None
     min_count: int = 1
@@ -56,6 +56,7 @@ class StreamOptions(Reading):
 
     def __post_init__(self):
         make(self.tokens)
+        folding(self.fold)
         if self.batches is not None:
             known(self.batches, BATCHES, "kind of batches")
         super().__post_init__()
@@ -78,7 +79,7 @@ class StreamOptions(Reading):
         return self.way == "lines"
 
     @property
-    def ways(self) -> dict[str, bool]:
+    def ways(self) -> dict[str, Any]:
         """As `normal` takes them."""
         return {"fold": self.fold, "half_width": self.half_width}
 

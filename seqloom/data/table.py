@@ -12,7 +12,7 @@ from seqloom.data.kinds import KINDS, number
 from seqloom.data.lines import STDIN, LineError, form_of, place, read_lines
 from seqloom.data.read import Problem, Through, json_object, json_text
 from seqloom.data.skip import Skipped
-from seqloom.data.tokens import make
+from seqloom.data.tokens import folding, make
 from seqloom.errors import SeqloomError, known
 
 NO_HEADER = "if the first line is data, say data.header=false"
@@ -39,7 +39,7 @@ class TableOptions(Reading):
     flag_missing: bool = False
     weights: str = "none"
     tokens: str = "words"
-    fold: bool = False
+    fold: bool | str = False
     half_width: bool = False
     max_vocab: int | None = None
     min_count: int = 1
@@ -49,6 +49,7 @@ class TableOptions(Reading):
     def __post_init__(self) -> None:
         super().__post_init__()
         make(self.tokens)
+        folding(self.fold)
         known(self.cut, ("head", "tail"), "end to cut")
         # To YAML, and so to --set, a bare yes is true, and a column may be called 5.
         if not self.header and self.names is not None and self.numbers is None:

@@ -18,6 +18,7 @@ from seqloom.data.columns import Reading
 from seqloom.data.conll import Sentence
 from seqloom.data.numbers import Rows
 from seqloom.data.order import Plan, plan
+from seqloom.data.tokens import folding
 from seqloom.data.words import Lexicon, TagBatch, Types
 from seqloom.errors import SeqloomError
 
@@ -35,15 +36,19 @@ class TagOptions(Reading):
     mended, and IOB1 becomes BIO. The others are those of `Reading`.
     """
 
-    fold: bool = False
+    fold: bool | str = False
     half_width: bool = False
     max_vocab: int | None = None
     min_count: int = 1
     max_length: int | None = None
     repair: bool = False
 
+    def __post_init__(self) -> None:
+        folding(self.fold)
+        super().__post_init__()
+
     @property
-    def ways(self) -> dict[str, bool]:
+    def ways(self) -> dict[str, Any]:
         """As `normal` takes them."""
         return {"fold": self.fold, "half_width": self.half_width}
 

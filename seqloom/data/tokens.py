@@ -13,9 +13,6 @@ from functools import cache
 from typing import Any
 
 from seqloom.data.counted import (
-    BOS,
-    EOS,
-    PAD,
     SPECIALS,
     UNK,
     Cleaned,
@@ -29,7 +26,10 @@ from seqloom.data.graphemes import graphemes
 from seqloom.data.wrapped import Wrapped
 from seqloom.errors import SeqloomError, known
 
-__all__ = ["BOS", "EOS", "PAD", "SPECIALS", "TOKENS", "UNK", "Splitter", "make", "normal", "whole"]
+__all__ = [
+    *("BOS", "EOS", "FOLDS", "PAD", "SPECIALS", "TOKENS", "UNK", "Splitter"),
+    *("folded", "folding", "lost", "make", "normal", "whole"),
+]
 
 # Full-width forms, as Unicode marks them <wide>: those of ASCII, U+FF01 to U+FF5E, a few signs, and the blank U+3000.
 WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
@@ -38,18 +38,40 @@ WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
 }
 
 
-def normal(text: str, fold: bool = False, half_width: bool = False) -> str:
-    """NFC, so that é is one thing however it was typed; with `fold` case is lost too.
+FOLDS = ("lower", "casefold")
+
+
+def folding(fold: bool | str) -> bool | str:
+    """What `fold` means, checked. True is what runs and recipes have that were made before there were two ways."""
+    if isinstance(fold, str):
+        known(fold, FOLDS, "way to lose case")
+    return fold
+
+
+def folded(text: str, fold: bool | str) -> str:
+    """`fold` "lower": in lower case, as papers score (ß stays); "casefold" or True: as texts are compared without
+    regard to case (Unicode 3.13, "Default Caseless Matching"), where ß becomes ss; False: as it is."""
+    return text.lower() if fold == "lower" else text.casefold() if fold else text
+
+
+def lost(fold: bool | str, half_width: bool = False) -> str:
+    """The end of a score's signature: what predictions and references lost before they were compared."""
+    case = "" if not fold else "|lowercase" if fold == "lower" else "|folded"
+    return f"{case}{'|half-width' if half_width else ''}"
+
+
+def normal(text: str, fold: bool | str = False, half_width: bool = False) -> str:
+    """NFC, so that é is one thing however it was typed; with `fold` case is lost too, see `folded`.
 
     With `half_width` full-width forms become plain: Ａ１，￥ → A1,¥ and U+3000 a blank. That is all it takes of NFKC:
     half-width katakana, ligatures, circled numbers, traditional and simplified characters stay as they are.
     """
     if text.isascii():
-        return text.casefold() if fold else text
+        return folded(text, fold)
     if half_width:
         text = text.translate(WIDE)
     text = unicodedata.normalize("NFC", whole(text))
-    return unicodedata.normalize("NFC", text.casefold()) if fold else text
+    return unicodedata.normalize("NFC", folded(text, fold)) if fold else text
 
 
 def whole(text: str) -> str:

@@ -12,14 +12,19 @@ import numpy as np
 from seqloom.errors import SeqloomError, known
 from seqloom.metrics.errors import check_pairs
 from seqloom.metrics.measured import Measured
-from seqloom.metrics.moses import moses
+from seqloom.metrics.moses import MOSES, language_of, moses
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
 
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-# Those of sacreBLEU that need no further package and no download; `moses`: in lower case, see `moses`.
-TOKENIZERS = ("13a", "intl", "zh", "char", "none", "moses")
+# Those of sacreBLEU that need no further package and no download, and those of `moses`, in lower case.
+TOKENIZERS = ("13a", "intl", "zh", "char", "none", *MOSES)
+
+
+def tokenizer(name: str) -> str:
+    """`name` itself if it is one of `TOKENIZERS`, or "moses" alone, which older recipes have and is moses:en."""
+    return name if language_of(name) else known(name, TOKENIZERS, "tokenizer")
 
 
 def bleu(predictions: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a") -> Measured:
@@ -31,14 +36,16 @@ def bleu(predictions: Sequence[str], references: Sequence[Sequence[str]], *, tok
     from sacrebleu.metrics.bleu import BLEU
 
     # `force` only silences the remark about tokenised full stops; the number is the same.
-    if known(tokenize, TOKENIZERS, "tokenizer") != "moses":
+    language = language_of(tokenizer(tokenize))
+    if language is None:
         metric = BLEU(tokenize=tokenize, force=True)
         return _measured(metric, "BLEU", 2 + 2 * metric.max_ngram_order, predictions, references)
     check_texts(predictions, references)
     metric = BLEU(tokenize="none", lowercase=True, force=True)
-    cut = [" ".join(moses(text)) for text in predictions], [[" ".join(moses(t)) for t in each] for each in references]
-    found = _measured(metric, "BLEU", 2 + 2 * metric.max_ngram_order, *cut)
-    return replace(found, signature=found.signature.replace("tok:none", "tok:moses"))
+    wanted = [[" ".join(moses(text, language)) for text in several] for several in references]
+    written = [" ".join(moses(text, language)) for text in predictions]
+    found = _measured(metric, "BLEU", 2 + 2 * metric.max_ngram_order, written, wanted)
+    return replace(found, signature=found.signature.replace("tok:none", f"tok:moses-{language}"))
 
 
 def chrf(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Measured:
@@ -53,7 +60,11 @@ def chrf(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Mea
 
 
 def advice(references: Sequence[Sequence[str]], tokenize: str) -> str | None:
-    """A word to whoever scores Chinese by what stands between blanks: there a whole sentence is one word."""
+    """A word to whoever scores Chinese by what stands between blanks: there a whole sentence is one word; and to
+    whoever has English apostrophes counted in a language that is not said."""
+    if tokenize == "moses":
+        others = ", ".join(name for name in MOSES if name != "moses:en")
+        return f"--tokenize moses is moses:en, with English apostrophes; of other languages name theirs: {others}"
     letters = "".join(text for several in references for text in several[:1])
     if tokenize != "13a" or 2 * len(_HAN.findall(letters)) <= sum(not letter.isspace() for letter in letters):
         return None

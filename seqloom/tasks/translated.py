@@ -15,6 +15,7 @@ from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError
 from seqloom.looking.attention import attention_maps
 from seqloom.metrics.align import Pair, align, closest
+from seqloom.metrics.text import tokenizer
 from seqloom.reporting.numbers import finite
 from seqloom.tasks.evaluation import error_by_length, frame
 from seqloom.tasks.translator import Translator
@@ -69,6 +70,7 @@ def record(
     """
     search = search or Search()
     every = group_by_source(examples)
+    tokenizer(tokenize)  # else it would be refused when all is decoded
     grouped = some(every, most)
     if not grouped:
         raise SeqloomError("no examples to evaluate on")

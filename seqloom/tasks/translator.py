@@ -13,13 +13,13 @@ from seqloom.data.batch import pad
 from seqloom.data.columns import Reading
 from seqloom.data.read import Example
 from seqloom.data.skip import examples as read_examples
-from seqloom.data.tokens import BOS, EOS, UNK
+from seqloom.data.tokens import BOS, EOS, UNK, lost
 from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer, Texts
 from seqloom.errors import SeqloomError, known
 from seqloom.looking.attention import AttentionMap, attention_maps
 from seqloom.metrics.score import score
-from seqloom.metrics.text import advice
+from seqloom.metrics.text import advice, tokenizer
 from seqloom.tasks.evaluation import Evaluation, examples_of, reading_of
 from seqloom.training.objective import TeacherForcing
 from seqloom.training.validate import group_by_source, likelihood, paired_batches
@@ -74,6 +74,7 @@ class Translator:
         `together`: lines with one source are one example with several references. `reading`: which columns, and what
         about broken lines; as the run was trained unless given.
         """
+        tokenizer(tokenize)  # else it would be refused when all is decoded
         examples, notes = examples_of(self, files, reading)
         if together:
             examples = [Example(source, tuple(targets), "", 0) for source, targets in group_by_source(examples).items()]
@@ -103,8 +104,7 @@ class Translator:
             values["perplexity"] = self._perplexity(examples)
         # What both sides lost before they were compared.
         target = self.texts.target
-        lost = f"{'|folded' if target.fold else ''}{'|half-width' if target.half_width else ''}"
-        signature = {name: text + lost for name, text in scores.signature.items()}
+        signature = {name: text + lost(target.fold, target.half_width) for name, text in scores.signature.items()}
         hint = advice(references, tokenize) if "bleu" in values else None
         notes = () if hint is None else (hint,)
         found = (values, scores.intervals, signature, scores.count, predictions, notes)
