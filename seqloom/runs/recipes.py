@@ -14,8 +14,8 @@ from typing import Any
 
 from seqloom.errors import SeqloomError, known
 from seqloom.files import read_yaml
+from seqloom.metrics.table import METRICS
 from seqloom.options import checked
-from seqloom.training.settings import SELECT
 
 FILE = "recipe.yaml"
 
@@ -72,9 +72,6 @@ class Member:
             reached={},  # by all together
             members=[],
         )
-
-
-METRICS = (*SELECT, "bits_per_character", "sentence_accuracy", "calibration_error")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from torch import nn
 
 from seqloom.data.amounts import counted
 from seqloom.data.supply import Ready
+from seqloom.metrics.table import lower_is_better
 from seqloom.runs.journal import Journal, NoJournal
 from seqloom.runs.load import MODEL
 from seqloom.runs.progress import Progress
@@ -23,7 +24,7 @@ from seqloom.tasks.task import Judge
 from seqloom.training import checkpoint
 from seqloom.training.loop import Loop, NonFiniteError, Update
 from seqloom.training.parallel import is_shard
-from seqloom.training.settings import HIGHER, Training
+from seqloom.training.settings import Training
 
 JOURNAL, CHECKPOINTS = "metrics.jsonl", "checkpoints"
 
@@ -182,7 +183,7 @@ class Session:
     def _key(self, scores: dict[str, float]) -> float:
         """Lower is better; what is not a number is worst."""
         name = self.settings.select if self.settings.select in scores else "loss"
-        value = -scores[name] if name in HIGHER else scores[name]
+        value = scores[name] if lower_is_better(name) else -scores[name]
         return math.inf if math.isnan(value) else value
 
     def _save(self, extra: bool = False) -> None:
