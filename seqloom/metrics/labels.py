@@ -11,6 +11,7 @@ import numpy as np
 from seqloom.errors import known
 from seqloom.metrics.measured import Measured
 from seqloom.metrics.score import Scores, percent, scored
+from seqloom.metrics.table import functions
 from seqloom.version import __version__
 
 BINS = 15  # of the calibration, as in the paper's experiments
@@ -100,14 +101,8 @@ class Numbers:
         return self.guessed - self.wanted
 
 
-LABEL_METRICS: dict[str, Callable[[Guesses], Measured]] = {
-    "accuracy": accuracy,
-    "macro_f1": macro_f1,
-    "micro_f1": micro_f1,
-    "calibration_error": calibration_error,
-}
-NUMBER_METRICS: dict[str, Callable[[Numbers], Measured]] = {"mse": mse, "mae": mae, "r2": r2}
-LOWER = ("calibration_error", "mse", "mae")  # is better
+LABEL_METRICS: dict[str, Callable[[Guesses], Measured]] = functions("labels", globals())
+NUMBER_METRICS: dict[str, Callable[[Numbers], Measured]] = functions("numbers", globals())
 
 
 def score_labels(

@@ -14,6 +14,7 @@ from seqloom.metrics import text
 from seqloom.metrics.bootstrap import percentiles, resampled_sums
 from seqloom.metrics.errors import error_rate, ratio
 from seqloom.metrics.measured import Measured
+from seqloom.metrics.table import functions, lower_is_better
 from seqloom.version import __version__
 
 
@@ -72,15 +73,7 @@ def chrf(examples: Examples) -> Measured:
     return text.chrf(examples.predictions, examples.references)
 
 
-METRICS: dict[str, Callable[[Examples], Measured]] = {
-    "per": per,
-    "cer": cer,
-    "wer": wer,
-    "exact_match": exact_match,
-    "bleu": bleu,
-    "chrf": chrf,
-}
-_ERROR_RATES = frozenset({"per", "cer", "wer"})
+METRICS: dict[str, Callable[[Examples], Measured]] = functions("texts", globals())
 
 
 @dataclass(frozen=True)
@@ -136,8 +129,8 @@ def scored(measured: dict[str, Measured], count: int, samples: int, seed: int) -
 
 
 def higher_is_better(name: str) -> bool:
-    """False for error rates, True for the rest."""
-    return known(name, METRICS, "metric") not in _ERROR_RATES
+    """Of a score of texts."""
+    return not lower_is_better(known(name, METRICS, "metric"))
 
 
 def _edits(name: str, examples: Examples, split: Callable[[str], list[str]]) -> Measured:

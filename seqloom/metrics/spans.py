@@ -16,6 +16,7 @@ from seqloom.errors import SeqloomError, known
 from seqloom.metrics.bootstrap import percentiles, resampled_sums
 from seqloom.metrics.measured import Measured
 from seqloom.metrics.score import Scores
+from seqloom.metrics.table import functions
 from seqloom.version import __version__
 
 Rows = Sequence[Sequence[str]]
@@ -63,14 +64,7 @@ def f1_strict(tagged: Tagged) -> Measured:
     return Measured(_spans(tagged, strict=True), _harmonic, _signature("f1_strict", f"spans|{tagged.scheme}"))
 
 
-TAG_METRICS: dict[str, Callable[[Tagged], Measured]] = {
-    "accuracy": accuracy,
-    "f1": f1,
-    "precision": precision,
-    "recall": recall,
-    "f1_strict": f1_strict,
-    "sentence_accuracy": sentence_accuracy,
-}
+TAG_METRICS: dict[str, Callable[[Tagged], Measured]] = functions("tags", globals())
 OF_SPANS = ("f1", "precision", "recall", "f1_strict")
 
 

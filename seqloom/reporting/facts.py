@@ -8,6 +8,7 @@ from pathlib import PurePath
 from statistics import median
 from typing import Any, NamedTuple
 
+from seqloom.metrics.table import HIGHER, METRICS, Metric
 from seqloom.models.presets import IMPORTED
 from seqloom.reporting.numbers import finite
 from seqloom.reporting.wording import wording
@@ -22,42 +23,12 @@ class Learned(NamedTuple):
     tokens: str  # those it knows, in whatever order; the same for what knows all
 
 
-class Metric(NamedTuple):
-    title: str
-    unit: str
-    lower: bool  # is better
-    about: str
-    places: int = 2  # digits after the point that are worth reading
-
-
-METRICS = {
-    "per": Metric("token error rate", "%", True, "edits a target token, against the closest reference"),
-    "cer": Metric("character error rate", "%", True, "edits a character"),
-    "wer": Metric("word error rate", "%", True, "edits a word, words being split at blanks"),
-    "exact_match": Metric("all right", "%", False, "predictions that equal one of their references"),
-    "bleu": Metric("BLEU", "", False, "n-grams of words, by sacreBLEU; made for sentences"),
-    "chrf": Metric("chrF", "", False, "n-grams of characters, by sacreBLEU"),
-    "f1": Metric("span F1", "%", False, "harmonic mean of precision and recall over spans, as conlleval reads them"),
-    "precision": Metric("span precision", "%", False, "written spans that are right"),
-    "recall": Metric("span recall", "%", False, "wanted spans that were found"),
-    "f1_strict": Metric("strict span F1", "%", False, "only spans written as the scheme says"),
-    "sentence_accuracy": Metric("sentences all right", "%", False, "sentences with no wrong tag"),
-    "perplexity": Metric("perplexity", "", True, "among so many equally likely tokens the model chooses"),
-    "accuracy": Metric("accuracy", "%", False, ""),  # of what, is the task's to say
-    "macro_f1": Metric("macro F1", "%", False, "the mean over labels of precision and recall taken together"),
-    "micro_f1": Metric("micro F1", "%", False, "precision and recall taken together, over all labels at once"),
-    "calibration_error": Metric("calibration error", "%", True, "how far confidence and accuracy lie apart"),
-    "mse": Metric("mean squared error", "", True, "in squared units of the numbers"),
-    "mae": Metric("mean absolute error", "", True, "in units of the numbers"),
-    "r2": Metric("R²", "", False, "1: exact; 0: no better than always the mean"),
-    "loss": Metric("loss", "", True, "how unlikely the model finds what is right, in nats", 3),
-    "bits_per_character": Metric("bits a character", "", True, "the loss by the character, whatever the tokens", 3),
-}
 HELD_OUT = {"test": "Test data", "valid": "Validation data"}
 
 
 def metric(name: str) -> Metric:
-    return METRICS.get(name, Metric(name, "", False, ""))
+    """What an older or a newer Seqloom counted has its name alone, and is no worse for being larger."""
+    return METRICS.get(name) or Metric(name, "", HIGHER, "")
 
 
 def imported(config: Mapping[str, Any]) -> str | None:

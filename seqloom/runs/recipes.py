@@ -14,9 +14,9 @@ from typing import Any
 
 from seqloom.errors import SeqloomError, known
 from seqloom.files import read_yaml
+from seqloom.metrics.table import METRICS
 from seqloom.metrics.text import tokenizer
 from seqloom.options import checked
-from seqloom.training.settings import SELECT
 
 FILE = "recipe.yaml"
 
@@ -73,9 +73,6 @@ class Member:
             reached={},  # by all together
             members=[],
         )
-
-
-METRICS = (*SELECT, "bits_per_character", "sentence_accuracy", "calibration_error")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from torch import nn
 
 from seqloom.data.amounts import counted
 from seqloom.data.supply import Ready
+from seqloom.metrics.table import lower_is_better
 from seqloom.runs.journal import Journal, NoJournal
 from seqloom.runs.load import MODEL
 from seqloom.runs.progress import Progress
@@ -23,7 +24,7 @@ from seqloom.tasks.task import Judge
 from seqloom.training import checkpoint
 from seqloom.training.loop import Loop, NonFiniteError, Update
 from seqloom.training.parallel import is_shard
-from seqloom.training.settings import HIGHER, Training
+from seqloom.training.settings import Training
 
 JOURNAL, CHECKPOINTS = "metrics.jsonl", "checkpoints"
 
@@ -148,13 +149,15 @@ class Session:
         """The scores of the model as it is now, which is kept if they are the best so far."""
         started = time.monotonic()
         scores = self._scores()
-        better = self.best is None or self._key(scores) < self._key(self.best["scores"])
-        if better:
+        before = None if self.best is None else self.best["scores"]
+        better = before is None or self._key(scores) < self._key(before)
+        kept = better or self._tie(scores, before)
+        if kept:
             self._keep()
             self.best = {"step": self.loop.step, "scores": scores}
-        self.worse = 0 if better else self.worse + 1
+        self.worse = 0 if better else self.worse + 1  # a tie is no better score: patience goes by scores alone
         self.loop.plateau.see(better)
-        line = {"step": self.loop.step, "epoch": self.loop.epoch, "valid": scores, "best": better}
+        line = {"step": self.loop.step, "epoch": self.loop.epoch, "valid": scores, "best": kept}
         taken = time.monotonic() - started
         self.journal.add(line | {"seconds": round(taken, 3)})
         self._look()
@@ -182,8 +185,15 @@ class Session:
     def _key(self, scores: dict[str, float]) -> float:
         """Lower is better; what is not a number is worst."""
         name = self.settings.select if self.settings.select in scores else "loss"
-        value = -scores[name] if name in HIGHER else scores[name]
+        value = scores[name] if lower_is_better(name) else -scores[name]
         return math.inf if math.isnan(value) else value
+
+    def _tie(self, scores: dict[str, float], before: dict[str, float] | None) -> bool:
+        """Whether scores as good as those `before` come with a lower loss: of models that are right equally often, the
+        one that knows better how sure it is. Where a loss is not known, the earlier one stays."""
+        if before is None or self._key(scores) != self._key(before):
+            return False
+        return scores.get("loss", math.inf) < before.get("loss", -math.inf)
 
     def _save(self, extra: bool = False) -> None:
         if skipped := self.loop.settle():
@@ -223,7 +233,8 @@ class Session:
         mean = checkpoint.averaged(self.folder / CHECKPOINTS, self.settings.average) if self.ranks.first else {}
         checkpoint.load_weights(model, self.ranks.share(mean), "the average")
         scores = self._scores() if self.data.valid is not None else {}
-        better = self.best is None or self._key(scores) <= self._key(self.best["scores"])
+        before = None if self.best is None else self.best["scores"]
+        better = before is None or (self._key(scores) <= self._key(before) and not self._tie(before, scores))
         if better and self.ranks.first:
             checkpoint.save_weights(self.folder / MODEL, mean)
         count = len(checkpoint.in_turn(self.folder / CHECKPOINTS)[-self.settings.average :])

@@ -7,14 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from seqloom.errors import SeqloomError, known
+from seqloom.metrics.table import SELECT
 from seqloom.options import checked
 
 OPTIMISERS = ("adamw", "muon", "sgd", "asgd")
 SCHEDULES = ("constant", "inverse-sqrt", "cosine", "plateau")
 PRECISIONS = ("fp32", "bf16")
 CAPTURES = ("auto", "on", "off")
-HIGHER = ("exact_match", "bleu", "chrf", "accuracy", "macro_f1", "micro_f1", "f1", "r2")  # scores, better so
-SELECT = ("loss", "perplexity", "per", "cer", "wer", "mse", "mae", *HIGHER)
 ABOVE_ZERO = ("epochs", "max_steps", "time", "patience", "batch_rows", "batch_tokens", "valid_every", "save_every")
 ABOVE_ZERO += ("accumulate", "log_every", "keep", "rate", "trigger")
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from seqloom.data.corpus import DataOptions, prepare
-from seqloom.metrics.score import METRICS, higher_is_better
+from seqloom.metrics.score import METRICS
 from seqloom.models.presets_translate import PRESETS, preset
 from seqloom.models.seq2seq import MODELS, Seq2Seq
 from seqloom.parts import product
@@ -20,7 +20,7 @@ from seqloom.training.loop import Loop, NonFiniteError
 from seqloom.training.objective import Loss, TeacherForcing
 from seqloom.training.optimise import Plateau, apply, optimiser, rate_at
 from seqloom.training.parallel import counted
-from seqloom.training.settings import HIGHER, SELECT, Training, seconds
+from seqloom.training.settings import SELECT, Training, seconds
 
 CPU = torch.device("cpu")
 
@@ -315,7 +315,6 @@ def test_settings_are_checked():
     assert Training.of({"patience": 3}).epochs == 100
     assert Training.of({"rate": "1e-3"}).rate == 1e-3  # as YAML reads it
     assert set(SELECT) >= {"loss", "perplexity", *METRICS}
-    assert {name for name in METRICS if higher_is_better(name)} == set(HIGHER) & METRICS.keys()
     assert Training.of({"average": 5}).keep == 5
     for wrong, told in (
         ({"max_step": 3}, "did you mean 'max_steps'"),
