@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.data import registry
-from seqloom.data.columns import Reading
+from seqloom.data.columns import RULES, Reading
 from seqloom.data.lines import STDIN
 from seqloom.data.split import Fold
 from seqloom.data.supply import Ready
@@ -51,6 +51,7 @@ class Job:
     device: str = "auto"
     resume: bool = False
     cache: Path | None = None
+    recorded: bool = False  # of a recipe on its own data: all that it does not say stays as it was when it was recorded
 
     @property
     def folder(self) -> Path:
@@ -71,6 +72,7 @@ class Settled:
     brought: bool  # by a dataset, not by the user
     start: str | None  # the run whose weights are still to be taken over
     kept: dict[str, Any] | None  # vocabularies that came with them
+    free: bool = False  # nobody chose how large a batch is
 
 
 def settle(job: Job, ranks: Ranks) -> Settled:
@@ -91,7 +93,9 @@ def settle(job: Job, ranks: Ranks) -> Settled:
         given = _handed(job, base)
         data, settings = {**data, **given.data, **_given(job.data)}, {**given.model, **job.settings}
         _same_vocabularies(job, given.data, data)
-    config = configs.compose(job.task, job.model, job.size, data, job.training, settings, before)
+    if saved is None:
+        data = {"rules": _rules(job, base), **_given(data)}
+    config, chosen = configs.composed(job.task, job.model, job.size, data, job.training, settings, before)
     if saved is not None and (changed := configs.differences(saved, config)):
         raise SeqloomError(f"{job.folder}: cannot resume with other settings: {'; '.join(changed)}")
     if saved is None and before is not None:
@@ -115,7 +119,16 @@ def settle(job: Job, ranks: Ranks) -> Settled:
         brought=job.valid is None and brought is not None,
         start=start if not any((job.folder / CHECKPOINTS).glob("step-*")) else None,
         kept=kept and {name: value for name, value in kept.items() if taken is None or name in taken},
+        free=saved is None and not chosen and not job.recorded,
     )
+
+
+def _rules(job: Job, base: Mapping[str, Any] | None) -> int:
+    """By which a new run holds examples out: the latest, but those of the run it starts from, which must not be scored
+    on what it was trained on, and the first for a recipe that does not say."""
+    if base is not None:
+        return base["data"].get("rules", 1)
+    return 1 if job.recorded else RULES[-1]
 
 
 def _like(job: Job, base: dict[str, Any]) -> Job:
