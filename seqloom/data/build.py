@@ -14,12 +14,13 @@ import numpy as np
 
 from seqloom.data.bulk import Pairs
 from seqloom.data.codec import Codec
+from seqloom.data.counted import Cleaned
 from seqloom.data.numbering import Numbering
 from seqloom.data.numbers import Numbered, Rows, Side, normal_all
 from seqloom.data.skip import Skipped
 from seqloom.data.split import Origin, Split
 from seqloom.data.store import Writer
-from seqloom.data.tokens import SPECIALS
+from seqloom.data.tokens import SPECIALS, make
 from seqloom.data.workers import numbered
 from seqloom.errors import SeqloomError
 
@@ -51,7 +52,8 @@ class Vocabulary:
 
     def final(self, codec: Codec) -> np.ndarray:
         """From preliminary ids to the codec's; specials stay."""
-        return np.array([*range(len(SPECIALS)), *map(codec.number, self._numbers)], np.int32)
+        tokens = map(codec.splitter.mended, self._numbers) if isinstance(codec.splitter, Cleaned) else self._numbers
+        return np.array([*range(len(SPECIALS)), *map(codec.number, tokens)], np.int32)
 
 
 @dataclass
@@ -139,8 +141,10 @@ def _final(codec: Codec | None, vocabulary: Vocabulary, options: Numbering, side
     if codec is not None and codec.kind.startswith("bpe"):  # numbered at once
         return codec, np.arange(codec.size)
     if codec is None:
-        codec = Codec.of_counts(options.kind(side), vocabulary.counts(), **options.limits(side))
-        codec = codec.cleaned(options.clean(side))
+        counts, clean = vocabulary.counts(), options.clean(side)
+        if clean is not None and clean["repair"] == "known":
+            counts = Cleaned(make(options.kind(side)), **clean).merged(counts)
+        codec = Codec.of_counts(options.kind(side), counts, **options.limits(side)).cleaned(clean)
     return codec, vocabulary.final(codec)
 
 

@@ -21,7 +21,7 @@ from seqloom.models.presets import suited
 from seqloom.options import flat, hints_of
 from seqloom.reporting.card import card, is_ours
 from seqloom.reporting.compare import Whole, compare
-from seqloom.reporting.facts import HELD_OUT, Facts, Learned, imported
+from seqloom.reporting.facts import HELD_OUT, Facts, Learned, diverged, imported
 from seqloom.reporting.page import GENERATOR
 from seqloom.reporting.run import report
 from seqloom.runs import config as configs
@@ -51,13 +51,15 @@ def finish(folder: Path, held: Callable[[], Sequence[Any]], device: torch.device
         (folder / evaluation("test")).unlink(missing_ok=True)  # of the model before it was trained further
         if examples := held():
             write_json(folder / evaluation("valid"), load(folder, device=str(device)).record(examples))
-        page = write(folder)
+        page, worse = write(folder), diverged(_history(folder / JOURNAL))
     except Exception as error:
         told = str(error).splitlines()[:1] or [type(error).__name__]
         say(f"seqloom: warning: {folder}: the run is done, but not its report: {told[0]}")
         progress.note(f"done: {folder}")
     else:
         progress.note(f"done: {folder}; its report: {page}")
+        if worse:
+            progress.note(worse)
 
 
 def write(folder: Path) -> Path:

@@ -160,7 +160,7 @@ def _session(job: Job, settled: Settled, ranks: Ranks, progress: Progress) -> Se
         if settled.brought:
             progress.note(f"validates on {settled.valid}")
         _greet(session, data, progress)
-        for note in () if hasattr(session.model, "fit") else (*told, *_few(session)):
+        for note in (*settled.told, *(() if hasattr(session.model, "fit") else (*told, *_few(session)))):
             progress.note(note)
     if settled.start is not None:
         _take_over(session, Path(settled.start), "taken" not in settled.config["inputs"])
