@@ -8,7 +8,15 @@ from seqloom.data.labels import LabelOptions
 from seqloom.data.tokens import Words
 from seqloom.tasks.classify import TASK
 
-LINES = ["a bad film\tno", "so bad\tno", "a baaad film\tno", "a gooood film\tyes", "good\tyes", "a god\tyes", "good\tyes"]
+LINES = [
+    "a bad film\tno",
+    "so bad\tno",
+    "a baaad film\tno",
+    "a gooood film\tyes",
+    "good\tyes",
+    "a god\tyes",
+    "good\tyes",
+]
 
 
 def ready(tmp_path, **options):
