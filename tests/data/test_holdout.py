@@ -119,6 +119,12 @@ def test_folds_are_of_one_size_and_hold_everything_once(labelled):
     assert all(abs(part.mean() - 0.25) < 0.05 for part in parts)
 
 
+def test_folds_without_enough_sources_are_all_empty():
+    found = hashes(np.array([1, 1, 2, 3], np.uint32), "7")
+    assert not held_out(found, 1 / 4, (1, 4)).any()
+    assert all(held_out(found, 1 / 3, (number, 3)).any() for number in (1, 2, 3))
+
+
 def test_folds_of_a_task(tmp_path):
     files = files_of("classify", repeated(600), tmp_path)
     held = [prepared("classify", files, Fold(number, 3), tmp_path).held() for number in (1, 2, 3)]
