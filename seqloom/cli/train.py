@@ -67,6 +67,9 @@ def train(
         bool | None, typer.Option("--skip-bad", help="Leave out broken lines and count them, instead of stopping.")
     ] = None,
     limit: Annotated[int | None, typer.Option(help="Only the first so many examples of the training files.")] = None,
+    sample: Annotated[
+        int | None, typer.Option(help="Only so many examples, drawn by a hash from all of the training files.")
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -101,7 +104,13 @@ def train(
         typer.Option(help="classify: label, labels (several, | between) or number; table: the column to be guessed."),
     ] = None,
     source_tokens: Annotated[str | None, typer.Option(help=f"{TOKENS} (default: chars).", autocompletion=KINDS)] = None,
-    target_tokens: Annotated[str | None, typer.Option(help=f"{TOKENS} (default: chars).", autocompletion=KINDS)] = None,
+    target_tokens: Annotated[
+        str | None,
+        typer.Option(
+            help=f"{TOKENS} (default: chars; words if targets are short symbols with blanks between, as HH AH L OW).",
+            autocompletion=KINDS,
+        ),
+    ] = None,
     lowercase: Annotated[
         bool | None, typer.Option("--lowercase", help="Read and write lower case; ß stays ß. Papers mostly do this.")
     ] = None,
@@ -123,7 +132,9 @@ def train(
     max_steps: Annotated[int | None, typer.Option(help="Stop after so many updates.")] = None,
     time: Annotated[str | None, typer.Option(help="Stop after this time: 90s, 5m, 1.5h.")] = None,
     patience: Annotated[int | None, typer.Option(help="Stop after so many validations without a better one.")] = None,
-    batch_rows: Annotated[int | None, typer.Option(help="Examples a batch (default: 128).")] = None,
+    batch_rows: Annotated[
+        int | None, typer.Option(help="Examples a batch (default: by model and size of the data, 16 to 128).")
+    ] = None,
     batch_tokens: Annotated[int | None, typer.Option(help="Or: padded tokens a batch.")] = None,
     accumulate: Annotated[int | None, typer.Option(help="Batches an update (default: 1).")] = None,
     optimiser: Annotated[
@@ -183,7 +194,14 @@ def train(
     data = {name: given[name] for name in ("source_tokens", "target_tokens", "half_width", "max_vocab")}
     data["fold"] = "lower" if lowercase else fold
     data |= {"min_count": min_count, "max_length": max_length, "cut": cut}
-    data |= {"columns": columns, "skip_bad": skip_bad, "limit": limit, "tokens": tokens, "target": target}
+    data |= {
+        "columns": columns,
+        "skip_bad": skip_bad,
+        "limit": limit,
+        "sample": sample,
+        "tokens": tokens,
+        "target": target,
+    }
     names = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
     training = {
         name: given[name] for name in (*names, "schedule", "average", "seed", "precision", "shard", "freeze", "vectors")

@@ -14,12 +14,13 @@ import numpy as np
 
 from seqloom.data.bulk import Pairs
 from seqloom.data.codec import Codec
+from seqloom.data.counted import Cleaned
 from seqloom.data.numbering import Numbering
-from seqloom.data.numbers import Numbered, Rows, Side, normal_all, source_hash
+from seqloom.data.numbers import Numbered, Rows, Side, normal_all
 from seqloom.data.skip import Skipped
 from seqloom.data.split import Origin, Split
 from seqloom.data.store import Writer
-from seqloom.data.tokens import SPECIALS
+from seqloom.data.tokens import SPECIALS, make
 from seqloom.data.workers import numbered
 from seqloom.errors import SeqloomError
 
@@ -51,7 +52,8 @@ class Vocabulary:
 
     def final(self, codec: Codec) -> np.ndarray:
         """From preliminary ids to the codec's; specials stay."""
-        return np.array([*range(len(SPECIALS)), *map(codec.number, self._numbers)], np.int32)
+        tokens = map(codec.splitter.mended, self._numbers) if isinstance(codec.splitter, Cleaned) else self._numbers
+        return np.array([*range(len(SPECIALS)), *map(codec.number, tokens)], np.int32)
 
 
 @dataclass
@@ -85,9 +87,10 @@ def fill(
         "key": split.key,
     }
     state = _State((options.most("source"), options.most("target")), options.cut, writers)
-    longest = options.longest
+    longest, seen = options.longest, 0
     for origin, pairs, found in numbered(split.blocks(skipped, longest), settings, workers(split)):
-        out = np.full(len(pairs), True) if origin.held else split.held(found.hashes)
+        out = np.full(len(pairs), True) if origin.held else split.held(found.hashes, seen)
+        seen += len(pairs)
         state.add(pairs, found, out)
         _keep(held, origin, pairs, np.flatnonzero(out).tolist())
     (source, left), (target, right) = (
@@ -120,14 +123,14 @@ def _trained(split: Split, options: Numbering, side: str) -> Codec | None:
 
 def _texts(split: Split, options: Numbering, side: str) -> Iterator[str]:
     """The texts of the training examples."""
-    key = split.key.encode()
+    seen = 0
     for origin, pairs in split.blocks(Skipped() if options.skip_bad else None, options.longest):
         if origin.held:
             return
         texts = pairs.sources if side == "source" else pairs.targets
         if split.share:
-            digests = b"".join([source_hash(text, key) for text in normal_all(pairs.sources, split.ways)])
-            keep = ~split.held(np.frombuffer(digests, ">u8").astype(np.uint64))
+            keep = ~split.out(normal_all(pairs.sources, split.ways), seen)
+            seen += len(pairs)
             keep = keep if side == "source" or pairs.counts is None else np.repeat(keep, pairs.counts)
             texts = [text for text, kept in zip(texts, keep.tolist(), strict=True) if kept]
         yield from texts
@@ -138,8 +141,10 @@ def _final(codec: Codec | None, vocabulary: Vocabulary, options: Numbering, side
     if codec is not None and codec.kind.startswith("bpe"):  # numbered at once
         return codec, np.arange(codec.size)
     if codec is None:
-        codec = Codec.of_counts(options.kind(side), vocabulary.counts(), **options.limits(side))
-        codec = codec.cleaned(options.clean(side))
+        counts, clean = vocabulary.counts(), options.clean(side)
+        if clean is not None and clean["repair"] == "known":
+            counts = Cleaned(make(options.kind(side)), **clean).merged(counts)
+        codec = Codec.of_counts(options.kind(side), counts, **options.limits(side)).cleaned(clean)
     return codec, vocabulary.final(codec)
 
 

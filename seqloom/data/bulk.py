@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,13 @@ class Pairs(NamedTuple):
         targets = n if self.counts is None else sum(self.counts[:n])
         counts = None if self.counts is None else self.counts[:n]
         return Pairs(self.sources[:n], self.targets[:targets], counts, self.lines[:n])
+
+    def keep(self, mask: np.ndarray) -> Pairs:
+        """Only some of them."""
+        each = mask if self.counts is None else np.repeat(mask, self.counts)
+        counts = None if self.counts is None else list(compress(self.counts, mask))
+        sources, lines = list(compress(self.sources, mask)), list(compress(self.lines, mask))
+        return Pairs(sources, list(compress(self.targets, each)), counts, lines)
 
 
 def bulk(group: Group, longest: int | None = None) -> Iterator[Pairs | Problem]:

@@ -60,7 +60,7 @@ class Codec:
 
     def cleaned(self, clean: dict[str, Any] | None) -> Codec:
         """The same vocabulary behind `tokens.Cleaned`, whose keywords are `clean`."""
-        splitter = self.splitter if clean is None else Cleaned(self.splitter, **clean)
+        splitter = self.splitter if clean is None else Cleaned(self.splitter, **clean, vocabulary=self.tokens)
         return Codec(self.kind, splitter, self.tokens, self.fold, self.half_width)
 
     @property

@@ -10,9 +10,9 @@ import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -20,15 +20,15 @@ import numpy as np
 
 from seqloom.data.build import Vocabulary
 from seqloom.data.codec import Codec
-from seqloom.data.columns import Reading
+from seqloom.data.columns import Reading, settled
 from seqloom.data.facts import spread, vocabulary
 from seqloom.data.lines import STDIN, form_of, place, read_lines
-from seqloom.data.numbers import Rows, normal_all, number_texts, source_hash
+from seqloom.data.numbers import Rows, normal_all, number_texts
 from seqloom.data.pieces import Pieces
 from seqloom.data.read import Example, Group, Problem, sources
 from seqloom.data.skip import Skipped
 from seqloom.data.skip import note as skip_note
-from seqloom.data.split import Fold, Split
+from seqloom.data.split import Fold, Part, Split
 from seqloom.data.tokens import SPECIALS, UNK, folding, make
 from seqloom.errors import SeqloomError
 from seqloom.files import clear_damaged, damage, default_cache, new_folder, sha256, write_atomic, write_json
@@ -168,16 +168,15 @@ class _Source:
     def of(cls, train: list[str], valid: list[str] | float | Fold, options: TextOptions, seed: int) -> _Source:
         if not train:
             raise SeqloomError("no training files were given")
-        share, start = (1 / valid.count, (valid.number - 1) / valid.count) if isinstance(valid, Fold) else (valid, 0.0)
-        files = [*train, *share] if isinstance(share, list) else list(train)
-        share = 0.0 if isinstance(share, list) else float(share)
-        return cls(files, len(train), options, Split([], [], share, seed, start, options.ways, options))
+        given = valid if isinstance(valid, list) else []
+        split = Split.of([], 0.0 if isinstance(valid, list) else valid, seed=seed, reading=options, **options.ways)
+        return cls([*train, *given], len(train), options, split)
 
     def fingerprint(self, kept: Mapping[str, Any] | None) -> str:
         """SHA-256 over all that decides the numbers: contents, not names or dates of files."""
         contents = [[form_of(name, place(name)), sha256(place(name))] for name in self.names]
         key: dict[str, Any] = {"layout": LAYOUT, "unicode": unicodedata.unidata_version, "files": contents}
-        key |= {"trained": self.trained, "options": asdict(self.options), "kept": dict(kept) if kept else None}
+        key |= {"trained": self.trained, "options": settled(self.options), "kept": dict(kept) if kept else None}
         if self.split.share:
             key |= {"share": self.split.share, "start": self.split.start, "seed": self.split.seed}
         for kind, package in (("bpe", "tokenizers"), ("jieba", "rjieba")):
@@ -188,16 +187,26 @@ class _Source:
 
     def blocks(self, skipped: Skipped) -> Iterator[tuple[int, list[Example], list[str], np.ndarray]]:
         """File, texts, the same made normal, and which of them are held out."""
-        left = self.options.limit
+        left, seen, read = self.options.limit, 0, 0
+        chosen = None if self.split.decision is None else self.split.decision.drawn
         for number, name in enumerate(self.names):
             found, held = _sound(name, self.options, skipped), number >= self.trained
             texts = found if held else islice(found, left)
             while block := list(islice(texts, BLOCK)):
                 left = left if held or left is None else left - len(block)
+                if chosen is not None and not held:
+                    read, block = read + len(block), list(compress(block, chosen[read : read + len(block)]))
                 normal = normal_all([one.source for one in block], self.options.ways)
-                digests = b"".join([source_hash(text, self.split.key.encode()) for text in normal])
-                out = self.split.held(np.frombuffer(digests, ">u8").astype(np.uint64))
-                yield number, block, normal, np.full(len(block), True) if held else out
+                out = np.full(len(block), True) if held else self.split.out(normal, seen)
+                seen += 0 if held else len(block)
+                yield number, block, normal, out
+
+    def parts(self) -> Iterator[Part]:
+        """What decides which of the training texts are drawn and held out."""
+        for number, _, normal, _ in self.blocks(Skipped()):
+            if number >= self.trained:
+                return
+            yield Part(normal)
 
 
 def _sound(name: str, reading: Reading, skipped: Skipped) -> Iterator[Example]:
@@ -223,6 +232,7 @@ def _sound(name: str, reading: Reading, skipped: Skipped) -> Iterator[Example]:
 
 def _build(folder: Path, source: _Source, kept: Codec | None) -> None:
     options, skipped = source.options, Skipped()
+    source = replace(source, split=source.split.decided(source.parts))
     codec = kept
     if kept is None and options.tokens.startswith("bpe"):
         codec = Codec.build(options.tokens, _training_texts(source), **options.limits)
@@ -280,8 +290,7 @@ def _write(folder: Path, name: str, codec: Codec, rows: Rows, limit: int | None)
 def _notes(source: _Source, facts: dict[str, Any]) -> Iterator[str]:
     train, valid = facts["train"], facts["valid"]
     counts = Counter({name: part["texts"] for name, part in (("train", train), ("valid", valid)) if part})
-    if source.options.limit is not None:
-        yield f"only the first {source.options.limit:,} texts of the training files are read"
+    yield from source.options.part_told("texts")
     if source.split.share and valid:
         share = counts["valid"] / counts.total()
         yield f"held out {counts['valid']:,} of {counts.total():,} texts ({share:.1%}) for validation"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from seqloom.data.amounts import counted
 from seqloom.data.counted import SPECIALS
@@ -25,8 +26,19 @@ HEADERS = {
 }
 SEPARATORS = {"tsv": "\t", "csv": ","}
 NAMES = {"tsv": "TAB", "csv": "comma"}
+RULES = (1, 2)  # of the data: what older runs were made by, and what new ones are
 # The least of settings that are whole numbers and mean the same in every kind of data that has them.
-LEAST = {"limit": 1, "max_vocab": len(SPECIALS) + 1, "min_count": 1, "max_length": 1, "length": 1, "stride": 1}
+LEAST = {
+    "limit": 1,
+    "sample": 1,
+    "max_vocab": len(SPECIALS) + 1,
+    "min_count": 1,
+    "max_length": 1,
+    "length": 1,
+    "stride": 1,
+}
+
+LATEST = {"sample": None, "rules": 1}
 
 Columns = tuple[int, ...]
 Record = tuple[int, "list[str] | LineError"]
@@ -37,13 +49,16 @@ class Reading:
     """Which part of the files is read.
 
     `columns`: "text,label" by the names in the first line (of JSON lines: the keys), or "2,5" by number, from 1; the
-    first is the source, the others are targets. `skip_bad`: leave out broken lines. `limit`: only so many examples of
-    the training files.
+    first is the source, the others are targets. `skip_bad`: leave out broken lines. `limit`: only the first so many
+    examples of the training files; `sample`: so many from all over them, drawn by a hash. `rules`: 1 or 2, by which
+    examples are held out (see `Split`) and letters mended (see `Cleaned`); new runs have 2, those from before 1.
     """
 
     columns: str | None = None
     skip_bad: bool = False
     limit: int | None = None
+    sample: int | None = None
+    rules: int = 1
 
     @property
     def values(self) -> str:
@@ -55,6 +70,10 @@ class Reading:
             value = getattr(self, name, None)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
                 raise SeqloomError(f"{name} must be a whole number of {least} or more, not {value!r}")
+        if self.rules not in RULES or isinstance(self.rules, bool):
+            raise SeqloomError(f"data.rules is {' or '.join(map(str, RULES))}, not {self.rules!r}")
+        if self.limit is not None and self.sample is not None:
+            raise SeqloomError("--limit takes the first examples and --sample draws from all of them: choose one")
         names = self.names
         if names is None:
             return
@@ -64,6 +83,13 @@ class Reading:
             raise SeqloomError(f"--columns {self.columns!r} names a column twice")
         if self.numbers and min(self.numbers) < 0:
             raise SeqloomError(f"--columns {self.columns!r}: columns are counted from 1")
+
+    def part_told(self, unit: str) -> Iterator[str]:
+        """A sentence, where not all of the training files is read."""
+        if self.limit is not None:
+            yield f"only the first {self.limit:,} {unit} of the training files are read"
+        if self.sample is not None:
+            yield f"{self.sample:,} {unit} are drawn from all of the training files, by a hash"
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -76,6 +102,11 @@ class Reading:
         if names is None or not all(name.isascii() and name.isdigit() for name in names):
             return None
         return tuple(int(name[:6]) - 1 for name in names)
+
+
+def settled(options: Reading) -> dict[str, Any]:
+    """All settings, for a fingerprint; the latest only where they are set, so that runs from before can go on."""
+    return {name: value for name, value in asdict(options).items() if (name, value) not in LATEST.items()}
 
 
 def header(names: Sequence[str], fields: Sequence[str], where: str) -> Columns:

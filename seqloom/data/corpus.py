@@ -13,11 +13,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from seqloom.data.amounts import counted
 from seqloom.data.build import Codecs, Filled, fill
 from seqloom.data.codec import Codec
+from seqloom.data.columns import LATEST
 from seqloom.data.facts import facts_of, overlap, vocabulary
 from seqloom.data.groups import FOLDER, inside
+from seqloom.data.holdout import missed
 from seqloom.data.numbering import Numbering
 from seqloom.data.read import Example, Group
 from seqloom.data.skip import Skipped
@@ -35,7 +39,7 @@ LAYOUT = 3  # of the cache folder; a change here makes every cache new
 HELD = "valid.jsonl"
 SIDES = ("source", "target")
 # Settings that came later; left out of the fingerprint where unset, so that runs from before can go on.
-LATER = {"half_width": False, "columns": None, "skip_bad": False, "limit": None}
+LATER = {"half_width": False, "columns": None, "skip_bad": False, "limit": None, **LATEST}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +145,8 @@ def _fingerprint(split: Split, options: Numbering, codecs: Codecs | None) -> str
         make("jieba").split("")  # says which package is missing before its version is asked for
         key["rjieba"] = importlib.metadata.version("rjieba")
     key["options"] = {name: value for name, value in asdict(options).items() if (name, value) not in LATER.items()}
+    if not split.share:  # nothing is held out by any rules
+        key["options"].pop("rules", None)
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
 
@@ -170,6 +176,7 @@ def _build(folder: Path, split: Split, options: Numbering, codecs: Codecs | None
     if folder.exists() and not _intact(folder):  # a whole one that somebody else finishes meanwhile is left alone
         shutil.rmtree(folder, ignore_errors=True)
     skipped = Skipped() if options.skip_bad else None
+    split = split.decided(lambda: split.parts(Skipped() if options.skip_bad else None, options.longest))
     with new_folder(folder, keep_existing=True) as fresh:
         with (
             Writer(fresh, "train") as train,
@@ -230,10 +237,14 @@ def _open(folder: Path, split: Split, fingerprint: str) -> Prepared:
 def _notes(split: Split, options: Numbering, filled: Filled, facts: dict[str, Any]) -> Iterator[str]:
     counts, train, held = filled.counts, facts["train"]["pairs"], facts["valid"]
     valid = held["pairs"] if held else 0
-    if options.limit is not None:
-        yield f"only the first {options.limit:,} examples of the training files are read"
+    yield from options.part_told("examples")
     if split.share and valid:
-        yield f"held out {valid:,} of {train + valid:,} pairs ({valid / (train + valid):.1%}) by source for validation"
+        largest = int(np.unique(np.concatenate(list(filled.hashes.values())), return_counts=True)[1].max())
+        why = missed(valid, train + valid, split.share, largest) if options.rules > 1 else ""
+        share = (
+            f"held out {valid:,} of {train + valid:,} pairs ({valid / (train + valid):.1%}) by source for validation"
+        )
+        yield f"{share}, {why}" if why else share
     elif split.share:
         yield f"no pair was held out: {split.share:.1%} of {train:,} is too little; give a larger share or a file"
     elif shared := overlap(filled.hashes[False], filled.hashes[True]):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import chain, product
 from typing import Any, Protocol
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 PAD, BOS, EOS, UNK = range(4)
 _TERM = re.compile(r"</?\w+ ?/?>|\w+(?:['’-]\w+)*|[^\w\s]")
+MENDED = 6  # repeated letters of a word of which each may be one or two
 _REPEATED = re.compile(r"([^\W\d_])\1{2,}")
 
 
@@ -89,17 +91,53 @@ class Cleaned(Counted):
     """Another splitter, with text mended before it and tokens left out behind it.
 
     `repair`: three and more of a letter become two, so that "gooood" is "good" (Go et al. 2009, section 2.3); which of
-    them are too many is not asked, so "soooo" is "soo", the same in training and prediction. `stop_words` are left out
-    in any case.
+    them are too many is not asked, so "soooo" is "soo", the same in training and prediction. "known", of words alone:
+    they become two or one, whichever is the commoner word of the `vocabulary`, the commonest first, so that "baaad" is
+    "bad"; two where neither is known. While there is no vocabulary yet, words stay as they are. `stop_words` are left
+    out in any case.
     """
 
-    def __init__(self, inner: Splitter, stop_words: Iterable[str] = (), repair: bool = False):
+    def __init__(
+        self,
+        inner: Splitter,
+        stop_words: Iterable[str] = (),
+        repair: bool | str = False,
+        vocabulary: Iterable[str] | None = None,
+    ):
         self.inner, self.repair = inner, repair
         self.stop_words = frozenset(word.casefold() for word in stop_words)
+        self.ranks = None if vocabulary is None else {token: rank for rank, token in enumerate(vocabulary)}
 
     def split(self, text: str) -> list[str]:
-        tokens = self.inner.split(_REPEATED.sub(r"\1\1", text) if self.repair else text)
+        if self.repair == "known":
+            tokens = self.inner.split(text)
+            tokens = (
+                tokens if self.ranks is None or not _REPEATED.search(text) else [self.mended(one) for one in tokens]
+            )
+        else:
+            tokens = self.inner.split(_REPEATED.sub(r"\1\1", text) if self.repair else text)
         return [token for token in tokens if token.casefold() not in self.stop_words]
+
+    def mended(self, token: str) -> str:
+        """A token without too many of a letter."""
+        if self.repair != "known" or not _REPEATED.search(token):
+            return token
+        first, *rest = _REPEATED.split(token)  # what stands between, and each repeated letter
+        letters, ranks = rest[::2], self.ranks or {}
+        ways = product(
+            *((2 * letter, letter) for letter in letters[:MENDED]), *((2 * one,) for one in letters[MENDED:])
+        )
+        forms = [first + "".join(chain(*zip(way, rest[1::2], strict=True))) for way in ways]
+        return min((form for form in forms if form in ranks), key=ranks.__getitem__, default=forms[0])
+
+    def merged(self, counts: Mapping[str, int]) -> Counter[str]:
+        """How often each token comes once all are mended by those that need no mending."""
+        plain = [token for token in self.rank(counts, None, 1) if not _REPEATED.search(token)]
+        knowing = Cleaned(self.inner, self.stop_words, self.repair, plain)
+        found = Counter[str]()
+        for token, count in counts.items():
+            found[knowing.mended(token)] += count
+        return found
 
     def join(self, tokens: list[str]) -> str:
         return self.inner.join(tokens)

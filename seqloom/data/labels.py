@@ -22,7 +22,8 @@ class LabelOptions(Numbering):
 
     `target`: one label, several labels with `separator` between them, or a number. `tokens` of the text: words, terms,
     chars, jieba, bytes or bpe:N. `stop_words` are left out: none, english, or a file with a word a line. `repair`:
-    three and more of a letter become two: "gooood" is "good". `weights` of labels in the loss: none, balanced (all
+    three and more of a letter become two, of words also one if the vocabulary has that: "gooood" is "good", "baaad" is
+    "bad". `weights` of labels in the loss: none, balanced (all
     labels weigh alike), or as in "spam=3,ham=1". The others are those of `Numbering`; they touch the text alone, never
     its label.
     """
@@ -59,7 +60,8 @@ class LabelOptions(Numbering):
         return self.max_length if side == "source" else None
 
     def clean(self, side: str) -> dict[str, Any] | None:
-        both = {"stop_words": self._stop_words, "repair": self.repair}
+        words = self.rules > 1 and self.tokens in ("words", "terms")
+        both = {"stop_words": self._stop_words, "repair": "known" if self.repair and words else self.repair}
         return both if side == "source" and self._cleans else None
 
     @property

@@ -7,17 +7,17 @@ import importlib.metadata
 import json
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from seqloom.data.columns import settled
 from seqloom.data.groups import group
 from seqloom.data.lines import place
-from seqloom.data.numbers import normal_all, source_hash
+from seqloom.data.numbers import normal_all
 from seqloom.data.plain import pieces
 from seqloom.data.skip import Skipped, sound
-from seqloom.data.split import Fold, Split
+from seqloom.data.split import Fold, Part, Split
 from seqloom.data.stream import StreamOptions
 from seqloom.errors import SeqloomError
 from seqloom.files import sha256
@@ -42,6 +42,24 @@ class Source:
     valid: list[str] | float | Fold
     options: StreamOptions
     seed: int
+    split: Split = field(init=False)  # says which of the lines are held out
+
+    def __post_init__(self) -> None:
+        valid = 0.0 if isinstance(self.valid, list) else self.valid
+        object.__setattr__(self, "split", Split.of([], valid, seed=self.seed, reading=self.options))
+        if self.options.sample is not None and not self.options.lines:
+            raise SeqloomError("--sample draws lines, and running text has none: take --limit, or data.batches=lines")
+
+    def decided(self) -> Source:
+        """With what becomes of every line."""
+        found = Source(self.train, self.valid, self.options, self.seed)
+        if self.options.lines:
+            object.__setattr__(found, "split", self.split.decided(self._parts))
+        return found
+
+    def _parts(self) -> Iterator[Part]:
+        for block in self._lines(self.train, Skipped(), self.options.limit):
+            yield Part(normal_all(block.texts, self.options.ways), block.labels)
 
     @property
     def between(self) -> tuple[float, float]:
@@ -62,7 +80,7 @@ class Source:
         held = self.valid if isinstance(self.valid, list) else []
         key = {
             "layout": [LAYOUT, unicodedata.unidata_version],
-            "options": {name: value for name, value in asdict(self.options).items() if name not in others},
+            "options": {name: value for name, value in settled(self.options).items() if name not in others},
             "lines": self.options.lines,
             "files": [[_content(file) for file in files] for files in (self.train, held)],
             "held": [*self.between, self.seed if self.options.lines else 0],
@@ -78,9 +96,12 @@ class Source:
         if not self.options.lines:
             yield from _cut(lambda: self._text(self.train, skipped, self.options.limit), share, self.options.tokens)
         else:
-            split = Split([], [], share[1] - share[0], self.seed, share[0])
+            seen = read = 0
             for block in self._lines(self.train, skipped, self.options.limit):
-                yield from _by_hash(block, split, self.options.ways)
+                if self.split.decision is not None and (chosen := self.split.decision.drawn) is not None:
+                    read, block = read + len(block.texts), _keep(block, chosen[read : read + len(block.texts)].tolist())
+                yield from _by_hash(block, self.split, self.options.ways, seen)
+                seen += len(block.texts)
         if isinstance(self.valid, list) and self.options.lines:
             yield from (block._replace(held=True) for block in self._lines(self.valid, skipped, None))
         elif isinstance(self.valid, list):
@@ -159,11 +180,14 @@ def _after_word(text: str, end: int) -> int:
     return end
 
 
-def _by_hash(block: Block, split: Split, ways: dict[str, bool]) -> Iterator[Block]:
-    digests = b"".join([source_hash(text, split.key.encode()) for text in normal_all(block.texts, ways)])
-    out = split.held(np.frombuffer(digests, ">u8").astype(np.uint64)).tolist()
+def _by_hash(block: Block, split: Split, ways: dict[str, bool], at: int) -> Iterator[Block]:
+    out = split.out(normal_all(block.texts, ways), at)
     for held in (False, True):
-        texts = [text for text, is_out in zip(block.texts, out, strict=True) if is_out is held]
-        labels = block.labels and [label for label, is_out in zip(block.labels, out, strict=True) if is_out is held]
-        if texts:
-            yield Block(held, texts, labels, block.file)
+        part = _keep(block, (out == held).tolist())
+        if part.texts:
+            yield part._replace(held=held)
+
+
+def _keep(block: Block, mask: list[bool]) -> Block:
+    labels = None if block.labels is None else list(compress(block.labels, mask))
+    return block._replace(texts=list(compress(block.texts, mask)), labels=labels)

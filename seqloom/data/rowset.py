@@ -7,17 +7,18 @@ import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from seqloom.data.codec import Codec
+from seqloom.data.columns import settled
+from seqloom.data.holdout import missed
 from seqloom.data.kinds import UNSEEN, Column, guess, guess_target, learn, missing, number, plain
 from seqloom.data.labelled import label_weights
 from seqloom.data.lines import place
-from seqloom.data.numbers import source_hash
 from seqloom.data.rows import RowSupply, Schema
 from seqloom.data.skip import Skipped
 from seqloom.data.skip import note as skip_note
@@ -73,8 +74,9 @@ def prepare(
     held = sound(files, plan, skipped)
     if files and not held:
         raise SeqloomError(f"{', '.join(files)}: holds no rows; a validation file needs at least one")
-    if not files:
-        rows, held = _parted(rows, Split.of([], valid, seed=seed))  # pyright: ignore[reportArgumentType]
+    split = Split.of([], 0.0 if files else valid, seed=seed, reading=options)  # pyright: ignore[reportArgumentType]
+    rows, aside = _parted(rows, split, _classes(rows, plan, options))
+    held = held if files else aside
     if not rows:
         aside = f"all {len(held):,} rows were held out; give a smaller share or more data" if held else "holds no rows"
         raise SeqloomError(f"{', '.join(train)}: {aside}")
@@ -83,18 +85,21 @@ def prepare(
     schema = schema or _learned(rows, guessed, options, codec)
     fingerprint = _fingerprint(train, valid, options, seed, kept)
     ready = _ready(rows, held, schema, skipped or Skipped(), fingerprint)
-    notes = [*_held_out(rows, held, bool(files)), *ready.notes, *_row_numbers(rows, schema)]
+    notes = [*options.part_told("rows"), *_held_out(rows, held, split), *ready.notes, *_row_numbers(rows, schema)]
     weights = _weights(options.weights, ready.train)
     return replace(
         ready, train=replace(ready.train, weights=weights), notes=notes, facts=ready.facts | {"notes": notes}
     )
 
 
-def _held_out(rows: Sequence[Row], held: Sequence[Row], files: bool) -> Iterator[str]:
-    if held and not files:
+def _held_out(rows: Sequence[Row], held: Sequence[Row], split: Split) -> Iterator[str]:
+    if held and split.share:
         whole = len(rows) + len(held)
-        yield f"held out {len(held):,} of {whole:,} rows ({len(held) / whole:.1%}) by their fields for validation"
-    known = {row.fields for row in rows} if files else set()
+        largest = Counter(row.fields for row in (*rows, *held)).most_common(1)[0][1]
+        why = missed(len(held), whole, split.share, largest) if split.reading.rules > 1 else ""
+        told = f"held out {len(held):,} of {whole:,} rows ({len(held) / whole:.1%}) by their fields for validation"
+        yield f"{told}, {why}" if why else told
+    known = set() if split.share else {row.fields for row in rows}
     if shared := sum(row.fields in known for row in held):
         of = f"{shared:,} of {len(held):,} validation rows"
         yield f"{of} stand in the training data too: scores on them say little about new ones"
@@ -115,14 +120,16 @@ def _weights(way: str, train: RowSupply) -> np.ndarray | None:
     return label_weights(way, train.target, counts)
 
 
-def _parted(rows: list[Row], split: Split) -> tuple[list[Row], list[Row]]:
-    key = split.key.encode()
-    digests = b"".join([source_hash("\0".join(map(plain, row.fields)), key) for row in rows])
-    out = split.held(np.frombuffer(digests, ">u8").astype(np.uint64)).tolist()
-    sides: dict[bool, list[Row]] = {False: [], True: []}
-    for row, held in zip(rows, out, strict=True):
-        sides[held].append(row)
-    return sides[False], sides[True]
+def _parted(rows: list[Row], split: Split, classes: list[str] | None) -> tuple[list[Row], list[Row]]:
+    train, held = split.parted(["\0".join(map(plain, row.fields)) for row in rows], classes)
+    return [rows[place] for place in train.tolist()], [rows[place] for place in held.tolist()]
+
+
+def _classes(rows: Sequence[Row], layout: Layout, options: TableOptions) -> list[str] | None:
+    """Of the rows, where the target is one of a few classes."""
+    values = [plain(row.target) for row in rows]
+    kind = options.kinds.get(layout.target) or guess_target(values)
+    return values if kind in ("category", "yes") else None
 
 
 def _kinds(rows: Sequence[Row], layout: Layout, options: TableOptions) -> dict[str, str]:
@@ -245,7 +252,7 @@ def _kind(column: Column) -> str:
 
 def _fingerprint(train: Sequence[str], valid: Any, options: TableOptions, seed: int, kept: Mapping[str, Any]) -> str:
     """SHA-256 over all that decides the numbers: contents, not names or dates of files."""
-    key: dict[str, Any] = {"meaning": MEANING, "unicode": unicodedata.unidata_version, "options": asdict(options)}
+    key: dict[str, Any] = {"meaning": MEANING, "unicode": unicodedata.unidata_version, "options": settled(options)}
     key["train"] = [sha256(place(file)) for file in train]
     shared = isinstance(valid, float | int | Fold)
     key["valid"] = [valid, seed] if shared else [sha256(place(file)) for file in valid]

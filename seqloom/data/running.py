@@ -89,7 +89,7 @@ def numbered(
     """Files numbered with the vocabulary of a run, in memory, and what there is to say about them."""
     skipped = Skipped() if options.skip_bad else None
     numbers, parts = _Numbers(options, codec, labels), list[Rows]()
-    source = Source(files, 0.0, replace(options, limit=None), 0)
+    source = Source(files, 0.0, replace(options, limit=None, sample=None), 0)
     for block in source.blocks(skipped):
         parts.append(numbers.number(block))
     table = numbers.final(codec, labels)
@@ -189,6 +189,7 @@ def line_hash(ids: np.ndarray | Sequence[int]) -> bytes:
 
 def _build(folder: Path, source: Source, kept: Mapping[str, Any] | None) -> None:
     options, skipped = source.options, Skipped() if source.options.skip_bad else None
+    source = source.decided()
     codec = Codec.from_json(kept["source"]) if kept else _trained(source)
     numbers = _Numbers(options, codec)
     labels = None if not kept or "lines" not in kept else list(kept["lines"]["labels"])
@@ -262,8 +263,7 @@ def _facts(folder: Path, name: str, counts: np.ndarray, options: StreamOptions) 
 
 def _notes(source: Source, facts: dict[str, Any], counts: Counter[str]) -> Iterator[str]:
     train, held, options = facts["train"], facts["valid"], source.options
-    if options.limit is not None:
-        yield f"only the first {options.limit:,} lines of the training files are read"
+    yield from options.part_told("lines")
     if held and not isinstance(source.valid, list):
         unit = "lines" if options.lines else "tokens"
         part, rest = (one["lines"] if options.lines else one["source"]["tokens"] for one in (held, train))

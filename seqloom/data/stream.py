@@ -165,6 +165,11 @@ class Stream:
         return -(-self.labels // self.length) if self.offsets is None else len(self.offsets) - 1
 
     @property
+    def by_rows(self) -> bool:
+        """Whether the text has examples of its own; running text is cut into batches of any shape."""
+        return self.offsets is not None
+
+    @property
     def labels(self) -> int:
         """Tokens that are guessed: all but the first of each row."""
         return len(self.ids) - (1 if self.offsets is None else len(self.offsets) - 1)

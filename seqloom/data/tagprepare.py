@@ -13,6 +13,7 @@ from seqloom.data.amounts import counted
 from seqloom.data.codec import Codec
 from seqloom.data.conll import LONGEST, Found, Sentence, read
 from seqloom.data.facts import COMMONEST, overlap, spread, vocabulary
+from seqloom.data.holdout import missed
 from seqloom.data.numbers import source_hash
 from seqloom.data.schemes import breaks, repaired, scheme_of
 from seqloom.data.skip import Skipped
@@ -38,10 +39,10 @@ def prepare_tags(
     scheme = scheme_of(sentence.tags for one in (given, held) for sentence in one.sentences)
     fitting = Fitting(options, scheme)
     sentences, apart = fitting(given.sentences[: options.limit]), fitting(held.sentences)
-    split = Split.of([], 0.0 if files else valid, seed=seed)  # pyright: ignore[reportArgumentType]
-    away = split.held(hashes(sentences, options, split.key))
-    inside = [sentence for sentence, out in zip(sentences, away, strict=True) if not out]
-    outside = apart if files else [sentence for sentence, out in zip(sentences, away, strict=True) if out]
+    split = Split.of([], 0.0 if files else valid, seed=seed, reading=options)  # pyright: ignore[reportArgumentType]
+    places, away = split.parted([normal(sentence.text, **options.ways) for sentence in sentences])
+    inside = [sentences[place] for place in places.tolist()]
+    outside = apart if files else [sentences[place] for place in away.tolist()]
     if not inside:
         raise SeqloomError(f"all {len(outside):,} sentences were held out for validation; give a smaller share")
     lexicon, rare = _lexicon(inside, options, kept or {})
@@ -50,7 +51,7 @@ def prepare_tags(
     supplies = Tagging(inside, types, tags), Tagging(outside, types, tags) if outside else None
     facts = _facts(inside, outside, options, supplies, tags)
     facts["skipped"] = _left_out(given.skipped, held.skipped)
-    notes = [*given.notes, *held.notes, *fitting.notes(), *_notes(facts, options, split.share)]
+    notes = [*given.notes, *held.notes, *fitting.notes(), *_notes(facts, options, split, _largest(inside, outside))]
     return TagReady(*supplies, notes, facts | {"notes": notes}, lexicon, tags, rare, outside)
 
 
@@ -191,15 +192,21 @@ def _left_out(*several: Skipped) -> dict[str, Any]:
     return both.to_json()
 
 
-def _notes(facts: dict[str, Any], options: TagOptions, share: float) -> Iterator[str]:
+def _largest(*parts: list[Sentence]) -> int:
+    """How often the commonest sentence stands."""
+    return Counter(sentence.words for part in parts for sentence in part).most_common(1)[0][1]
+
+
+def _notes(facts: dict[str, Any], options: TagOptions, split: Split, largest: int) -> Iterator[str]:
     train, held = facts["train"]["pairs"], facts["valid"]
-    if options.limit is not None:
-        yield f"only the first {options.limit:,} sentences of the training files are read"
-    if share and held:
-        of = f"{held['pairs']:,} of {train + held['pairs']:,} sentences ({held['pairs'] / (train + held['pairs']):.1%})"
-        yield f"held out {of} for validation"
-    elif share:
-        yield f"no sentence was held out: {share:.1%} of {train:,} is too little; give a larger share or a file"
+    yield from options.part_told("sentences")
+    if split.share and held:
+        whole = train + held["pairs"]
+        of = f"{held['pairs']:,} of {whole:,} sentences ({held['pairs'] / whole:.1%}) for validation"
+        why = missed(held["pairs"], whole, split.share, largest) if options.rules > 1 else ""
+        yield f"held out {of}, {why}" if why else f"held out {of}"
+    elif split.share:
+        yield f"no sentence was held out: {split.share:.1%} of {train:,} is too little; give a larger share or a file"
     elif shared := facts["overlap"]:
         yield f"{shared:,} of {held['pairs']:,} validation sentences stand in the training data too"
     if facts["scheme"]:

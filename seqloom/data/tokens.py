@@ -223,7 +223,7 @@ def make(
     """The splitter called `kind`, as `bytes` or `bpe:4000`. A trained one is given its `tokens` and `merges`, an
     imported one its `tokenizer`; `clean`: the keywords of Cleaned."""
     if clean:
-        return Cleaned(make(kind, tokens, merges, tokenizer), **clean)
+        return Cleaned(make(kind, tokens, merges, tokenizer), **clean, vocabulary=tokens)
     name, colon, size = str(kind).partition(":")
     known(name, TOKENS if name in INNER else [one for one in TOKENS if one not in INNER], "kind of tokens")
     if name == "labels":

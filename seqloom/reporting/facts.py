@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -23,6 +24,7 @@ class Learned(NamedTuple):
     tokens: str  # those it knows, in whatever order; the same for what knows all
 
 
+WORSE, NOISE = 2.0, 0.5  # a loss at the end so many times the first one, and so much above it, is no accident
 HELD_OUT = {"test": "Test data", "valid": "Validation data"}
 
 
@@ -177,6 +179,27 @@ class Facts:
         part = (self.data or {}).get(which) or {}
         counts = (part.get(name) for name in ("pairs", "rows", "texts"))
         return next((count for count in counts if count), (part.get("source") or {}).get("tokens"))
+
+
+def diverged(history: list[dict[str, Any]]) -> str | None:
+    """What to say of a training whose end is worse than its beginning, so that its model is worth little; else None.
+
+    A loss on validation data that only rises is no sign of it: a model that learns by heart has that too.
+    """
+    losses = [line["loss"] for line in history if "loss" in line and "step" in line]
+    held = [line["valid"] for line in history if isinstance(line.get("valid"), dict) and "step" in line]
+    first, last = (finite(losses[0]), finite(losses[-1])) if losses else (None, None)
+    beyond = {name: value for name, value in (held[-1] if held else {}).items() if name in ("loss", "perplexity")}
+    beyond = {name: value for name, value in beyond.items() if value == math.inf}
+    if losses and last is None:
+        told = "its updates were skipped at the end, for the loss was not finite"
+    elif first is not None and last is not None and last > max(WORSE * first, first + NOISE):
+        told = f"the loss is {last:,.4g} at the end and was {first:,.4g} at the beginning"
+    elif beyond:
+        told = f"the {next(iter(beyond))} on validation data is infinite"
+    else:
+        return None
+    return f"the training diverged: {told}; lower --rate, and look at the data"
 
 
 def points(lines: list[dict[str, Any]], key: str) -> list[tuple[Any, Any]]:

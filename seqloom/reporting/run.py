@@ -10,7 +10,7 @@ import yaml
 
 from seqloom.data.amounts import counted
 from seqloom.reporting import curves, evaluated, labels, masks, samples, tables, tags
-from seqloom.reporting.facts import Facts, metric
+from seqloom.reporting.facts import Facts, diverged, metric
 from seqloom.reporting.html import Markup, element, join, user
 from seqloom.reporting.numbers import article, digits, duration, finite, short, whole
 from seqloom.reporting.page import code, figures, folded, page, section, table, warning
@@ -24,6 +24,7 @@ def report(facts: Facts) -> str:
         element("h1", user(facts.name)),
         summary(facts),
         headline(facts),
+        _diverged(facts),
         skipped_lines(facts),
         _skipped_batches(facts),
         *_scores(facts),
@@ -104,6 +105,11 @@ def skipped_lines(facts: Facts) -> Markup:
     lines = f"{counted(found['count'], 'lines')} of the data {'was' if found['count'] == 1 else 'were'}"
     text = f"{lines} broken and left out."
     return warning(element("p", element("strong", text)), why if reasons else "", folded("The first of them", first))
+
+
+def _diverged(facts: Facts) -> Markup:
+    told = diverged(facts.history)
+    return warning(element("p", element("strong", f"{told[0].upper()}{told[1:]}."))) if told else Markup("")
 
 
 def _skipped_batches(facts: Facts) -> Markup:

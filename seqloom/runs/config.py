@@ -27,6 +27,7 @@ from seqloom.version import FORMAT, __version__
 FILE = "config.yaml"
 ENSEMBLE = "ensemble.json"  # instead of a config, in a folder that stands for several runs
 SECTIONS = ("data", "model", "training")
+BATCH = ("batch_rows", "batch_tokens")
 YAML = (".yaml", ".yml")
 # What may change from one resume to the next without changing what was trained so far.
 EXTENDABLE = ("epochs", "max_steps", "time", "patience", "log_every", "keep", "average", "shard")
@@ -45,6 +46,19 @@ def compose(
 
     With `saved`, the config of a run that goes on, what is not given stays as it was.
     """
+    return composed(task, model, size, data, training, settings, saved)[0]
+
+
+def composed(
+    task: str,
+    model: str | None,
+    size: str | None,
+    data: Mapping[str, Any],
+    training: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    saved: Mapping[str, Any] | None = None,
+) -> tuple[dict[str, Any], bool]:
+    """`compose`, and whether anybody chose how large a batch is; else the size of the data may."""
     own: dict[str, Any] = {"data": _given(data), "model": {}, "training": {}}
     if saved is not None:
         own = {name: merge(saved[name], own[name]) for name in SECTIONS}
@@ -60,7 +74,7 @@ def compose(
         change(*_place(own, key, shape), value)
     trained = Training.of(_over({**shape.training, **suited(task, own["model"])}, own["training"]))
     known(trained.select, shape.scores, f"score to select by in {task}")
-    return {
+    config = {
         "format": FORMAT,
         "seqloom": __version__,
         "task": task,
@@ -69,6 +83,7 @@ def compose(
         "model": complete(shape.models, {"kind": shape.kind, **own["model"]}),
         "training": asdict(trained),
     }
+    return config, any(own["training"].get(name) for name in BATCH)
 
 
 def _model(task: str, chosen: Mapping[str, str], training: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -80,9 +95,8 @@ def _model(task: str, chosen: Mapping[str, str], training: dict[str, Any]) -> tu
 
 def _over(suited: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """What the user sets wins; a batch is measured in rows or in tokens, so that one takes the other's place."""
-    sizes = ("batch_rows", "batch_tokens")
-    if any(own.get(name) for name in sizes):
-        suited = {name: value for name, value in suited.items() if name not in sizes}
+    if any(own.get(name) for name in BATCH):
+        suited = {name: value for name, value in suited.items() if name not in BATCH}
     return {**suited, **own}
 
 

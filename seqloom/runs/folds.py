@@ -10,6 +10,7 @@ from typing import Any
 from seqloom.errors import SeqloomError
 from seqloom.files import write_json
 from seqloom.reporting.compare import Whole
+from seqloom.runs import config as configs
 from seqloom.runs.abreast import Part, abreast
 from seqloom.runs.job import Job
 from seqloom.runs.progress import Silent, progress
@@ -55,6 +56,9 @@ def cross_validate(job: Job, count: int, kind: str = "usual", at_once: int = 1) 
         raise SeqloomError("--folds and --valid exclude one another: every fold is held out once")
     numbers = range(1, count + 1)
     jobs = [replace(job, output=job.folder / f"fold-{one}", valid=f"fold {one}/{count}") for one in numbers]
+    if begun := [one for one in jobs if (one.folder / configs.FILE).exists()]:  # all are parts of one division
+        rules = configs.load(begun[0].folder)["data"].get("rules", 1)
+        jobs = [replace(one, data={**one.data, "rules": rules}) for one in jobs]
     if at_once > 1:
         followed, signal = abreast([Part(one.folder.name, one) for one in jobs], at_once, kind)
         runs = [one.run for one in followed]

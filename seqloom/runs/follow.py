@@ -93,6 +93,7 @@ def job_of(recipe: Recipe, job: Job) -> Job:
         data={**recipe.data, **_given(job.data)},
         training={**_without(recipe.training, _given(job.training)), **_given(job.training)},
         settings={**(recipe.settings if job.start is None else {}), **job.settings},
+        recorded=not job.files,
     )
 
 

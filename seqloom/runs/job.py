@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from seqloom.data import registry
-from seqloom.data.columns import Reading
+from seqloom.data.columns import RULES, Reading
 from seqloom.data.lines import STDIN
 from seqloom.data.split import Fold
 from seqloom.data.supply import Ready
+from seqloom.data.symbols import symbols
 from seqloom.errors import SeqloomError, known
 from seqloom.models.presets import IMPORTED, SIZES, about
 from seqloom.options import hints_of
@@ -51,6 +53,7 @@ class Job:
     device: str = "auto"
     resume: bool = False
     cache: Path | None = None
+    recorded: bool = False  # of a recipe on its own data: all that it does not say stays as it was when it was recorded
 
     @property
     def folder(self) -> Path:
@@ -71,6 +74,8 @@ class Settled:
     brought: bool  # by a dataset, not by the user
     start: str | None  # the run whose weights are still to be taken over
     kept: dict[str, Any] | None  # vocabularies that came with them
+    free: bool = False  # nobody chose how large a batch is
+    told: list[str] = field(default_factory=list)  # what was chosen by a look at the data
 
 
 def settle(job: Job, ranks: Ranks) -> Settled:
@@ -91,7 +96,12 @@ def settle(job: Job, ranks: Ranks) -> Settled:
         given = _handed(job, base)
         data, settings = {**data, **given.data, **_given(job.data)}, {**given.model, **job.settings}
         _same_vocabularies(job, given.data, data)
-    config = configs.compose(job.task, job.model, job.size, data, job.training, settings, before)
+    told: list[str] = []
+    if saved is None:
+        data = {"rules": _rules(job, base), **_given(data)}
+    if saved is None and base is None and not job.recorded:
+        told = _cut_into_words(job, data)
+    config, chosen = configs.composed(job.task, job.model, job.size, data, job.training, settings, before)
     if saved is not None and (changed := configs.differences(saved, config)):
         raise SeqloomError(f"{job.folder}: cannot resume with other settings: {'; '.join(changed)}")
     if saved is None and before is not None:
@@ -115,7 +125,31 @@ def settle(job: Job, ranks: Ranks) -> Settled:
         brought=job.valid is None and brought is not None,
         start=start if not any((job.folder / CHECKPOINTS).glob("step-*")) else None,
         kept=kept and {name: value for name, value in kept.items() if taken is None or name in taken},
+        free=saved is None and not chosen and not job.recorded,
+        told=told,
     )
+
+
+def _rules(job: Job, base: Mapping[str, Any] | None) -> int:
+    """By which a new run holds examples out: the latest, but those of the run it starts from, which must not be scored
+    on what it was trained on, and the first for a recipe that does not say."""
+    if base is not None:
+        return base["data"].get("rules", 1)
+    return 1 if job.recorded else RULES[-1]
+
+
+def _cut_into_words(job: Job, data: dict[str, Any]) -> list[str]:
+    """Where nobody says how targets are cut and they look like phonemes, sets it, and says so."""
+    said = data.get("target_tokens") or "data.target_tokens" in job.settings
+    if job.task != "translate" or said:
+        return []
+    values = data | {key.removeprefix("data."): one for key, one in job.settings.items() if key.startswith("data.")}
+    with suppress(SeqloomError):  # of the settings, which are checked when all is put together
+        if example := symbols(job.names, configs.data_options(job.task, values)):
+            data["target_tokens"] = "words"
+            why = "targets are short symbols with single blanks between"
+            return [f"{why} ({example}): cut into words; --target-tokens chars cuts them into characters"]
+    return []
 
 
 def _like(job: Job, base: dict[str, Any]) -> Job:

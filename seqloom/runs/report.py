@@ -14,14 +14,14 @@ import safetensors
 import torch
 import yaml
 
-from seqloom.data.columns import Reading
+from seqloom.data.columns import RULES, Reading
 from seqloom.errors import SeqloomError
 from seqloom.files import read_json, write_atomic, write_json
 from seqloom.models.presets import suited
 from seqloom.options import flat, hints_of
 from seqloom.reporting.card import card, is_ours
 from seqloom.reporting.compare import Whole, compare
-from seqloom.reporting.facts import HELD_OUT, Facts, Learned, imported
+from seqloom.reporting.facts import HELD_OUT, Facts, Learned, diverged, imported
 from seqloom.reporting.page import GENERATOR
 from seqloom.reporting.run import report
 from seqloom.runs import config as configs
@@ -36,7 +36,18 @@ from seqloom.training.settings import Training
 
 REPORT, CARD = "report.html", "README.md"
 # What the command line calls by a name of its own; anything else goes by --set.
-DATA = ("columns", "limit", "source_tokens", "target_tokens", "tokens", "max_vocab", "min_count", "max_length", "cut")
+DATA = (
+    "columns",
+    "limit",
+    "sample",
+    "source_tokens",
+    "target_tokens",
+    "tokens",
+    "max_vocab",
+    "min_count",
+    "max_length",
+    "cut",
+)
 TRAINING = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
 TRAINING += ("schedule", "average", "seed", "precision", "freeze", "vectors")
 ENDS = ("epochs", "max_steps", "time", "patience", "batch_tokens")  # where one is set, another is not filled in
@@ -51,13 +62,15 @@ def finish(folder: Path, held: Callable[[], Sequence[Any]], device: torch.device
         (folder / evaluation("test")).unlink(missing_ok=True)  # of the model before it was trained further
         if examples := held():
             write_json(folder / evaluation("valid"), load(folder, device=str(device)).record(examples))
-        page = write(folder)
+        page, worse = write(folder), diverged(_history(folder / JOURNAL))
     except Exception as error:
         told = str(error).splitlines()[:1] or [type(error).__name__]
         say(f"seqloom: warning: {folder}: the run is done, but not its report: {told[0]}")
         progress.note(f"done: {folder}")
     else:
         progress.note(f"done: {folder}; its report: {page}")
+        if worse:
+            progress.note(worse)
 
 
 def write(folder: Path) -> Path:
@@ -147,7 +160,7 @@ def command(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
     for one in valid if isinstance(valid, list) else [] if valid is None else [valid]:
         words += ["--valid", f"{100 * one:g}%" if isinstance(one, int | float) else str(one)]
     if "from" in inputs:
-        return (*words, "--from", inputs["from"], *_options(_tuned(config)), *end)
+        return (*words, "--from", inputs["from"], *_options(_said(config, _tuned(config), tuned=True)), *end)
     try:
         ends = {name: config["training"][name] for name in ENDS if config["training"][name] is not None}
         base = configs.compose(task, preset["model"], preset["size"], {}, ends, {})
@@ -156,10 +169,22 @@ def command(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
     except SeqloomError:  # a YAML file that is no longer there, a setting that needs another first
         same = None
     if same is not None and all(same[name] == config[name] for name in configs.SECTIONS):
-        return (*words, "--model", preset["model"], "--size", preset["size"], *_options(changed), *end)
+        said = _said(config, changed)
+        return (*words, "--model", preset["model"], "--size", preset["size"], *_options(said), *end)
     from_config = configs.compose(task, None, None, {}, {}, {})["data"]
     other = {f"data.{name}": v for name, v in config["data"].items() if from_config.get(name) != v}
-    return (*words, "--model", str(folder / configs.FILE), *_options(other), *end)
+    return (*words, "--model", str(folder / configs.FILE), *_options(_said(config, other)), *end)
+
+
+def _said(config: Mapping[str, Any], changed: dict[str, Any], tuned: bool = False) -> dict[str, Any]:
+    """With what a new run would choose by a look at its data, or by later rules; one that is `tuned` has those of the
+    run it starts from."""
+    rows, rules = config["training"].get("batch_rows"), config["data"].get("rules", 1)
+    chosen = {} if rows is None else {"training.batch_rows": rows}
+    if not tuned:
+        chosen |= {} if rules == RULES[-1] else {"data.rules": rules}
+        chosen |= {f"data.{name}": config["data"][name] for name in ("target_tokens",) if name in config["data"]}
+    return {name: value for name, value in changed.items() if name != "data.rules"} | chosen
 
 
 def _tuned(config: Mapping[str, Any]) -> dict[str, Any]:

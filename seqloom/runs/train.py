@@ -38,7 +38,7 @@ from seqloom.training.distributed import Launch, Ranks, connected
 from seqloom.training.freeze import freeze
 from seqloom.training.loop import Loop
 from seqloom.training.parallel import wrapped
-from seqloom.training.settings import Training
+from seqloom.training.settings import FEW, LEAST_ROWS, Training, planned, suited_rows
 
 
 @dataclass(frozen=True)
@@ -154,14 +154,42 @@ def _session(job: Job, settled: Settled, ranks: Ranks, progress: Progress) -> Se
     asked = job.training.get("select") or job.settings.get("training.select")
     if hasattr(task, "select") and settled.saved is None and not asked:
         settled.config["training"]["select"] = task.select(data)  # pyright: ignore[reportAttributeAccessIssue]
+    told = [] if not settled.free else _suit_batch(settled, data)
     with ranks.together():
         session = make_session(job.folder, settled.config, data, ranks, progress)
         if settled.brought:
             progress.note(f"validates on {settled.valid}")
         _greet(session, data, progress)
+        for note in (*settled.told, *(() if hasattr(session.model, "fit") else (*told, *_few(session)))):
+            progress.note(note)
     if settled.start is not None:
         _take_over(session, Path(settled.start), "taken" not in settled.config["inputs"])
     return session
+
+
+def _suit_batch(settled: Settled, data: Ready) -> list[str]:
+    """Choose how many examples a batch holds by how many there are; of running text and of pairs of words, which make
+    examples of their own, as many as usual."""
+    settings = settled.config["training"]
+    if not settings["batch_rows"] or settled.config["task"] == "vectors" or not getattr(data.train, "by_rows", True):
+        return []
+    aside = 0 if isinstance(settled.valid, list) or data.valid is None or settled.brought else len(data.valid)
+    count = len(data.train) + aside  # the same in every fold
+    rows = suited_rows(settings["batch_rows"], count, Training.of(settings))
+    usual, settings["batch_rows"] = settings["batch_rows"], rows
+    if rows == usual:
+        return []
+    return [f"{len(data.train):,} examples are few: batches of {rows} rows, not {usual} (--batch-rows chooses)"]
+
+
+def _few(session: Session) -> Iterator[str]:
+    """A word where a training is likely to end before the model has learned anything."""
+    settings = session.settings
+    updates = planned(settings, len(session.loop.plan))
+    if updates is not None and updates < FEW:
+        smaller = " or smaller --batch-rows" if (settings.batch_rows or 0) > LEAST_ROWS else ""
+        epochs = counted(settings.epochs, "epochs")
+        yield f"only {counted(updates, 'updates')} in {epochs}: few to learn from; more --epochs{smaller} give more"
 
 
 def _take_over(session: Session, run: Path, alike: bool) -> None:

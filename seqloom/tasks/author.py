@@ -57,7 +57,7 @@ class Author:
 
     def read(self, files: list[str], reading: Reading) -> tuple[list[Stream], list[str]]:
         """The text of the files, numbered, and what there is to say about it."""
-        options = replace(self.options, columns=reading.columns, skip_bad=reading.skip_bad, limit=None)
+        options = replace(self.options, columns=reading.columns, skip_bad=reading.skip_bad, limit=None, sample=None)
         stream, notes = numbered(files, options, self.texts.codec, list(self.texts.labels))
         return [stream], notes
 

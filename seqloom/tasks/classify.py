@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from torch import nn
 from seqloom.data.codec import Codec
 from seqloom.data.corpus import Prepared
 from seqloom.data.corpus import prepare as prepare_pairs
+from seqloom.data.head import LEAST, one_sided
 from seqloom.data.labelled import LabelSupply, Target, label_weights, values_of
 from seqloom.data.labels import LabelOptions
 from seqloom.data.read import Example
-from seqloom.data.split import Fold
+from seqloom.data.skip import Skipped
+from seqloom.data.split import Fold, Split
 from seqloom.data.tokens import make
 from seqloom.errors import SeqloomError
 from seqloom.metrics.labels import score_labels
@@ -82,7 +85,7 @@ class Classify:
         prepared = prepare_pairs(train, valid, options, seed=seed, cache=cache, codecs=codecs)
         target = _target(prepared, options) if target is None else target
         values = values_of(prepared.train, target)
-        _check(values, target, ", ".join(str(group) for group in prepared.split.train))
+        _check(values, target, ", ".join(str(group) for group in prepared.split.train), options.limit)
         plain = LabelSupply(prepared.train, target, values)
         weights = label_weights(options.weights, target, plain.counts())
         held = prepared.valid
@@ -91,8 +94,8 @@ class Classify:
             target=target,
             train=plain if weights is None else LabelSupply(prepared.train, target, values, weights),
             valid=None if held is None else LabelSupply(held, target, values_of(held, target)),
-            notes=prepared.notes,
-            facts=_facts(prepared.facts, plain),
+            notes=(notes := [*prepared.notes, *_odd(prepared.split, options, target, len(values))]),
+            facts=_facts(prepared.facts, plain) | {"notes": notes},
             prepared=prepared,
         )
 
@@ -181,13 +184,32 @@ def _target(prepared: Prepared, options: LabelOptions) -> Target:
     return Target("number", mean=float(numbers.mean()), deviation=float(numbers.std()) or 1.0)
 
 
-def _check(values: np.ndarray, target: Target, files: str) -> None:
+def _odd(split: Split, options: LabelOptions, target: Target, count: int) -> Iterator[str]:
+    """What is not wrong, but hardly meant: a label for every line, or the head of a sorted file."""
+    if target.kind == "label" and count >= LEAST and target.size > count / 2:
+        turned = ",".join(reversed(options.names)) if options.names else "2,1"
+        turned = "label,text" if turned == "2,1" and any(one.form == "jsonl" for one in split.train) else turned
+        told = f"{target.size:,} labels in {count:,} lines: hardly one comes twice, so there is little to learn"
+        yield f"{told}; if source and label are swapped, --columns {turned} turns them"
+    if options.limit is not None and target.kind != "number":
+        whole = replace(split, reading=replace(split.reading, limit=None), decision=None)
+        with suppress(SeqloomError):  # broken lines behind the limit are nobody's concern
+            if told := one_sided(
+                (label for part in whole.parts(Skipped(), None) for label in part.labels or ()), options.limit
+            ):
+                yield told
+
+
+def _check(values: np.ndarray, target: Target, files: str, limit: int | None) -> None:
     if target.kind == "label" and (unknown := int((values < 0).sum())):
         names = ", ".join(target.names[:10])
         told = f"{unknown:,} of {len(values):,} examples have labels that the run it starts from lacks"
         raise SeqloomError(f"{files}: {told}; it has {names}")
     if target.kind == "label" and target.size < 2:
-        raise SeqloomError(f"{files}: all examples have the label {target.names[0]!r}: there is nothing to tell apart")
+        first = "all examples" if limit is None else f"all of the first {limit:,} examples"
+        cure = "" if limit is None else f"; --sample {limit} draws from the whole of a sorted file"
+        told = f"{files}: {first} have the label {target.names[0]!r}: there is nothing to tell apart{cure}"
+        raise SeqloomError(told)
     if target.kind == "labels" and not target.size:
         raise SeqloomError(f"{files}: no example has a label")
 

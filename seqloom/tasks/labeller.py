@@ -53,7 +53,7 @@ class Labeller:
     def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
         """How files are read: as those of the training, but for what is given."""
         bad = self.options.skip_bad if skip_bad is None else skip_bad
-        return replace(self.options, columns=columns or self.options.columns, skip_bad=bad, limit=None)
+        return replace(self.options, columns=columns or self.options.columns, skip_bad=bad, limit=None, sample=None)
 
     def read(self, files: list[str], reading: Reading) -> tuple[list[Example], list[str]]:
         """The examples of some files, and what there is to say about them."""

@@ -10,6 +10,10 @@ from seqloom.errors import SeqloomError, known
 from seqloom.metrics.table import SELECT
 from seqloom.options import checked
 
+EPOCHS = 20  # unless something else says when to stop
+UPDATES = 4000  # that a training of the usual length should have; benchmarks/small.py measures it
+LEAST_ROWS = 16
+FEW = 500  # updates: so few are worth a word
 OPTIMISERS = ("adamw", "muon", "sgd", "asgd")
 SCHEDULES = ("constant", "inverse-sqrt", "cosine", "plateau")
 PRECISIONS = ("fp32", "bf16")
@@ -26,7 +30,9 @@ class Training:
     max_steps: int | None = None  # updates
     time: float | None = None  # seconds, over all resumes
     patience: int | None = None  # validations without a better score
-    batch_rows: int | None = None  # examples a batch; 128 if batch_tokens is not set
+    batch_rows: int | None = (
+        None  # examples a batch; 128, fewer of small data (`suited_rows`), if batch_tokens is not set
+    )
     batch_tokens: int | None = None  # padded tokens of the wider side a batch
     accumulate: int = 1  # batches an update
     optimiser: str = "adamw"
@@ -99,13 +105,32 @@ class Training:
         """From a config section: names are checked, and what nobody set is filled in, so that nothing stays hidden."""
         values = checked(cls, values, "training")
         if all(values.get(name) is None for name in ("epochs", "max_steps", "time")):
-            values = {**values, "epochs": 20 if values.get("patience") is None else 100}
+            values = {**values, "epochs": EPOCHS if values.get("patience") is None else 100}
         if values.get("batch_rows") is None and values.get("batch_tokens") is None:
             values = {**values, "batch_rows": 128}
         if values.get("optimiser") == "asgd":
             values = {"momentum": 0.0, **values}
         settings = cls(**values)
         return cls(**{**asdict(settings), "keep": max(settings.keep, settings.average)})
+
+
+def suited_rows(usual: int, examples: int, settings: Training) -> int:
+    """How many examples a batch is to hold: of small data fewer than usual, so that there are updates enough.
+
+    As many as `UPDATES` allow by the epochs that are set, to the next power of two below. Where the number of updates
+    is set itself, small batches would only see less of the data.
+    """
+    if settings.max_steps is not None and settings.epochs is None:
+        return usual
+    rows = examples * (settings.epochs or EPOCHS) // (UPDATES * settings.accumulate)
+    return usual if rows >= usual else min(usual, max(LEAST_ROWS, 1 << max(rows.bit_length() - 1, 0)))
+
+
+def planned(settings: Training, batches: int) -> int | None:
+    """How many updates the epochs make, where they alone say when to stop."""
+    if settings.epochs is None or settings.max_steps is not None or settings.time is not None:
+        return None
+    return settings.epochs * -(-batches // settings.accumulate)
 
 
 def seconds(text: str) -> float:

@@ -1,0 +1,145 @@
+"""Which examples are held out or drawn, decided at once for all of them by stable hashes of their sources.
+
+Whatever the order of the lines, the same source never stands on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from heapq import heapify, heappop, heappush
+from zlib import crc32
+
+import numpy as np
+
+NEAR = 0.2  # a share that is missed by more than this part of it is worth a word
+
+
+def codes(texts: Sequence[str]) -> np.ndarray:
+    """[texts] uint32 of texts that are normal; those that differ only in white space have the same."""
+    whole = map(str.encode, map(" ".join, map(str.split, texts)))
+    return np.fromiter(map(crc32, whole), np.uint32, len(texts))
+
+
+def hashes(found: np.ndarray, key: str) -> np.ndarray:
+    """[codes] uint64, evenly spread and others for every key."""
+    return _mixed(found.astype(np.uint64) ^ np.frombuffer(blake2b(key.encode(), digest_size=8).digest(), "<u8")[0])
+
+
+def _mixed(value: np.ndarray) -> np.ndarray:
+    """splitmix64 (Steele et al. 2014)."""
+    with np.errstate(over="ignore"):
+        value = value + np.uint64(0x9E3779B97F4A7C15)
+        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return value ^ (value >> np.uint64(31))
+
+
+def drawn(found: np.ndarray, count: int) -> np.ndarray:
+    """[examples] bool: `count` of them, by hashes. One that stands again is drawn by itself."""
+    order = np.argsort(found, kind="stable")
+    new = np.flatnonzero(np.diff(found[order], prepend=~found[order[:1]]))
+    again = np.arange(len(found)) - np.repeat(new, np.diff(new, append=len(found)))
+    own = np.empty(len(found), np.uint64)
+    own[order] = _mixed(found[order] + again.astype(np.uint64))
+    chosen = np.zeros(len(found), bool)
+    chosen[np.argsort(own, kind="stable")[:count]] = True
+    return chosen
+
+
+def held_out(
+    found: np.ndarray,
+    share: float,
+    fold: tuple[int, int] | None = None,
+    labels: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
+) -> np.ndarray:
+    """[examples] bool. `found`: their hashes; `labels`: numbered; `weights`: how much each counts, 1 unless given.
+
+    Of every label the sources with the lowest hashes, until they make up the `share`; or, of a cross-validation, the
+    part that `fold` (its number, and how many there are) says.
+    """
+    sources, place = np.unique(found, return_inverse=True)
+    place = place.reshape(-1)
+    if fold is not None and len(sources) < fold[1]:  # some would be empty: said at the first, not after training others
+        return np.zeros(len(found), bool)
+    amounts = np.bincount(place, weights, len(sources)).astype(np.int64)
+    out = np.zeros(len(sources), bool)
+    least = share if fold is None else 1 / fold[1]
+    strata = list(_strata(amounts, None if labels is None else _commonest(place, labels), least))
+    if fold is not None:
+        for members, number in zip(strata, _dealt([amounts[one] for one in strata], fold[1]), strict=True):
+            out[members[number == fold[0] - 1]] = True
+        return out[place]
+    more = 0.0  # what the labels before had too little, or too much if below 0
+    for members in strata:
+        more += share * int(amounts[members].sum())
+        chosen = members[_filled(amounts[members], more)]
+        out[chosen] = True
+        more -= int(amounts[chosen].sum())
+    return out[place]
+
+
+def missed(held: int, total: int, share: float, largest: int) -> str:
+    """What to say where the share held out is not the one asked for; nothing where it is near it."""
+    wanted = share * total
+    if not held or abs(held - wanted) <= max(NEAR * wanted, 1):
+        return ""
+    return f"not the {share:.1%} asked for: a source stands on one side, and one of them makes up {largest:,} of them"
+
+
+def _commonest(place: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """[sources]: the label that each has most often, the first of those that are equally common."""
+    width = int(labels.max(initial=0)) + 1
+    pairs, counts = np.unique(place.astype(np.int64) * width + labels, return_counts=True)
+    order = np.lexsort((pairs, -counts, pairs // width))
+    first = np.unique(pairs[order] // width, return_index=True)[1]
+    return pairs[order][first] % width
+
+
+def _strata(amounts: np.ndarray, labels: np.ndarray | None, share: float) -> Iterator[np.ndarray]:
+    """Sources of one label, in the order of their hashes; the rarest labels first. Labels so rare that less than one
+    example of each would be held out are one stratum together."""
+    if labels is None:
+        yield np.arange(len(amounts))
+        return
+    sums = np.bincount(labels, amounts)
+    labels = np.where(sums[labels] * share < 1, -1, labels)
+    order = np.argsort(labels, kind="stable")
+    ends = np.flatnonzero(np.diff(labels[order])) + 1
+    yield from sorted(np.split(order, ends), key=lambda one: (int(amounts[one].sum()), int(labels[one[0]])))
+
+
+def _filled(amounts: np.ndarray, wanted: float) -> np.ndarray:
+    """Places, in turn, whose amounts come as near as they can to what is wanted; what is too large is passed over."""
+    chosen: list[np.ndarray] = []
+    left, free = np.flatnonzero(amounts <= wanted), np.ones(len(amounts), bool)
+    while len(left):
+        ends = np.cumsum(amounts[left])
+        full = int(np.searchsorted(ends, wanted, side="right"))
+        chosen.append(left[:full])
+        free[left[:full]] = False
+        wanted -= int(ends[full - 1]) if full else 0
+        left = left[full:]
+        left = left[amounts[left] <= wanted]
+    rest = np.flatnonzero(free & (amounts < 2 * wanted))  # with one of these it is nearer than without
+    if len(rest):
+        chosen.append(rest[[np.argmin(amounts[rest])]])
+    return np.concatenate([np.zeros(0, np.int64), *chosen])
+
+
+def _dealt(strata: Iterable[np.ndarray], count: int) -> Iterator[np.ndarray]:
+    """Folds of the sources of each stratum: every next source, the largest first, goes where least is so far."""
+    total = [0] * count
+    for amounts in strata:
+        piles = [(0, total[number], number) for number in range(count)]
+        heapify(piles)
+        found = np.empty(len(amounts), np.int64)
+        order = np.argsort(-amounts, kind="stable")
+        for place, amount in zip(order.tolist(), amounts[order].tolist(), strict=True):
+            here, everywhere, number = heappop(piles)
+            found[place] = number
+            heappush(piles, (here + amount, everywhere + amount, number))
+        for here, _, number in piles:
+            total[number] += here
+        yield found
