@@ -6,7 +6,8 @@ Sections: `format`, `seqloom` (its version), `task`, `preset`, `data` (how text 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from seqloom.models.presets import DEFAULT, TASKS, merge, preset, suited
 from seqloom.options import checked, flat
 from seqloom.parts.choose import change, complete
 from seqloom.parts.choose import settings as keywords
+from seqloom.safety import check_own
 from seqloom.tasks.known import task as find
 from seqloom.tasks.task import Task
 from seqloom.training.settings import Training
@@ -28,6 +30,11 @@ FILE = "config.yaml"
 ENSEMBLE = "ensemble.json"  # instead of a config, in a folder that stands for several runs
 SECTIONS = ("data", "model", "training")
 YAML = (".yaml", ".yml")
+# What is read, written or deleted by these names in a run's folder; other things in it are the user's own.
+OURS = re.compile(
+    r"\.lock|\..*\.(tmp|old)|.*\.(json|yaml|safetensors)|metrics\.jsonl|report\.html|README\.md"
+    r"|checkpoints|engines|(fold-)?[0-9]+"
+)
 # What may change from one resume to the next without changing what was trained so far.
 EXTENDABLE = ("epochs", "max_steps", "time", "patience", "log_every", "keep", "average", "shard")
 
@@ -130,6 +137,7 @@ def load(folder: Path) -> dict[str, Any]:
     """The config of a run folder; anything else gets a line that says what is missing."""
     if not folder.exists():
         raise SeqloomError(f"{folder}: no such run")
+    check_folder(folder)
     if (folder / ENSEMBLE).is_file():
         raise SeqloomError(f"{folder}: stands for several runs; name one of those in its {ENSEMBLE}")
     if not (folder / FILE).is_file():
@@ -143,6 +151,24 @@ def load(folder: Path) -> dict[str, Any]:
             "upgrade seqloom"
         )
     return _renewed(config)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a run's folder whose files are links that lead out of it, or no files at all."""
+    try:
+        check_own(folder, _ours(folder))
+    except OSError as error:
+        raise SeqloomError(f"{folder}: cannot be read: {error.strerror or error}") from error
+
+
+def _ours(folder: Path) -> Iterator[Path]:
+    """What is ours in a run's folder, and all that is in the folders among it."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if not OURS.fullmatch(path.name):
+            continue
+        yield path
+        if path.name in ("checkpoints", "engines") and path.is_dir():  # it does not lead out, else we were not here
+            yield from path.rglob("*")
 
 
 def _renewed(config: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from seqloom.errors import SeqloomError
 from seqloom.files import write_json
 from seqloom.reporting.compare import Whole
+from seqloom.runs import config as configs
 from seqloom.runs.abreast import Part, abreast
 from seqloom.runs.job import Job
 from seqloom.runs.progress import Silent, progress
@@ -53,6 +54,7 @@ def cross_validate(job: Job, count: int, kind: str = "usual", at_once: int = 1) 
         raise SeqloomError(f"--folds takes 2 or more, here {count}")
     if job.valid is not None:
         raise SeqloomError("--folds and --valid exclude one another: every fold is held out once")
+    configs.check_folder(job.folder)
     numbers = range(1, count + 1)
     jobs = [replace(job, output=job.folder / f"fold-{one}", valid=f"fold {one}/{count}") for one in numbers]
     if at_once > 1:

@@ -195,6 +195,7 @@ def _ready(session: Session, config: Mapping[str, Any], saved: Mapping[str, Any]
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise SeqloomError(f"{folder}: cannot be made: {error.strerror or error}") from error
+        configs.check_folder(folder)
         stack.enter_context(locked(folder))
         if saved is None:
             check_free(folder)  # another may have trained here while we read the data
