@@ -33,12 +33,12 @@ def open_own(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
         handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
         if path.is_symlink():
-            raise _refused(path, "a link") from error
+            raise no_file(path, "a link") from error
         done = "read" if mode == "rb" else "written"
         raise SeqloomError(f"{path}: could not be {done}: {error.strerror or error}") from error
     if kind := kind_of(os.fstat(handle).st_mode):
         os.close(handle)
-        raise _refused(path, kind)
+        raise no_file(path, kind)
     return open(handle, mode)
 
 
@@ -52,17 +52,17 @@ def check_own(folder: Path, paths: Iterable[Path]) -> None:
     for path in paths:
         try:
             if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(home):
-                raise _refused(path, f"a link that leads out of {folder}")
+                raise no_file(path, f"a link that leads out of {folder}")
             kind = kind_of(path.stat().st_mode)
         except FileNotFoundError:
             continue
         except OSError as error:
             raise SeqloomError(f"{path}: cannot be read: {error.strerror or error}") from error
         if kind and kind != "a folder":
-            raise _refused(path, kind)
+            raise no_file(path, kind)
 
 
-def _refused(path: Path, kind: str) -> SeqloomError:
+def no_file(path: Path, kind: str) -> SeqloomError:
     return SeqloomError(f"{path}: is {kind}, not a file; put the file itself in its place")
 
 

@@ -14,6 +14,7 @@ from torch import nn
 from seqloom.data.amounts import counted
 from seqloom.data.codec import Codec
 from seqloom.data.supply import Ready
+from seqloom.data.verify import explained
 from seqloom.errors import SeqloomError
 from seqloom.files import locked, tidy, write_json
 from seqloom.parts.choose import build
@@ -107,7 +108,7 @@ def train(
 
 def carry_out(job: Job, progress: Progress) -> Run:
     """Train as the job says. Under torchrun every process does this; the first one speaks and writes."""
-    with _joined(job) as ranks:
+    with explained(), _joined(job) as ranks:
         settled = _told(job, ranks)
         progress = progress if ranks.first else Silent()
         if job.resume and settled.saved is None:
