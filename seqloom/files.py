@@ -201,30 +201,47 @@ def damage(folder: Path, required: Iterable[str] = (), beside: Iterable[str] = (
     """What is wrong with a folder made by `new_folder`; None if every file matches its manifest.
 
     A manifest that leaves out a `required` file, or any that is there, says nothing: only those `beside` the manifest,
-    and hidden ones, as file managers make them, may be missing in it.
+    and hidden ones, as file managers make them, may be missing in it. What the system does not let us read may be
+    whole, and is an error.
     """
     try:
-        found = {entry.name: entry.stat(follow_symlinks=False).st_mode for entry in os.scandir(folder)}
-        sums = read_json(folder / MANIFEST) if kind_of(found.get(MANIFEST, 0)) is None else {}
-    except (OSError, SeqloomError, RecursionError):
-        return f"{MANIFEST} is missing or unreadable"
+        with failing(folder, "read"):
+            found = {entry.name: entry.stat(follow_symlinks=False) for entry in os.scandir(folder)}
+    except SeqloomError as error:
+        if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            raise
+        found = {}
+    sums = _sums(folder / MANIFEST) if MANIFEST in found and _is_plain(found[MANIFEST]) else None
     if not sums:
-        return f"{MANIFEST} is empty or unreadable"
+        return f"{MANIFEST} is missing, empty or unreadable"
     for name in (*sums, *required):
         if name not in found:
             return f"{name!r} is missing"
-        if name not in sums or kind_of(found[name]):
+        if name not in sums or not _is_plain(found[name]):
             return f"{name!r} is not in {MANIFEST}, or no file"
     for name in found.keys() - sums.keys() - {MANIFEST, *beside}:
         if not name.startswith("."):
             return f"{name!r} is not in {MANIFEST}"
     for name, expected in sums.items():
-        try:
+        with failing(folder / name, "read"):
             if sha256(folder / name) != expected:
                 return f"{name!r} does not match its checksum"
-        except OSError as error:
-            return f"{name!r} cannot be read: {error.strerror or error}"
     return None
+
+
+def _is_plain(about: os.stat_result) -> bool:
+    return kind_of(about.st_mode) is None
+
+
+def _sums(manifest: Path) -> dict[str, Any] | None:
+    """None: it cannot be one that `new_folder` wrote."""
+    with failing(manifest, "read"), manifest.open("rb") as file:
+        raw = file.read(BLOCK)
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def clear_damaged(folder: Path) -> None:

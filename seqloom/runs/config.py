@@ -20,7 +20,7 @@ from seqloom.models.presets import DEFAULT, TASKS, merge, preset, suited
 from seqloom.options import checked, flat
 from seqloom.parts.choose import change, complete
 from seqloom.parts.choose import settings as keywords
-from seqloom.safety import check_own
+from seqloom.safety import check_own, failing
 from seqloom.tasks.known import task as find
 from seqloom.tasks.task import Task
 from seqloom.training.settings import Training
@@ -135,13 +135,14 @@ def save(folder: Path, config: Mapping[str, Any]) -> None:
 
 def load(folder: Path) -> dict[str, Any]:
     """The config of a run folder; anything else gets a line that says what is missing."""
-    if not folder.exists():
-        raise SeqloomError(f"{folder}: no such run")
-    check_folder(folder)
-    if (folder / ENSEMBLE).is_file():
-        raise SeqloomError(f"{folder}: stands for several runs; name one of those in its {ENSEMBLE}")
-    if not (folder / FILE).is_file():
-        raise SeqloomError(f"{folder}: not a run folder: it has no {FILE}")
+    with failing(folder, "read"):
+        if not folder.exists():
+            raise SeqloomError(f"{folder}: no such run")
+        check_folder(folder)
+        if (folder / ENSEMBLE).is_file():
+            raise SeqloomError(f"{folder}: stands for several runs; name one of those in its {ENSEMBLE}")
+        if not (folder / FILE).is_file():
+            raise SeqloomError(f"{folder}: not a run folder: it has no {FILE}")
     config = read_yaml(folder / FILE)
     if not isinstance(config.get("format"), int):
         raise SeqloomError(f"{folder / FILE}: not the config of a run: it has no format number")
@@ -155,10 +156,8 @@ def load(folder: Path) -> dict[str, Any]:
 
 def check_folder(folder: Path) -> None:
     """Refuse a run's folder whose files are links that lead out of it, or no files at all."""
-    try:
+    with failing(folder, "read"):
         check_own(folder, _ours(folder))
-    except OSError as error:
-        raise SeqloomError(f"{folder}: cannot be read: {error.strerror or error}") from error
 
 
 def _ours(folder: Path) -> Iterator[Path]:

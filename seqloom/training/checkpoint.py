@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from seqloom.errors import SeqloomError
 from seqloom.files import damage, new_folder, read_json, write_atomic, write_json
-from seqloom.safety import kind_of, no_file
+from seqloom.safety import failing, kind_of, no_file
 from seqloom.training.parallel import counted, placed, whole
 
 WEIGHTS, TENSORS, VALUES = "weights.safetensors", "training.safetensors", "training.json"
@@ -142,7 +142,8 @@ def drop_newer(parent: Path, chosen: Path) -> None:
 
 def folders(parent: Path) -> list[Path]:
     """Checkpoints, oldest first."""
-    return sorted(parent.glob("step-*"))
+    with failing(parent, "read"):
+        return sorted(parent.glob("step-*"))
 
 
 def in_turn(parent: Path) -> list[Path]:
