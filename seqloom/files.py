@@ -244,6 +244,14 @@ def _sums(manifest: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def remove_folder(folder: Path) -> None:
+    """At once, as far as anybody can see: what a kill leaves of it is hidden, and `tidy` removes it."""
+    with suppress(OSError):
+        hidden = _beside(folder)
+        folder.rename(hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
 def clear_damaged(folder: Path) -> None:
     """Make room for a new one; a whole folder, which somebody else may just have finished, stays."""
     if folder.is_dir() and damage(folder):

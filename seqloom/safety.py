@@ -23,6 +23,17 @@ def failing(path: Path, done: str) -> Iterator[None]:
         raise SeqloomError(f"{path}: could not be {done}: {error.strerror or error}") from error
 
 
+@contextmanager
+def named(what: object) -> Iterator[None]:
+    """The last net, where anything may be read: what the system refuses is one line with the file it is about."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise SeqloomError(f"{error.filename or what}: {error.strerror or error}") from error
+
+
 def open_own(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
     """A file in a folder of ours and nothing else: links are not followed, and a FIFO is not waited for.
 

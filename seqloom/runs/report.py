@@ -30,6 +30,7 @@ from seqloom.runs.journal import Journal
 from seqloom.runs.load import MODEL, load
 from seqloom.runs.progress import Progress, say
 from seqloom.runs.session import JOURNAL
+from seqloom.safety import named
 from seqloom.tasks.evaluation import SCHEMA
 from seqloom.tasks.known import task as find
 from seqloom.training.settings import Training
@@ -70,6 +71,7 @@ def write(folder: Path) -> Path:
     return folder / REPORT
 
 
+@named("the report")
 def together(folders: Sequence[Path], output: Path | None = None, whole: Whole | None = None) -> Path:
     """One page: the report of one run (in its folder unless `output` is named), or several runs side by side, `whole`
     being what they are parts of. A folder that stands for several is the page of those, and of what they reach

@@ -29,6 +29,7 @@ from seqloom.runs.progress import progress as make_progress
 from seqloom.runs.report import finish
 from seqloom.runs.session import CHECKPOINTS, JOURNAL, Session
 from seqloom.runs.trial import Trial, trial
+from seqloom.safety import named
 from seqloom.tasks import wordvectors
 from seqloom.tasks.known import task as find
 from seqloom.tasks.transfer import take_over
@@ -108,7 +109,7 @@ def train(
 
 def carry_out(job: Job, progress: Progress) -> Run:
     """Train as the job says. Under torchrun every process does this; the first one speaks and writes."""
-    with explained(), _joined(job) as ranks:
+    with named(job.folder), explained(), _joined(job) as ranks:
         settled = _told(job, ranks)
         progress = progress if ranks.first else Silent()
         if job.resume and settled.saved is None:
@@ -127,7 +128,7 @@ def carry_out(job: Job, progress: Progress) -> Run:
 
 def rehearse(job: Job, progress: Progress) -> Trial:
     """What the job would cost, from two steps; nothing is written but the cache of the data."""
-    with _joined(job) as ranks:
+    with named(job.folder), explained(), _joined(job) as ranks:
         settled = _told(job, ranks)
         progress = progress if ranks.first else Silent()
         session = _session(job, settled, ranks, progress)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.errors import SeqloomError
-from seqloom.files import damage, new_folder, read_json, write_atomic, write_json
+from seqloom.files import damage, new_folder, read_json, remove_folder, write_atomic, write_json
 from seqloom.safety import failing, kind_of, no_file
 from seqloom.training.parallel import counted, placed, whole
 
@@ -112,7 +111,7 @@ def save(
     kept = {folder, *in_turn(parent)[-keep:]}
     for old in folders(parent):
         if old not in kept:
-            shutil.rmtree(old, ignore_errors=True)
+            remove_folder(old)
     return folder
 
 
@@ -137,7 +136,7 @@ def drop_newer(parent: Path, chosen: Path) -> None:
     """What is newer than the checkpoint a run goes on from is damaged: it must not count among those to keep."""
     for folder in folders(parent):
         if folder.name > chosen.name:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
 
 
 def folders(parent: Path) -> list[Path]:

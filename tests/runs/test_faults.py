@@ -15,11 +15,14 @@ import pytest
 import torch
 import yaml
 
+import seqloom
 from seqloom.errors import SeqloomError
 from seqloom.files import locked, tidy
 from seqloom.runs import config as configs
-from seqloom.runs.journal import Journal
+from seqloom.runs.journal import TIMES, Journal
+from seqloom.runs.session import JOURNAL
 from seqloom.training import checkpoint
+from tests.conftest import words, write_pairs
 from tests.faults import Faults, Killed
 
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EACCES, errno.EMFILE, None)  # None: killed
@@ -155,7 +158,7 @@ def faults_of(tmp_path):
 
 
 def test_a_fault_while_saving_or_resuming_loses_nothing(tmp_path):
-    for fault in faults_of(tmp_path)[:60]:
+    for fault in faults_of(tmp_path)[:40]:
         check(tmp_path / "run", *fault)
 
 
@@ -167,3 +170,73 @@ def test_every_fault_while_saving_or_resuming_loses_nothing(tmp_path):
         check(tmp_path / "run", *fault)
         if number % 100 == 0:
             gc.collect()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A run of two steps, its data and its cache; and beside it the same run of four, as it should become."""
+    folder = tmp_path_factory.mktemp("trained")
+    write_pairs(folder / "words.tsv", words(60))
+    train(folder, steps=2, resume=False)
+    shutil.copytree(folder, folder / "right" / "all")
+    train(folder / "right" / "all", steps=4)
+    return folder
+
+
+def train(folder, steps=4, resume=True):
+    settings = {"max_steps": steps, "batch_rows": 8, "valid_every": 2, "save_every": 1, "valid_decode": 2, "keep": 2}
+    settings |= {"log_every": 1}
+    seqloom.train(
+        "translate",
+        folder / "words.tsv",
+        output=folder / "run",
+        model="gru",
+        size="tiny",
+        training=settings,
+        valid="20%",
+        quiet=True,
+        device="cpu",
+        cache=folder / "cache",
+        resume=resume,
+    )
+
+
+def outcome(folder):
+    """What must come out the same, whatever went wrong between."""
+    run = folder / "run"
+    found = {name: (run / name).read_bytes() for name in ("model.safetensors", "source.json")}
+    for one in checkpoint.folders(run / "checkpoints")[-2:]:
+        found[one.name] = (one / "weights.safetensors").read_bytes()
+    lines = [{key: value for key, value in line.items() if key not in TIMES} for line in Journal(run / JOURNAL).lines()]
+    return found, lines
+
+
+def try_training(place, tmp_path, count, capsys):
+    """A training that goes on meets a fault at any call for its run, its cache or its data; then it goes on without."""
+    start, work = place / "right" / "all", tmp_path / "all"
+    clean = shutil.ignore_patterns("right")
+    shutil.copytree(place, work, ignore=clean)
+    with Faults(work) as faults:
+        train(work)
+    calls, draw = len(faults.seen), random.Random(12)
+    for _ in range(count):
+        shutil.rmtree(work)
+        shutil.copytree(place, work, ignore=clean)
+        at, error = draw.randint(1, calls), draw.choice(ERRORS)
+        said, faults = told(work, train, at, error)
+        where = f"call {at}: {faults.seen[at - 1 : at]}, {error}: {said}"
+        assert said in (None, "") or (str(work) in said and "\n" not in said), where
+        train(work)
+        assert outcome(work) == outcome(start), where
+        assert (work / "run" / "report.html").is_file(), where
+        assert not [path for path in (work / "run").rglob(".*") if path.name != ".lock"], where
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_fault_while_training_changes_nothing(place, tmp_path, capsys):
+    try_training(place, tmp_path, 2, capsys)
+
+
+@pytest.mark.slow
+def test_faults_while_training_change_nothing(place, tmp_path, capsys):
+    try_training(place, tmp_path, 150, capsys)
