@@ -8,15 +8,18 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import uuid4
 
 from seqloom.errors import SeqloomError, missing
+from seqloom.safety import failing, kind_of, open_own
 
 MANIFEST = "manifest.json"
+BLOCK = 1 << 23  # bytes summed at a time: long enough that a thread which sums rarely waits for the others
 
 
 def default_cache() -> Path:
@@ -38,18 +41,55 @@ def writing(path: Path) -> Iterator[BinaryIO]:
     Whatever goes wrong inside, nothing is left behind and what stood there before stays.
     """
     temporary = _beside(path)
-    try:
-        with temporary.open("wb") as file:
+    with failing(path, "written"):
+        try:
+            with temporary.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            sync_folder(path.parent)
+        finally:
+            with suppress(OSError):  # the folder may be no folder
+                temporary.unlink()
+
+
+@contextmanager
+def writing_output(path: Path) -> Iterator[BinaryIO]:
+    """As `writing`, for a file that the user names: what is no plain file there is written through, not replaced.
+
+    A link keeps its place and the file that it leads to is written; a device, a FIFO and our own standard streams
+    (/dev/stdout) get the bytes as they come.
+    """
+    with failing(path, "written"):
+        opened = _stream(path)
+    if opened is None:
+        with writing(Path(os.path.realpath(path)) if path.is_symlink() else path) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise SeqloomError(f"{path}: could not be written: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):  # the folder may be no folder
-            temporary.unlink()
+        return
+    with failing(path, "written"), opened as file:
+        yield file
+
+
+def write_output(path: Path, content: bytes | str) -> None:
+    """The whole content at once; see `writing_output`."""
+    with writing_output(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def _stream(path: Path) -> BinaryIO | None:
+    """A device, a FIFO or a standard stream by its path, opened; None for plain files, and where there is nothing."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    for number in (1, 2):
+        with suppress(OSError):  # a stream may be closed
+            if path.is_symlink() and os.path.samestat(os.fstat(number), found):
+                return open(os.dup(number), "wb")
+    if stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode):
+        return None
+    return path.open("wb")
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -96,20 +136,19 @@ def new_folder(path: Path, keep_existing: bool = False) -> Iterator[Path]:
     With `keep_existing`, somebody else who was faster wins, and their folder stays.
     """
     temporary = _beside(path)
-    try:
-        temporary.mkdir(parents=True)
-        yield temporary
-        sums = {file.name: sha256(file) for file in sorted(temporary.iterdir())}
-        write_json(temporary / MANIFEST, sums)
-        for file in temporary.iterdir():
-            _sync(file)
-        sync_folder(temporary)
-        _put(temporary, path, keep_existing)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise SeqloomError(f"{path}: could not be written: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with failing(path, "written"):
+        try:
+            temporary.mkdir(parents=True)
+            yield temporary
+            sums = {file.name: sha256(file) for file in sorted(temporary.iterdir())}
+            write_json(temporary / MANIFEST, sums)
+            for file in temporary.iterdir():
+                _sync(file)
+            sync_folder(temporary)
+            _put(temporary, path, keep_existing)
+            sync_folder(path.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _beside(path: Path) -> Path:
@@ -131,42 +170,86 @@ def _put(temporary: Path, path: Path, keep_existing: bool) -> None:
 
 def tidy(parent: Path) -> None:
     """After a kill: bring back what was moved aside and not replaced, and remove what was half written."""
-    for aside in parent.glob(".*.old"):
-        path = parent / aside.name[1:].removesuffix(".old")
-        if path.exists():
-            shutil.rmtree(aside, ignore_errors=True)
-        else:
-            aside.rename(path)
-    for left in parent.glob(".*.tmp"):
-        shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+    with failing(parent, "tidied up"):
+        for aside in parent.glob(".*.old"):
+            path = parent / aside.name[1:].removesuffix(".old")
+            if path.exists():
+                shutil.rmtree(aside, ignore_errors=True)
+            else:
+                aside.rename(path)
+        for left in parent.glob(".*.tmp"):
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Only one process at a time works in this folder."""
-    with (folder / ".lock").open("w") as file:
+    with open_own(folder / ".lock", os.O_RDWR | os.O_CREAT) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise SeqloomError(f"{folder}: another training is at work in it") from None
+        except OSError as error:
+            raise SeqloomError(f"{folder / '.lock'}: cannot be locked: {error.strerror or error}") from error
         yield
 
 
-def damage(folder: Path) -> str | None:
-    """What is wrong with a folder made by `new_folder`; None if every file matches its manifest."""
+def damage(folder: Path, required: Iterable[str] = (), beside: Iterable[str] = ()) -> str | None:
+    """What is wrong with a folder made by `new_folder`; None if every file matches its manifest.
+
+    A manifest that leaves out a `required` file, or any that is there, says nothing: only those `beside` the manifest,
+    and hidden ones, as file managers make them, may be missing in it. What the system does not let us read may be
+    whole, and is an error.
+    """
     try:
-        sums = json.loads((folder / MANIFEST).read_text())
-    except (OSError, ValueError):
-        return f"{MANIFEST} is missing or unreadable"
+        with failing(folder, "read"):
+            found = {entry.name: entry.stat(follow_symlinks=False) for entry in os.scandir(folder)}
+    except SeqloomError as error:
+        if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            raise
+        found = {}
+    sums = _sums(folder / MANIFEST) if MANIFEST in found and _is_plain(found[MANIFEST]) else None
     if not sums:
-        return f"{MANIFEST} is empty"
+        return f"{MANIFEST} is missing, empty or unreadable"
+    for name in (*sums, *required):
+        if name not in found:
+            return f"{name!r} is missing"
+        if name not in sums or not _is_plain(found[name]):
+            return f"{name!r} is not in {MANIFEST}, or no file"
+    for name in found.keys() - sums.keys() - {MANIFEST, *beside}:
+        if not name.startswith("."):
+            return f"{name!r} is not in {MANIFEST}"
     for name, expected in sums.items():
-        file = folder / name
-        if not file.is_file():
-            return f"{name} is missing"
-        if sha256(file) != expected:
-            return f"{name} does not match its checksum"
+        with failing(folder / name, "read"):
+            if sha256(folder / name) != expected:
+                return f"{name!r} does not match its checksum"
     return None
+
+
+def _is_plain(about: os.stat_result) -> bool:
+    return kind_of(about.st_mode) is None
+
+
+def _sums(manifest: Path) -> dict[str, Any] | None:
+    """None: it cannot be one that `new_folder` wrote."""
+    with failing(manifest, "read"), manifest.open("rb") as file:
+        raw = file.read(BLOCK)
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def remove_folder(folder: Path) -> None:
+    """At once, as far as anybody can see: what a kill leaves of it is hidden, and `tidy` removes it."""
+    with suppress(OSError):
+        hidden = _beside(folder)
+        folder.rename(hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
 
 
 def clear_damaged(folder: Path) -> None:
@@ -176,8 +259,11 @@ def clear_damaged(folder: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    total, buffer = hashlib.sha256(), bytearray(min(BLOCK, max(path.stat().st_size + 1, 1 << 16)))
+    with path.open("rb", buffering=0) as file:
+        while count := file.readinto(buffer):
+            total.update(memoryview(buffer)[:count])
+    return total.hexdigest()
 
 
 def sync_folder(folder: Path) -> None:

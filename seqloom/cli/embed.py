@@ -104,9 +104,9 @@ def _measure(embedder: Any, file: str, reading: Any, batch: int) -> None:
 
 def _write(path: Path, texts: list[str], vectors: np.ndarray) -> None:
     """As an array, as numbers with tabs between, or as JSON lines with the text."""
-    from seqloom.files import writing
+    from seqloom.files import writing_output
 
-    with writing(path) as file:
+    with writing_output(path) as file:
         if path.suffix == ".npy":
             import numpy as np
 
@@ -138,6 +138,6 @@ def _put(output: str | None, lines: Iterable[str]) -> None:
         for line in lines:
             typer.echo(line)
         return
-    from seqloom.files import write_atomic
+    from seqloom.files import write_output
 
-    write_atomic(Path(output), "".join(f"{line}\n" for line in lines))
+    write_output(Path(output), "".join(f"{line}\n" for line in lines))

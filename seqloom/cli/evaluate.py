@@ -56,7 +56,7 @@ def evaluate(
 
     from seqloom.data.amounts import counted
     from seqloom.decoding.search import Search
-    from seqloom.files import write_atomic
+    from seqloom.files import write_output
     from seqloom.runs.load import load
 
     runs, files = members(run, files)
@@ -76,7 +76,7 @@ def evaluate(
     for note in result.notes:
         typer.echo(f"note: {note}", err=True)
     if predictions is not None:
-        write_atomic(Path(predictions), "".join(f"{text}\n" for text in result.predictions))
+        write_output(Path(predictions), "".join(f"{text}\n" for text in result.predictions))
     if as_json:
         typer.echo(json.dumps(result.to_json(), ensure_ascii=False))
         return

@@ -28,8 +28,10 @@ def info(
             typer.echo(f"{name:<12} {', '.join(value) if isinstance(value, list) else value}")
         return
     from seqloom.looking.cost import cost
+    from seqloom.runs.config import check_folder
     from seqloom.runs.load import ENGINE, load
 
+    check_folder(Path(run))
     if (Path(run) / ENGINE).is_file():
         _exported(Path(run) / ENGINE, as_json)
         return

@@ -151,7 +151,7 @@ def _writer(output: str | None, stream: bool) -> Iterator[Callable[[str], object
         return
     from pathlib import Path
 
-    from seqloom.files import writing
+    from seqloom.files import writing_output
 
-    with writing(Path(output)) as file:
+    with writing_output(Path(output)) as file:
         yield lambda line: file.write(f"{line}\n".encode())

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from seqloom.data import verify
 from seqloom.data.amounts import counted
 from seqloom.data.build import Codecs, Filled, fill
 from seqloom.data.codec import Codec
@@ -30,7 +31,7 @@ from seqloom.data.split import Fold, Split
 from seqloom.data.store import Corpus, Writer
 from seqloom.data.tokens import make
 from seqloom.errors import SeqloomError
-from seqloom.files import MANIFEST, default_cache, new_folder, sha256, write_json
+from seqloom.files import MANIFEST, damage, default_cache, new_folder, sha256, write_json
 
 __all__ = ["Corpus", "DataOptions", "Prepared", "prepare"]
 
@@ -160,15 +161,19 @@ def _content(group: Group) -> list[str]:
 
 
 def _intact(folder: Path) -> bool:
-    """Small files by checksum, large ones by size: a full check would cost as much as a rebuild."""
+    """Small caches by checksum; of large ones small files, and sizes: the rest is compared beside the training."""
     try:
         sums = json.loads((folder / MANIFEST).read_bytes())
         small = ("meta.json", "source.json", "target.json")
         if any(sha256(folder / name) != sums[name] for name in small):
             return False
         sizes = json.loads((folder / "meta.json").read_bytes())["sizes"]
+        if sum(sizes.values()) <= verify.AT_ONCE:
+            return damage(folder) is None
+        for name in {"train", "valid"} if "valid_source_ids.npy" in sizes else {"train"}:
+            Corpus(folder, name, "")  # its headers can be read
         return all((folder / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SyntaxError, RecursionError):
         return False
 
 
@@ -218,6 +223,8 @@ def _settle(folder: Path, filled: Filled, writers: dict[str, Writer]) -> dict[st
 def _open(folder: Path, split: Split, fingerprint: str) -> Prepared:
     meta, source, target = (json.loads((folder / f"{name}.json").read_bytes()) for name in ("meta", "source", "target"))
     facts, notes = meta["facts"], [note for group in (*split.train, *split.valid) for note in group.notes]
+    if sum(meta["sizes"].values()) > verify.AT_ONCE:
+        verify.begin(folder)
     # The same contents may have had other names when they were numbered.
     names = dict(zip(meta["files"], split.files, strict=True))
     first = facts["skipped"]["first"]

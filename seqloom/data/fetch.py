@@ -1,19 +1,22 @@
 """Where the files of a named dataset are: in a mirror, among earlier downloads, or at their address; always verified.
 
 $SEQLOOM_DATA names a mirror. A SHA-256 sum is of the content as it stands at the address: a file that a mirror holds
-packed (.gz) is unpacked first, so both forms are right.
+packed (.gz) is unpacked first, so both forms are right. How many bytes that is, is known before: what would become more
+is given up while it is read, so that an archive that lies cannot fill memory or disk.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import os
 import tempfile
 import zipfile
 import zlib
 from functools import cache
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from seqloom.data.dataset import Dataset, File
 from seqloom.errors import SeqloomError
@@ -21,6 +24,10 @@ from seqloom.files import default_cache, write_atomic
 
 MIRROR = "SEQLOOM_DATA"
 SECONDS = 30  # without a byte, after which a server is given up
+ROOM = 1 << 30  # bytes of a file whose size is not known
+BESIDE = 1 << 26  # bytes that an archive may hold beside the file that is wanted
+MEMBERS = 10_000  # of an archive
+WAYS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of packing; others are unpacked by zipfile without a limit
 
 
 def content(dataset: Dataset, file: File) -> bytes:
@@ -67,6 +74,21 @@ def checksums() -> dict[str, str]:
     return {path: total for total, path in (line.split("  ", 1) for line in lines)}
 
 
+@cache
+def sizes() -> dict[str, int]:
+    """Bytes of every file by its path."""
+    lines = Path(__file__).with_name("sizes.txt").read_text(encoding="utf-8").splitlines()
+    return {path: int(size) for size, path in (line.split("  ", 1) for line in lines)}
+
+
+def _most(file: File) -> int:
+    return sizes().get(file.path, ROOM)
+
+
+def _too_large(place: Path | str, most: int) -> SeqloomError:
+    return SeqloomError(f"{place}: not the right content: it holds more than the {most:,} bytes it should; replace it")
+
+
 def _digest(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
 
@@ -80,13 +102,18 @@ def _verified(raw: bytes, file: File, place: Path | str) -> bytes:
 
 def _read(place: Path, file: File) -> bytes:
     """What a file holds. Some are packed at their address too: only what the mirror packed is unpacked here."""
+    most = _most(file)
     try:
-        raw = place.read_bytes()
-        return raw if place.name == Path(file.path).name else gzip.decompress(raw)
+        plain = place.name == Path(file.path).name
+        with place.open("rb") if plain else gzip.open(place) as opened:
+            raw = opened.read(most + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise SeqloomError(f"{place}: the .gz file is cut off or damaged ({error}); replace it") from error
     except OSError as error:
         raise SeqloomError(f"{place}: cannot be read: {error.strerror or error}") from error
+    if len(raw) > most:
+        raise _too_large(place, most)
+    return raw
 
 
 def _make(folder: Path) -> None:
@@ -108,18 +135,28 @@ def _download(dataset: Dataset, file: File) -> bytes:
     _make(default_cache())
     with tempfile.TemporaryDirectory(dir=default_cache(), prefix=".download-") as folder:
         fresh = Path(folder) / "fresh"
-        _get(file.address, fresh)
-        raw = _member(fresh, file) if file.address.endswith(".zip") else fresh.read_bytes()
+        packed = file.address.endswith(".zip")
+        with _Bounded(fresh, file.address, _most(file) + (BESIDE if packed else 0)) as target:
+            _get(file.address, target)
+        raw = _member(fresh, file) if packed else fresh.read_bytes()
     return _verified(raw, file, file.address)
 
 
 def _member(archive: Path, file: File) -> bytes:
     """The file of an archive that has the right sum, whatever its name there; else some other, to be refused."""
-    raw = b""
+    raw, left = b"", _most(file) + BESIDE
     try:
         with zipfile.ZipFile(archive) as opened:
-            for name in opened.namelist():
-                raw = opened.read(name)
+            if len(opened.infolist()) > MEMBERS:
+                raise SeqloomError(f"{file.address}: not the right content: it holds more than {MEMBERS:,} files")
+            for member in opened.infolist():
+                if member.file_size != sizes().get(file.path, member.file_size) or member.compress_type not in WAYS:
+                    continue  # unread: what it claims to be is another file
+                left -= member.file_size
+                if left < 0:
+                    raise _too_large(str(file.address), _most(file))
+                with opened.open(member) as packed:
+                    raw = packed.read(member.file_size + 1)
                 if _digest(raw) == checksums()[file.path]:
                     return raw
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
@@ -127,7 +164,20 @@ def _member(archive: Path, file: File) -> bytes:
     return raw
 
 
-def _get(address: str, target: Path) -> None:
+class _Bounded(io.FileIO):
+    """A file that takes so many bytes and no more."""
+
+    def __init__(self, path: Path, address: str, most: int) -> None:
+        super().__init__(path, "w")
+        self.address, self.most = address, most
+
+    def write(self, chunk: Any, /) -> int:
+        if self.tell() + len(chunk) > self.most:
+            raise _too_large(self.address, self.most)
+        return super().write(chunk)
+
+
+def _get(address: str, target: BinaryIO | io.FileIO) -> None:
     """Download by pooch; whatever goes wrong is one line."""
     try:
         import pooch
@@ -135,7 +185,7 @@ def _get(address: str, target: Path) -> None:
     except ImportError:
         raise SeqloomError(f"{address}: to download it, pip install 'seqloom[data]'; or set ${MIRROR}") from None
     try:
-        pooch.HTTPDownloader(timeout=SECONDS)(address, str(target), None)
+        pooch.HTTPDownloader(timeout=SECONDS)(address, target, None)
     except exceptions.HTTPError as error:
         raise SeqloomError(f"{address}: {str(error).partition(' for url')[0]}") from error
     except exceptions.ChunkedEncodingError as error:

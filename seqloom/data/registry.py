@@ -20,7 +20,7 @@ from seqloom.data.lines import STDIN
 from seqloom.data.othersets import OTHERS
 from seqloom.data.textsets import TEXTS
 from seqloom.errors import SeqloomError, known
-from seqloom.files import clear_damaged, damage, default_cache, new_folder, sha256, write_atomic
+from seqloom.files import clear_damaged, damage, default_cache, new_folder, sha256, write_atomic, write_output
 
 DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (*TEXTS, *OTHERS)}
 TASKS = tuple(dict.fromkeys(dataset.task for dataset in DATASETS.values()))
@@ -109,7 +109,7 @@ def _put(folder: Path, copies: Mapping[str, bytes]) -> list[Path]:
     except OSError as error:
         raise SeqloomError(f"{folder}: cannot be made: {error.strerror or error}") from error
     for path, raw in zip(paths, copies.values(), strict=True):
-        write_atomic(path, raw)
+        write_output(path, raw)
     return paths
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from seqloom.data.lines import LineError, decode, place, read_lines
 from seqloom.errors import SeqloomError
-from seqloom.files import writing
+from seqloom.files import writing_output
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ def of_pairs(name: str, pairs: Iterable[tuple[str, np.ndarray]], wanted: Contain
 def write_vectors(path: Path, words: list[str], table: np.ndarray) -> None:
     """In word2vec's text form: a line with both sizes, then a word and its numbers a line. A blank in a word, which
     would end it, is written as "_"."""
-    with writing(path) as file:
+    with writing_output(path) as file:
         for line in _written(words, table):
             file.write(line.encode())
 

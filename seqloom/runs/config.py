@@ -6,7 +6,8 @@ Sections: `format`, `seqloom` (its version), `task`, `preset`, `data` (how text 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from seqloom.models.presets import DEFAULT, TASKS, merge, preset, suited
 from seqloom.options import checked, flat
 from seqloom.parts.choose import change, complete
 from seqloom.parts.choose import settings as keywords
+from seqloom.safety import check_own, failing
 from seqloom.tasks.known import task as find
 from seqloom.tasks.task import Task
 from seqloom.training.settings import Training
@@ -29,6 +31,11 @@ ENSEMBLE = "ensemble.json"  # instead of a config, in a folder that stands for s
 SECTIONS = ("data", "model", "training")
 BATCH = ("batch_rows", "batch_tokens")
 YAML = (".yaml", ".yml")
+# What is read, written or deleted by these names in a run's folder; other things in it are the user's own.
+OURS = re.compile(
+    r"\.lock|\..*\.(tmp|old)|.*\.(json|yaml|safetensors)|metrics\.jsonl|report\.html|README\.md"
+    r"|checkpoints|engines|(fold-)?[0-9]+"
+)
 # What may change from one resume to the next without changing what was trained so far.
 EXTENDABLE = ("epochs", "max_steps", "time", "patience", "log_every", "keep", "average", "shard")
 
@@ -142,12 +149,14 @@ def save(folder: Path, config: Mapping[str, Any]) -> None:
 
 def load(folder: Path) -> dict[str, Any]:
     """The config of a run folder; anything else gets a line that says what is missing."""
-    if not folder.exists():
-        raise SeqloomError(f"{folder}: no such run")
-    if (folder / ENSEMBLE).is_file():
-        raise SeqloomError(f"{folder}: stands for several runs; name one of those in its {ENSEMBLE}")
-    if not (folder / FILE).is_file():
-        raise SeqloomError(f"{folder}: not a run folder: it has no {FILE}")
+    with failing(folder, "read"):
+        if not folder.exists():
+            raise SeqloomError(f"{folder}: no such run")
+        check_folder(folder)
+        if (folder / ENSEMBLE).is_file():
+            raise SeqloomError(f"{folder}: stands for several runs; name one of those in its {ENSEMBLE}")
+        if not (folder / FILE).is_file():
+            raise SeqloomError(f"{folder}: not a run folder: it has no {FILE}")
     config = read_yaml(folder / FILE)
     if not isinstance(config.get("format"), int):
         raise SeqloomError(f"{folder / FILE}: not the config of a run: it has no format number")
@@ -157,6 +166,22 @@ def load(folder: Path) -> dict[str, Any]:
             "upgrade seqloom"
         )
     return _renewed(config)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a run's folder whose files are links that lead out of it, or no files at all."""
+    with failing(folder, "read"):
+        check_own(folder, _ours(folder))
+
+
+def _ours(folder: Path) -> Iterator[Path]:
+    """What is ours in a run's folder, and all that is in the folders among it."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if not OURS.fullmatch(path.name):
+            continue
+        yield path
+        if path.name in ("checkpoints", "engines") and path.is_dir():  # it does not lead out, else we were not here
+            yield from path.rglob("*")
 
 
 def _renewed(config: dict[str, Any]) -> dict[str, Any]:

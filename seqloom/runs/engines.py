@@ -27,7 +27,7 @@ from seqloom.tasks.translate import TASK
 from seqloom.tasks.translator import Translator
 from seqloom.version import __version__
 
-CACHE = "engines"
+CACHE, README = "engines", "README.md"
 ENGINES = {
     "onnx": ("onnxruntime", ("onnx", "onnxscript")),
     "ct2": ("ctranslate2", ()),
@@ -54,6 +54,7 @@ def export_engine(run: str | Path, output: str | Path, engine: str, int8: bool =
 def load_engine(run: str | Path, engine: str | None = None) -> Translator:
     """A run by an engine, as its Translator; or an exported folder, which knows its engine."""
     folder = Path(run)
+    configs.check_folder(folder)
     if (folder / ENGINE).is_file():
         return _opened(_checked(folder, engine))
     name = known(engine or "torch", ("torch", *ENGINES), "engine")
@@ -67,14 +68,14 @@ def _checked(folder: Path, engine: str | None) -> Path:
     made_for = read_json(folder / ENGINE).get("engine")
     if engine not in (None, made_for):
         raise SeqloomError(f"{folder}: was exported for the engine {made_for}, not for {engine}; leave --engine out")
-    if wrong := damage(folder):
+    if wrong := damage(folder, (ENGINE, configs.FILE), beside=(README,)):
         raise SeqloomError(f"{folder}: damaged: {wrong}; export it again")
     return folder
 
 
 def _fresh(run: Path, kept: Path) -> bool:
     """Whether the engine kept in a run's folder is whole, and made of these weights by this version."""
-    if not kept.is_dir() or damage(kept):
+    if not kept.is_dir() or damage(kept, (ENGINE, configs.FILE), beside=(README,)):
         return False
     facts = read_json(kept / ENGINE)
     return facts.get("seqloom") == __version__ and (run / MODEL).is_file() and facts["weights"] == sha256(run / MODEL)
@@ -107,7 +108,7 @@ def _write(run: Path, folder: Path, engine: str, int8: bool) -> float:
         for name, value in vocabularies(run, config).items():
             write_json(fresh / f"{name}.json", value)
         configs.save(fresh, config)
-    write_atomic(folder / "README.md", _card(config, facts))  # later: it is not among the sums, and may be edited
+    write_atomic(folder / README, _card(config, facts))  # later: it is not among the sums, and may be edited
     return difference
 
 

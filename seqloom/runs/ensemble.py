@@ -11,6 +11,7 @@ from torch import nn
 from seqloom.errors import SeqloomError
 from seqloom.files import read_json, write_json
 from seqloom.runs import config as configs
+from seqloom.safety import check_own
 from seqloom.tasks.known import TASKS
 from seqloom.tasks.known import task as find
 
@@ -45,6 +46,7 @@ def save(folder: Path, members: Sequence[str]) -> None:
 def members_of(folder: Path) -> list[Path]:
     """The runs that a folder stands for: those that its ensemble.json names, else itself."""
     file = folder / configs.ENSEMBLE
+    check_own(folder, [file])
     if not file.is_file():
         return [folder]
     names = read_json(file).get("members")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from seqloom.errors import SeqloomError
+from seqloom.safety import failing, open_own
 
 TIMES = ("seconds", "tokens_per_second")  # what differs between two runs that are otherwise the same
 
@@ -21,31 +21,36 @@ class Journal:
 
     def cut_back(self, size: int) -> None:
         """Forget what was written after a checkpoint: the resumed run writes it again."""
-        if self.path.exists():
-            os.truncate(self.path, min(size, self.path.stat().st_size))
+        with failing(self.path, "cut back"):
+            if self._begun():
+                with open_own(self.path, os.O_RDWR) as file:
+                    file.truncate(min(size, os.fstat(file.fileno()).st_size))
 
     def sync(self) -> int:
         """Make sure that what a checkpoint counts on is on the disk; gives the size."""
-        if not self.path.exists():
-            return 0
-        with self.path.open("rb") as file:
-            os.fsync(file.fileno())
-            return os.fstat(file.fileno()).st_size
+        with failing(self.path, "brought to the disk"):
+            if not self._begun():
+                return 0
+            with open_own(self.path) as file:
+                os.fsync(file.fileno())
+                return os.fstat(file.fileno()).st_size
 
     def add(self, line: dict[str, Any]) -> None:
-        try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
-        except OSError as error:
-            raise SeqloomError(f"{self.path}: could not be written: {error.strerror or error}") from error
+        with failing(self.path, "written"), open_own(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as file:
+            file.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
         if self.heard is not None:
             self.heard(line)
 
     def lines(self) -> list[dict[str, Any]]:
-        if not self.path.exists():
-            return []
-        with self.path.open(encoding="utf-8") as lines:  # which end at "\n" only: a sample may hold other ends
-            return [json.loads(line) for line in lines]
+        with failing(self.path, "read"):
+            if not self._begun():
+                return []
+            with open_own(self.path) as lines:  # which end at "\n" only: a sample may hold other ends
+                return [json.loads(line) for line in lines]
+
+    def _begun(self) -> bool:
+        """A link that leads nowhere counts too: it is refused on opening, not followed."""
+        return os.path.lexists(self.path)
 
 
 class NoJournal(Journal):

@@ -13,6 +13,7 @@ from seqloom.parts.choose import build
 from seqloom.runs import config as configs
 from seqloom.runs.ensemble import Member, check_once, combined, members_of
 from seqloom.runs.environment import choose_device
+from seqloom.safety import named
 from seqloom.tasks.known import task
 from seqloom.training.checkpoint import load_weights, read_tensors
 
@@ -20,6 +21,7 @@ MODEL = "model.safetensors"
 ENGINE = "engine.json"  # in the folder of a run that was exported for another library
 
 
+@named("the run")
 def load(run: str | Path, *more: str | Path, device: str | None = None, engine: str | None = None) -> Any:
     """The best model of a run folder, as its task's runner: a Translator, …
 
@@ -42,6 +44,7 @@ def load(run: str | Path, *more: str | Path, device: str | None = None, engine: 
     return runner(Path(runs[0]), config, model.eval(), members[0].vocabularies, choose_device(device))
 
 
+@named("the run")
 def load_one(run: str | Path, device: str = "auto") -> Any:
     """As `load`, for what needs a model of its own: several together are refused."""
     one = _member(Path(run), device)

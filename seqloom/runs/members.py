@@ -80,6 +80,7 @@ def jobs_of(recipe: Recipe, job: Job) -> list[Job]:
     ensemble.check_task(recipe.task, f"recipe {recipe.name}")
     if job.training.get("seed") is not None or "training.seed" in job.settings:
         raise SeqloomError(f"recipe {recipe.name}: its members have seeds of their own; leave --seed out")
+    configs.check_folder(job.folder)
     if (job.folder / configs.FILE).exists():
         raise SeqloomError(f"{job.folder}: already holds a run; name another --output")
     jobs = [job_of(part, job) for part in recipe.parts()]

@@ -16,7 +16,7 @@ import yaml
 
 from seqloom.data.columns import RULES, Reading
 from seqloom.errors import SeqloomError
-from seqloom.files import read_json, write_atomic, write_json
+from seqloom.files import read_json, write_atomic, write_json, write_output
 from seqloom.models.presets import suited
 from seqloom.options import flat, hints_of
 from seqloom.reporting.card import card, is_ours
@@ -30,6 +30,7 @@ from seqloom.runs.journal import Journal
 from seqloom.runs.load import MODEL, load
 from seqloom.runs.progress import Progress, say
 from seqloom.runs.session import JOURNAL
+from seqloom.safety import named
 from seqloom.tasks.evaluation import SCHEMA
 from seqloom.tasks.known import task as find
 from seqloom.training.settings import Training
@@ -83,11 +84,13 @@ def write(folder: Path) -> Path:
     return folder / REPORT
 
 
+@named("the report")
 def together(folders: Sequence[Path], output: Path | None = None, whole: Whole | None = None) -> Path:
     """One page: the report of one run (in its folder unless `output` is named), or several runs side by side, `whole`
     being what they are parts of. A folder that stands for several is the page of those, and of what they reach
     together if that is known."""
     if len(folders) == 1 and (folders[0] / configs.ENSEMBLE).is_file():
+        configs.check_folder(folders[0])
         known = _records(folders[0])
         whole, output = Whole(record=next(iter(known.values()), None)), output or folders[0] / REPORT
         folders = members_of(folders[0])
@@ -96,9 +99,9 @@ def together(folders: Sequence[Path], output: Path | None = None, whole: Whole |
     found = [facts(folder) for folder in folders]
     if output is None:
         output = Path(REPORT)
-        if output.exists() and f'content="{GENERATOR} ' not in output.read_text(encoding="utf-8", errors="replace"):
+        if output.is_file() and f'content="{GENERATOR} ' not in output.read_text(encoding="utf-8", errors="replace"):
             raise SeqloomError(f"{output}: is there already and is no report of Seqloom; name another --output")
-    write_atomic(output, report(found[0]) if len(found) == 1 else compare(_told_apart(found, folders), whole))
+    write_output(output, report(found[0]) if len(found) == 1 else compare(_told_apart(found, folders), whole))
     return output
 
 

@@ -16,6 +16,7 @@ from torch import nn
 
 from seqloom.data.amounts import counted
 from seqloom.data.supply import Ready
+from seqloom.data.verify import settle
 from seqloom.metrics.table import lower_is_better
 from seqloom.runs.journal import Journal, NoJournal
 from seqloom.runs.load import MODEL
@@ -173,7 +174,8 @@ class Session:
         self.model.train(training)
 
     def _keep(self) -> None:
-        """The model as it is now is the one to use."""
+        """The model as it is now is the one to use. No damaged data may have gone into it."""
+        settle(self.data.train.folder)
         trained = checkpoint.weights(self.model, self.ranks.first)
         if self.ranks.first:
             checkpoint.save_weights(self.folder / MODEL, trained)
@@ -196,6 +198,7 @@ class Session:
         return scores.get("loss", math.inf) < before.get("loss", -math.inf)
 
     def _save(self, extra: bool = False) -> None:
+        settle(self.data.train.folder)
         if skipped := self.loop.settle():
             self._skipped(skipped)
         tensors, values = self.loop.state()

@@ -14,6 +14,7 @@ from torch import nn
 from seqloom.data.amounts import counted
 from seqloom.data.codec import Codec
 from seqloom.data.supply import Ready
+from seqloom.data.verify import explained
 from seqloom.errors import SeqloomError
 from seqloom.files import locked, tidy, write_json
 from seqloom.parts.choose import build
@@ -28,6 +29,7 @@ from seqloom.runs.progress import progress as make_progress
 from seqloom.runs.report import finish
 from seqloom.runs.session import CHECKPOINTS, JOURNAL, Session
 from seqloom.runs.trial import Trial, trial
+from seqloom.safety import named
 from seqloom.tasks import wordvectors
 from seqloom.tasks.known import task as find
 from seqloom.tasks.transfer import take_over
@@ -107,7 +109,7 @@ def train(
 
 def carry_out(job: Job, progress: Progress) -> Run:
     """Train as the job says. Under torchrun every process does this; the first one speaks and writes."""
-    with _joined(job) as ranks:
+    with named(job.folder), explained(), _joined(job) as ranks:
         settled = _told(job, ranks)
         progress = progress if ranks.first else Silent()
         if job.resume and settled.saved is None:
@@ -126,7 +128,7 @@ def carry_out(job: Job, progress: Progress) -> Run:
 
 def rehearse(job: Job, progress: Progress) -> Trial:
     """What the job would cost, from two steps; nothing is written but the cache of the data."""
-    with _joined(job) as ranks:
+    with named(job.folder), explained(), _joined(job) as ranks:
         settled = _told(job, ranks)
         progress = progress if ranks.first else Silent()
         session = _session(job, settled, ranks, progress)
@@ -223,6 +225,7 @@ def _ready(session: Session, config: Mapping[str, Any], saved: Mapping[str, Any]
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise SeqloomError(f"{folder}: cannot be made: {error.strerror or error}") from error
+        configs.check_folder(folder)
         stack.enter_context(locked(folder))
         if saved is None:
             check_free(folder)  # another may have trained here while we read the data

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import shutil
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.errors import SeqloomError
-from seqloom.files import damage, new_folder, write_atomic, write_json
+from seqloom.files import damage, new_folder, read_json, remove_folder, write_atomic, write_json
+from seqloom.safety import failing, kind_of, no_file
 from seqloom.training.parallel import counted, placed, whole
 
 WEIGHTS, TENSORS, VALUES = "weights.safetensors", "training.safetensors", "training.json"
 EXTRA = "-interrupted"
+SUM = "seqloom.sha256"  # of the tensors, in the header of their own file: written with them at once, never apart
 
 
 @dataclass(frozen=True)
@@ -58,16 +59,35 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], file: Path | s
 
 
 def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    write_atomic(path, safetensors.torch.save({name: t.contiguous().cpu() for name, t in tensors.items()}))
+    stored = {name: tensor.contiguous().cpu() for name, tensor in tensors.items()}
+    write_atomic(path, safetensors.torch.save(stored, {SUM: sum_of(stored)}))
+
+
+def sum_of(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 over names, shapes, types and numbers, however the file orders them."""
+    total = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        total.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return total.hexdigest()
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
+    """What a safetensors file holds, compared with its sum; a file without one, of an older Seqloom or of others, is
+    taken as it is."""
     try:
-        return safetensors.torch.load_file(path)
+        if kind := kind_of(path.stat().st_mode):  # a FIFO would be waited for
+            raise no_file(path, kind)
+        with safetensors.safe_open(path, framework="pt") as file:
+            expected = (file.metadata() or {}).get(SUM)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError as error:
         raise SeqloomError(f"{path}: no such file") from error
     except (OSError, safetensors.SafetensorError) as error:
         raise SeqloomError(f"{path}: damaged or not a safetensors file ({error})") from error
+    if expected is not None and sum_of(tensors) != expected:
+        raise SeqloomError(f"{path}: damaged: its tensors do not match their checksum; put back a copy, or train again")
+    return tensors
 
 
 def save(
@@ -91,7 +111,7 @@ def save(
     kept = {folder, *in_turn(parent)[-keep:]}
     for old in folders(parent):
         if old not in kept:
-            shutil.rmtree(old, ignore_errors=True)
+            remove_folder(old)
     return folder
 
 
@@ -102,10 +122,10 @@ def newest(parent: Path) -> tuple[Checkpoint | None, list[str]]:
     """
     problems: list[str] = []
     for folder in reversed(folders(parent)):
-        if wrong := damage(folder):
+        if wrong := damage(folder, (WEIGHTS, TENSORS, VALUES)):
             problems.append(f"{folder}: damaged checkpoint passed over: {wrong}")
             continue
-        values = json.loads((folder / VALUES).read_text())
+        values = read_json(folder / VALUES)
         return Checkpoint(folder, read_tensors(folder / WEIGHTS), read_tensors(folder / TENSORS), values), problems
     if problems:
         raise SeqloomError(f"{parent}: no checkpoint is intact; {problems[0]}")
@@ -116,12 +136,13 @@ def drop_newer(parent: Path, chosen: Path) -> None:
     """What is newer than the checkpoint a run goes on from is damaged: it must not count among those to keep."""
     for folder in folders(parent):
         if folder.name > chosen.name:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
 
 
 def folders(parent: Path) -> list[Path]:
     """Checkpoints, oldest first."""
-    return sorted(parent.glob("step-*"))
+    with failing(parent, "read"):
+        return sorted(parent.glob("step-*"))
 
 
 def in_turn(parent: Path) -> list[Path]:

@@ -8,6 +8,7 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import pytest
 
@@ -26,9 +27,11 @@ def _zipped() -> bytes:
 
 
 class Server(BaseHTTPRequestHandler):
+    further: ClassVar[dict[str, bytes]] = {}
+
     def do_GET(self) -> None:
         bodies = {"/good.tsv": PAIRS, "/other.tsv": b"0\t1\n", "/broken.tsv": PAIRS, "/good.zip": _zipped()}
-        bodies |= {"/torn.zip": _zipped()[:200]}
+        bodies |= {"/torn.zip": _zipped()[:200]} | self.further
         body = bodies.get(self.path)
         if body is None:
             self.send_error(404)
@@ -48,6 +51,13 @@ def server() -> Iterator[str]:
         threading.Thread(target=running.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{running.server_port}"
         running.shutdown()
+
+
+@pytest.fixture
+def served() -> Iterator[dict[str, bytes]]:
+    """What that server has besides, by its path."""
+    yield Server.further
+    Server.further.clear()
 
 
 @pytest.fixture

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import os
 import socket
+import struct
 import sys
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -134,6 +138,71 @@ def test_a_mirror_is_verified_plain_or_packed(entry, fresh, tmp_path, monkeypatc
         place.write_bytes(place.read_bytes()[:-9])
         with pytest.raises(SeqloomError, match="cut off or damaged"):
             dataset.examples("train")
+
+
+def bomb(way: int = zipfile.ZIP_DEFLATED, size: int = 1 << 27, count: int = 1, lie: bool = False) -> bytes:
+    """An archive of zeros; one that lies claims the size of the file that is wanted."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", way) as archive:
+        for number in range(count):
+            archive.writestr(str(number), bytes(size))
+    raw = packed.getvalue()
+    return raw.replace(struct.pack("<L", size), struct.pack("<L", len(PAIRS))) if lie else raw
+
+
+@pytest.mark.parametrize("way", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize("lie", [False, True])
+def test_an_archive_that_lies_is_not_unpacked(server, served, entry, fresh, monkeypatch, way, lie):
+    monkeypatch.setitem(fetch.sizes(), "squares/pairs.tsv", len(PAIRS))
+    served["/bomb.zip"] = bomb(way, 1 << 24, lie=lie)
+    entry(f"{server}/bomb.zip")
+    pytest.importorskip("pooch")  # loaded before memory is counted
+    tracemalloc.start()
+    try:
+        refused(f"{server}/bomb.zip")
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22, "of the 16 MiB that it unpacks to"
+    finally:
+        tracemalloc.stop()
+    assert left(fresh) == []
+
+
+def test_archives_of_too_many_files_and_too_many_bytes(server, served, entry, fresh, monkeypatch):
+    monkeypatch.setattr(fetch, "MEMBERS", 10)
+    monkeypatch.setattr(fetch, "BESIDE", 1 << 12)
+    monkeypatch.setitem(fetch.sizes(), "squares/pairs.tsv", len(PAIRS))
+    for name, raw, told in (
+        ("many.zip", bomb(size=0, count=11), "more than 10 files"),
+        ("long.zip", bomb(zipfile.ZIP_STORED, 1 << 16), "more than the"),
+        ("long.tsv", PAIRS + b"1", f"more than the {len(PAIRS):,} bytes"),
+    ):
+        served[f"/{name}"] = raw
+        entry(f"{server}/{name}")
+        refused(f"{server}/{name}", told)
+        assert left(fresh) == []
+
+
+def test_of_an_unknown_size_there_is_a_limit(server, served, entry, fresh, monkeypatch):
+    monkeypatch.setattr(fetch, "ROOM", 1 << 16)
+    monkeypatch.setattr(fetch, "BESIDE", 1 << 16)
+    served["/bomb.zip"] = bomb(size=1 << 20)
+    entry(f"{server}/bomb.zip")
+    refused(f"{server}/bomb.zip", "more than the 65,536 bytes")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_mirror_with_more_than_it_should_is_not_read_to_its_end(entry, fresh, tmp_path, monkeypatch, packed):
+    place = tmp_path / "mirror" / "squares" / ("pairs.tsv.gz" if packed else "pairs.tsv")
+    place.parent.mkdir(parents=True)
+    monkeypatch.setenv("SEQLOOM_DATA", str(tmp_path / "mirror"))
+    monkeypatch.setitem(fetch.sizes(), "squares/pairs.tsv", len(PAIRS))
+    place.write_bytes(gzip.compress(bytes(1 << 24)) if packed else bytes(1 << 24))
+    entry(None)
+    tracemalloc.start()
+    try:
+        refused(str(place), f"more than the {len(PAIRS):,} bytes")
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_mirror_that_is_not_there(entry, monkeypatch, tmp_path):

@@ -117,7 +117,7 @@ def test_a_corrupted_copy_is_refused(tmp_path, fresh, monkeypatch):
 
 def test_the_facts_are_complete():
     paths = {file.path for dataset in registry.DATASETS.values() for file in dataset.all_files()}
-    assert paths == fetch.checksums().keys()
+    assert paths == fetch.checksums().keys() == fetch.sizes().keys()
     assert {dataset.reader for dataset in registry.DATASETS.values()} == READERS.keys()
     for name, dataset in registry.DATASETS.items():
         assert re.fullmatch(r"[a-z0-9_-]+", name)

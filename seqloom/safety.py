@@ -1,0 +1,83 @@
+"""What folders from strangers may hold in place of files: links that lead out, FIFOs, devices. They are refused."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from seqloom.errors import SeqloomError
+
+
+@contextmanager
+def failing(path: Path, done: str) -> Iterator[None]:
+    """Whatever the system refuses meanwhile is one line that names the file."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise SeqloomError(f"{path}: could not be {done}: {error.strerror or error}") from error
+
+
+@contextmanager
+def named(what: object) -> Iterator[None]:
+    """The last net, where anything may be read: what the system refuses is one line with the file it is about."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise SeqloomError(f"{error.filename or what}: {error.strerror or error}") from error
+
+
+def open_own(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
+    """A file in a folder of ours and nothing else: links are not followed, and a FIFO is not waited for.
+
+    `flags` are those of os.open. A folder may come from a stranger.
+    """
+    mode = "ab" if flags & os.O_APPEND else "r+b" if flags & os.O_RDWR else "rb"
+    try:
+        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if path.is_symlink():
+            raise no_file(path, "a link") from error
+        done = "read" if mode == "rb" else "written"
+        raise SeqloomError(f"{path}: could not be {done}: {error.strerror or error}") from error
+    if kind := kind_of(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise no_file(path, kind)
+    return open(handle, mode)
+
+
+def check_own(folder: Path, paths: Iterable[Path]) -> None:
+    """Refuse what stands in a folder of ours in place of a file, and links that lead out of the folder.
+
+    A folder may come from a stranger: it must not make us wait, nor read, write or delete anywhere else. The folder
+    itself may be a link.
+    """
+    home = Path(os.path.realpath(folder))
+    for path in paths:
+        try:
+            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(home):
+                raise no_file(path, f"a link that leads out of {folder}")
+            kind = kind_of(path.stat().st_mode)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise SeqloomError(f"{path}: cannot be read: {error.strerror or error}") from error
+        if kind and kind != "a folder":
+            raise no_file(path, kind)
+
+
+def no_file(path: Path, kind: str) -> SeqloomError:
+    return SeqloomError(f"{path}: is {kind}, not a file; put the file itself in its place")
+
+
+def kind_of(mode: int) -> str | None:
+    """What something is, if it is no plain file."""
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFREG: None}
+    return kinds.get(stat.S_IFMT(mode), "a device")
