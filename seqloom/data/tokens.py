@@ -13,6 +13,9 @@ from functools import cache
 from typing import Any
 
 from seqloom.data.counted import (
+    BOS,
+    EOS,
+    PAD,
     SPECIALS,
     UNK,
     Cleaned,
@@ -27,8 +30,19 @@ from seqloom.data.wrapped import Wrapped
 from seqloom.errors import SeqloomError, known
 
 __all__ = [
-    *("BOS", "EOS", "FOLDS", "PAD", "SPECIALS", "TOKENS", "UNK", "Splitter"),
-    *("folded", "folding", "lost", "make", "normal", "whole"),
+    "BOS",
+    "EOS",
+    "PAD",
+    "SPECIALS",
+    "TOKENS",
+    "UNK",
+    "Splitter",
+    "folded",
+    "folding",
+    "lost",
+    "make",
+    "normal",
+    "whole",
 ]
 
 # Full-width forms, as Unicode marks them <wide>: those of ASCII, U+FF01 to U+FF5E, a few signs, and the blank U+3000.
