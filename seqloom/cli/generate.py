@@ -23,7 +23,9 @@ def generate(
     top_k: Annotated[int, typer.Option(help="Draw among the k likeliest tokens; 0: all.")] = 0,
     top_p: Annotated[float, typer.Option(help="Draw among the likeliest that hold this mass.")] = 1.0,
     stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given several times.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed writes the same.")] = 7,
+    seed: Annotated[
+        int, typer.Option(help="The same seed writes the same; the first of --count 3 is that of --count 1.")
+    ] = 7,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Write on from a prompt, and print it as it is written."""

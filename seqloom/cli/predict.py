@@ -54,11 +54,15 @@ def predict(
         float | None, typer.Option(help="Answers of a lower confidence are left out: an empty line in their place.")
     ] = None,
     below: Annotated[str | None, typer.Option(help="With --threshold: this text in place of the empty line.")] = None,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw from the model's distribution.")] = False,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Draw from the model's distribution; no answer depends on --batch.")
+    ] = False,
     temperature: Annotated[float, typer.Option(help="Below 1 likelier, above 1 more varied.")] = 1.0,
     top_k: Annotated[int, typer.Option(help="Sample among the k likeliest tokens; 0: all.")] = 0,
     top_p: Annotated[float, typer.Option(help="Sample among the likeliest that hold this mass.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of the sampling.")] = 7,
+    seed: Annotated[
+        int, typer.Option(help="Of the sampling: a line draws by the seed and its number alone, whatever its batch.")
+    ] = 7,
     batch: Annotated[int, typer.Option(help="Sentences a batch.")] = 64,
     stream: Annotated[bool, typer.Option("--stream", help="Answer each line as it comes.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",

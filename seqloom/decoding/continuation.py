@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import codecs
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from seqloom.data.batch import pad
 from seqloom.data.codec import Codec
 from seqloom.data.tokens import BOS, EOS, PAD, SPECIALS, UNK, alphabet
-from seqloom.decoding.search import Search, shaped
+from seqloom.decoding.draws import Draws
+from seqloom.decoding.search import Search, sampler
 from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError, known
 from seqloom.models.seq2seq import Stepper
@@ -50,7 +49,7 @@ class Continuation:
     def pieces(self, prompt: str, search: Search, course: Course, number: int = 0) -> Iterator[str]:
         """What follows `prompt`, piece by piece as it is certain. `number` tells samples from one seed apart."""
         written = Written(self.codec, course.stop, prompt)
-        for [chosen] in self._steps([self.encode(prompt, course.label)], search, course.length, number):
+        for [chosen] in self._steps([self.encode(prompt, course.label)], search, course.length, [(0, number)]):
             assert chosen is not None  # it has no neighbour with a shorter prompt
             token = chosen[0]
             if token == EOS and self.lines:
@@ -68,16 +67,16 @@ class Continuation:
         search: Search,
         course: Course,
         labels: Sequence[str | None] | None = None,
-        first: int = 0,
+        streams: Sequence[tuple[int, int]] | None = None,
     ) -> list[Answer]:
-        """What follows each prompt, all at once. Prompts are numbered from `first`; each draws random numbers by its
-        own number, so that it gets the same in any batch."""
+        """What follows each prompt, all at once. `streams`: its place among all that are asked, and which sample of it;
+        each draws by these alone, so that it gets the same in any batch."""
         labels = labels or [course.label] * len(prompts)
         rows = [self.encode(prompt, label) for prompt, label in zip(prompts, labels, strict=True)]
         written = [Written(self.codec, course.stop, prompt) for prompt in prompts]
         found: list[tuple[list[int], list[float]]] = [([], []) for _ in prompts]
         going = set(range(len(prompts)))
-        for step in self._steps(rows, search, course.length, first):
+        for step in self._steps(rows, search, course.length, streams or [(row, 0) for row in range(len(rows))]):
             for row, chosen in enumerate(step):
                 if chosen is None or row not in going:
                     continue
@@ -117,7 +116,7 @@ class Continuation:
 
     @torch.inference_mode()
     def _steps(
-        self, rows: list[list[int]], search: Search, length: int, first: int = 0
+        self, rows: list[list[int]], search: Search, length: int, streams: Sequence[tuple[int, int]]
     ) -> Iterator[list[tuple[int, float] | None]]:
         """A token and its log-probability for each row a step; None as long as its prompt goes on.
 
@@ -125,8 +124,9 @@ class Continuation:
         """
         if search.beam > 1:
             raise SeqloomError("a text goes on by the likeliest token or by a drawn one; there is no beam here")
-        choose = chooser(search, first, len(rows), self.device)
+        draw = sampler(search, Draws(search.seed, streams, self.device)) if search.sample else None
         short, longest = min(map(len, rows)), max(map(len, rows))
+        behind = torch.tensor([len(row) for row in rows], device=self.device)  # steps before its first own token
         state = self.model.start(pad([row[: short - 1] for row in rows]).to(self.device), room=self.room)
         now = torch.tensor([[row[short - 1]] for row in rows], device=self.device)
         never = [PAD, BOS, UNK] if self.lines or self.codec.kind == "words" else [PAD, BOS, UNK, EOS]
@@ -134,7 +134,7 @@ class Continuation:
             logits, state = self.model.step(now, state)
             logits = logits[:, -1].float().clone()
             logits[:, never] = float("-inf")
-            chosen = choose(logits, [t >= len(row) for row in rows])
+            chosen = logits.argmax(-1) if draw is None else draw(logits, t - behind)
             score = logits.log_softmax(-1).gather(1, chosen[:, None])[:, 0]
             found = zip(rows, chosen.tolist(), score.tolist(), strict=True)
             yield [None if t < len(row) else (token, nats) for row, token, nats in found]
@@ -142,22 +142,6 @@ class Continuation:
             if given:
                 chosen[list(given)] = torch.tensor(list(given.values()), device=self.device)
             now = chosen[:, None]
-
-
-def chooser(search: Search, first: int, count: int, device: torch.device) -> Callable[[Tensor, list[bool]], Tensor]:
-    """[R, V] logits and who is at it -> [R]: the likeliest, or drawn. The numbers that a row draws depend on the seed,
-    its own number and how many it has drawn before."""
-    if not search.sample or search.temperature == 0:  # the limit of p^(1/T) as T falls to 0
-        return lambda logits, at_it: logits.argmax(-1)
-    sources = [np.random.default_rng([search.seed, first + row]) for row in range(count)]
-
-    def choose(logits: Tensor, at_it: list[bool]) -> Tensor:
-        drawn = [source.random() if now else 0.0 for source, now in zip(sources, at_it, strict=True)]
-        upto = shaped(logits, search.temperature, search.top_k, search.top_p).double().cumsum(-1)
-        wanted = torch.tensor(drawn, dtype=torch.float64).to(device) * upto[:, -1]
-        return torch.searchsorted(upto, wanted[:, None], right=True)[:, 0]
-
-    return choose
 
 
 class Written:

@@ -61,7 +61,7 @@ class Searched(Texts):
         return super().answers(texts, search, rows, ahead)
 
     def decoded(
-        self, sources: Sequence[list[int]], limits: list[int], search: Search, generator: torch.Generator | None
+        self, sources: Sequence[list[int]], limits: list[int], search: Search, numbers: Sequence[int]
     ) -> list[list[Hypothesis]]:
         """Their search knows one limit for all, so each limit has its own batch."""
         alike: dict[int, list[int]] = defaultdict(list)

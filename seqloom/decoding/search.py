@@ -1,12 +1,13 @@
 """Searching for the best target: greedy, sampling, beam. A model is known here only as a Stepper.
 
 Every search takes `limits`, the most tokens each sentence may get; they depend on the sentence alone, never on its
-neighbours, so that a sentence gets the same answer in any batch.
+neighbours, so that a sentence gets the same answer in any batch. What is sampled does too: see `draws`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from seqloom.data.batch import Padded
 from seqloom.data.tokens import BOS, EOS, PAD, UNK
+from seqloom.decoding.draws import Draws
 from seqloom.decoding.found import Ended, Hypothesis, Walks
 from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Stepper
@@ -22,7 +24,8 @@ from seqloom.parts.memory import keep_freed
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """How to decode. `beam=1` is greedy; `sample` draws from the model's distribution instead.
+    """How to decode. `beam=1` is greedy; `sample` draws from the model's distribution instead, by `seed` and the place
+    of a source among all that are asked.
 
     `first` is the token that every target begins with; `close` makes <eos> the last token that the limit allows: both
     cost nothing and count as a token. `never` are tokens that are not written, as <pad>, <bos> and <unk> are not; what
@@ -56,6 +59,8 @@ class Search:
 
 PLAIN = Search()
 Another = Callable[[Stepper, Padded, list[int], Search], list[list[Hypothesis]] | None]
+Choose = Callable[..., Tensor]  # of [R, V] logits, the step, and [R] which walk each row is: [R] tokens
+UNSOUND = "the model's scores are not finite: its training has gone wrong"
 
 
 @torch.inference_mode()
@@ -64,31 +69,36 @@ def decode(
     source: Padded,
     limits: list[int],
     search: Search,
-    generator: torch.Generator | None = None,
+    numbers: Sequence[int] | None = None,
     another: Another | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best hypotheses of every sentence, best first; samples in the order drawn. `another` way to search is asked
-    first, as `Replays`; it may decline."""
+    """The best hypotheses of every sentence, best first; samples in the order drawn. `numbers`: the places of these
+    sentences among all that are asked, 0, 1, … unless given. `another` way to search is asked first, as `Replays`; it
+    may decline."""
     if source.tokens.device.type == "cpu":
         keep_freed()
     if search.sample:
-        generator = generator or torch.Generator(source.tokens.device).manual_seed(search.seed)
-        return walk(stepper, source, limits, sampler(search, generator), search.n_best, search)
+        places = range(len(limits)) if numbers is None else numbers
+        streams = [(place, sample) for place in places for sample in range(search.n_best)]
+        choose = sampler(search, Draws(search.seed, streams, source.tokens.device))
+        found = walk(stepper, source, limits, choose, search.n_best, search)
+        if any(math.isnan(one.score) for several in found for one in several):
+            raise SeqloomError(UNSOUND)
+        return found
     found = None if another is None else another(stepper, source, limits, search)
     if search.beam == 1:
-        return found or walk(stepper, source, limits, lambda logits: logits.argmax(-1), 1, search)
+        return found or walk(stepper, source, limits, lambda logits, *_: logits.argmax(-1), 1, search)
     found = found or beam(stepper, source, limits, search.beam, search.alpha, search)
     if not all(found):
-        raise SeqloomError("the model's scores are not finite: its training has gone wrong")
+        raise SeqloomError(UNSOUND)
     return [hypotheses[: search.n_best] for hypotheses in found]
 
 
-def sampler(search: Search, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-    def choose(logits: Tensor) -> Tensor:
+def sampler(search: Search, draws: Draws) -> Choose:
+    def choose(logits: Tensor, step: int | Tensor, rows: Tensor | None = None) -> Tensor:
         if search.temperature == 0:  # the limit of p^(1/T) as T falls to 0
             return logits.argmax(-1)
-        probabilities = shaped(logits, search.temperature, search.top_k, search.top_p)
-        return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
+        return draws(shaped(logits, search.temperature, search.top_k, search.top_p), step, rows)
 
     return choose
 
@@ -99,7 +109,7 @@ def shaped(logits: Tensor, temperature: float = 1.0, top_k: int = 0, top_p: floa
     probabilities = (logits / temperature).softmax(-1)
     if not top_k and top_p == 1.0:
         return probabilities
-    ordered, order = probabilities.sort(-1, descending=True)
+    ordered, order = probabilities.sort(stable=True, dim=-1, descending=True)
     if top_k:
         ordered[:, top_k:] = 0.0
         ordered = ordered / ordered.sum(-1, keepdim=True)
@@ -112,11 +122,11 @@ def walk(
     stepper: Stepper,
     source: Padded,
     limits: list[int],
-    choose: Callable[[Tensor], Tensor],
+    choose: Choose,
     width: int = 1,
     rules: Search = PLAIN,
 ) -> list[list[Hypothesis]]:
-    """One token at a time by `choose` ([R, V] logits -> [R]); `width` independent walks a sentence."""
+    """One token at a time by `choose`; `width` independent walks a sentence."""
     device, room = source.tokens.device, max(limits)
     state = stepper.start(source, width=width, room=room)
     walks = Walks.begin(limits, width, device)
@@ -126,7 +136,7 @@ def walk(
     for t in range(room):
         logits, state = stepper.step(tokens[:, None], state)
         logits = speakable(logits[:, -1], t, walks.limit)
-        tokens = walks.add(t, choose(logits), logits)
+        tokens = walks.add(t, choose(logits, t, walks.where), logits)
         if not _look(device, t):
             continue
         left = len(walks.over) - int(walks.over.sum())

@@ -71,30 +71,29 @@ class Texts:
             raise SeqloomError(f"a batch has at least 1 row, here {rows}")
         self.model.eval()
         search = self._ruled(search)
-        generator = torch.Generator(self.device).manual_seed(search.seed) if search.sample else None
-        texts = iter(texts)
+        texts, done = iter(texts), 0
         while chunk := list(islice(texts, ahead * rows)):
-            yield from self._chunk(chunk, search, rows, generator)
+            yield from self._chunk(chunk, search, rows, done)
+            done += len(chunk)
 
-    def _chunk(
-        self, texts: list[str], search: Search, rows: int, generator: torch.Generator | None
-    ) -> list[list[Answer]]:
+    def _chunk(self, texts: list[str], search: Search, rows: int, done: int) -> list[list[Answer]]:
+        """Answers in the order asked, whatever the order in which they are found. `done`: texts before these."""
         encoded = [self.encode(text) for text in texts]
         found: list[list[Answer]] = [[Answer("", (), 0.0, 0.0, 1.0)] for _ in texts]  # nothing is said of an empty line
         asked = sorted((i for i, text in enumerate(texts) if text.strip()), key=lambda i: len(encoded[i]))
         for start in range(0, len(asked), rows):
             batch = asked[start : start + rows]
             limits = [self.bound(len(encoded[i])) for i in batch]
-            decoded = self.decoded([encoded[i] for i in batch], limits, search, generator)
+            decoded = self.decoded([encoded[i] for i in batch], limits, search, [done + i for i in batch])
             for i, limit, hypotheses in zip(batch, limits, decoded, strict=True):
                 found[i] = [self._answer(hypothesis, limit) for hypothesis in hypotheses]
         return found
 
     def decoded(
-        self, sources: Sequence[list[int]], limits: list[int], search: Search, generator: torch.Generator | None
+        self, sources: Sequence[list[int]], limits: list[int], search: Search, numbers: Sequence[int]
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses of each source, of at most so many tokens."""
-        return decode(self.model, pad(sources).to(self.device), limits, search, generator, self.replays)
+        """The best hypotheses of each source, of at most so many tokens; `numbers`: their places among all asked."""
+        return decode(self.model, pad(sources).to(self.device), limits, search, numbers, self.replays)
 
     def encode(self, text: str) -> list[int]:
         """As the training data was: cut if it is too long, ended by <eos>."""

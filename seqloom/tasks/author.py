@@ -106,8 +106,9 @@ class Author:
         while chunk := list(islice(sources, rows)):
             each = [source for source in chunk for _ in range(search.n_best)]
             labels, prompts = zip(*map(self._asked, each), strict=True)
-            found = self.texts.answers(prompts, search, self._course(), labels, done)
-            done += len(each)
+            streams = [(done + row, sample) for row in range(len(chunk)) for sample in range(search.n_best)]
+            found = self.texts.answers(prompts, search, self._course(), labels, streams)
+            done += len(chunk)
             yield from (found[i : i + search.n_best] for i in range(0, len(found), search.n_best))
 
     def _asked(self, source: str) -> tuple[str | None, str]:

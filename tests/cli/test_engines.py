@@ -31,6 +31,7 @@ def test_onnx_there_and_beside(seqloom, run, tmp_path, asked):
         ours = seqloom("predict", mine, asked, *options)
         assert ours[0] == 0
         assert seqloom("predict", mine, asked, "--engine", "onnx", *options) == ours
+        assert seqloom("predict", mine, asked, "--engine", "onnx", "--batch", 5, *options) == ours
         assert seqloom("predict", tmp_path / "out", asked, *options) == ours
     pairs = write_pairs(tmp_path / "test.tsv", words(10, seed=5))
     ours, theirs = (seqloom("evaluate", folder, pairs)[1].splitlines() for folder in (mine, tmp_path / "out"))

@@ -42,10 +42,15 @@ def test_a_prompt_gets_the_same_in_any_batch(kind):
     one, prompts = make(kind=kind, room=8), ["a", "abcdefghab cdefgh", "", "ba"]
     together = one.answers(prompts, SAMPLE, Course(length=25))
     for number, prompt in enumerate(prompts):
-        assert together[number].text == "".join(one.pieces(prompt, SAMPLE, Course(length=25), number))
+        (alone,) = one.answers([prompt], SAMPLE, Course(length=25), streams=[(number, 0)])
+        assert together[number].text == alone.text
         assert len(together[number].tokens) == 25
-    rest = one.answers(prompts[2:], SAMPLE, Course(length=25), first=2)
+    rest = one.answers(prompts[2:], SAMPLE, Course(length=25), streams=[(2, 0), (3, 0)])
     assert [answer.text for answer in rest] == [answer.text for answer in together[2:]]
+    several = one.answers(["ab"] * 3, SAMPLE, Course(length=25), streams=[(0, sample) for sample in range(3)])
+    assert [answer.text for answer in several] == [
+        "".join(one.pieces("ab", SAMPLE, Course(length=25), sample)) for sample in range(3)
+    ]
 
 
 def test_greedy_is_the_likeliest_and_temperature_0_too():

@@ -53,6 +53,14 @@ def test_narrow_beams_and_greedy_search_like_the_slow_ones(both):
         assert one.tokens == slow_greedy(slow, sentence, limits[sentence])[0]
 
 
+def test_samples_do_not_depend_on_the_batch(both):
+    model, source, search = Writers(both), source_rows(), Search(sample=True, n_best=3)
+    whole = [[one.tokens for one in several] for several in decode(model, source, [6, 4, 7], search)]
+    for row, limit in enumerate([6, 4, 7]):
+        (alone,) = decode(model, source.part(row, row + 1), [limit], search, [row])
+        assert [one.tokens for one in alone] == whole[row]
+
+
 def test_samples_come_from_the_mean(both):
     """At the first step, over many draws."""
     source, draws = source_rows(), 4000

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.decoding.search import Search, decode, shaped
+from seqloom.errors import SeqloomError
 from tests.decoding.steppers import Hashed, sentences
 
 P = torch.tensor([[0.1, 0.4, 0.2, 0.3]])
@@ -108,12 +109,20 @@ def test_sampling_repeats_from_its_seed():
     assert torch.equal(torch.get_rng_state(), before)  # nobody else's random numbers are used up
 
 
-def test_a_generator_goes_on_where_it_is():
-    model, source = Hashed(5, V, 3), sentences(*range(5))
-    generator = torch.Generator().manual_seed(1)
-    first = decode(model, source, [9] * 5, Search(sample=True, seed=1), generator)
-    assert first == decode(model, source, [9] * 5, Search(sample=True, seed=1))
-    assert decode(model, source, [9] * 5, Search(sample=True, seed=1), generator) != first
+def test_a_sentence_draws_by_its_place_among_all_that_are_asked():
+    model, search = Hashed(5, V, 3), Search(sample=True, n_best=2, seed=1)
+    whole = decode(model, sentences(*range(5)), [9, 3, 9, 7, 9], search)
+    assert decode(model, sentences(3, 1), [7, 3], search, [3, 1]) == [whole[3], whole[1]]
+    assert decode(model, sentences(3), [7], search) != [whole[3]]
+    more = decode(model, sentences(3), [7], Search(sample=True, n_best=5, seed=1), [3])
+    assert more[0][:2] == whole[3], "the first samples stay when more are asked for"
+
+
+def test_a_model_that_has_gone_wrong_is_said():
+    model = Hashed(2, V, 3)
+    model.table[1] = math.nan
+    with pytest.raises(SeqloomError, match="scores are not finite"):
+        decode(model, sentences(0, 1), [4, 4], Search(sample=True))
 
 
 def test_samples_of_a_sentence_are_independent_walks_with_the_models_own_probability():

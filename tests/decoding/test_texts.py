@@ -1,5 +1,7 @@
 """From text to text."""
 
+import random
+
 import pytest
 import torch
 
@@ -73,6 +75,33 @@ def test_sampling_repeats_from_its_seed(texts):
     first = [found[0].text for found in texts.answers(WORDS, Search(sample=True, seed=3))]
     assert [found[0].text for found in texts.answers(WORDS, Search(sample=True, seed=3))] == first
     assert [found[0].text for found in texts.answers(WORDS, Search(sample=True, seed=4))] != first
+
+
+STACK = {"dim": 16, "dropout": 0.0}
+MODELS = {
+    "gru": ({"kind": "gru", **STACK}, {"kind": "attentive", "cell": "gru", "dim": 16}),
+    "lstm": ({"kind": "lstm", **STACK}, {"kind": "recurrent", "cell": "lstm", "dim": 16}),
+    "transformer": tuple({"kind": "transformer", **STACK, "heads": 2, "layers": 1} for _ in range(2)),
+}
+HUNDRED = ["".join(random.Random(row).choices("abcxyz", k=row % 12)) for row in range(100)]
+DRAWN = [Search(sample=True), Search(sample=True, n_best=2, top_p=0.9, temperature=1.5, seed=1)]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("search", DRAWN, ids=["one", "two"])
+def test_what_is_sampled_does_not_depend_on_the_batch(kind, search):
+    codec = Codec.build("chars", ["abcxyz"])
+    encoder, decoder = MODELS[kind]
+    torch.manual_seed(0)
+    model = shake(Seq2Seq(codec.size, codec.size, encoder, decoder, embedding=16, dropout=0.0), 1)
+    texts = Texts(model, codec, codec, Bound(1.5, 8), torch.device("cpu"))
+
+    def said(*batches):
+        return [[answer.text for answer in found] for found in texts.answers(HUNDRED, search, *batches)]
+
+    wanted = said(64)
+    assert len({text for several in wanted for text in several}) > 60
+    assert said(7) == said(1, 1) == said(64, 1) == wanted
 
 
 def test_the_bound_grows_with_the_source_up_to_the_longest():

@@ -89,8 +89,22 @@ def test_what_is_written_looks_like_the_text(chars):
     assert model.predict(["the cat ", "a "]) == [
         "".join(model.generate(prompt, Search(), Course(length=200))) for prompt in ("the cat ", "a ")
     ]
-    several = next(iter(model.answers(["the "], Search(sample=True, n_best=3))))
+    search = Search(sample=True, n_best=3)
+    several = next(iter(model.answers(["the "], search)))
     assert len({answer.text for answer in several}) == 3
+    length = Course(length=model.config["decoding"]["longest"])
+    assert [answer.text for answer in several] == [
+        "".join(model.generate("the ", Search(sample=True), length, number)) for number in range(3)
+    ]
+
+
+def test_what_is_sampled_does_not_depend_on_the_batch(chars):
+    model, prompts = seqloom.load(chars, "cpu"), ["the ", "", "a cat and the ", "d"] * 6
+    model.config["decoding"]["longest"] = 12
+    search = Search(sample=True, n_best=2)
+    said = [[[one.text for one in found] for found in model.answers(prompts, search, rows)] for rows in (64, 7, 1)]
+    assert said[0] == said[1] == said[2]
+    assert len({text for several in said[0] for text in several}) > 30
 
 
 def test_the_held_out_text_is_the_last_and_the_record_says_how_it_was_scored(chars):
