@@ -4,8 +4,8 @@
 
 A Transformer of the race's sizes is made with random weights that never end a word, exported as `seqloom export --to
 ct2` does it, and asked by `Translator.answers`, which cuts words into letters and gives texts with their scores; and by
-`ctranslate2.Translator.translate_batch` on the letters alone. Every word takes as many steps as its limit says. Both run
-with one thread and with more, since one word is read and written sooner by one.
+`ctranslate2.Translator.translate_batch` on the letters alone. Every word takes as many steps as its limit says. Both
+run with one thread and with more, since one word is written sooner by one.
 """
 
 from __future__ import annotations
