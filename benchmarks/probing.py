@@ -69,14 +69,15 @@ def _trial(settings: Settings, timed: Callable[[Settings], float]) -> Trial:
 
 
 def tried(worker: Worker, name: str, order: Settings, least: float, patience: float) -> float:
-    """Seconds a pass: the shorter of two turns, once everything is warm."""
+    """Seconds a pass, once everything is warm: of the shorter of two turns, or of one that is long by itself."""
     asked = min(patience, PATIENCE)
     try:
         worker.ask(asked, do="make", name=name, order=order)
-        for _ in range(1 + order["compiled"]):  # a second shape is compiled anew, for any shape
+        for _ in range(1 + order["compiled"]):
             seconds = worker.ask(asked, do="go", name=name, passes=1)["seconds"]
         passes = max(1, math.ceil(least / max(seconds, 1e-9)))
-        return min(worker.ask(asked, do="go", name=name, passes=passes)["seconds"] / passes for _ in range(2))
+        turns = 1 if seconds > 2 * least else 2
+        return min(worker.ask(asked, do="go", name=name, passes=passes)["seconds"] / passes for _ in range(turns))
     finally:
         if worker.process.poll() is None:
             worker.ask(60, do="drop", name=name)

@@ -143,6 +143,21 @@ def curve(
     return losses
 
 
+def warmed(work: Work, batches: Path, workers: Field, where: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """One pass of everybody who may be compiled, which leaves the programs on the disk: whom, and how it went."""
+    for one in (one for one in work.entrants if "compiled" in one.knobs):
+        asked = order(work, one, batches, where, {"compiled": True})
+        try:
+            worker = workers(one.peer)
+            worker.ask(3600, do="make", name=one.label, order=asked)
+            seconds = worker.ask(3600, do="go", name=one.label, passes=1)["seconds"]
+            worker.ask(60, do="drop", name=one.label)
+        except AbsentError as error:
+            yield one.label, str(error)
+        else:
+            yield one.label, f"{seconds:.0f} s"
+
+
 def _worker(lane: Lane, workers: Field, settings: Settings | None = None) -> Worker:
     """Its process: flags are of a process, so there is one for each set of them."""
     flags = (lane.settings if settings is None else settings).get("flags", "")

@@ -28,7 +28,7 @@ import torch
 from batches import text_of, write
 from environments import PEERS, AbsentError, command, interpreter
 from probing import LEAST
-from racing import Pace, Race, curve, race
+from racing import Pace, Race, curve, race, warmed
 from tables import absent, brief, curves, everybody, glance, settings
 from wanted import KINDS, OURS, TABLES, Work, works
 from words import Words
@@ -90,10 +90,14 @@ def run(args: argparse.Namespace, chosen: list[Work], workers: Workers, folder: 
     where = {"device": args.device, "threads": args.threads}
     end = time.monotonic() + args.seconds
     for number, work in enumerate(chosen):
-        share = (end - time.monotonic()) * WEIGHT[work.kind] / sum(WEIGHT[one.kind] for one in chosen[number:])
-        told(f"{work.title}: {share:.0f} s" if args.seconds < float("inf") else work.title)
         file = folder / f"{work.key}.npz"
         holds = write(file, work, words, text)
+        if args.warm:
+            for label, how in warmed(work, file, workers, where):
+                told(f"{work.title}, {label}: {how}")
+            continue
+        share = (end - time.monotonic()) * WEIGHT[work.kind] / sum(WEIGHT[one.kind] for one in chosen[number:])
+        told(f"{work.title}: {share:.0f} s" if args.seconds < float("inf") else work.title)
         grace = 3600.0 if args.seconds == float("inf") else GRACE
         least = None if args.no_probe else 0.0 if args.quick else LEAST
         pace = Pace(args.rounds, 0.0 if args.quick else TURN, time.monotonic() + share, grace, least)
@@ -191,6 +195,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     add("--seconds", type=float, default=float("inf"), help="for the whole job: fewer rounds are run if need be")
     add("--threads", type=int, default=2, help="on the CPU, for everybody at most; all of them where nothing is probed")
     add("--no-probe", action="store_true", help="run everybody with the same threads, by no setting of its own")
+    add("--warm", action="store_true", help="race nothing: let torch.compile fill its cache beside the environments")
     add("--quick", action="store_true", help="toy models and a round: does it work at all?")
     add("--output", type=Path, help="Markdown file for the results")
     args = parser.parse_args(words)
@@ -221,7 +226,8 @@ def main() -> None:
                 print("\n".join(everybody([one])), flush=True)
                 if args.output:  # after every race: a job that is cut off leaves what it has
                     write_atomic(args.output, report(args, races, workers))
-            print("\n" + report(args, races, workers))
+            if not args.warm:
+                print("\n" + report(args, races, workers))
         finally:
             workers.close()
 

@@ -237,7 +237,9 @@ class Training:
         self.parameters, self.trained = count(model), trained(model)
         self.optimiser = adamw(self.trained)
         self.ready = [given(raw, order.device) for raw in order.batches]
-        self.loss = torch.compile(self._loss) if order.compiled else self._loss
+        shapes = {batch.tokens.shape for batch in self.ready}  # of several the first would be compiled for nothing
+        any_shape = True if len(shapes) > 1 else None
+        self.loss = torch.compile(self._loss, dynamic=any_shape) if order.compiled else self._loss
 
     def _loss(self, batch: Given) -> Tensor:
         logits = self.logits(self.model, batch)

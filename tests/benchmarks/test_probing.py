@@ -18,7 +18,7 @@ from peers.seqloom import Decodes, Trains
 from peers.several import Several
 from peers.talk import read_order
 from probing import alternatives, checked, probe, said
-from racing import Lane, Pace, Race, order, race
+from racing import Lane, Pace, Race, order, race, warmed
 from run import Workers, arguments, threads
 from tables import brief, everybody, glance, judged, like, settings
 from wanted import ANY, CPU, OURS, PRECISIONS, Claim, Work, entrant, works
@@ -222,6 +222,22 @@ def test_several_workers_share_the_batches(tmp_path):
         assert worker.ask(60, do="drop", name="x") == {}
     finally:
         worker.close()
+
+
+def test_programs_are_compiled_ahead(tmp_path):
+    asked = []
+
+    class Compiles:
+        def ask(self, seconds, **request):
+            asked.append(request)
+            return {"seconds": 3.0}
+
+    work = next(work for work in CPU if work.key == "letters")
+    work = replace(work, entrants=work.entrants[:3])
+    told = list(warmed(work, tmp_path, lambda peer: Compiles(), {"device": "cpu", "threads": 2}))
+    assert told == [(OURS, "3 s"), (f"{OURS} bf16", "3 s"), ("plain GPT", "3 s")]
+    assert all(one["order"]["compiled"] for one in asked if one["do"] == "make")
+    assert [one["do"] for one in asked] == ["make", "go", "drop"] * 3
 
 
 def test_flags_are_of_a_process_by_itself(monkeypatch):
