@@ -16,7 +16,8 @@ SEED, WIDTH = 7, 32  # tokens of a random sentence
 def write(file: Path, work: Work, words: Words | None, text: str | None) -> dict[str, int]:
     """`words`: None on a GPU, where tokens are drawn. Gives what one pass over the batches holds."""
     if work.kind == "language":
-        arrays = _letters(work, text) if text is not None else _drawn_text(work)
+        drawn = text is None or work.model["name"] == "words"
+        arrays = _drawn_text(work) if drawn else _letters(work, text)
     elif words is not None:
         arrays = words.arrays(work.batches, work.rows)
     else:
@@ -41,9 +42,13 @@ def _letters(work: Work, text: str) -> dict[str, np.ndarray]:
 
 
 def _drawn_text(work: Work) -> dict[str, np.ndarray]:
-    size = work.model["size"]
+    """As words are: the n-th as often as 1/n; all alike where the model is of no words."""
+    size, random = work.model["size"], np.random.default_rng(SEED)
     need = work.batches * work.rows * (work.model["block"] + 1)
-    return _blocks(work, np.random.default_rng(SEED).integers(len(SPECIALS), size, need), size)
+    if work.model["name"] != "words":
+        return _blocks(work, random.integers(len(SPECIALS), size, need), size)
+    often = 1 / np.arange(1, size - len(SPECIALS) + 1)
+    return _blocks(work, len(SPECIALS) + random.choice(len(often), need, p=often / often.sum()), size)
 
 
 def _blocks(work: Work, ids: np.ndarray, size: int) -> dict[str, np.ndarray]:

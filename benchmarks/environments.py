@@ -61,10 +61,12 @@ def interpreter(peer: str, folder: Path | None) -> str:
     return str(place / "bin" / "python")
 
 
-def command(peer: str, python: str) -> tuple[list[str], dict[str, str]]:
-    """How a worker is started. -P: else peers/eole.py would be found in the place of the package it imports."""
+def command(peer: str, python: str, folder: Path | None = None) -> tuple[list[str], dict[str, str]]:
+    """How a worker is started. -P: else peers/eole.py would be found in the place of the package it imports. What
+    torch.compile makes is kept in `folder` for the next run."""
     path = os.pathsep.join((str(HERE), str(HERE.parent)))
-    return [python, "-P", str(HERE / "peers" / f"{peer}.py")], {**os.environ, "PYTHONPATH": path}
+    kept = {"TORCHINDUCTOR_CACHE_DIR": str((folder / "compiled").resolve())} if folder else {}
+    return [python, "-P", str(HERE / "peers" / f"{peer}.py")], {**os.environ, **kept, "PYTHONPATH": path}
 
 
 def _asked(environment: Environment) -> str:

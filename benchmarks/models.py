@@ -129,6 +129,20 @@ class PlainLstm(nn.Module):
         return self.write(tokens, state, None, (self.keys(values), values, real))[0]
 
 
+class PlainWords(nn.Module):
+    """A word-level language model as the tutorials have it: nn.Embedding, nn.LSTM, nn.Linear."""
+
+    def __init__(self, size: int, embedding: int, dim: int, dropout: float) -> None:
+        super().__init__()
+        self.tokens, self.dropout = nn.Embedding(size, embedding), dropout
+        self.lstm, self.output = nn.LSTM(embedding, dim, batch_first=True), nn.Linear(dim, size)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """[B, T] -> logits [B, T, V]"""
+        x, _ = self.lstm(F.dropout(self.tokens(tokens), self.dropout, self.training))
+        return self.output(F.dropout(x, self.dropout, self.training))
+
+
 class PlainGpt(nn.Module):
     """A GPT in the plainest form: learned positions, norm before, gelu, fused causal attention, a tied output."""
 

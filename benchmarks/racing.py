@@ -1,4 +1,4 @@
-"""One race: all entrants make their model and warm up, then they run in turns, round after round."""
+"""One race: for all entrants the best settings are probed, all make their model and warm up, then they run in turns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from environments import AbsentError
-from wanted import OURS, Entrant, Work
+from probing import Settings, Trial, alternatives, checked, probe, tried
+from wanted import ANY, OURS, Entrant, Work
 from workers import Worker
 
 PAUSE = 0.25  # seconds between turns: threads of the one before spin for a while, waiting for work
@@ -24,6 +25,8 @@ class Lane:
     """What one entrant did: seconds a pass over the batches, by rounds; or why it did nothing."""
 
     entrant: Entrant
+    settings: Settings = field(default_factory=dict)  # at which it is raced
+    trials: list[Trial] = field(default_factory=list)
     parameters: int = 0
     passes: int = 1
     seconds: list[float] = field(default_factory=list)
@@ -57,11 +60,26 @@ class Race:
     def lane(self, label: str) -> Lane | None:
         return next((lane for lane in self.ran() if lane.entrant.label == label), None)
 
-    def peers(self, begins: str = "") -> list[Lane]:
-        """Those beside us that ran, by the beginning of their label; in full precision where we run both."""
-        others = [lane for lane in self.ran() if lane.entrant.peer != OURS and lane.entrant.label.startswith(begins)]
-        mixed = any("precision" not in dict(lane.entrant.differs) for lane in self.lanes)
-        return [lane for lane in others if not mixed or "precision" not in dict(lane.entrant.differs)]
+    def ours(self, precision: str, compiled: bool = False) -> Lane | None:
+        """Our column of this precision, or our best; compiled, where that is a column by itself."""
+        found = [lane for lane in self.ran() if lane.entrant.peer == OURS and _of(lane, precision)]
+        return _best([lane for lane in found if dict(lane.entrant.differs).get("compiled", False) == compiled])
+
+    def peers(self, precision: str = ANY, begins: str = "") -> list[Lane]:
+        """Those beside us that ran, in one precision or any, by the beginning of their label."""
+        others = [lane for lane in self.ran() if lane.entrant.peer != OURS and _of(lane, precision)]
+        return [lane for lane in others if lane.entrant.label.startswith(begins)]
+
+    def fastest(self, precision: str = ANY, begins: str = "") -> Lane | None:
+        return _best(self.peers(precision, begins))
+
+
+def _of(lane: Lane, precision: str) -> bool:
+    return precision in (ANY, lane.entrant.precision)
+
+
+def _best(lanes: list[Lane]) -> Lane | None:
+    return min(lanes, key=lambda lane: lane.median, default=None)
 
 
 def ratios(ours: Lane, theirs: Lane) -> list[float]:
@@ -74,16 +92,20 @@ class Pace(NamedTuple):
     turn: float  # seconds a turn should last at least, so that single hiccups do not count
     until: float  # when to start no further round, by time.monotonic; we always run one
     grace: float = 3600.0  # seconds after that for which an answer is waited for
+    least: float | None = None  # seconds of a probe's turn; None: nothing is probed
 
 
-Field = Callable[[str], Worker]  # by the peer's name; raises AbsentError
+Field = Callable[[str], Worker]  # by the peer's name, flags of its process behind it; raises AbsentError
 
 
-def order(work: Work, entrant: Entrant, batches: Path, where: dict[str, Any]) -> dict[str, Any]:
+def order(
+    work: Work, entrant: Entrant, batches: Path, where: dict[str, Any], settings: Settings | None = None
+) -> dict[str, Any]:
     """All that a worker must know."""
-    plain = {"precision": "fp32", "compiled": False, "variant": entrant.variant, "batches": str(batches)}
+    plain = {"precision": "fp32", "compiled": False, "compute": "", "workers": 1}
     own = {"kind": work.kind, "model": work.model, "steps": work.steps, "beam": work.beam}
-    return {**own, **plain, **where, **dict(entrant.differs)}
+    own |= {"variant": entrant.variant, "batches": str(batches)}
+    return {**own, **plain, **where, **dict(entrant.differs), **(settings or {})}
 
 
 def race(work: Work, batches: Path, holds: dict[str, int], workers: Field, where: dict[str, Any], pace: Pace) -> Race:
@@ -93,16 +115,20 @@ def race(work: Work, batches: Path, holds: dict[str, int], workers: Field, where
         with _guarded(lane):
             if time.monotonic() > pace.until and lane.entrant.peer != OURS:
                 raise AbsentError("no time was left")
-            _ready(lane, workers(lane.entrant.peer), order(work, lane.entrant, batches, where), pace)
+            if pace.least is not None and lane.entrant.knobs:
+                _probe(lane, work, batches, workers, where, pace)
+    for lane in _turns(done.lanes, 0):
+        with _guarded(lane):
+            _ready(lane, done, _worker(lane, workers), order(work, lane.entrant, batches, where, lane.settings), pace)
     for turn in range(pace.rounds):
         if turn and time.monotonic() > pace.until:
             break
         for lane in _turns(done.lanes, turn):
             with _guarded(lane):
-                _go(lane, workers(lane.entrant.peer), work, pace)
+                _go(lane, _worker(lane, workers), work, pace)
     for lane in done.lanes:
         with suppress(AbsentError):
-            workers(lane.entrant.peer).ask(60, do="drop", name=lane.entrant.label)
+            _worker(lane, workers).ask(60, do="drop", name=lane.entrant.label)
     return done
 
 
@@ -110,19 +136,49 @@ def curve(
     work: Work, entrant: Entrant, batches: Path, workers: Field, where: dict[str, Any], seconds: float
 ) -> list[float]:
     """The loss of every step over one pass, from the beginning."""
-    worker, name = workers(entrant.peer), f"curve of {entrant.label}"
+    worker, name = workers(entrant.peer), f"curve of {entrant.label}"  # of losses, which no setting changes
     worker.ask(seconds, do="make", name=name, order=order(work, entrant, batches, where))
     losses = worker.ask(seconds, do="go", name=name, passes=1)["losses"]
     worker.ask(60, do="drop", name=name)
     return losses
 
 
-def _ready(lane: Lane, worker: Worker, order: dict[str, Any], pace: Pace) -> None:
-    """Make the model; two passes to warm up, of which the second says how long a pass takes."""
-    left = _patience(pace)
-    lane.parameters = worker.ask(left, do="make", name=lane.entrant.label, order=order)["parameters"]
-    for _ in range(2):
-        seconds = worker.ask(left, do="go", name=lane.entrant.label, passes=1)["seconds"]
+def warmed(work: Work, batches: Path, workers: Field, where: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """One pass of everybody who may be compiled, which leaves the programs on the disk: whom, and how it went."""
+    for one in (one for one in work.entrants if "compiled" in one.knobs):
+        asked = order(work, one, batches, where, {"compiled": True})
+        try:
+            worker = workers(one.peer)
+            worker.ask(3600, do="make", name=one.label, order=asked)
+            seconds = worker.ask(3600, do="go", name=one.label, passes=1)["seconds"]
+            worker.ask(60, do="drop", name=one.label)
+        except AbsentError as error:
+            yield one.label, str(error)
+        else:
+            yield one.label, f"{seconds:.0f} s"
+
+
+def _worker(lane: Lane, workers: Field, settings: Settings | None = None) -> Worker:
+    """Its process: flags are of a process, so there is one for each set of them."""
+    flags = (lane.settings if settings is None else settings).get("flags", "")
+    return workers(f"{lane.entrant.peer} {flags}".strip())
+
+
+def _probe(lane: Lane, work: Work, batches: Path, workers: Field, where: dict[str, Any], pace: Pace) -> None:
+    def timed(settings: Settings) -> float:
+        asked = order(work, lane.entrant, batches, where, settings)
+        return tried(_worker(lane, workers, settings), lane.entrant.label, asked, pace.least or 0.0, _patience(pace))
+
+    lane.settings, lane.trials = probe(alternatives(lane.entrant, where["threads"]), timed)
+
+
+def _ready(lane: Lane, race: Race, worker: Worker, order: dict[str, Any], pace: Pace) -> None:
+    """Make the model; two passes to warm up, of which the first is looked at and the second says how long one takes."""
+    left, name = _patience(pace), lane.entrant.label
+    lane.parameters = worker.ask(left, do="make", name=name, order=order)["parameters"]
+    checked(race.work, race.holds, order, {"parameters": lane.parameters, **worker.ask(left, do="check", name=name)})
+    for _ in range(1 + order["compiled"]):
+        seconds = worker.ask(left, do="go", name=name, passes=1)["seconds"]
     lane.passes = max(1, min(PASSES, math.ceil(pace.turn / max(seconds, 1e-9))))
 
 

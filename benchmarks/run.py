@@ -3,8 +3,10 @@
     python benchmarks/run.py --device cpu --environments race-peers --output benchmarks/results/today.md
     python benchmarks/run.py --device cuda --seconds 540 --output benchmarks/results/today-gpu.md
 
-In every round each entrant runs once; a figure is that of the median round, a ratio that of the medians. What is raced
-and what we want of it stands in wanted.py, where peers run in environments.py.
+Before a work is raced, everybody's settings are probed (threads, workers, how bf16 is had, torch.compile, flags of a
+library), and everybody runs at its own best ones: probing.py. In every round each entrant runs once; a figure is that
+of the median round, a ratio that of the medians, of like precision. What is raced and what we want of it stands in
+wanted.py, where peers run in environments.py.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ from typing import Any
 import torch
 from batches import text_of, write
 from environments import PEERS, AbsentError, command, interpreter
-from racing import Pace, Race, curve, race
-from tables import absent, curves, everybody, glance
+from probing import LEAST
+from racing import Pace, Race, curve, race, warmed
+from tables import absent, brief, curves, everybody, glance, settings
 from wanted import KINDS, OURS, TABLES, Work, works
 from words import Words
 from workers import Worker
@@ -62,7 +65,9 @@ class Workers:
         if worker is None or worker.process.poll() is not None:
             if worker is not None:
                 told(f"{peer} has died; it is started anew")
-            worker = self.alive[peer] = Worker(*command(peer, interpreter(peer, self.folder)))
+            name, *flags = peer.split()  # of the process, such as CT2_USE_MKL=1
+            words, environment = command(name, interpreter(name, self.folder), self.folder)
+            worker = self.alive[peer] = Worker(words, environment | dict(flag.split("=", 1) for flag in flags))
         return worker
 
     def versions(self) -> dict[str, str]:
@@ -85,12 +90,17 @@ def run(args: argparse.Namespace, chosen: list[Work], workers: Workers, folder: 
     where = {"device": args.device, "threads": args.threads}
     end = time.monotonic() + args.seconds
     for number, work in enumerate(chosen):
-        share = (end - time.monotonic()) * WEIGHT[work.kind] / sum(WEIGHT[one.kind] for one in chosen[number:])
-        told(f"{work.title}: {share:.0f} s" if args.seconds < float("inf") else work.title)
         file = folder / f"{work.key}.npz"
         holds = write(file, work, words, text)
+        if args.warm:
+            for label, how in warmed(work, file, workers, where):
+                told(f"{work.title}, {label}: {how}")
+            continue
+        share = (end - time.monotonic()) * WEIGHT[work.kind] / sum(WEIGHT[one.kind] for one in chosen[number:])
+        told(f"{work.title}: {share:.0f} s" if args.seconds < float("inf") else work.title)
         grace = 3600.0 if args.seconds == float("inf") else GRACE
-        pace = Pace(args.rounds, 0.0 if args.quick else TURN, time.monotonic() + share, grace)
+        least = None if args.no_probe else 0.0 if args.quick else LEAST
+        pace = Pace(args.rounds, 0.0 if args.quick else TURN, time.monotonic() + share, grace, least)
         done = race(work, file, holds, workers, where, pace)
         if args.curve and work.kind != "decode" and any(one.label == f"{OURS} bf16" for one in work.entrants):
             longer = replace(work, batches=args.curve)
@@ -117,8 +127,9 @@ def entered(chosen: list[Work], peers: list[str]) -> list[Work]:
 
 def report(args: argparse.Namespace, races: list[Race], workers: Workers) -> str:
     lines = [f"# The race on {'one GPU' if args.device.startswith('cuda') else 'the CPU'}", ""]
-    lines += [*conditions(args, workers), "", "## Wanted and reached", "", *glance(races), ""]
-    lines += ["## Everybody", "", *everybody(races), ""]
+    lines += [*conditions(args, workers), "", "## In short: seqloom ÷ the fastest peer", "", *brief(races), ""]
+    lines += ["## Wanted and reached", "", *glance(races), "", "## Everybody", "", *everybody(races), ""]
+    lines += ["## Settings tried", "", *settings(races), ""]
     if any(one.curves for one in races):
         lines += ["## Loss curves", "", *curves(races)]
     return "\n".join([*lines, "## Absent", "", *absent(workers.absent), ""])
@@ -130,15 +141,23 @@ def conditions(args: argparse.Namespace, workers: Workers) -> list[str]:
     busy = "" if idle else f"; NOT IDLE: load {args.load:.1f} at the start, so do not trust the figures"
     return [
         f"- date: {datetime.date.today().isoformat()}; command: `{typed()}`",
-        f"- machine: {machine(args.device)}; threads of each: {args.threads}{busy}",
+        f"- machine: {machine(args.device)}; {threads(args)}{busy}",
         f"- Python {platform.python_version()}, {versions}",
         f"- rounds, after two passes of warming up: {args.rounds} at most; in each everybody runs once, forwards and "
         "backwards in turn; a figure is that of the median round, a ratio that of the medians",
         "- training: forward, backward, clipping to 1.0, fused AdamW; tokens are real target tokens with <eos>; ours "
         "goes through the training loop of `seqloom train`, with handing over the batch",
+        "- before a round, what everybody did in one pass was compared: words, tokens, parameters that learn, threads "
+        "and precision in force",
         "- decoding: exactly as many steps as said for everybody; nn.Transformer has no cache and runs its prefix anew",
         *(["- QUICK: this run only shows that everything runs; its figures mean nothing"] if args.quick else []),
     ]
+
+
+def threads(args: argparse.Namespace) -> str:
+    if args.no_probe:
+        return f"threads of each: {args.threads}"
+    return f"everybody at its own best settings, found before by a probe: {args.threads} threads at most"
 
 
 def typed() -> str:
@@ -174,7 +193,9 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     add("--rounds", type=int, help=f"{ROUNDS} if not said")
     add("--curve", type=int, help=f"steps of the loss curves, {CURVE} if not said; 0: none")
     add("--seconds", type=float, default=float("inf"), help="for the whole job: fewer rounds are run if need be")
-    add("--threads", type=int, default=2, help="of each process on the CPU")
+    add("--threads", type=int, default=2, help="on the CPU, for everybody at most; all of them where nothing is probed")
+    add("--no-probe", action="store_true", help="run everybody with the same threads, by no setting of its own")
+    add("--warm", action="store_true", help="race nothing: let torch.compile fill its cache beside the environments")
     add("--quick", action="store_true", help="toy models and a round: does it work at all?")
     add("--output", type=Path, help="Markdown file for the results")
     args = parser.parse_args(words)
@@ -205,7 +226,8 @@ def main() -> None:
                 print("\n".join(everybody([one])), flush=True)
                 if args.output:  # after every race: a job that is cut off leaves what it has
                     write_atomic(args.output, report(args, races, workers))
-            print("\n" + report(args, races, workers))
+            if not args.warm:
+                print("\n" + report(args, races, workers))
         finally:
             workers.close()
 

@@ -6,8 +6,9 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from probing import Trial, said
 from racing import Lane, Race, ratios
-from wanted import OURS, Claim
+from wanted import ANY, OURS, Claim
 
 FAMILIES = {
     "plain torch": "plain",
@@ -27,20 +28,44 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> 
     return [f"| {' | '.join(cells)} |" for cells in (head, align, *rows)]
 
 
+def brief(races: Sequence[Race]) -> list[str]:
+    """A row a work: by how much ours is faster than the fastest peer in the same precision, and our best than theirs
+    of any, with both named where they are not alike; below 1 we lose."""
+    names = ("fp32", "bf16", ANY)
+    rows = [[race.work.title, *(_brief(race, name) for name in names)] for race in races]
+    return table(["work", "fp32 beside fp32", "bf16 beside bf16", "best of any precision"], rows)
+
+
+def _brief(race: Race, precision: str) -> str:
+    ours, theirs = race.ours(precision), race.fastest(precision)
+    if ours is None or theirs is None:
+        return NONE
+    both = f"{theirs.entrant.label}"
+    if precision == ANY:
+        both = f"{ours.entrant.precision} beside {theirs.entrant.label}"
+    return f"{theirs.median / ours.median:.2f} ({both})"
+
+
 def glance(races: Sequence[Race], families: Sequence[str] = tuple(FAMILIES)) -> list[str]:
-    """A row a claim: our figure, the best of each family of peers (in full precision, where we run that too), the must
-    and the aim beside what was reached."""
-    there = [name for name in families if any(_family(race, name) for race in races)]
+    """A row a claim: our figure, the best of each family of peers in the same precision, the must and the aim beside
+    what was reached."""
+    there = [name for name in families if any(_family(race, name, ANY) for race in races)]
     rows = []
     for race in races:
-        best = {name: min(_family(race, name), key=lambda lane: lane.median, default=None) for name in there}
-        peers = [figure(race, lane.median) if lane else NONE for lane in best.values()]
         for claim in race.work.claims:
-            ours = race.lane(claim.ours)
-            mine = figure(race, ours.median) if ours else NONE
-            title = race.work.title + claim.ours.removeprefix(OURS).replace(" ", ", ")
-            rows.append([title, race.work.unit, mine, *peers, *judged(race, claim)])
+            best = [
+                min(_family(race, name, claim.precision), key=lambda lane: lane.median, default=None) for name in there
+            ]
+            ours = race.ours(claim.precision, claim.compiled)
+            figures = [figure(race, lane.median) if lane else NONE for lane in (ours, *best)]
+            title = f"{race.work.title}, {_kind(claim)}"
+            rows.append([title, race.work.unit, *figures, *judged(race, claim)])
     return table(["work", "unit", OURS, *there, "reached", "must", "aim", "verdict"], rows, 2)
+
+
+def _kind(claim: Claim) -> str:
+    name = "any precision" if claim.precision == ANY else claim.precision
+    return f"{name}, compiled" if claim.compiled else name
 
 
 def judged(race: Race, claim: Claim) -> tuple[str, str, str, str]:
@@ -49,7 +74,7 @@ def judged(race: Race, claim: Claim) -> tuple[str, str, str, str]:
     aim = _reached(race, claim, claim.against if claim.aim_against is None else claim.aim_against)
     falling = race.work.falling and claim.against is None
     verdict = _verdict(must, claim.must, falling)
-    ours = race.lane(claim.ours)
+    ours = race.ours(claim.precision, claim.compiled)
     if ours and ours.memory and race.work.memory and ours.memory > race.work.memory:
         verdict = f"**fails**: {ours.memory:.1f} GB of {race.work.memory:g}"
     elif verdict == "holds" and _verdict(aim, claim.aim, falling) == "holds":
@@ -62,12 +87,12 @@ def judged(race: Race, claim: Claim) -> tuple[str, str, str, str]:
 
 
 def _reached(race: Race, claim: Claim, against: str | None) -> float | None:
-    ours = race.lane(claim.ours)
+    ours = race.ours(claim.precision, claim.compiled)
     if ours is None:
         return None
     if against is None:
         return race.rate(ours.median)
-    fastest = min(race.peers(against), key=lambda lane: lane.median, default=None)
+    fastest = race.fastest(claim.precision, against)
     return None if fastest is None else fastest.median / ours.median
 
 
@@ -88,18 +113,19 @@ def _wanted(claim: Claim, value: float | None, falling: bool, aim: bool = False)
 
 
 def everybody(races: Sequence[Race]) -> list[str]:
-    """A row an entrant; those that could not run say why. Ratios are of like precision."""
-    head = ["work", "who", "figure", "unit", "slowest–fastest round", "seqloom ÷ who", "round by round"]
+    """A row an entrant, with the settings that were found best for it; those that could not run say why. Ratios are of
+    like precision; int8, which we have not, stands beside our best."""
+    head = ["work", "who", "settings", "figure", "unit", "slowest–fastest round", "seqloom ÷ who", "round by round"]
     head += ["parameters", "beside ours", "loss", "memory"]
     rows = [_lane(race, lane) for race in races for lane in race.lanes]
-    return table(head, rows, 2)
+    return table(head, rows, 3)
 
 
 def _lane(race: Race, lane: Lane) -> list[str]:
     name = [race.work.title, lane.entrant.label]
     if not lane.seconds:
         why = (lane.absent or "did not run").replace("|", "/")
-        return [*name, f"absent: {why}", *[""] * 8]
+        return [*name, f"absent: {why}", *[""] * 9]
     ours, ratio, pairs = like(race, lane), "", ""
     if ours is not None and lane is not ours:
         each = ratios(ours, lane)
@@ -109,13 +135,29 @@ def _lane(race: Race, lane: Lane) -> list[str]:
     loss = f"{lane.losses[0]:.2f} → {lane.losses[1]:.2f}" if lane.losses else ""
     memory = f"{lane.memory:.1f} GB" if lane.memory else ""
     figures = [figure(race, lane.median), race.work.unit, spread, ratio, pairs]
-    return [*name, *figures, f"{lane.parameters:,}", beside, loss, memory]
+    return [*name, said(lane.entrant, lane.settings), *figures, f"{lane.parameters:,}", beside, loss, memory]
 
 
 def like(race: Race, lane: Lane) -> Lane | None:
-    """Ours to set beside it: in half precision where a peer runs in that and we in both."""
-    half = race.lane(f"{OURS} bf16") if lane.entrant.label.endswith(" bf16") and lane.entrant.peer != OURS else None
-    return half or race.lane(OURS)
+    """Ours to set beside a peer: in its precision, or our best where we have not that. Beside our own: full."""
+    if lane.entrant.peer == OURS:
+        return race.lane(OURS)
+    return race.ours(lane.entrant.precision) or race.ours(ANY)
+
+
+def settings(races: Sequence[Race]) -> list[str]:
+    """Every setting that was tried, with its figure; the one that was raced first."""
+    rows = []
+    for race in races:
+        for lane in (lane for lane in race.lanes if lane.trials):
+            trials = sorted(lane.trials, key=lambda trial: trial.settings != lane.settings)
+            told = [f"{said(lane.entrant, one.settings)}: {_tried(race, one)}" for one in trials]
+            rows.append([race.work.title, lane.entrant.label, race.work.unit, "; ".join(told).replace("|", "/")])
+    return table(["work", "who", "unit", "tried, the best first"], rows, 4) if rows else ["Nothing was probed."]
+
+
+def _tried(race: Race, trial: Trial) -> str:
+    return f"absent ({trial.absent})" if trial.seconds is None else figure(race, trial.seconds)
 
 
 def _beside(theirs: int, ours: int) -> str:
@@ -151,5 +193,5 @@ def absent(reasons: dict[str, str]) -> list[str]:
     return [f"- {name}: {reason}" for name, reason in reasons.items()] or ["- nobody"]
 
 
-def _family(race: Race, name: str) -> list[Lane]:
-    return [lane for lane in race.peers() if lane.entrant.peer == FAMILIES[name]]
+def _family(race: Race, name: str, precision: str) -> list[Lane]:
+    return [lane for lane in race.peers(precision) if lane.entrant.peer == FAMILIES[name]]

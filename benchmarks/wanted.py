@@ -11,30 +11,39 @@ from typing import Any
 
 OURS = "seqloom"
 KINDS = ("train", "decode", "language")
+PRECISIONS = ("fp32", "bf16", "int8")
+ANY = "any"  # the best of all precisions, beside the best of all
 BF16 = {"precision": "bf16"}
 COMPILED = {"compiled": True}
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """A column: its label, the peer whose process runs it, which of its models, and what differs from the work."""
+    """A column: its label, the peer whose process runs it, which of its models, what differs from the work, and what
+    is probed for it before (see probing.py)."""
 
     label: str
     peer: str
     variant: str
     differs: tuple[tuple[str, Any], ...] = ()
+    knobs: tuple[str, ...] = ()
+
+    @property
+    def precision(self) -> str:
+        return dict(self.differs).get("precision", "fp32")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What we want of one of our columns. `against`: a ratio to the fastest column whose label begins so ("" is any
-    peer in full precision; None: the figure itself is judged)."""
+    """What we want of ours in one precision, beside peers in the same one; or of our best beside their best, ANY.
+    `against`: a ratio to the fastest column whose label begins so ("" is any; None: the figure itself is judged)."""
 
-    ours: str
+    precision: str
     must: float | None
     aim: float | None
     against: str | None = ""
     aim_against: str | None = None  # where the aim is set by another peer
+    compiled: bool = False  # of our column that is compiled, where that is one by itself
 
 
 @dataclass(frozen=True)
@@ -60,32 +69,64 @@ class Work:
         return self.unit.startswith("ms")
 
 
-def entrant(label: str, peer: str, variant: str, **differs: Any) -> Entrant:
-    return Entrant(label, peer, variant, tuple(sorted(differs.items())))
+def entrant(label: str, peer: str, variant: str, *knobs: str, **differs: Any) -> Entrant:
+    return Entrant(label, peer, variant, tuple(sorted(differs.items())), knobs)
+
+
+def each(label: str, peer: str, variant: str, *knobs: str, half: tuple[str, ...] = ()) -> tuple[Entrant, Entrant]:
+    """In full precision and in bf16, where there is more to probe: `half`."""
+    full = entrant(label, peer, variant, *knobs)
+    return full, entrant(f"{label} bf16", peer, variant, *knobs, *half, **BF16)
 
 
 SMALL = {"name": "transformer", "dim": 256, "layers": 3, "heads": 4, "hidden": 1024, "dropout": 0.1}
 LSTM = {"name": "lstm", "embedding": 256, "dim": 512, "dropout": 0.1}
 LETTERS = {"name": "language", "dim": 384, "layers": 6, "heads": 6, "hidden": 1536, "block": 256, "dropout": 0.0}
+WORDS = {"name": "words", "embedding": 256, "dim": 512, "block": 35, "dropout": 0.2, "size": 33_278}
 BASE = {"name": "transformer", "dim": 512, "layers": 6, "heads": 8, "hidden": 2048, "dropout": 0.1, "size": 32_000}
 FED = {"name": "lstm", "feeding": True, "embedding": 512, "dim": 512, "dropout": 0.1, "size": 32_000}
 GPT2 = {"name": "language", "dim": 768, "layers": 12, "heads": 12, "hidden": 3072, "block": 1024, "dropout": 0.0}
 
-_BOTH = (entrant(OURS, OURS, "model"), entrant(f"{OURS} bf16", OURS, "model", **BF16))
-_DECODERS = (
-    entrant(OURS, OURS, "model"),
-    entrant("Hugging Face Marian", "huggingface", "marian"),
-    entrant("Hugging Face BART", "huggingface", "bart"),
-    entrant("CTranslate2 float32", "ctranslate2", "float32"),
-    entrant("CTranslate2 int8", "ctranslate2", "int8"),
-)
+# Every sentence of a batch takes as many steps, so several workers serve where there are many batches, not one word.
+_INT8 = {"precision": "int8"}
 
 
-def _decode(key: str, title: str, rows: int, beam: int, claim: Claim, **more: Any) -> Work:
-    unit = "ms a word" if rows == 1 else "words/s"
-    return Work(key, title, "decode", unit, SMALL, rows, _DECODERS, (claim,), steps=15, beam=beam, batches=8, **more)
+def _decoders(*knobs: str) -> tuple[Entrant, ...]:
+    """CTranslate2 has no bf16 on a CPU: it would fall back to float32."""
+    torchs = ("compute",)
+    return (
+        *each(OURS, OURS, "model", *knobs),
+        *each("Hugging Face Marian", "huggingface", "marian", *knobs, half=torchs),
+        *each("Hugging Face BART", "huggingface", "bart", *knobs, half=torchs),
+        entrant("CTranslate2 float32", "ctranslate2", "transformer", *knobs, "flags"),
+        entrant("CTranslate2 int8", "ctranslate2", "transformer", *knobs, "flags", **_INT8),
+    )
 
 
+def _many(key: str, title: str, beam: int) -> Work:
+    claims = (
+        Claim("fp32", 1.5, 1.0, "Hugging", "CTranslate2 float"),
+        Claim("bf16", 1.5, None, "Hugging"),
+        Claim(ANY, 1.0, None),
+    )
+    who = _decoders("workers")
+    return Work(key, title, "decode", "words/s", SMALL, 64, who, claims, steps=15, beam=beam, batches=8)
+
+
+def _one(key: str, title: str, beam: int, must: float, aim: float) -> Work:
+    """A figure in milliseconds, and nobody shall be faster."""
+    claims = (Claim("fp32", must, aim, None), *(Claim(name, 1.0, None) for name in ("fp32", "bf16", ANY)))
+    who = _decoders("threads")
+    return Work(key, title, "decode", "ms a word", SMALL, 1, who, claims, steps=15, beam=beam, batches=8)
+
+
+def _claims(full: tuple[float, float], half: tuple[float, float]) -> tuple[Claim, ...]:
+    return (Claim("fp32", *full), Claim("bf16", *half), Claim(ANY, *half))
+
+
+# torch.compile; of a loop over steps it compiles every length anew, for minutes. The trainers of eole and yoyodyne, as
+# which they are driven, do not compile.
+_FUSED = ("threads", "compiled")
 CPU = (
     Work(
         "transformer",
@@ -95,15 +136,14 @@ CPU = (
         SMALL,
         256,
         (
-            *_BOTH,
-            entrant("nn.Transformer", "plain", "transformer"),
-            entrant("nn.Transformer bf16", "plain", "transformer", **BF16),
-            entrant("Hugging Face Marian", "huggingface", "marian"),
-            entrant("x-transformers", "xtransformers", "transformer"),
-            entrant("yoyodyne", "yoyodyne", "transformer"),
-            entrant("eole", "eole", "transformer"),
+            *each(OURS, OURS, "model", *_FUSED),
+            *each("nn.Transformer", "plain", "transformer", *_FUSED),
+            *each("Hugging Face Marian", "huggingface", "marian", *_FUSED),
+            *each("x-transformers", "xtransformers", "transformer", *_FUSED),
+            *each("yoyodyne", "yoyodyne", "transformer", "threads"),
+            *each("eole", "eole", "transformer", "threads"),
         ),
-        (Claim(OURS, 1.1, 1.3), Claim(f"{OURS} bf16", 1.4, 1.8)),
+        _claims((1.1, 1.3), (1.4, 1.8)),
     ),
     Work(
         "lstm",
@@ -113,12 +153,11 @@ CPU = (
         LSTM,
         256,
         (
-            *_BOTH,
-            entrant("nn.LSTM", "plain", "lstm"),
-            entrant("nn.LSTM bf16", "plain", "lstm", **BF16),
-            entrant("eole", "eole", "lstm"),
+            *each(OURS, OURS, "model", "threads"),
+            *each("nn.LSTM", "plain", "lstm", "threads"),
+            *each("eole", "eole", "lstm", "threads"),
         ),
-        (Claim(OURS, 1.1, 1.5), Claim(f"{OURS} bf16", 1.1, 1.5)),
+        _claims((1.1, 1.5), (1.1, 1.5)),
     ),
     Work(
         "lstm-feeding",
@@ -128,20 +167,17 @@ CPU = (
         {**LSTM, "feeding": True},
         256,
         (
-            *_BOTH,
-            entrant("textbook loop", "plain", "lstm"),
-            entrant("textbook loop bf16", "plain", "lstm", **BF16),
-            entrant("eole", "eole", "lstm"),
-            entrant("yoyodyne", "yoyodyne", "lstm"),
+            *each(OURS, OURS, "model", "threads"),
+            *each("textbook loop", "plain", "lstm", "threads"),
+            *each("eole", "eole", "lstm", "threads"),
+            *each("yoyodyne", "yoyodyne", "lstm", "threads"),
         ),
-        (Claim(OURS, 1.1, 1.5), Claim(f"{OURS} bf16", 1.1, 1.5)),
+        _claims((1.1, 1.5), (1.1, 1.5)),
     ),
-    _decode(
-        "greedy", "decode 15 steps, batch 64, greedy", 64, 1, Claim(OURS, 1.5, 1.0, "Hugging", "CTranslate2 float")
-    ),
-    _decode("beam", "decode 15 steps, batch 64, beam 5", 64, 5, Claim(OURS, 1.5, 1.0, "Hugging", "CTranslate2 float")),
-    _decode("one-greedy", "decode 15 steps, batch 1, greedy", 1, 1, Claim(OURS, 15, 10, None)),
-    _decode("one-beam", "decode 15 steps, batch 1, beam 5", 1, 5, Claim(OURS, 25, 15, None)),
+    _many("greedy", "decode 15 steps, batch 64, greedy", 1),
+    _many("beam", "decode 15 steps, batch 64, beam 5", 5),
+    _one("one-greedy", "decode 15 steps, batch 1, greedy", 1, 15, 10),
+    _one("one-beam", "decode 15 steps, batch 1, beam 5", 5, 25, 15),
     Work(
         "lstm-greedy",
         "decode 15 steps with an LSTM, batch 64, greedy",
@@ -149,8 +185,8 @@ CPU = (
         "words/s",
         LSTM,
         64,
-        (entrant(OURS, OURS, "model"), entrant("nn.LSTM", "plain", "lstm")),
-        (Claim(OURS, 1_000, 1_300, None),),
+        (*each(OURS, OURS, "model", "workers"), *each("nn.LSTM", "plain", "lstm", "workers", half=("compute",))),
+        (Claim("fp32", 1_000, 1_300, None), *(Claim(name, 1.0, None) for name in ("fp32", "bf16", ANY))),
         steps=15,
         batches=8,
     ),
@@ -162,13 +198,23 @@ CPU = (
         LETTERS,
         12,
         (
-            *_BOTH,
-            entrant("plain GPT", "plain", "language"),
-            entrant("plain GPT bf16", "plain", "language", **BF16),
-            entrant("Hugging Face GPT-2", "huggingface", "gpt2"),
-            entrant("x-transformers", "xtransformers", "language"),
+            *each(OURS, OURS, "model", *_FUSED),
+            *each("plain GPT", "plain", "language", *_FUSED),
+            *each("Hugging Face GPT-2", "huggingface", "gpt2", *_FUSED),
+            *each("x-transformers", "xtransformers", "language", *_FUSED),
         ),
-        (Claim(OURS, 1.0, 1.1), Claim(f"{OURS} bf16", 1.5, 1.8)),
+        _claims((1.0, 1.1), (1.5, 1.8)),
+        batches=2,
+    ),
+    Work(
+        "words",
+        "train a word-level LSTM language model, 33,278 words",
+        "language",
+        "tokens/s",
+        WORDS,
+        20,
+        (*each(OURS, OURS, "model", "threads"), *each("nn.LSTM", "plain", "words", "threads")),
+        _claims((1.0, 1.1), (1.0, 1.1)),
         batches=2,
     ),
 )
@@ -192,7 +238,8 @@ _STEPPERS = (
 
 
 def _both(must: float, aim: float) -> tuple[Claim, ...]:
-    return (Claim(OURS, must, aim, None), Claim(f"{OURS} compiled", must, aim, None))
+    """The figure of ours by itself, and compiled."""
+    return (Claim("bf16", must, aim, None), Claim("bf16", must, aim, None, compiled=True))
 
 
 def _base(rows: int, must: float, aim: float) -> Work:
@@ -217,7 +264,7 @@ GPU = (
         FED,
         256,
         _halves(("textbook loop", "plain", "lstm"))[::2],  # compiling a loop gains nothing, and takes minutes
-        (Claim(OURS, 450e3, 800e3, None),),
+        (Claim("bf16", 450e3, 800e3, None),),
     ),
     Work(
         "gpt2",
@@ -234,9 +281,9 @@ GPU = (
         batches=2,
         memory=21.0,
     ),
-    _steps("one-greedy", "decode 6+6 layers at batch 1, greedy", 1, 1, Claim(OURS, 0.4, 0.2, None)),
-    _steps("one-beam", "decode 6+6 layers at batch 1, beam 4", 1, 4, Claim(OURS, 0.6, 0.3, None)),
-    _steps("beam", "decode 6+6 layers at batch 64, beam 4", 64, 4, Claim(OURS, 60e3, 100e3, None)),
+    _steps("one-greedy", "decode 6+6 layers at batch 1, greedy", 1, 1, Claim("bf16", 0.4, 0.2, None)),
+    _steps("one-beam", "decode 6+6 layers at batch 1, beam 4", 1, 4, Claim("bf16", 0.6, 0.3, None)),
+    _steps("beam", "decode 6+6 layers at batch 64, beam 4", 64, 4, Claim("bf16", 60e3, 100e3, None)),
 )
 TABLES = {"cpu": CPU, "cuda": GPU}
 TINY = {"dim": 64, "layers": 2, "heads": 4, "hidden": 128, "size": 100, "block": 32, "embedding": 64}

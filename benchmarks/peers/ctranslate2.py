@@ -66,26 +66,41 @@ def written(order: Order, folder: str) -> int:
     return filled.parameters + order.target_size
 
 
-class Decodes:
-    """All of a batch at once, `steps` tokens at least and at most."""
+COMPUTE = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
 
-    def __init__(self, order: Order, compute: str) -> None:
+
+class Decodes:
+    """All of a batch at once, `steps` tokens at least and at most; by several workers, as many batches at a time."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
         with tempfile.TemporaryDirectory() as folder:
             self.parameters = written(order, folder)
-            where = {"device": order.device.type, "compute_type": compute}
-            self.model = ctranslate2.Translator(folder, inter_threads=1, intra_threads=order.threads, **where)
+            where = {"device": order.device.type, "compute_type": COMPUTE[order.precision]}
+            where |= {"inter_threads": order.workers, "intra_threads": order.threads}
+            self.model = ctranslate2.Translator(folder, **where)
         self.sources = [_texts(raw) for raw in order.batches]
         self.how = {"beam_size": order.beam, "min_decoding_length": order.steps, "max_decoding_length": order.steps}
 
     def go(self, passes: int) -> list[Any]:
-        return [
-            self.model.translate_batch(batch, max_batch_size=len(batch), **self.how)
+        together = {"asynchronous": True} if self.order.workers > 1 else {}
+        found = [
+            self.model.translate_batch(batch, max_batch_size=len(batch), **self.how, **together)
             for _ in range(passes)
             for batch in self.sources
         ]
+        return [[one.result() for one in batch] for batch in found] if together else found
 
     def told(self, done: list[Any]) -> dict[str, Any]:
         return {"lengths": sorted({len(one.hypotheses[0]) for batch in done for one in batch})}
+
+    def checked(self) -> dict[str, Any]:
+        """It falls back silently to a type that the machine has: what it says it runs counts."""
+        done, runs = self.go(1), self.model.compute_type
+        names = {"float32": "fp32", "bfloat16": "bf16", "int8": "int8", "int8_float32": "int8"}
+        force = {"threads": self.order.threads, "workers": self.model.num_translators}
+        rows, tokens = sum(map(len, done)), sum(len(one.hypotheses[0]) for batch in done for one in batch)
+        return {**force, **self.told(done), "precision": names.get(runs, runs), "rows": rows, "tokens": tokens}
 
 
 def _texts(raw: Raw) -> list[list[str]]:
@@ -94,5 +109,4 @@ def _texts(raw: Raw) -> list[list[str]]:
 
 
 if __name__ == "__main__":
-    kinds = ("float32", "int8")
-    serve({kind: lambda order, kind=kind: Decodes(order, kind) for kind in kinds}, ("ctranslate2",))
+    serve({"transformer": Decodes}, ("ctranslate2",), shares=False)

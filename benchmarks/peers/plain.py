@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from models import PlainGpt, PlainLstm, PlainTransformer
+from models import PlainGpt, PlainLstm, PlainTransformer, PlainWords
 from peers.talk import BOS, Decoding, Entrant, Given, Order, Training, serve, silence
 from torch import Tensor
 
@@ -34,6 +34,12 @@ def language(order: Order) -> Entrant:
     m = order.model
     sizes = {name: m[name] for name in ("dim", "layers", "heads", "hidden", "block", "dropout")}
     return Training(PlainGpt(order.target_size, **sizes), lambda model, batch: model(batch.tokens), order)
+
+
+def words(order: Order) -> Entrant:
+    m = order.model
+    model = PlainWords(order.target_size, m["embedding"], m["dim"], m["dropout"])
+    return Training(model, lambda model, batch: model(batch.tokens), order)
 
 
 def write(model: PlainTransformer, batch: Given, order: Order) -> list[list[int]]:
@@ -68,4 +74,4 @@ def row(real: Tensor | None) -> Tensor | None:
 
 
 if __name__ == "__main__":
-    serve({"transformer": transformer, "lstm": lstm, "language": language})
+    serve({"transformer": transformer, "lstm": lstm, "language": language, "words": words})

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from peers.talk import BETAS, CLIP, DECAY, RATE, Order, Raw, count, serve, silence
 from torch import Tensor
 
@@ -32,6 +31,9 @@ def made(order: Order) -> Seq2Seq | Language:
         encoder = {"kind": "lstm", "dim": m["dim"] // 2}
         sides = {"encoder": encoder, "decoder": decoder, "embedding": m["embedding"], "dropout": m["dropout"]}
         return Seq2Seq(order.source_size, order.target_size, **sides)
+    if m["name"] == "words":
+        layer = {"kind": "lstm", "dim": m["dim"], "layers": 1}
+        return Language(order.target_size, 0, layer, embedding=m["embedding"], dropout=m["dropout"])
     stack = {"kind": "transformer"} | {name: m[name] for name in ("dim", "layers", "heads", "hidden", "dropout")}
     if m["name"] == "language":
         stack["position"] = {"kind": "learned", "longest": m["block"]}  # as GPT-2 and its other likenesses have them
@@ -83,7 +85,8 @@ class Trains:
 
     def __init__(self, order: Order) -> None:
         model = made(order).to(order.device)
-        self.parameters, self.batches = count(model), [batch_of(raw) for raw in order.batches]
+        self.model, self.parameters = model, count(model)
+        self.batches = [batch_of(raw) for raw in order.batches]
         objective = (NextToken if isinstance(model, Language) else TeacherForcing)(model)
         settings = Training.of(
             {"max_steps": 10**9, "batch_rows": order.batches[0].target.size(0), "schedule": "constant", "warmup": 0}
@@ -99,6 +102,12 @@ class Trains:
     def told(self, done: list[Update]) -> dict[str, Any]:
         return {"losses": [float(update.loss / update.count) for update in done]}
 
+    def did(self, done: list[Update]) -> dict[str, int]:
+        return {
+            "rows": sum(len(batch.rows) for batch in self.batches),
+            "tokens": int(sum(update.count for update in done)),
+        }
+
 
 class Decodes:
     def __init__(self, order: Order) -> None:
@@ -106,7 +115,7 @@ class Decodes:
         self.parameters, self.steps, self.search = count(model), order.steps, Search(beam=order.beam)
         self.replays = Replays()
         silence(model.output.bias)
-        self.model = model.to(order.device, torch.bfloat16 if order.precision == "bf16" else torch.float32)
+        self.model = model.to(order.device, order.weights)
         self.sources = [padded(raw.source, raw.source_lengths).to(order.device) for raw in order.batches]
 
     def go(self, passes: int) -> list[Any]:
@@ -116,6 +125,9 @@ class Decodes:
 
     def told(self, done: list[Any]) -> dict[str, Any]:
         return {"lengths": sorted({len(found[0].tokens) for batch in done for found in batch})}
+
+    def did(self, done: list[Any]) -> dict[str, int]:
+        return {"rows": sum(map(len, done)), "tokens": sum(len(found[0].tokens) for batch in done for found in batch)}
 
 
 if __name__ == "__main__":

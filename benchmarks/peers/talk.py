@@ -4,6 +4,7 @@ A worker reads a line of JSON and answers with one; it runs under its own interp
 
     {"do": "make", "name": …, "order": {…}}  →  {"parameters": 5549611}
     {"do": "go", "name": …, "passes": 1}     →  {"seconds": 3.1, "losses": […]} or {"seconds": 0.4, "lengths": […]}
+    {"do": "check", "name": …}               →  {"rows": 1024, "tokens": 7311, "threads": 2, "precision": "fp32", …}
     {"do": "drop", "name": …}                →  {}
 
 Whatever goes wrong is an answer too: {"error": "one line"}.
@@ -23,6 +24,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from peers.checking import checked
+from peers.several import Several
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -55,6 +58,8 @@ class Order(NamedTuple):
     precision: str
     compiled: bool
     batches: list[Raw]
+    compute: str = ""  # how the precision is had, where there is a choice: see `Decoding`
+    workers: int = 1
 
     @property
     def decodes(self) -> bool:
@@ -66,10 +71,18 @@ class Order(NamedTuple):
         widths = [part.size(1) for raw in self.batches for part in (raw.source, raw.target) if part is not None]
         return -(-max(*widths, self.steps + 2) // 8) * 8
 
+    @property
+    def half(self) -> bool:
+        return self.precision == "bf16"
+
+    @property
+    def weights(self) -> torch.dtype:
+        """Of a model that decodes: in half precision its own weights are halved, if that is not left to autocast."""
+        return torch.bfloat16 if self.half and self.compute != "autocast" else torch.float32
+
     def cast(self) -> Any:
-        """The context of a training step's forward pass."""
-        half = self.precision == "bf16"
-        return torch.autocast(self.device.type, torch.bfloat16) if half else nullcontext()
+        """The context of a training step's forward pass, and of decoding by autocast."""
+        return torch.autocast(self.device.type, torch.bfloat16) if self.half else nullcontext()
 
 
 class Entrant(Protocol):
@@ -87,8 +100,9 @@ class Entrant(Protocol):
 Maker = Callable[[Order], Entrant]
 
 
-def serve(makers: Mapping[str, Maker], packages: tuple[str, ...] = ()) -> None:
-    """Answers until the input ends. What libraries print goes to stderr: stdout is for answers alone."""
+def serve(makers: Mapping[str, Maker], packages: tuple[str, ...] = (), shares: bool = True) -> None:
+    """Answers until the input ends. What libraries print goes to stderr: stdout is for answers alone. `shares`: several
+    workers are as many processes; a library that has workers of its own is left to them."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     made: dict[str, tuple[Entrant, Order]] = {}
@@ -96,26 +110,38 @@ def serve(makers: Mapping[str, Maker], packages: tuple[str, ...] = ()) -> None:
     print(json.dumps({"versions": versions}), file=answers)
     for line in sys.stdin:
         try:
-            answer = _answer(json.loads(line), made, makers)
+            answer = _answer(json.loads(line), made, makers, shares)
         except Exception as error:
             answer = {"error": one_line(error)}
         print(json.dumps(answer), file=answers)
 
 
-def _answer(asked: dict[str, Any], made: dict[str, tuple[Entrant, Order]], makers: Mapping[str, Maker]) -> dict:
+def _answer(
+    asked: dict[str, Any], made: dict[str, tuple[Entrant, Order]], makers: Mapping[str, Maker], shares: bool
+) -> dict[str, Any]:
     name = asked["name"]
     if asked["do"] == "make":
         order = read_order(asked["order"])
         torch.set_num_threads(order.threads)
         torch.manual_seed(SEED)
-        made[name] = makers[asked["order"]["variant"]](order), order
+        several = shares and order.workers > 1
+        made[name] = Several(name, asked["order"]) if several else makers[asked["order"]["variant"]](order), order
         return {"parameters": made[name][0].parameters}
     if asked["do"] == "drop":
-        made.pop(name, None)
-        _free()
+        _dropped(made.pop(name, None))
         return {}
     entrant, order = made[name]
+    torch.set_num_threads(order.threads)  # others of this process may run by other numbers
+    if asked["do"] == "check":
+        return checked(entrant, order.device, order.compiled)
     return timed(entrant, order.device, asked["passes"])
+
+
+def _dropped(one: tuple[Entrant, Order] | None) -> None:
+    if one is not None and isinstance(one[0], Several):
+        one[0].drop()
+    del one
+    _free()
 
 
 def timed(entrant: Entrant, device: torch.device, passes: int) -> dict[str, Any]:
@@ -140,10 +166,12 @@ def timed(entrant: Entrant, device: torch.device, passes: int) -> dict[str, Any]
 
 def read_order(order: dict[str, Any]) -> Order:
     torch_device = torch.device(order["device"])
-    kept = {name: order[name] for name in ("kind", "model", "steps", "beam", "threads", "precision", "compiled")}
+    names = ("kind", "model", "steps", "beam", "threads", "precision", "compiled", "compute", "workers")
+    kept = {name: order[name] for name in names if name in order}
+    first, every = order.get("share", (0, 1))
     with np.load(order["batches"], allow_pickle=False) as file:
         source_size, target_size = file["sizes"].tolist()
-        batches = list(_batches(file))
+        batches = list(_batches(file))[first::every]
     return Order(source_size=source_size, target_size=target_size, device=torch_device, batches=batches, **kept)
 
 
@@ -209,7 +237,9 @@ class Training:
         self.parameters, self.trained = count(model), trained(model)
         self.optimiser = adamw(self.trained)
         self.ready = [given(raw, order.device) for raw in order.batches]
-        self.loss = torch.compile(self._loss) if order.compiled else self._loss
+        shapes = {batch.tokens.shape for batch in self.ready}  # of several the first would be compiled for nothing
+        any_shape = True if len(shapes) > 1 else None
+        self.loss = torch.compile(self._loss, dynamic=any_shape) if order.compiled else self._loss
 
     def _loss(self, batch: Given) -> Tensor:
         logits = self.logits(self.model, batch)
@@ -230,22 +260,31 @@ class Training:
     def told(self, done: list[Tensor]) -> dict[str, Any]:
         return {"losses": torch.stack(done).tolist()}
 
+    def did(self, done: list[Tensor]) -> dict[str, int]:
+        tokens = sum(int((batch.labels != PAD).sum()) for batch in self.ready)
+        return {"rows": sum(len(batch.tokens) for batch in self.ready), "tokens": tokens}
+
 
 class Decoding:
     """`write`: (model, batch, order) -> rows of ids, exactly `order.steps` of them each."""
 
     def __init__(self, model: Any, write: Callable[[Any, Given, Order], list[list[int]]], order: Order) -> None:
-        half = order.precision == "bf16"
-        self.model = model.to(order.device, torch.bfloat16 if half else torch.float32).eval()
+        self.model = model.to(order.device, order.weights).eval()
+        if order.compiled:
+            self.model.compile(dynamic=True)
         self.write, self.order, self.parameters = write, order, count(model)
         self.ready = [given(raw, order.device) for raw in order.batches]
 
     @torch.inference_mode()
     def go(self, passes: int) -> list[list[list[int]]]:
-        return [self.write(self.model, batch, self.order) for _ in range(passes) for batch in self.ready]
+        with nullcontext() if self.order.weights is torch.bfloat16 else self.order.cast():
+            return [self.write(self.model, batch, self.order) for _ in range(passes) for batch in self.ready]
 
     def told(self, done: list[list[list[int]]]) -> dict[str, Any]:
         return {"lengths": sorted({len(row) for rows in done for row in rows})}
+
+    def did(self, done: list[list[list[int]]]) -> dict[str, int]:
+        return {"rows": sum(map(len, done)), "tokens": sum(len(row) for rows in done for row in rows)}
 
 
 def silence(bias: Tensor) -> None:

@@ -12,7 +12,7 @@ from environments import PEERS, AbsentError
 from racing import Lane, Pace, Race, race, ratios
 from run import arguments, entered
 from tables import curves, everybody, glance, judged, like
-from wanted import OURS, TABLES, Claim, Work, entrant, works
+from wanted import ANY, OURS, TABLES, Claim, Work, entrant, works
 from workers import Worker
 
 # Answers every turn with the seconds it was given; "die" and "hang" do as they say at the first turn.
@@ -31,10 +31,16 @@ for line in sys.stdin:
         time.sleep(60)
     elif sys.argv[1] == "err":
         answer = {"error": "ValueError: no such | shed"}
+    elif asked["do"] == "check":
+        answer = {"rows": 100, "tokens": 500, "learns": int(sys.argv[2]), "threads": 1, "workers": 1, "precision": None}
     else:
         answer = {"seconds": float(sys.argv[1]) * asked["passes"], "losses": [2.0, 1.0], "lengths": [int(sys.argv[2])]}
     print(json.dumps(answer), flush=True)
 """
+
+
+HOLDS = {"words": 100, "tokens": 500, "batches": 2}
+WHERE = {"device": "cpu", "threads": 1}
 
 
 def work(kind: str = "train", *, unit: str = "words/s", claims: tuple[Claim, ...] = (), names: str = "plain") -> Work:
@@ -70,20 +76,19 @@ def told(tmp_path):
 
 
 def raced(work: Work, workers: Told, rounds: int = 3, grace: float = 20.0) -> Race:
-    holds = {"words": 100, "tokens": 500, "batches": 2}
     pace = Pace(rounds, 0.0, time.monotonic() + 60, grace)
-    return race(work, Path("none.npz"), holds, workers, {"device": "cpu", "threads": 1}, pace)
+    return race(work, Path("none.npz"), HOLDS, workers, WHERE, pace)
 
 
 def test_a_figure_is_of_the_median_and_a_ratio_of_the_medians(told):
-    done = raced(work(claims=(Claim(OURS, 1.5, 3.0),)), told(seqloom=("0.5", 1000), plain=("1.0", 1005)))
+    done = raced(work(claims=(Claim("fp32", 1.5, 3.0),)), told(seqloom=("0.5", 1000), plain=("1.0", 1005)))
     ours, theirs = done.lanes
     assert done.rate(ours.median) == pytest.approx(200)
     assert ratios(ours, theirs) == pytest.approx([2.0] * 3)
     assert judged(done, done.work.claims[0]) == ("2.00 ×", "≥ 1.5 × the fastest", "≥ 3 × the fastest", "holds")
     rows = everybody([done])
-    assert "| weave | seqloom | 200 | words/s | 200–200 |  |  | 1,000 | +0.00% | 1.50 → 1.50 |  |" in rows
-    assert any("| the plain | 100 | words/s | 100–100 | 2.00 | 2.00–2.00 | 1,005 | +0.50% |" in row for row in rows)
+    assert "| weave | seqloom |  | 200 | words/s | 200–200 |  |  | 1,000 | +0.00% | 1.50 → 1.50 |  |" in rows
+    assert any("| the plain |  | 100 | words/s | 100–100 | 2.00 | 2.00–2.00 | 1,005 | +0.50% |" in row for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +106,7 @@ def test_a_worker_that_hangs_is_not_waited_for(told):
     start = time.monotonic()
     workers = told(seqloom=("0.5", 10), plain=("hang", 10))
     slow = work()
-    done = race(slow, Path("n"), {"words": 1}, workers, {}, Pace(1, 0.0, time.monotonic(), 20.0))
+    done = race(slow, Path("n"), HOLDS, workers, WHERE, Pace(1, 0.0, time.monotonic(), 20.0))
     assert time.monotonic() - start < 30
     assert done.lanes[0].seconds
     assert done.lanes[1].absent == "no time was left"
@@ -124,11 +129,11 @@ def test_a_peer_that_cannot_be_imported_says_why_in_one_line(tmp_path):
 
 def test_a_peer_that_was_not_asked_for_has_no_column():
     (left,) = entered(works("cpu", ["transformer"]), [OURS, "eole"])
-    assert [one.label for one in left.entrants] == [OURS, f"{OURS} bf16", "eole"]
+    assert [one.label for one in left.entrants] == [OURS, f"{OURS} bf16", "eole", "eole bf16"]
 
 
 def test_a_limit_on_milliseconds_holds_from_below_and_memory_counts(told):
-    claims = (Claim(OURS, 6.0, 4.0, None),)
+    claims = (Claim("fp32", 6.0, 4.0, None),)
     done = raced(work("decode", unit="ms a word", claims=claims), told(seqloom=("0.5", 7), plain=("1", 7)))
     assert judged(done, claims[0]) == ("5", "≤ 6", "≤ 4", "holds")
     done.lanes[0].seconds = [0.7]
@@ -140,16 +145,18 @@ def test_a_limit_on_milliseconds_holds_from_below_and_memory_counts(told):
 
 
 def test_a_claim_without_a_peer_is_not_measured(told):
-    done = raced(work(claims=(Claim(OURS, 1.5, None),)), told(seqloom=("0.5", 10), plain=("die", 10)))
+    done = raced(work(claims=(Claim("fp32", 1.5, None),)), told(seqloom=("0.5", 10), plain=("die", 10)))
     assert judged(done, done.work.claims[0])[3] == "not measured"
-    assert glance([done])[-1].startswith("| weave | words/s | 200 | – |")
+    assert glance([done])[-1].startswith("| weave, fp32 | words/s | 200 | – |")
 
 
-def test_half_precision_is_judged_by_peers_in_full():
+def test_a_precision_is_judged_by_peers_in_the_same(told):
     done = Race(next(work for work in TABLES["cpu"] if work.key == "transformer"), {"words": 1}, [])
     done.lanes = [Lane(one, 1, seconds=[1.0]) for one in done.work.entrants]
-    assert {"nn.Transformer", "eole"} <= {lane.entrant.label for lane in done.peers()}
-    assert "nn.Transformer bf16" not in {lane.entrant.label for lane in done.peers()}
+    for precision in ("fp32", "bf16"):
+        assert {lane.entrant.precision for lane in done.peers(precision)} == {precision}
+    assert "nn.Transformer bf16" in {lane.entrant.label for lane in done.peers("bf16")}
+    assert "nn.Transformer bf16" not in {lane.entrant.label for lane in done.peers("fp32")}
     beside = {lane.entrant.label: like(done, lane).entrant.label for lane in done.lanes}
     assert beside["nn.Transformer bf16"] == f"{OURS} bf16"
     assert beside["nn.Transformer"] == beside[f"{OURS} bf16"] == OURS
@@ -165,7 +172,8 @@ def test_every_entrant_of_the_tables_has_a_worker_that_knows_its_model():
     folder = Path(sys.modules["run"].__file__).parent / "peers"
     for work in (work for table in TABLES.values() for work in table):
         assert work.entrants[0].label == OURS
-        assert {claim.ours for claim in work.claims} <= {one.label for one in work.entrants}
+        ours = {one.precision for one in work.entrants if one.peer == OURS}
+        assert {claim.precision for claim in work.claims} <= ours | {ANY}
         for one in work.entrants:
             assert one.peer in PEERS
             assert f'"{one.variant}"' in (folder / f"{one.peer}.py").read_text()
