@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from seqloom.cli import complete
 from seqloom.errors import SeqloomError
 
 
@@ -24,7 +25,7 @@ def generate(
     top_p: Annotated[float, typer.Option(help="Draw among the likeliest that hold this mass.")] = 1.0,
     stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given several times.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed writes the same.")] = 7,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=complete.devices)] = "auto",
 ) -> None:
     """Write on from a prompt, and print it as it is written."""
     from seqloom.decoding.continuation import Course

@@ -15,7 +15,7 @@ from typing import Any
 from seqloom.errors import SeqloomError, known
 from seqloom.files import read_yaml
 from seqloom.options import checked
-from seqloom.training.settings import SELECT
+from seqloom.training.settings import SELECT, respelled
 
 FILE = "recipe.yaml"
 
@@ -67,7 +67,7 @@ class Member:
             recipe,
             model=self.model or recipe.model,
             size=self.size or recipe.size,
-            training={**recipe.training, **self.training, **seed},
+            training={**respelled(recipe.training), **respelled(self.training), **seed},
             settings={**(recipe.settings if self.model is None else {}), **self.settings},
             reached={},  # by all together
             members=[],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ PRECISIONS = ("fp32", "bf16")
 CAPTURES = ("auto", "on", "off")
 HIGHER = ("exact_match", "bleu", "chrf", "accuracy", "macro_f1", "micro_f1", "f1", "r2")  # scores, better so
 SELECT = ("loss", "perplexity", "per", "cer", "wer", "mse", "mae", *HIGHER)
+SPELLINGS = {"optimizer": "optimiser"}  # other spellings that are understood; configs keep the one on the right
 ABOVE_ZERO = ("epochs", "max_steps", "time", "patience", "batch_rows", "batch_tokens", "valid_every", "save_every")
 ABOVE_ZERO += ("accumulate", "log_every", "keep", "rate", "trigger")
 
@@ -98,7 +100,7 @@ class Training:
     @classmethod
     def of(cls, values: dict[str, Any]) -> Training:
         """From a config section: names are checked, and what nobody set is filled in, so that nothing stays hidden."""
-        values = checked(cls, values, "training")
+        values = checked(cls, respelled(values), "training")
         if all(values.get(name) is None for name in ("epochs", "max_steps", "time")):
             values = {**values, "epochs": 20 if values.get("patience") is None else 100}
         if values.get("batch_rows") is None and values.get("batch_tokens") is None:
@@ -107,6 +109,19 @@ class Training:
             values = {"momentum": 0.0, **values}
         settings = cls(**values)
         return cls(**{**asdict(settings), "keep": max(settings.keep, settings.average)})
+
+
+def respelled(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings under the names that configs have."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        usual = SPELLINGS.get(name, name)
+        if found.get(usual, value) not in (None, value) and value is not None:
+            raise SeqloomError(
+                f"{' and '.join(n for n in (*SPELLINGS, usual) if n in values)} are one setting: set it once"
+            )
+        found[usual] = found.get(usual) if value is None else value
+    return found
 
 
 def seconds(text: str) -> float:
