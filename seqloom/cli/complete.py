@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import typer
 
-BEFORE = "_SEQLOOM_COMPLETE_BEFORE"  # what stands before the part of the word that the shell replaces
 LABELS = ("accuracy", "macro_f1", "micro_f1", "calibration_error", "mse", "mae", "r2")
 METRICS = {
     "translate": ("per", "cer", "wer", "exact_match", "bleu", "chrf"),
@@ -20,6 +21,7 @@ METRICS = {
     "mask": ("accuracy", "perplexity", "loss"),
     "vectors": ("loss",),
 }
+DRIVER = Path("/dev")  # where NVIDIA shows its GPUs
 KINDS = ("chars", "words", "bytes", "bpe:", "jieba")
 
 
@@ -43,7 +45,7 @@ def recipes(incomplete: str) -> list[str]:
 
 def devices(incomplete: str) -> list[str]:
     """A GPU by its number too, where the driver shows one."""
-    gpus = sorted(file.name.removeprefix("nvidia") for file in Path("/dev").glob("nvidia[0-9]*"))
+    gpus = sorted(int(file.name.removeprefix("nvidia")) for file in DRIVER.glob("nvidia[0-9]*"))
     return _fitting(("auto", "cpu", "cuda", *(f"cuda:{number}" for number in gpus)), incomplete)
 
 
@@ -103,12 +105,21 @@ def _task(ctx: typer.Context) -> str | None:
     """By the task that is typed, by the recipe, or by the run that is named."""
     from seqloom.tasks.known import TASKS
 
-    named = ctx.params.get("task")
+    named = _first(ctx, "task")
     if named in TASKS:
-        return str(named)
-    found = _recipe(ctx) or (_yaml(Path(str(ctx.params["run"])) / "config.yaml") if ctx.params.get("run") else None)
-    task = (found or {}).get("task")
+        return named
+    run = _first(ctx, "run")
+    task = (_recipe(ctx) or (_yaml(Path(run) / "config.yaml") if run else None) or {}).get("task")
     return task if task in TASKS else None
+
+
+def _first(ctx: typer.Context, name: str) -> str | None:
+    """The command's first argument, if it has this name. Behind an option that has no value yet, as while it is
+    completed, arguments are left among the words that nothing was made of."""
+    if name not in ctx.params and name not in (one.name for one in ctx.command.params[:1]):
+        return None
+    words = [ctx.params.get(name), *ctx.args]
+    return next((str(word) for word in words if word), None)
 
 
 def _recipe(ctx: typer.Context) -> Mapping[str, Any] | None:
@@ -141,24 +152,33 @@ def _files(incomplete: str) -> list[str]:
 
 
 def _fitting(values: Iterable[str], incomplete: str) -> list[str]:
-    """Those that begin so. What a shell has cut off the word it completes is cut off here too."""
-    before = os.environ.get(BEFORE, "")
-    return [value.removeprefix(before) for value in values if value.startswith(incomplete)]
+    return [value for value in values if value.startswith(incomplete)]
 
 
-def mend(environment: dict[str, str] | os._Environ[str]) -> None:
-    """bash takes `=` and `:` for words of their own: `--set a.b=c` comes as three. They are put together again, and
-    what stands before the part that bash completes is kept for `_fitting`."""
-    if environment.get("_SEQLOOM_COMPLETE") != "complete_bash" or "COMP_WORDS" not in environment:
+@contextmanager
+def whole_words() -> Iterator[None]:
+    """bash takes `=` and `:` for words of their own: `--set a.b=c` comes as three. They are put together again, and of
+    what is offered it is told the part that it completes."""
+    words = os.environ.get("COMP_WORDS", "")
+    place = os.environ.get("COMP_CWORD", "")
+    if os.environ.get("_SEQLOOM_COMPLETE") != "complete_bash" or not place.isdecimal():
+        yield
         return
-    text = environment["COMP_WORDS"]
-    words = text.split("\n") if "\n" in text else text.split(" ")
-    place = environment.get("COMP_CWORD", "")
-    if not place.isdecimal():
-        return
+    mended, before = _mended(words.split("\n" if "\n" in words else " ")[: int(place) + 1])
+    os.environ |= {"COMP_WORDS": "\n".join(mended), "COMP_CWORD": str(len(mended) - 1)}
+    offered = io.StringIO()
+    try:
+        with redirect_stdout(offered):
+            yield
+    finally:
+        print("\n".join(line.removeprefix(before) for line in offered.getvalue().splitlines()))
+
+
+def _mended(words: list[str]) -> tuple[list[str], str]:
+    """The words as they were typed, and what stands before the part of the last one that bash replaces."""
     mended: list[str] = []
     before, glue = "", False
-    for word in words[: int(place) + 1]:
+    for word in words:
         breaks = bool(word) and set(word) <= set("=:")
         if len(mended) > 1 and (breaks or (glue and not word.startswith("-"))):
             before = mended[-1] + (word if breaks else "")
@@ -167,6 +187,4 @@ def mend(environment: dict[str, str] | os._Environ[str]) -> None:
             before = ""
             mended.append(word)
         glue = breaks
-    environment["COMP_WORDS"] = "\n".join(mended)
-    environment["COMP_CWORD"] = str(len(mended) - 1)
-    environment[BEFORE] = before
+    return mended, before

@@ -56,8 +56,8 @@ def run() -> None:
     """What goes wrong on the user's side is one line and a non-zero exit; anything else is our fault and is shown."""
     try:
         _take_the_shells_name(sys.argv)
-        complete.mend(os.environ)
-        status = app(prog_name="seqloom", standalone_mode=False)
+        with complete.whole_words():
+            status = app(prog_name="seqloom", standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help, as far as it is not printed yet
