@@ -59,16 +59,16 @@ def test_optimizer_is_another_spelling(tmp_path):
     written = tmp_path / "mine.yaml"
     written.write_text("preset: gru\ntraining: {optimizer: sgd}\n")
     for way in (
-        compose("translate", None, None, {}, {"optimizer": "sgd"}, {}),
-        compose("translate", None, None, {}, {}, {"training.optimizer": "sgd"}),
-        compose("translate", str(written), None, {}, {}, {}),
-        compose("translate", None, None, {}, {"optimizer": "sgd", "optimiser": None}, {}),
+        configs.compose("translate", None, None, {}, {"optimizer": "sgd"}, {}),
+        configs.compose("translate", None, None, {}, {}, {"training.optimizer": "sgd"}),
+        configs.compose("translate", str(written), None, {}, {}, {}),
+        configs.compose("translate", None, None, {}, {"optimizer": "sgd", "optimiser": None}, {}),
     ):
         assert way["training"]["optimiser"] == "sgd"
         assert "optimizer" not in way["training"]
-    saved = {**compose("translate", None, None, {}, {}, {}), "inputs": {}}
-    assert compose("translate", None, None, {}, {"optimizer": "sgd"}, {}, saved)["training"]["optimiser"] == "sgd"
+    saved = {**configs.compose("translate", None, None, {}, {}, {}), "inputs": {}}
+    assert configs.compose("translate", None, None, {}, {"optimizer": "sgd"}, {}, saved)["training"]["optimiser"] == "sgd"
     with pytest.raises(SeqloomError, match="optimizer and optimiser are one setting: set it once"):
-        compose("translate", None, None, {}, {"optimizer": "sgd", "optimiser": "adamw"}, {})
+        configs.compose("translate", None, None, {}, {"optimizer": "sgd", "optimiser": "adamw"}, {})
     with pytest.raises(SeqloomError, match="unknown optimiser 'sdg'"):
-        compose("translate", None, None, {}, {"optimizer": "sdg"}, {})
+        configs.compose("translate", None, None, {}, {"optimizer": "sdg"}, {})
