@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from seqloom.cli import complete
 from seqloom.errors import known
 
 COLUMNS = "Source and targets, by name in the first line (text,label) or by number from 1 (2,5); keys of JSON lines."
@@ -15,11 +16,9 @@ COLUMNS = "Source and targets, by name in the first line (text,label) or by numb
 CHECKS = {"translate": "check", "classify": "labelcheck", "table": "tablecheck", "tag": "tagcheck"}
 CHECKS |= {"generate": "plain", "mask": "plain", "vectors": "plain"}
 
+_tasks = complete.offer(*CHECKS)
+
 app = typer.Typer(help="Datasets by name, and a look at data before training on it.", no_args_is_help=True)
-
-
-def _tasks(incomplete: str) -> list[str]:
-    return [name for name in CHECKS if name.startswith(incomplete)]
 
 
 @app.callback()
@@ -29,7 +28,9 @@ def root() -> None:
 
 @app.command(name="list")
 def list_(
-    task: Annotated[str | None, typer.Option(help="Only those of this task: translate, classify, tag, …")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Only those of this task: translate, classify, tag, …", autocompletion=_tasks)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with all that is known.")] = False,
 ) -> None:
     """The datasets that can be called by name, how large they are, and where they are.
@@ -61,7 +62,10 @@ def list_(
 
 @app.command()
 def get(
-    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Datasets, as `list` names them.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME", help="Datasets, as `list` names them.", autocompletion=complete.datasets),
+    ],
     output: Annotated[str | None, typer.Option("--output", "-o", help="Write the splits to this folder.")] = None,
 ) -> None:
     """Fetch datasets, verify them by SHA-256, write their splits and print where they are."""
@@ -82,7 +86,7 @@ def get(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A dataset, as `list` names it.")],
+    name: Annotated[str, typer.Argument(help="A dataset, as `list` names it.", autocompletion=complete.datasets)],
     count: Annotated[int, typer.Option(min=0, help="So many examples.")] = 3,
 ) -> None:
     """What a dataset is, whose it is, and its first examples."""
@@ -119,7 +123,11 @@ def _short(value: Any) -> str:
 def check(
     task: Annotated[str, typer.Argument(help=f"{', '.join(CHECKS)}.", autocompletion=_tasks)],
     files: Annotated[
-        list[str], typer.Argument(help="As for train (also datasets); later ones are searched for the first's sources.")
+        list[str],
+        typer.Argument(
+            help="As for train (also datasets); later ones are searched for the first's sources.",
+            autocompletion=complete.datasets,
+        ),
     ],
     max_length: Annotated[int | None, typer.Option(help="Characters a side at most (default: 5000).")] = None,
     columns: Annotated[str | None, typer.Option(help=COLUMNS)] = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seqloom.cli import complete
 from seqloom.cli.usage import UsageError
 
 if TYPE_CHECKING:
@@ -32,13 +33,19 @@ def embed(
         bool,
         typer.Option("--pairs", help="FILE has two texts a line: for how many is the second among the nearest?"),
     ] = False,
-    way: Annotated[str, typer.Option(help="mean: of the states of all tokens; summary: the encoder's own.")] = "mean",
+    way: Annotated[
+        str,
+        typer.Option(
+            help="mean: of the states of all tokens; summary: the encoder's own.",
+            autocompletion=complete.offer("mean", "summary"),
+        ),
+    ] = "mean",
     layer: Annotated[int | None, typer.Option(help="States of this layer, from 1 (default: the last).")] = None,
     columns: Annotated[
         str | None, typer.Option(help="The column of the texts (with --pairs: both), by name or by number from 1.")
     ] = None,
     batch: Annotated[int, typer.Option(help="Texts a batch.")] = 64,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=complete.devices)] = "auto",
 ) -> None:
     """One vector for every text: write them, find the nearest texts, or measure how often pairs find each other.
 

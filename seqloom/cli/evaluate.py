@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from seqloom.cli import complete
 from seqloom.cli.data import COLUMNS
 from seqloom.cli.usage import UsageError, members
 from seqloom.metrics.moses import LANGUAGES, MOSES
@@ -21,6 +22,7 @@ def evaluate(
         typer.Argument(
             help="More runs, to answer together by the mean of their probabilities; then test examples, as train reads "
             "them, or a dataset.",
+            autocompletion=complete.datasets,
         ),
     ],
     columns: Annotated[str | None, typer.Option(help=f"{COLUMNS} (default: as the run was trained).")] = None,
@@ -34,19 +36,22 @@ def evaluate(
     ] = False,
     metrics: Annotated[
         str | None,
-        typer.Option(help="Only these, commas between; of translate: per, cer, wer, exact_match, bleu, chrf."),
+        typer.Option(
+            help="Only these, commas between; of translate: per, cer, wer, exact_match, bleu, chrf.",
+            autocompletion=complete.metrics,
+        ),
     ] = None,
     tokenize: Annotated[
         str | None,
         typer.Option(
             help="BLEU's tokenizer: 13a, intl, zh, char or none, as of sacreBLEU; moses:LANG: lower-cased Moses tokens "
             f"of {', '.join(LANGUAGES)}, as papers on Multi30k have it (default: 13a).",
-            autocompletion=lambda incomplete: [name for name in TOKENIZERS if name.startswith(incomplete)],
+            autocompletion=complete.offer(*TOKENIZERS),
         ),
     ] = None,
     predictions: Annotated[str | None, typer.Option(help="Write the predictions to this file, a line each.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=complete.devices)] = "auto",
 ) -> None:
     """Score a model, or several together, on held-out examples, with 95 % intervals and signatures.
 

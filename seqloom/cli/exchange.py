@@ -6,13 +6,19 @@ from typing import Annotated
 
 import typer
 
+from seqloom.cli.complete import offer
 from seqloom.errors import SeqloomError, known
 
 ENGINES = ("onnx", "ct2")
 
 
 def import_(
-    kind: Annotated[str, typer.Argument(help="hf: a folder of Hugging Face's Marian, Pegasus, BART or mBART.")],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="hf: a folder of Hugging Face's Marian, Pegasus, BART or mBART.", autocompletion=offer("hf")
+        ),
+    ],
     path: Annotated[str, typer.Argument(help="The local folder, with config.json and model.safetensors.")],
     output: Annotated[str, typer.Option("--output", "-o", help="Folder for the run.")],
     ids: Annotated[
@@ -37,6 +43,7 @@ def export(
             "--to",
             help="hf: a folder for transformers; tokenizers: its tokenizer.json files; onnx: for onnxruntime, encoder "
             "and step; ct2: for CTranslate2, of a Transformer.",
+            autocompletion=offer("hf", "tokenizers", *ENGINES),
         ),
     ],
     output: Annotated[str, typer.Option("--output", "-o", help="A new folder.")],

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from seqloom.cli import complete
 from seqloom.errors import SeqloomError
 
 
@@ -26,7 +27,7 @@ def generate(
     seed: Annotated[
         int, typer.Option(help="The same seed writes the same; the first of --count 3 is that of --count 1.")
     ] = 7,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=complete.devices)] = "auto",
 ) -> None:
     """Write on from a prompt, and print it as it is written."""
     from seqloom.decoding.continuation import Course

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any, NoReturn
 
 import typer
 
-from seqloom.cli import data, demo, embed, evaluate, exchange, generate, info, predict, recipes, report, train
+from seqloom.cli import complete, data, demo, embed, evaluate, exchange, generate, info, predict, recipes, report, train
+from seqloom.cli import settings as listed
 from seqloom.cli.usage import UsageError
 from seqloom.errors import SeqloomError
 
@@ -22,6 +25,7 @@ app = typer.Typer(
 )
 app.command(name="demo")(demo.demo)
 app.command(name="train")(train.train)
+app.command(name="settings")(listed.settings)
 app.command(name="evaluate")(evaluate.evaluate)
 app.command(name="predict")(predict.predict)
 app.command(name="generate")(generate.generate)
@@ -52,7 +56,8 @@ def run() -> None:
     """What goes wrong on the user's side is one line and a non-zero exit; anything else is our fault and is shown."""
     try:
         _take_the_shells_name(sys.argv)
-        status = app(prog_name="seqloom", standalone_mode=False)
+        with complete.whole_words():
+            status = app(prog_name="seqloom", standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help, as far as it is not printed yet
@@ -80,9 +85,18 @@ def _usage(error: Any) -> str:
     message = " ".join(error.format_message().split()).rstrip(".").replace(". Did you mean", "; did you mean")
     if near := getattr(error, "possibilities", None):
         message = f"{error.message}; did you mean {near[0]!r}?"
+    elif "did you mean" not in message and (near := _command_like(error)):
+        message += f"; did you mean {near!r}?"
     command = error.ctx.command_path if error.ctx else " ".join(["seqloom", *sys.argv[1:2]])
     more = " Try" if message.endswith("?") else "; try"
     return f"{message[:1].lower()}{message[1:]}{more} {command} --help"
+
+
+def _command_like(error: Any) -> str | None:
+    """The command that was probably meant: newer typers say so themselves."""
+    found = re.match(r"No such command '(.*)'", error.format_message())
+    commands = getattr(getattr(error.ctx, "command", None), "commands", {})
+    return next(iter(get_close_matches(found[1], commands, 1)), None) if found else None
 
 
 def _take_the_shells_name(arguments: list[str]) -> None:

@@ -6,15 +6,21 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seqloom.cli import complete
 from seqloom.cli.usage import UsageError, members
 from seqloom.errors import SeqloomError
 
 if TYPE_CHECKING:
     from seqloom.decoding.texts import Answer
+
+# Options under headings of their own in the help.
+DOUBT = partial(typer.Option, rich_help_panel="How sure it is")
+SAMPLING = partial(typer.Option, rich_help_panel="Drawing answers instead of the likeliest")
 
 
 def predict(
@@ -25,6 +31,7 @@ def predict(
             show_default=False,
             help="More runs, to answer together by the mean of their probabilities; then a file of sources, one a "
             "line, or TSV, CSV, JSONL; or - for standard input, as without any; or a dataset.",
+            autocompletion=complete.datasets,
         ),
     ] = None,
     columns: Annotated[
@@ -42,7 +49,7 @@ def predict(
     alpha: Annotated[float, typer.Option(help="Beam scores are divided by length to this power.")] = 1.0,
     scores: Annotated[
         bool,
-        typer.Option(
+        DOUBT(
             "--scores",
             help="Write confidence TAB text: the geometric mean of the probabilities of the answer's tokens, 0 to 1.",
         ),
@@ -51,27 +58,28 @@ def predict(
         bool, typer.Option("--json", help="A JSON object an answer: source, text, confidence, log_probability.")
     ] = False,
     threshold: Annotated[
-        float | None, typer.Option(help="Answers of a lower confidence are left out: an empty line in their place.")
+        float | None, DOUBT(help="Answers of a lower confidence are left out: an empty line in their place.")
     ] = None,
-    below: Annotated[str | None, typer.Option(help="With --threshold: this text in place of the empty line.")] = None,
+    below: Annotated[str | None, DOUBT(help="With --threshold: this text in place of the empty line.")] = None,
     sample: Annotated[
-        bool, typer.Option("--sample", help="Draw from the model's distribution; no answer depends on --batch.")
+        bool, SAMPLING("--sample", help="Draw from the model's distribution; no answer depends on --batch.")
     ] = False,
-    temperature: Annotated[float, typer.Option(help="Below 1 likelier, above 1 more varied.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="Sample among the k likeliest tokens; 0: all.")] = 0,
-    top_p: Annotated[float, typer.Option(help="Sample among the likeliest that hold this mass.")] = 1.0,
+    temperature: Annotated[float, SAMPLING(help="Below 1 likelier, above 1 more varied.")] = 1.0,
+    top_k: Annotated[int, SAMPLING(help="Sample among the k likeliest tokens; 0: all.")] = 0,
+    top_p: Annotated[float, SAMPLING(help="Sample among the likeliest that hold this mass.")] = 1.0,
     seed: Annotated[
-        int, typer.Option(help="Of the sampling: a line draws by the seed and its number alone, whatever its batch.")
+        int, SAMPLING(help="Of the sampling: a line draws by the seed and its number alone, whatever its batch.")
     ] = 7,
     batch: Annotated[int, typer.Option(help="Sentences a batch.")] = 64,
     stream: Annotated[bool, typer.Option("--stream", help="Answer each line as it comes.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=complete.devices)] = "auto",
     engine: Annotated[
         str | None,
         typer.Option(
             show_default=False,
             help="What computes: torch; or for translate, on the CPU, onnx, with the same search, or ct2, with one of "
             "its own. Made on first use in the run's folder. An exported folder has its own.",
+            autocompletion=complete.offer("torch", "onnx", "ct2"),
         ),
     ] = None,
 ) -> None:

@@ -8,9 +8,11 @@ from typing import Annotated
 
 import typer
 
+from seqloom.cli import complete
+
 
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="Show this one whole.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show this one whole.", autocompletion=complete.recipes)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Trainings with a known result: what they train on, whose paper they follow, and what they reached here.

@@ -2,52 +2,55 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import Annotated
 
 import typer
 
+from seqloom.cli import complete
+from seqloom.cli.carry import carry_out, pair, words
+from seqloom.cli.complete import offer
 from seqloom.cli.data import COLUMNS
 from seqloom.cli.usage import UsageError
 from seqloom.errors import SeqloomError
-from seqloom.models.presets import DEFAULT, SIZES, about
+from seqloom.models.presets import SIZES
 from seqloom.tasks.known import TASKS
 from seqloom.training.settings import OPTIMISERS, PRECISIONS, SCHEDULES
 
-if TYPE_CHECKING:
-    from seqloom.runs.job import Job
-
-NAMES = {task: list(about(task)) for task in TASKS}
-MODELS = "; ".join(f"{task}: {', '.join(names)} (default: {DEFAULT[task]})" for task, names in NAMES.items())
 SHAPES = "; ".join(f"{name}: {what}" for name, what in TASKS.items())
-
 TOKENS = "chars, words, terms (words with punctuation apart), bytes, bpe:N, or jieba for Chinese words"
 
-
-def _offer(*values: str) -> Callable[[str], list[str]]:
-    """What a shell may complete an option's value to; files of models stay the user's to write."""
-    return lambda incomplete: [value for value in values if value.startswith(incomplete)]
-
-
-KINDS = _offer("chars", "words", "bytes", "bpe:", "jieba")
+# Options under the headings of the help, which come below the ten that are wanted most.
+DATA = partial(typer.Option, rich_help_panel="Which data")
+CUTTING = partial(typer.Option, rich_help_panel="How text becomes tokens")
+COURSE = partial(typer.Option, rich_help_panel="How to train")
+BEGINNING = partial(typer.Option, rich_help_panel="What to begin with")
+SEVERAL = partial(typer.Option, rich_help_panel="Several trainings, several processes")
+TOLD = partial(typer.Option, rich_help_panel="What is printed")
 
 
 def train(
-    task: Annotated[str | None, typer.Argument(help=f"{SHAPES}.", autocompletion=_offer(*TASKS))] = None,
+    task: Annotated[str | None, typer.Argument(help=f"{SHAPES}.", autocompletion=offer(*TASKS))] = None,
     files: Annotated[
         list[str] | None,
         typer.Argument(
             help="TSV, CSV or JSONL of pairs, or two parallel texts; .gz of each; - for standard input; or a dataset "
-            "by name (seqloom data list)."
+            "by name (seqloom data list).",
+            autocompletion=complete.datasets,
         ),
     ] = None,
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="Folder for the run (a recipe's default: runs/NAME).")
     ] = None,
-    recipe: Annotated[
+    model: Annotated[
         str | None,
-        typer.Option(help="Instead of task and files: a training with a known result (seqloom recipes), or a file."),
+        typer.Option(
+            help="A preset or a YAML file (default: by task); seqloom settings TASK names the presets.",
+            autocompletion=complete.models,
+        ),
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(help=f"{', '.join(SIZES)} (default: small).", autocompletion=offer(*SIZES))
     ] = None,
     valid: Annotated[
         list[str] | None,
@@ -56,119 +59,152 @@ def train(
             "the same for other seeds: '5% with seed 7'. Parallel files: --valid dev.en --valid dev.de."
         ),
     ] = None,
-    folds: Annotated[
-        int | None, typer.Option(help="Cross-validation: train so many times, each time with another part held out.")
+    test: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Score the best model on this file, or dataset, at the end.", autocompletion=complete.datasets
+        ),
     ] = None,
-    jobs: Annotated[
-        int, typer.Option(help="Members of a recipe, or folds, trained at once, each in a process of its own.")
-    ] = 1,
-    columns: Annotated[str | None, typer.Option(help=COLUMNS)] = None,
-    skip_bad: Annotated[
-        bool | None, typer.Option("--skip-bad", help="Leave out broken lines and count them, instead of stopping.")
+    epochs: Annotated[
+        int | None, typer.Option(help="Stop after so many passes (default: 20 if no other end is set).")
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="Only the first so many examples of the training files.")] = None,
-    sample: Annotated[
-        int | None, typer.Option(help="Only so many examples, drawn by a hash from all of the training files.")
-    ] = None,
-    model: Annotated[
+    time: Annotated[str | None, typer.Option(help="Stop after this time: 90s, 5m, 1.5h.")] = None,
+    recipe: Annotated[
         str | None,
         typer.Option(
-            help=f"A preset or a YAML file. {MODELS}.",
-            autocompletion=_offer(*dict.fromkeys(name for names in NAMES.values() for name in names)),
+            help="A training with a known result (seqloom recipes), or a file of one; on its own data, or on your "
+            "files, as in: --recipe NAME mine.tsv.",
+            autocompletion=complete.recipes,
+        ),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=complete.devices)] = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in --output.")] = False,
+    columns: Annotated[str | None, DATA(help=COLUMNS)] = None,
+    target: Annotated[
+        str | None,
+        DATA(
+            help="classify: label, labels (several, | between) or number; table: the column to be guessed.",
+            autocompletion=offer("label", "labels", "number"),
+        ),
+    ] = None,
+    skip_bad: Annotated[
+        bool | None,
+        DATA("--skip-bad", help="Leave out broken lines and count them, instead of stopping."),
+    ] = None,
+    limit: Annotated[int | None, DATA(help="Only the first so many examples of the training files.")] = None,
+    sample: Annotated[
+        int | None, DATA(help="Only so many examples, drawn by a hash from all of the training files.")
+    ] = None,
+    tokens: Annotated[
+        str | None,
+        CUTTING(
+            help=f"Of texts without a target side: {TOKENS} (default: by task).", autocompletion=offer(*complete.KINDS)
+        ),
+    ] = None,
+    source_tokens: Annotated[
+        str | None,
+        CUTTING(help="The same, of sources (default: chars).", autocompletion=offer(*complete.KINDS)),
+    ] = None,
+    target_tokens: Annotated[
+        str | None,
+        CUTTING(
+            help="The same, of targets (default: chars; words if they are short symbols with blanks between: HH AH L).",
+            autocompletion=offer(*complete.KINDS),
+        ),
+    ] = None,
+    lowercase: Annotated[
+        bool | None, CUTTING("--lowercase", help="Read and write lower case; ß stays ß. Papers mostly do this.")
+    ] = None,
+    fold: Annotated[
+        bool | None,
+        CUTTING("--fold", help="Unicode's case folding instead: lower case, and ß becomes ss, in references too."),
+    ] = None,
+    half_width: Annotated[
+        bool | None,
+        CUTTING("--half-width", help="Full-width letters, digits and signs become plain: Ａ１， → A1,"),
+    ] = None,
+    max_vocab: Annotated[int | None, CUTTING(help="At most so many tokens a side.")] = None,
+    min_count: Annotated[int | None, CUTTING(help="Rarer tokens become <unk> (default: 1).")] = None,
+    max_length: Annotated[int | None, CUTTING(help="Longer sides are cut to so many tokens.")] = None,
+    cut: Annotated[
+        str | None,
+        CUTTING(help="Which end is cut off: tail or head (default: tail).", autocompletion=offer("tail", "head")),
+    ] = None,
+    max_steps: Annotated[int | None, COURSE(help="Stop after so many updates.")] = None,
+    patience: Annotated[int | None, COURSE(help="Stop after so many validations without a better one.")] = None,
+    batch_rows: Annotated[
+        int | None, COURSE(help="Examples a batch (default: by model and size of the data, 16 to 128).")
+    ] = None,
+    batch_tokens: Annotated[int | None, COURSE(help="Or: padded tokens a batch.")] = None,
+    accumulate: Annotated[int | None, COURSE(help="Batches an update (default: 1).")] = None,
+    optimiser: Annotated[
+        str | None,
+        COURSE(
+            "--optimiser",
+            "--optimizer",
+            help=f"{', '.join(OPTIMISERS)} (default: adamw).",
+            autocompletion=offer(*OPTIMISERS),
+        ),
+    ] = None,
+    rate: Annotated[float | None, COURSE(help="Highest learning rate (default: by model).")] = None,
+    schedule: Annotated[
+        str | None,
+        COURSE(help=f"{', '.join(SCHEDULES)} (default: by model).", autocompletion=offer(*SCHEDULES)),
+    ] = None,
+    average: Annotated[int | None, COURSE(help="Average so many last checkpoints at the end.")] = None,
+    seed: Annotated[int | None, COURSE(help="Everything random comes from it (default: 7).")] = None,
+    precision: Annotated[
+        str | None,
+        COURSE(help=f"{' or '.join(PRECISIONS)} (default: fp32).", autocompletion=offer(*PRECISIONS)),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        COURSE(
+            "--set",
+            help="Any setting by name: decoder.score=additive, training.clip=0.5; seqloom settings TASK lists them.",
+            autocompletion=complete.settings,
         ),
     ] = None,
     from_: Annotated[
         str | None,
-        typer.Option(
+        BEGINNING(
             "--from",
             help="Start from the weights and vocabularies of this run: fine-tuning; of another task's run, from its "
             "embedding and encoder.",
         ),
     ] = None,
     freeze: Annotated[
-        str | None, typer.Option(help="Parts whose weights stay as they are, commas between: source,encoder.")
+        str | None,
+        BEGINNING(help="Parts whose weights stay as they are, commas between: source,encoder."),
     ] = None,
     vectors: Annotated[
         str | None,
-        typer.Option(help="Word vectors that the source's embedding begins with: a text file, glove, or a run."),
+        BEGINNING(help="Word vectors that the source's embedding begins with: a text file, glove, or a run."),
     ] = None,
-    size: Annotated[
-        str | None, typer.Option(help=f"{', '.join(SIZES)} (default: small).", autocompletion=_offer(*SIZES))
+    folds: Annotated[
+        int | None,
+        SEVERAL(help="Cross-validation: train so many times, each time with another part held out."),
     ] = None,
-    tokens: Annotated[
-        str | None,
-        typer.Option(help=f"Of texts without a target side: {TOKENS} (default: by task).", autocompletion=KINDS),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(help="classify: label, labels (several, | between) or number; table: the column to be guessed."),
-    ] = None,
-    source_tokens: Annotated[str | None, typer.Option(help=f"{TOKENS} (default: chars).", autocompletion=KINDS)] = None,
-    target_tokens: Annotated[
-        str | None,
-        typer.Option(
-            help=f"{TOKENS} (default: chars; words if targets are short symbols with blanks between, as HH AH L OW).",
-            autocompletion=KINDS,
-        ),
-    ] = None,
-    lowercase: Annotated[
-        bool | None, typer.Option("--lowercase", help="Read and write lower case; ß stays ß. Papers mostly do this.")
-    ] = None,
-    fold: Annotated[
-        bool | None,
-        typer.Option("--fold", help="Unicode's case folding instead: lower case, and ß becomes ss, in references too."),
-    ] = None,
-    half_width: Annotated[
-        bool | None,
-        typer.Option("--half-width", help="Full-width letters, digits and signs become plain: Ａ１， → A1,"),
-    ] = None,
-    max_vocab: Annotated[int | None, typer.Option(help="At most so many tokens a side.")] = None,
-    min_count: Annotated[int | None, typer.Option(help="Rarer tokens become <unk> (default: 1).")] = None,
-    max_length: Annotated[int | None, typer.Option(help="Longer sides are cut to so many tokens.")] = None,
-    cut: Annotated[str | None, typer.Option(help="Which end is cut off: tail or head (default: tail).")] = None,
-    epochs: Annotated[
-        int | None, typer.Option(help="Stop after so many passes (default: 20 if no other end is set).")
-    ] = None,
-    max_steps: Annotated[int | None, typer.Option(help="Stop after so many updates.")] = None,
-    time: Annotated[str | None, typer.Option(help="Stop after this time: 90s, 5m, 1.5h.")] = None,
-    patience: Annotated[int | None, typer.Option(help="Stop after so many validations without a better one.")] = None,
-    batch_rows: Annotated[
-        int | None, typer.Option(help="Examples a batch (default: by model and size of the data, 16 to 128).")
-    ] = None,
-    batch_tokens: Annotated[int | None, typer.Option(help="Or: padded tokens a batch.")] = None,
-    accumulate: Annotated[int | None, typer.Option(help="Batches an update (default: 1).")] = None,
-    optimiser: Annotated[
-        str | None, typer.Option(help=f"{', '.join(OPTIMISERS)} (default: adamw).", autocompletion=_offer(*OPTIMISERS))
-    ] = None,
-    rate: Annotated[float | None, typer.Option(help="Highest learning rate (default: by model).")] = None,
-    schedule: Annotated[
-        str | None, typer.Option(help=f"{', '.join(SCHEDULES)} (default: by model).", autocompletion=_offer(*SCHEDULES))
-    ] = None,
-    average: Annotated[int | None, typer.Option(help="Average so many last checkpoints at the end.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Everything random comes from it (default: 7).")] = None,
-    precision: Annotated[
-        str | None, typer.Option(help=f"{' or '.join(PRECISIONS)} (default: fp32).", autocompletion=_offer(*PRECISIONS))
-    ] = None,
+    jobs: Annotated[
+        int,
+        SEVERAL(help="Members of a recipe, or folds, trained at once, each in a process of its own."),
+    ] = 1,
     shard: Annotated[
         bool | None,
-        typer.Option("--shard", help="Under torchrun: share a model that is too large for one GPU out among all."),
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in --output.")] = False,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Any keyword by name: decoder.score=additive, training.clip=0.5.")
+        SEVERAL("--shard", help="Under torchrun: share a model that is too large for one GPU out among all."),
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Read the data, take two steps, say what the training would cost, and leave."),
+        TOLD("--dry-run", help="Read the data, take two steps, say what the training would cost, and leave."),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    quiet: Annotated[bool, TOLD("--quiet", help="Print nothing but errors.")] = False,
     verbose: Annotated[
         bool,
-        typer.Option("--verbose", help="Print every line of the log, with rate and gradient norm; name the files."),
+        TOLD("--verbose", help="Print every line of the log, with rate and gradient norm; name the files."),
     ] = False,
     log_json: Annotated[
-        bool, typer.Option("--log-json", help="Print every line of the log as JSON on stderr, for log collectors.")
+        bool,
+        TOLD("--log-json", help="Print every line of the log as JSON on stderr, for log collectors."),
     ] = False,
 ) -> None:
     """Train a model on your own data: one command from files to a run folder.
@@ -182,6 +218,7 @@ def train(
         raise UsageError("missing option '--output' / '-o': a folder for the run")
     if recipe is not None and folds is not None:
         raise UsageError("--recipe and --folds exclude one another: a recipe has its own split")
+    task, files = words(task, files, recipe)
     from seqloom.runs.config import parse_value
     from seqloom.runs.job import Job
     from seqloom.training.settings import seconds
@@ -191,90 +228,28 @@ def train(
         raise SeqloomError("--quiet, --verbose and --log-json exclude one another: choose one")
     if lowercase and fold:
         raise UsageError("--lowercase and --fold exclude one another: the first keeps ß, the second makes it ss")
-    data = {name: given[name] for name in ("source_tokens", "target_tokens", "half_width", "max_vocab")}
+    sections = ("columns", "skip_bad", "limit", "sample", "target", "tokens", "source_tokens", "target_tokens")
+    data = {name: given[name] for name in (*sections, "half_width", "max_vocab", "min_count", "max_length", "cut")}
     data["fold"] = "lower" if lowercase else fold
-    data |= {"min_count": min_count, "max_length": max_length, "cut": cut}
-    data |= {
-        "columns": columns,
-        "skip_bad": skip_bad,
-        "limit": limit,
-        "sample": sample,
-        "tokens": tokens,
-        "target": target,
-    }
     names = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
     training = {
         name: given[name] for name in (*names, "schedule", "average", "seed", "precision", "shard", "freeze", "vectors")
     }
     training["time"] = None if time is None else seconds(time)
     job = Job(
-        task=task or "",
-        files=files or [],
+        task=task,
+        files=files,
         output=output or "",
         valid=None if valid is None else valid[0] if len(valid) == 1 else valid,
+        test=test,
         model=model,
         size=size,
         data=data,
         training=training,
-        settings=dict(_pair(text, parse_value) for text in set_ or []),
+        settings=dict(pair(text, parse_value) for text in set_ or []),
         start=from_,
         device=device,
         resume=resume,
     )
     ways = {"recipe": recipe, "folds": folds, "jobs": jobs, "dry_run": dry_run}
-    _carry_out(job, ways, chosen[0] if chosen else "usual")
-
-
-def _carry_out(job: Job, ways: dict[str, Any], kind: str) -> None:
-    """Plainly, by a recipe, by folds, or only two steps of it."""
-    from dataclasses import replace
-
-    from seqloom.runs import abreast, folds, follow, members, recipes, train
-    from seqloom.runs.progress import progress
-    from seqloom.training.distributed import Launch
-
-    recipe = None if ways["recipe"] is None else recipes.load(ways["recipe"])
-    abreast.check(ways["jobs"])
-    if ways["jobs"] > 1 and ways["folds"] is None and not (recipe and recipe.members):
-        raise UsageError("--jobs is for --folds and for recipes with members: here one model is trained")
-    if recipe is not None:
-        follow.check(recipe, str(ways["recipe"]))
-        job = replace(job, output=job.output or f"runs/{recipe.name}")
-        job = job if recipe.members else follow.job_of(recipe, job)
-    first = Launch.of().rank == 0
-    if ways["dry_run"]:
-        jobs = members.jobs_of(recipe, job) if recipe is not None and recipe.members else [job]
-        for one, times in members.alike(jobs):
-            cost = train.rehearse(replace(one, output=one.output or "(dry run)"), progress(kind))
-            several = [f"{times} members, each:"] if times > 1 else []
-            typer.echo("\n".join([*several, *cost.lines()] if first else ()), nl=first)
-        return
-    told: list[str] = []
-    if ways["folds"] is not None:
-        found = folds.cross_validate(job, ways["folds"], kind, ways["jobs"])
-        told = found.lines()
-        number = found.signal
-    elif recipe is not None and recipe.members:
-        followed = members.follow_all(recipe, job, kind, ways["jobs"])
-        told, number = followed.lines(recipe), followed.signal
-    elif recipe is not None:
-        followed = follow.follow(recipe, job, progress(kind))
-        told, number = followed.lines(recipe), followed.signal
-    else:
-        number = train.carry_out(job, progress(kind)).signal
-    for line in told if first else ():
-        typer.echo(line)
-    if number is not None:
-        if first:
-            again = f"--recipe {ways['recipe']}" if recipe else f"{job.task} …"
-            again += f" --folds {ways['folds']}" if ways["folds"] else ""
-            again += f" --jobs {ways['jobs']}" if ways["jobs"] > 1 else ""
-            progress(kind).note(f"saved; go on with: seqloom train {again} --output {job.output} --resume")
-        raise typer.Exit(128 + signal.Signals(number).value)
-
-
-def _pair(text: str, parse: Any) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise SeqloomError(f"--set takes key=value, here {text!r}")
-    return key.strip(), parse(value)
+    carry_out(job, ways, chosen[0] if chosen else "usual")

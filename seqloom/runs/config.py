@@ -23,7 +23,7 @@ from seqloom.parts.choose import settings as keywords
 from seqloom.safety import check_own, failing
 from seqloom.tasks.known import task as find
 from seqloom.tasks.task import Task
-from seqloom.training.settings import Training
+from seqloom.training.settings import SPELLINGS, Training, respelled
 from seqloom.version import FORMAT, __version__
 
 FILE = "config.yaml"
@@ -75,7 +75,7 @@ def composed(
         raise SeqloomError(f"--size goes with the name of a preset; {chosen['model']} says its own sizes")
     if saved is None or chosen != named:
         own["model"], own["training"] = _model(task, chosen, own["training"])
-    own["training"].update(_given(training))
+    own["training"].update(_given(respelled(training)))
     shape = find(task)
     for key, value in settings.items():
         change(*_place(own, key, shape), value)
@@ -97,7 +97,7 @@ def _model(task: str, chosen: Mapping[str, str], training: dict[str, Any]) -> tu
     if not chosen["model"].endswith(YAML):
         return preset(task, chosen["model"], chosen["size"]), training
     parts, more = model_file(task, chosen["model"])
-    return parts, {**training, **more}
+    return parts, {**training, **respelled(more)}
 
 
 def _over(suited: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def _place(own: dict[str, Any], key: str, shape: Task) -> tuple[dict[str, Any], 
     if first in SECTIONS:
         if not rest:
             raise SeqloomError(f"cannot set {key!r}: name a setting of {first}, as in training.clip=1.0")
-        return own[first], rest
+        return own[first], SPELLINGS.get(rest, rest) if first == "training" else rest
     make = shape.models.get(own["model"].get("kind", shape.kind))
     if callable(make):  # else its kind is not known, which is said when it is chosen
         known(first, {"kind", *SECTIONS, *keywords(make)}, "setting")

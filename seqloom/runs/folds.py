@@ -54,6 +54,8 @@ def cross_validate(job: Job, count: int, kind: str = "usual", at_once: int = 1) 
         raise SeqloomError(f"--folds takes 2 or more, here {count}")
     if job.valid is not None:
         raise SeqloomError("--folds and --valid exclude one another: every fold is held out once")
+    if job.test is not None:
+        raise SeqloomError("--folds and --test exclude one another: every fold is scored on the part left out")
     configs.check_folder(job.folder)
     numbers = range(1, count + 1)
     jobs = [replace(job, output=job.folder / f"fold-{one}", valid=f"fold {one}/{count}") for one in numbers]

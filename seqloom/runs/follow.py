@@ -10,23 +10,22 @@ from typing import Any
 import yaml
 
 from seqloom.data import registry
-from seqloom.data.amounts import counted
+from seqloom.data.columns import Reading
 from seqloom.decoding.search import Search
 from seqloom.errors import SeqloomError, known
-from seqloom.files import write_atomic, write_json
+from seqloom.files import write_atomic
 from seqloom.metrics.text import TOKENIZERS
+from seqloom.options import hints_of
 from seqloom.runs import config as configs
-from seqloom.runs import recipes
+from seqloom.runs import recipes, testing
 from seqloom.runs.job import Job, file_names, share_or_files
-from seqloom.runs.load import load
 from seqloom.runs.progress import Progress
 from seqloom.runs.recipes import Recipe
-from seqloom.runs.report import evaluation, write
+from seqloom.runs.report import write
 from seqloom.runs.train import Run, carry_out
 from seqloom.tasks.known import TASKS
 from seqloom.training.distributed import Launch
-
-EVERY = 10**9  # a test set is scored whole
+from seqloom.training.settings import respelled
 
 
 @dataclass(frozen=True)
@@ -47,17 +46,15 @@ class Followed:
 
 def compared(recipe: Recipe, scores: Mapping[str, Any]) -> list[str]:
     """Scores on the test data beside those on record, for the eye."""
-    told = [counted(scores["count"], f"test {scores.get('unit', 'examples')}")]
-    for name in recipe.evaluate.get("metrics") or list(scores["metrics"]):
-        low, high = scores["intervals"].get(name, (None, None))
-        spread = "" if low is None else f"  95 %: {low:.2f} … {high:.2f}"
-        on_record = f"  on record {recipe.scores()[name]:g}" if name in recipe.scores() else ""
+
+    def beside(name: str) -> str:
+        if name not in recipe.scores():
+            return ""
         theirs, ours = (of.get("signature", {}).get(name, "") for of in (recipe.reached, scores))
-        if theirs and ours and _protocol(theirs) != _protocol(ours):
-            on_record += f", counted otherwise: {theirs}"
-        value = scores["metrics"][name]
-        told.append(f"  {name:<12} {'none' if value is None else f'{value:.2f}':>8}{spread}{on_record}")
-    return told
+        otherwise = theirs and ours and _protocol(theirs) != _protocol(ours)
+        return f"  on record {recipe.scores()[name]:g}" + (f", counted otherwise: {theirs}" if otherwise else "")
+
+    return testing.lines(scores, recipe.evaluate.get("metrics"), beside)
 
 
 def _protocol(signature: str) -> str:
@@ -81,17 +78,45 @@ def check(recipe: Recipe, name: str) -> None:
         raise SeqloomError(f"{where}: {error}") from error
 
 
+def on_own_data(recipe: Recipe, job: Job) -> Recipe:
+    """The recipe as it is followed on other data than its own, if the job names any: how it trains stays, what belongs
+    to its files does not. Its record was reached on its own data alone, so there is none to compare with."""
+    own = bool(job.names) and job.names != file_names(recipe.train)
+    if not own and job.test is None:
+        return recipe
+    changed: dict[str, Any] = {"reached": {}, "published": ""}
+    if own:
+        brought, _ = registry.suited(file_names(recipe.train), recipe.data, recipe.task)
+        data = {name: value for name, value in brought.items() if name not in hints_of(Reading)}
+        shared = recipe.valid is not None and not isinstance(share_or_files(recipe.valid), list)
+        changed |= {"train": job.names, "valid": recipe.valid if shared else None, "test": None, "data": data}
+    if job.test is not None:
+        testing.check(file_names(job.test), recipe.task)
+        changed["test"] = file_names(job.test)
+    return replace(recipe, **changed)
+
+
+def told_of_own_data(recipe: Recipe, own: Recipe) -> str:
+    """What is said when a recipe is followed on other data than its own."""
+    names = tested(own)
+    record = ", ".join(f"{name} {value:g}" for name, value in recipe.scores().items())
+    record = f"its record ({record}) is of other data and not compared" if record else "it has no record"
+    way = f"scored on {', '.join(names)}" if names else "without --test FILE it is scored on the validation data alone"
+    return f"recipe {recipe.name} on your own data: {record}; {way}"
+
+
 def job_of(recipe: Recipe, job: Job) -> Job:
     """The recipe's job; what the user asks for besides wins."""
     return replace(
         job,
         task=recipe.task,
+        test=None,  # the recipe knows how it is scored, and on what: see `on_own_data`
         files=job.files or recipe.train,
         valid=recipe.valid if job.valid is None else job.valid,
         model=job.model or (recipe.model if job.start is None else None),
         size=job.size or (recipe.size if job.model is None and job.start is None else None),
         data={**recipe.data, **_given(job.data)},
-        training={**_without(recipe.training, _given(job.training)), **_given(job.training)},
+        training={**_without(respelled(recipe.training), _given(job.training)), **_given(respelled(job.training))},
         settings={**(recipe.settings if job.start is None else {}), **job.settings},
         recorded=not job.files,
     )
@@ -123,14 +148,8 @@ def keep(recipe: Recipe, folder: Path) -> None:
 def scored(recipe: Recipe, folder: Path, device: str) -> dict[str, Any] | None:
     """What a run, or several together, reach on the recipe's test data; left in the folder too. None: it has none."""
     names = tested(recipe)
-    if not names:
-        return None
-    model = load(folder, device=device)
-    examples, _ = model.read(registry.resolve(names, "test", recipe.task), model.reading())
     more = {name: recipe.evaluate[name] for name in ("tokenize",) if name in recipe.evaluate}
-    scores = model.record(examples, search_of(recipe), most=EVERY, **more)
-    write_json(folder / evaluation("test"), scores)
-    return scores
+    return testing.score(folder, names, device, search_of(recipe), **more) if names else None
 
 
 def search_of(recipe: Recipe) -> Search:

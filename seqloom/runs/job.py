@@ -20,6 +20,7 @@ from seqloom.errors import SeqloomError, known
 from seqloom.models.presets import IMPORTED, SIZES, about
 from seqloom.options import hints_of
 from seqloom.runs import config as configs
+from seqloom.runs import testing
 from seqloom.runs.load import vocabularies
 from seqloom.runs.session import CHECKPOINTS
 from seqloom.tasks.known import TASKS
@@ -44,6 +45,7 @@ class Job:
     files: Files
     output: str | Path
     valid: Files | float | None = None
+    test: Files | None = None
     model: str | None = None
     size: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -81,6 +83,8 @@ class Settled:
 def settle(job: Job, ranks: Ranks) -> Settled:
     """The config of a job: of the run in its folder if that goes on, else made new."""
     known(job.task, TASKS, "task")
+    if job.test is not None:
+        testing.check(file_names(job.test), job.task)
     saved = _open(job.folder, job.resume or _begun_by(job.folder, ranks))
     if saved is not None and saved["task"] != job.task:
         raise SeqloomError(f"{job.folder}: holds a run of the task {saved['task']}, not of {job.task}")

@@ -17,6 +17,7 @@ from seqloom.files import read_yaml
 from seqloom.metrics.table import METRICS
 from seqloom.metrics.text import tokenizer
 from seqloom.options import checked
+from seqloom.training.settings import respelled
 
 FILE = "recipe.yaml"
 
@@ -68,7 +69,7 @@ class Member:
             recipe,
             model=self.model or recipe.model,
             size=self.size or recipe.size,
-            training={**recipe.training, **self.training, **seed},
+            training={**respelled(recipe.training), **respelled(self.training), **seed},
             settings={**(recipe.settings if self.model is None else {}), **self.settings},
             reached={},  # by all together
             members=[],

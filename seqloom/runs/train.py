@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,14 @@ from seqloom.files import locked, tidy, write_json
 from seqloom.parts.choose import build
 from seqloom.reporting.wording import wording
 from seqloom.runs import config as configs
+from seqloom.runs import testing
 from seqloom.runs.environment import choose_device, environment
-from seqloom.runs.job import Files, Job, Settled, check_free, prepared, settle
+from seqloom.runs.job import Files, Job, Settled, check_free, file_names, prepared, settle
 from seqloom.runs.journal import Journal
 from seqloom.runs.load import MODEL, load
 from seqloom.runs.progress import Progress, Silent
 from seqloom.runs.progress import progress as make_progress
-from seqloom.runs.report import finish
+from seqloom.runs.report import finish, write
 from seqloom.runs.session import CHECKPOINTS, JOURNAL, Session
 from seqloom.runs.trial import Trial, trial
 from seqloom.safety import named
@@ -52,6 +53,7 @@ class Run:
     step: int
     best: dict[str, Any] | None  # step and scores of the best validation
     signal: int | None = None  # what interrupted it
+    scores: dict[str, Any] | None = None  # on the test data, if there was any: evaluation-test.json
 
     def load(self, device: str = "auto") -> Any:
         """The best model, as its task's runner: a Translator, …"""
@@ -68,6 +70,7 @@ def train(
     *,
     output: str | Path,
     valid: Files | float | str | None = None,
+    test: Files | None = None,
     model: str | None = None,
     size: str | None = None,
     data: Mapping[str, Any] | None = None,
@@ -83,7 +86,8 @@ def train(
     """Train a model on files of examples and leave everything needed to use, repeat or resume it in `output`.
 
     `files`: files, or a dataset by name, which brings its own validation split and tokens unless others are given.
-    `valid`: files, or a share of the training data such as "5%" (the default). `model`: a preset or a YAML file;
+    `valid`: files, or a share of the training data such as "5%" (the default). `test`: files, or a dataset, that the
+    best model is scored on at the end. `model`: a preset or a YAML file;
     `size`: tiny, small or base. `data` and `training`: keywords of DataOptions and Training. `settings`: anything by
     its dotted name, as `--set` takes it: {"decoder.score": "additive"}. `start`: a run whose weights and vocabularies
     this one begins with. `progress` shows what happens (see `runs/progress.py`): by default a bar in a terminal, lines
@@ -94,6 +98,7 @@ def train(
         files=files,
         output=output,
         valid=valid,
+        test=test,
         model=model,
         size=size,
         data=data or {},
@@ -123,7 +128,17 @@ def carry_out(job: Job, progress: Progress) -> Run:
             progress.close()
         if session.signal is None and ranks.first:
             finish(job.folder, session.data.held, ranks.device, progress)
-        return Run(job.folder, settled.config, session.loop.step, session.best, session.signal)
+        run = Run(job.folder, settled.config, session.loop.step, session.best, session.signal)
+        return _tested(job, run) if ranks.first else run
+
+
+def _tested(job: Job, run: Run) -> Run:
+    """The run with its scores on the job's test data, which its report then tells too."""
+    if job.test is None or run.signal is not None:
+        return run
+    scores = testing.score(job.folder, file_names(job.test), job.device)
+    write(job.folder)
+    return replace(run, scores=scores)
 
 
 def rehearse(job: Job, progress: Progress) -> Trial:

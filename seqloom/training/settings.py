@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ OPTIMISERS = ("adamw", "muon", "sgd", "asgd")
 SCHEDULES = ("constant", "inverse-sqrt", "cosine", "plateau")
 PRECISIONS = ("fp32", "bf16")
 CAPTURES = ("auto", "on", "off")
+SPELLINGS = {"optimizer": "optimiser"}  # other spellings that are understood; configs keep the one on the right
 ABOVE_ZERO = ("epochs", "max_steps", "time", "patience", "batch_rows", "batch_tokens", "valid_every", "save_every")
 ABOVE_ZERO += ("accumulate", "log_every", "keep", "rate", "trigger")
 
@@ -103,7 +105,7 @@ class Training:
     @classmethod
     def of(cls, values: dict[str, Any]) -> Training:
         """From a config section: names are checked, and what nobody set is filled in, so that nothing stays hidden."""
-        values = checked(cls, values, "training")
+        values = checked(cls, respelled(values), "training")
         if all(values.get(name) is None for name in ("epochs", "max_steps", "time")):
             values = {**values, "epochs": EPOCHS if values.get("patience") is None else 100}
         if values.get("batch_rows") is None and values.get("batch_tokens") is None:
@@ -131,6 +133,19 @@ def planned(settings: Training, batches: int) -> int | None:
     if settings.epochs is None or settings.max_steps is not None or settings.time is not None:
         return None
     return settings.epochs * -(-batches // settings.accumulate)
+
+
+def respelled(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings under the names that configs have."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        usual = SPELLINGS.get(name, name)
+        if found.get(usual, value) not in (None, value) and value is not None:
+            raise SeqloomError(
+                f"{' and '.join(n for n in (*SPELLINGS, usual) if n in values)} are one setting: set it once"
+            )
+        found[usual] = found.get(usual) if value is None else value
+    return found
 
 
 def seconds(text: str) -> float:

@@ -37,6 +37,7 @@ def shell(*arguments: object, **environment: str) -> subprocess.CompletedProcess
         (["train", "translate", "x", "-o", "y", "--epochs", "two"], "'--epochs'"),
         (["demo", "--steps", "0"], "'--steps'"),
         (["--wrong"], "no such option"),
+        (["setings"], "no such command 'setings'; did you mean 'settings'?"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -44,6 +45,32 @@ def test_a_usage_error_is_one_line(seqloom, arguments, told):
     result = seqloom(*arguments)
     one_line(result, told)
     assert result[0] == 2
+
+
+def test_a_command_is_guessed_by_older_typers_too(seqloom, monkeypatch):
+    from seqloom.cli import main
+
+    error = main.UsageError("No such command 'chekc'.")
+    error.ctx = type("Context", (), {"command": type("Group", (), {"commands": {"check": 0, "show": 0}})})
+    error.ctx.command_path = "seqloom data"
+    assert main._usage(error) == "no such command 'chekc'; did you mean 'check'? Try seqloom data --help"
+
+
+def test_the_help_of_train_has_the_usual_options_first(seqloom, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = seqloom("train", "--help")[1]
+    usual, *more = re.split(r"╭─ (?!Arguments)", shown)[1:]
+    names = re.findall(r"--([a-z-]+)", "\n".join(line[:30] for line in usual.splitlines()))
+    assert len([name for name in dict.fromkeys(names) if name != "help"]) == 10
+    titles = [part.split(" ─")[0] for part in more]
+    assert titles == [
+        "Which data",
+        "How text becomes tokens",
+        "How to train",
+        "What to begin with",
+        "Several trainings, several processes",
+        "What is printed",
+    ]
 
 
 def test_no_command_shows_the_help(seqloom):

@@ -52,3 +52,23 @@ def test_a_classifier_with_a_setting_of_old_loads_and_resumes(tmp_path, frozen):
     changed = {name for name, tensor in latest(tmp_path / "run").items() if not torch.equal(tensor, before[name])}
     assert changed == before.keys() - ({"source.weight"} if frozen else set())
     assert seqloom.load(tmp_path / "run", "cpu").config["training"]["freeze"] == ("source" if frozen else None)
+
+
+def test_optimizer_is_another_spelling(tmp_path):
+    """Configs keep one name, however it was spelled."""
+    written = tmp_path / "mine.yaml"
+    written.write_text("preset: gru\ntraining: {optimizer: sgd}\n")
+    for way in (
+        configs.compose("translate", None, None, {}, {"optimizer": "sgd"}, {}),
+        configs.compose("translate", None, None, {}, {}, {"training.optimizer": "sgd"}),
+        configs.compose("translate", str(written), None, {}, {}, {}),
+        configs.compose("translate", None, None, {}, {"optimizer": "sgd", "optimiser": None}, {}),
+    ):
+        assert way["training"]["optimiser"] == "sgd"
+        assert "optimizer" not in way["training"]
+    saved = {**configs.compose("translate", None, None, {}, {}, {}), "inputs": {}}
+    assert configs.compose("translate", None, None, {}, {"optimizer": "sgd"}, {}, saved)["training"]["optimiser"] == "sgd"
+    with pytest.raises(SeqloomError, match="optimizer and optimiser are one setting: set it once"):
+        configs.compose("translate", None, None, {}, {"optimizer": "sgd", "optimiser": "adamw"}, {})
+    with pytest.raises(SeqloomError, match="unknown optimiser 'sdg'"):
+        configs.compose("translate", None, None, {}, {"optimizer": "sdg"}, {})

@@ -1,0 +1,79 @@
+"""seqloom settings"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seqloom.cli import complete
+from seqloom.models.presets import DEFAULT, SIZES, about
+from seqloom.tasks.known import TASKS
+
+if TYPE_CHECKING:
+    from seqloom.runs.keywords import Setting
+
+
+def settings(
+    task: Annotated[str, typer.Argument(help=f"{', '.join(TASKS)}.", autocompletion=complete.offer(*TASKS))],
+    model: Annotated[
+        str | None, typer.Argument(help="A preset (default: the task's own).", autocompletion=complete.models)
+    ] = None,
+    find: Annotated[str | None, typer.Option(help="Only those with this word in name, choices or line.")] = None,
+    size: Annotated[str, typer.Option(help=f"{', '.join(SIZES)}.", autocompletion=complete.offer(*SIZES))] = "small",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Every key that train's --set takes, with its default, its choices and what it does.
+
+    Examples: seqloom settings translate transformer; seqloom settings tag --find dropout
+    """
+    from seqloom.errors import known
+    from seqloom.runs.keywords import settings as every
+
+    known(task, TASKS, "task")
+    if model is not None:
+        known(model, about(task), f"model of {task}")
+    found = every(task, model, size)
+    if find is not None:
+        word = find.casefold()
+        found = [one for one in found if word in " ".join((one.key, one.about, *one.choices)).casefold()]
+    if as_json:
+        told = {"task": task, "model": model or DEFAULT[task], "size": size}
+        typer.echo(json.dumps({**told, "settings": [one._asdict() for one in found]}, ensure_ascii=False))
+        return
+    typer.echo(f"{task} {model or DEFAULT[task]} {size}: what --set takes, as in --set {_example(found)}")
+    if model is None:
+        typer.echo(f"models: {', '.join(about(task))}")
+    for line in table(found):
+        typer.echo(line)
+    if not found:
+        typer.echo(f"none has {find!r} in it")
+
+
+def table(found: list[Setting]) -> list[str]:
+    """A line for each; in a narrow terminal what it does goes on below itself."""
+    from shutil import get_terminal_size
+    from textwrap import wrap
+
+    names = max((len(one.key) for one in found), default=0)
+    usual = max((len(shown(one.default)) for one in found), default=0)
+    room = get_terminal_size().columns - names - usual - 4 if sys.stdout.isatty() else 10_000
+    lines = []
+    for one in found:
+        choices = f" ({', '.join(choice or repr('') for choice in one.choices)})" if one.choices else ""
+        first, *rest = wrap(one.about + choices, max(room, 30)) or [""]
+        lines.append(f"{one.key:<{names}}  {shown(one.default):<{usual}}  {first}".rstrip())
+        lines += [f"{'':<{names + usual + 4}}{more}" for more in rest]
+    return lines
+
+
+def shown(value: Any) -> str:
+    """As --set takes it."""
+    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+
+
+def _example(found: list[Setting]) -> str:
+    one = next((one for one in found if one.key.count(".") and one.default is not None), None)
+    return "training.clip=1.0" if one is None else f"{one.key}={shown(one.default)}"
