@@ -7,6 +7,7 @@ import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 
 from seqloom.data.codec import Codec
 from seqloom.data.columns import settled
+from seqloom.data.head import FAR, one_sided
 from seqloom.data.holdout import missed
 from seqloom.data.kinds import UNSEEN, Column, guess, guess_target, learn, missing, number, plain
 from seqloom.data.labelled import label_weights
@@ -74,6 +76,7 @@ def prepare(
     held = sound(files, plan, skipped)
     if files and not held:
         raise SeqloomError(f"{', '.join(files)}: holds no rows; a validation file needs at least one")
+    head = "" if options.limit is None else _head(train, plan, options)
     split = Split.of([], 0.0 if files else valid, seed=seed, reading=options)  # pyright: ignore[reportArgumentType]
     rows, aside = _parted(rows, split, _classes(rows, plan, options))
     held = held if files else aside
@@ -85,7 +88,13 @@ def prepare(
     schema = schema or _learned(rows, guessed, options, codec)
     fingerprint = _fingerprint(train, valid, options, seed, kept)
     ready = _ready(rows, held, schema, skipped or Skipped(), fingerprint)
-    notes = [*options.part_told("rows"), *_held_out(rows, held, split), *ready.notes, *_row_numbers(rows, schema)]
+    notes = [
+        *options.part_told("rows"),
+        *filter(None, [head]),
+        *_held_out(rows, held, split),
+        *ready.notes,
+        *_row_numbers(rows, schema),
+    ]
     weights = _weights(options.weights, ready.train)
     return replace(
         ready, train=replace(ready.train, weights=weights), notes=notes, facts=ready.facts | {"notes": notes}
@@ -123,6 +132,15 @@ def _weights(way: str, train: RowSupply) -> np.ndarray | None:
 def _parted(rows: list[Row], split: Split, classes: list[str] | None) -> tuple[list[Row], list[Row]]:
     train, held = split.parted(["\0".join(map(plain, row.fields)) for row in rows], classes)
     return [rows[place] for place in train.tolist()], [rows[place] for place in held.tolist()]
+
+
+def _head(files: Sequence[str], plan: Layout, options: TableOptions) -> str:
+    """What there is to say where not all rows are read and the first are not like the others."""
+    assert options.limit is not None
+    with suppress(SeqloomError):  # broken rows behind the limit are nobody's concern
+        classes = _classes(sound(files, plan, Skipped(), options.limit + FAR // 10), plan, options)
+        return one_sided(classes or (), options.limit)
+    return ""
 
 
 def _classes(rows: Sequence[Row], layout: Layout, options: TableOptions) -> list[str] | None:

@@ -119,7 +119,8 @@ class Split:
         chosen = None
         if self.reading.sample is not None:
             chosen = drawn(hashes(sources, "sample"), self.reading.sample)
-            sources, labels, weights = (None if one is None else one[chosen] for one in (sources, labels, weights))
+            sources = sources[chosen]
+            labels, weights = (None if one is None else one[chosen] for one in (labels, weights))
         held = None
         if self.reading.rules > 1:
             held = held_out(hashes(sources, self.key), self.share, self.fold, labels, weights)

@@ -102,9 +102,9 @@ def settle(job: Job, ranks: Ranks) -> Settled:
         _same_vocabularies(job, given.data, data)
     told: list[str] = []
     if saved is None:
-        data = {"rules": _rules(job, base), **_given(data)}
-    if saved is None and base is None and not job.recorded:
-        told = _cut_into_words(job, data)
+        fresh = {"rules": _rules(job, base), **_given(data)}
+        told = _cut_into_words(job, fresh) if base is None and not job.recorded else []
+        data = fresh
     config, chosen = configs.composed(job.task, job.model, job.size, data, job.training, settings, before)
     if saved is not None and (changed := configs.differences(saved, config)):
         raise SeqloomError(f"{job.folder}: cannot resume with other settings: {'; '.join(changed)}")

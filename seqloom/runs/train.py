@@ -87,11 +87,11 @@ def train(
 
     `files`: files, or a dataset by name, which brings its own validation split and tokens unless others are given.
     `valid`: files, or a share of the training data such as "5%" (the default). `test`: files, or a dataset, that the
-    best model is scored on at the end. `model`: a preset or a YAML file;
-    `size`: tiny, small or base. `data` and `training`: keywords of DataOptions and Training. `settings`: anything by
-    its dotted name, as `--set` takes it: {"decoder.score": "additive"}. `start`: a run whose weights and vocabularies
-    this one begins with. `progress` shows what happens (see `runs/progress.py`): by default a bar in a terminal, lines
-    elsewhere, nothing if `quiet`.
+    best model is scored on at the end. `model`: a preset or a YAML file; `size`: tiny, small or base. `data` and
+    `training`: keywords of DataOptions and Training, as data={"sample": 1000} for a part of the data, drawn by a hash.
+    `settings`: anything by its dotted name, as `--set` takes it: {"decoder.score": "additive"}. `start`: a run whose
+    weights and vocabularies this one begins with. `progress` shows what happens (see `runs/progress.py`): by default a
+    bar in a terminal, lines elsewhere, nothing if `quiet`.
     """
     job = Job(
         task=task,

@@ -10,11 +10,13 @@ import pytest
 import yaml
 
 import seqloom
+from seqloom.data.table import TableOptions
 from seqloom.reporting.facts import diverged
 from seqloom.runs import recipes
 from seqloom.runs.follow import job_of
 from seqloom.runs.job import Job, settle
 from seqloom.runs.progress import Silent
+from seqloom.tasks.known import task as find
 from seqloom.training.distributed import ALONE
 from seqloom.training.settings import Training, planned, suited_rows
 
@@ -179,6 +181,13 @@ def test_the_head_of_a_sorted_file_is_spoken_of(texts, tmp_path):
     texts.write_text("".join(lines))
     _, notes = train(texts, tmp_path / "four", training={"max_steps": 1}, data={"limit": 120})
     assert not any("is sorted" in note for note in notes)
+
+
+def test_the_head_of_a_sorted_table_is_spoken_of(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("size,kind\n" + "".join(f"{i},{kind}\n" for kind in ("small", "large") for i in range(100)))
+    ready = find("table").prepare([str(path)], 0.0, TableOptions(limit=110), seed=7)
+    assert "91% of the first 110 have the label 'small', none of those after them; the file is sorted" in ready.notes[1]
 
 
 def test_swapped_columns_are_spoken_of(tmp_path):
