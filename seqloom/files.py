@@ -216,17 +216,22 @@ def damage(folder: Path, required: Iterable[str] = (), beside: Iterable[str] = (
         return f"{MANIFEST} is missing, empty or unreadable"
     for name in (*sums, *required):
         if name not in found:
-            return f"{name!r} is missing"
+            return f"{_shown(name)} is missing"
         if name not in sums or not _is_plain(found[name]):
-            return f"{name!r} is not in {MANIFEST}, or no file"
+            return f"{_shown(name)} is not in {MANIFEST}, or no file"
     for name in found.keys() - sums.keys() - {MANIFEST, *beside}:
         if not name.startswith("."):
-            return f"{name!r} is not in {MANIFEST}"
+            return f"{_shown(name)} is not in {MANIFEST}"
     for name, expected in sums.items():
         with failing(folder / name, "read"):
             if sha256(folder / name) != expected:
-                return f"{name!r} does not match its checksum"
+                return f"{_shown(name)} does not match its checksum"
     return None
+
+
+def _shown(name: str) -> str:
+    """A name from somebody's manifest, on one line."""
+    return name if name.isprintable() else ascii(name)
 
 
 def _is_plain(about: os.stat_result) -> bool:

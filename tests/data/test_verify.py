@@ -54,7 +54,7 @@ def test_a_large_cache_is_compared_beside_the_training(pairs, tmp_path):
         raw = file.read_bytes()
         file.write_bytes(flipped(raw, random.Random(2), first=128))
         prepared(pairs, tmp_path)
-        with pytest.raises(SeqloomError, match=rf"{file.name}' does not match its checksum; nothing trained on it"):
+        with pytest.raises(SeqloomError, match=rf"{file.name} does not match its checksum; nothing trained on it"):
             verify.settle(folder)
         prepared(pairs, tmp_path)
         verify.settle(folder)
