@@ -38,12 +38,19 @@ class Reading:
 
     `columns`: "text,label" by the names in the first line (of JSON lines: the keys), or "2,5" by number, from 1; the
     first is the source, the others are targets. `skip_bad`: leave out broken lines. `limit`: only so many examples of
-    the training files.
+    the training files. `header`: whether the first line names the columns; `delimiter`: what stands between them, by
+    name (tab, comma, semicolon, bar) or itself; `encoding`: of the files, as Python calls it. Each is told by the
+    content of a file where it is not given. `recognise`: false for runs of earlier versions, for which only a few names
+    in a .csv were a header, and files were UTF-8 and tags of one scheme throughout.
     """
 
     columns: str | None = None
     skip_bad: bool = False
     limit: int | None = None
+    header: bool | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+    recognise: bool = True
 
     @property
     def values(self) -> str:

@@ -58,7 +58,7 @@ class SentenceTagger:
         """The tagged sentences of some files, mended if those of the training were, and what is to be said of them."""
         found = read(files, reading, longest=None)  # `tag` reads long ones in parts
         options = TagOptions(repair=self.config["data"].get("repair", False))
-        sentences, notes = fitted(found.sentences, options, self.tags.scheme)
+        sentences, notes = fitted(found.sentences, options, self.tags)
         return sentences, [*found.notes, *notes]
 
     def sources(self, file: str, reading: Reading | None = None) -> Iterator[Asked]:
