@@ -11,6 +11,10 @@ from seqloom.errors import known
 
 COLUMNS = "Source and targets, by name in the first line (text,label) or by number from 1 (2,5); keys of JSON lines."
 
+HEADER = "Whether the first line names the columns (default: told by what stands in it)."
+DELIMITER = "Between columns: tab, comma, semicolon, bar or the sign itself (default: told by name and content)."
+ENCODING = "Of the files: utf-8, utf-16, cp1252 (Latin-1), gb18030 … (default: UTF-8, or guessed, which is said)."
+
 # Which module looks through the data of a task.
 CHECKS = {"translate": "check", "classify": "labelcheck", "table": "tablecheck", "tag": "tagcheck"}
 CHECKS |= {"generate": "plain", "mask": "plain", "vectors": "plain"}
@@ -123,6 +127,9 @@ def check(
     ],
     max_length: Annotated[int | None, typer.Option(help="Characters a side at most (default: 5000).")] = None,
     columns: Annotated[str | None, typer.Option(help=COLUMNS)] = None,
+    header: Annotated[bool | None, typer.Option("--header/--no-header", help=HEADER)] = None,
+    delimiter: Annotated[str | None, typer.Option(help=DELIMITER)] = None,
+    encoding: Annotated[str | None, typer.Option(help=ENCODING)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Name every broken line as file:line: error: reason, and every odd one as a warning; then give statistics.
@@ -136,7 +143,9 @@ def check(
     from seqloom.data.columns import Reading
 
     report = import_module(f"seqloom.data.{CHECKS[known(task, CHECKS, 'task')]}").check(
-        registry.resolve(files, "train", task), max_length=max_length, reading=Reading(columns=columns)
+        registry.resolve(files, "train", task),
+        max_length=max_length,
+        reading=Reading(columns=columns, header=header, delimiter=delimiter, encoding=encoding),
     )
     if as_json:
         typer.echo(json.dumps(report.to_json(), ensure_ascii=False))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqloom.cli.data import COLUMNS
+from seqloom.cli.data import COLUMNS, DELIMITER, ENCODING, HEADER
 from seqloom.cli.usage import UsageError
 from seqloom.errors import SeqloomError
 from seqloom.models.presets import DEFAULT, SIZES, about
@@ -63,6 +63,9 @@ def train(
         int, typer.Option(help="Members of a recipe, or folds, trained at once, each in a process of its own.")
     ] = 1,
     columns: Annotated[str | None, typer.Option(help=COLUMNS)] = None,
+    header: Annotated[bool | None, typer.Option("--header/--no-header", help=HEADER)] = None,
+    delimiter: Annotated[str | None, typer.Option(help=DELIMITER)] = None,
+    encoding: Annotated[str | None, typer.Option(help=ENCODING)] = None,
     skip_bad: Annotated[
         bool | None, typer.Option("--skip-bad", help="Leave out broken lines and count them, instead of stopping.")
     ] = None,
@@ -175,6 +178,7 @@ def train(
     data = {name: given[name] for name in ("source_tokens", "target_tokens", "fold", "half_width", "max_vocab")}
     data |= {"min_count": min_count, "max_length": max_length, "cut": cut}
     data |= {"columns": columns, "skip_bad": skip_bad, "limit": limit, "tokens": tokens, "target": target}
+    data |= {"header": header, "delimiter": delimiter, "encoding": encoding}
     names = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
     training = {
         name: given[name] for name in (*names, "schedule", "average", "seed", "precision", "shard", "freeze", "vectors")

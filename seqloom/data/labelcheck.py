@@ -18,7 +18,8 @@ SHOWN = 20  # labels that are named
 
 def check(files: list[str], *, max_length: int | None = None, reading: Reading | None = None) -> LabelReport:
     """As `check.check`, for a text and its label on every line, or a folder for each label."""
-    options = LabelOptions(columns=None if reading is None else reading.columns)
+    reading = reading or Reading()
+    options = LabelOptions(columns=reading.columns, **reading.written)
     return LabelReport(group(files, options), MAX_LENGTH if max_length is None else max_length)
 
 
