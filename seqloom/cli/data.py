@@ -130,9 +130,12 @@ def check(
     header: Annotated[bool | None, typer.Option("--header/--no-header", help=HEADER)] = None,
     delimiter: Annotated[str | None, typer.Option(help=DELIMITER)] = None,
     encoding: Annotated[str | None, typer.Option(help=ENCODING)] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every broken and odd line by itself.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Name every broken line as file:line: error: reason, and every odd one as a warning; then give statistics.
+    """Name what is broken as file:line: error: reason, and what is odd as a warning; then give statistics.
+
+    Each kind of thing is said once, with its count and its first lines, in the order of the lines.
 
     Broken lines make the exit status 1; warnings do not.
     """
@@ -141,6 +144,7 @@ def check(
     from seqloom.data import registry
     from seqloom.data.amounts import counted
     from seqloom.data.columns import Reading
+    from seqloom.data.looking import named
 
     report = import_module(f"seqloom.data.{CHECKS[known(task, CHECKS, 'task')]}").check(
         registry.resolve(files, "train", task),
@@ -150,8 +154,8 @@ def check(
     if as_json:
         typer.echo(json.dumps(report.to_json(), ensure_ascii=False))
     else:
-        for problem in report:
-            typer.echo(f"{problem.file}:{problem.line}: {problem.kind}: {problem.reason}")
+        for line in map(named, report.ordered()) if every else map(str, report.kinds):
+            typer.echo(line)
         for note in report.notes:
             typer.echo(f"note: {note}")
         for line in (line for one in report.to_json()["groups"] for line in one["told"]):

@@ -161,6 +161,8 @@ def train(
 
     Example: seqloom train translate words.tsv --source-tokens chars --target-tokens words --output runs/words
     """
+    if recipe is not None and task is not None and task not in TASKS:
+        task, files = None, [task, *(files or [])]  # a recipe knows its task: what stands there are files
     given = locals()
     if recipe is None and not (task and files):
         raise UsageError("name a task and files, as in: seqloom train translate words.tsv -o runs/words; or a --recipe")
@@ -216,6 +218,8 @@ def _carry_out(job: Job, ways: dict[str, Any], kind: str) -> None:
         raise UsageError("--jobs is for --folds and for recipes with members: here one model is trained")
     if recipe is not None:
         follow.check(recipe, str(ways["recipe"]))
+        if job.task and job.task != recipe.task:
+            raise UsageError(f"recipe {ways['recipe']} trains the task {recipe.task}, not {job.task}: leave that out")
         job = replace(job, output=job.output or f"runs/{recipe.name}")
         job = job if recipe.members else follow.job_of(recipe, job)
     first = Launch.of().rank == 0

@@ -18,6 +18,7 @@ from seqloom.data.columns import (
     line_records,
     looks_like_header,
 )
+from seqloom.data.delimiter import alone_is_little
 from seqloom.data.encodings import UTF8
 from seqloom.data.forms import Form, encoding_of, look
 from seqloom.data.header import LOOKED, is_header
@@ -78,10 +79,7 @@ def group(files: Iterable[str | Path], reading: Reading | None = None, least: in
             groups.append(_resolve(_both(waiting, one), reading))
             waiting = None
     if waiting is not None:
-        raise SeqloomError(
-            f"{waiting}: no second file to pair it with. Expected: lines of source TAB target in one file, "
-            f"JSON lines (.jsonl), or two parallel files one after the other, as in train.en train.de"
-        )
+        raise SeqloomError(f"{waiting}: {alone_is_little(head(waiting.files[0], waiting.paths[0]), reading.values)}")
     return groups
 
 

@@ -50,8 +50,10 @@ def is_header(first: Sequence[str], rest: Sequence[Sequence[str]], columns: Sequ
     words = sum(known(cell) for cell in cells)
     if all(known(cells[column]) for column in read) or (words >= 2 and 2 * words >= len(cells)):
         return True
-    signs = [sign for column, others in beside.items() if (sign := _unlike(cells[column], others))]
-    return bool(signs) and (words > 0 or any(sign == "kind" for sign in signs) or len(signs) > 1)
+    signs = {_unlike(cells[column], others) for column, others in beside.items()}
+    if signs == {"new"}:
+        return False  # few examples, each of them many times
+    return "kind" in signs or signs >= {"new", "short"} or (words > 0 and signs != {""})
 
 
 def known(cell: str) -> bool:
@@ -66,7 +68,8 @@ def _is_name(cell: str) -> bool:
 
 
 def _unlike(cell: str, others: Sequence[str]) -> str:
-    """How a cell differs from all others of its column: of another "kind" altogether, in its "look", or not ("")."""
+    """How a cell differs from all others of its column: of another "kind" altogether, "short" beside long ones, "new"
+    among few that come again and again, or not ("")."""
     others = [other for other in others if other]
     if len(others) >= _FEW // 2 and all(map(_NUMBER.fullmatch, others)):
         return "kind"
@@ -77,5 +80,5 @@ def _unlike(cell: str, others: Sequence[str]) -> str:
     if all(re.search(r"\d", other) for other in others) and not re.search(r"\d", cell):
         return "kind"
     if sum(len(other.split()) >= 3 for other in others) >= 0.95 * len(others) and len(cell.split()) < 3:
-        return "look"
-    return "look" if 5 * len(set(others)) <= len(others) else ""
+        return "short"
+    return "new" if 5 * len(set(others)) <= len(others) else ""

@@ -51,9 +51,7 @@ def decode(raw: bytes) -> str:
         wide = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
         hint = "; the file looks like UTF-16: --encoding utf-16 reads it" if wide else ""
         if (byte := lost(raw, error.start)) is not None:
-            raise LineError(
-                f"byte 0x{byte:02x} is no character in the encoding that the file is read in", "utf8"
-            ) from None
+            raise LineError(f"byte 0x{byte:02x} is no character in the encoding of the file", "utf8") from None
         where = f"byte 0x{raw[error.start]:02x} at byte {error.start + 1} of the line"
         raise LineError(f"not UTF-8: {where}{hint}", "utf8") from None
     if "\0" in text:

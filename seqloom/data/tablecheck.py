@@ -89,6 +89,7 @@ class TableReport(looking.Report):
         """The rows of a file, and what is broken or odd about its lines."""
         marks = Marks(form(file, self.options))
         for entry in entries(file, self.layout, through=marks.through):
+            marks.record(entry.line)
             yield entry
             yield from marks.found
             marks.found.clear()

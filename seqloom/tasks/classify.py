@@ -16,7 +16,7 @@ from seqloom.data.codec import Codec
 from seqloom.data.corpus import Prepared
 from seqloom.data.corpus import prepare as prepare_pairs
 from seqloom.data.labelled import LabelSupply, Target, label_weights, values_of
-from seqloom.data.labels import LabelOptions
+from seqloom.data.labels import LabelOptions, doubt
 from seqloom.data.read import Example
 from seqloom.data.split import Fold
 from seqloom.data.tokens import make
@@ -82,7 +82,15 @@ class Classify:
         prepared = prepare_pairs(train, valid, options, seed=seed, cache=cache, codecs=codecs)
         target = _target(prepared, options) if target is None else target
         values = values_of(prepared.train, target)
-        _check(values, target, ", ".join(str(group) for group in prepared.split.train))
+        files = ", ".join(str(group) for group in prepared.split.train)
+        _check(values, target, files, _other(prepared, options))
+        told = (
+            doubt(len(values), prepared.facts["train"]["distinct_sources"], target.size)
+            if target.kind == "label"
+            else None
+        )
+        if told is not None and "swapped" in told and options.columns is None:
+            raise SeqloomError(f"{files}: {told}")
         plain = LabelSupply(prepared.train, target, values)
         weights = label_weights(options.weights, target, plain.counts())
         held = prepared.valid
@@ -91,7 +99,7 @@ class Classify:
             target=target,
             train=plain if weights is None else LabelSupply(prepared.train, target, values, weights),
             valid=None if held is None else LabelSupply(held, target, values_of(held, target)),
-            notes=prepared.notes,
+            notes=[*prepared.notes, *([told] if told else [])],
             facts=_facts(prepared.facts, plain),
             prepared=prepared,
         )
@@ -181,13 +189,24 @@ def _target(prepared: Prepared, options: LabelOptions) -> Target:
     return Target("number", mean=float(numbers.mean()), deviation=float(numbers.std()) or 1.0)
 
 
-def _check(values: np.ndarray, target: Target, files: str) -> None:
+def _other(prepared: Prepared, options: LabelOptions) -> str:
+    """What to do where all examples have one label."""
+    if options.limit is not None:
+        return f"with limit {options.limit:,} only the head of the files is read, and they may be sorted by label"
+    if any(group.form == "jsonl" for group in prepared.split.train):
+        return "--columns names the keys of text and label"
+    read = "the second" if options.columns is None else f"the second of {options.columns}"
+    return f"the label is read from {read} column; --columns chooses another, as in --columns 1,3"
+
+
+def _check(values: np.ndarray, target: Target, files: str, hint: str) -> None:
     if target.kind == "label" and (unknown := int((values < 0).sum())):
         names = ", ".join(target.names[:10])
         told = f"{unknown:,} of {len(values):,} examples have labels that the run it starts from lacks"
         raise SeqloomError(f"{files}: {told}; it has {names}")
     if target.kind == "label" and target.size < 2:
-        raise SeqloomError(f"{files}: all examples have the label {target.names[0]!r}: there is nothing to tell apart")
+        told = f"all examples have the label {target.names[0]!r}: there is nothing to tell apart"
+        raise SeqloomError(f"{files}: {told}; {hint}")
     if target.kind == "labels" and not target.size:
         raise SeqloomError(f"{files}: no example has a label")
 

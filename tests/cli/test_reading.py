@@ -38,7 +38,9 @@ def test_columns_travel_with_the_run(seqloom, tmp_path):
     assert seqloom(*train, "--max-steps", 3, "--resume")[0] == 0, "the columns are remembered"
     one_line(seqloom(*train, "--resume", "--columns", "text,id"), "data.columns: text,label -> text,id")
     assert json.loads(seqloom("evaluate", "run", "a.csv", "--json")[1])["count"] == 60
-    assert json.loads(seqloom("evaluate", "run", "a.csv", "--json", "--columns", "2,3")[1])["count"] == 61
+    assert json.loads(seqloom("evaluate", "run", "a.csv", "--json", "--columns", "2,3")[1])["count"] == 60
+    plain = ["--columns", "2,3", "--no-header"]
+    assert json.loads(seqloom("evaluate", "run", "a.csv", "--json", *plain)[1])["count"] == 61
 
 
 def test_broken_lines_are_skipped_only_on_request(seqloom, tmp_path):
@@ -70,17 +72,17 @@ def test_check_says_what_kind_of_problem(seqloom, tmp_path):
     status, out, _ = seqloom("data", "check", "translate", "odd.tsv")
     assert status == 1
     assert out.splitlines()[:7] == [
+        "odd.tsv:2: warning: the line ends in CRLF, most lines in LF",
         'odd.tsv:3: error: no TAB but ",": expected source TAB target; did you mean a .csv file?',
         "odd.tsv:4: warning: U+200B (zero width space) at character 2, which nobody sees",
         "odd.tsv:5: error: byte order mark in the middle of the file: were two files joined here?",
         "odd.tsv:6: warning: a column begins with a quote that is not closed; in TSV quotes are text",
-        "odd.tsv:2: warning: the line ends in CRLF, most lines in LF",
         "odd.tsv:7: warning: duplicate: the same pair as in line 1",
         "note: odd.tsv: the byte order mark at its start was dropped",
     ]
     value = json.loads(seqloom("data", "check", "translate", "odd.tsv", "--json")[1])
     assert [problem["code"] for problem in value["problems"]] == [
-        "delimiter", "invisible", "bom", "quote", "line-end", "duplicate"
+        "line-end", "delimiter", "invisible", "bom", "quote", "duplicate"
     ]  # fmt: skip
     assert value["codes"]["bom"] == 1
     assert len(value["notes"]) == 1
