@@ -27,15 +27,17 @@ def default_cache() -> Path:
 
 def write_atomic(path: Path, content: bytes | str) -> None:
     """The whole file at once; see `writing`."""
-    with writing(path) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+    content = content.encode() if isinstance(content, str) else content
+    with writing(path, len(content)) as file:
+        file.write(content)
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[BinaryIO]:
+def writing(path: Path, needed: int = 0) -> Iterator[BinaryIO]:
     """A file to write piece by piece: a temporary name in the same folder, then fsync, rename, fsync the folder.
 
-    Whatever goes wrong inside, nothing is left behind and what stood there before stays.
+    Whatever goes wrong inside, nothing is left behind and what stood there before stays. `needed`: how many bytes it
+    will have, if that is known.
     """
     temporary = _beside(path)
     try:
@@ -46,7 +48,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
         temporary.replace(path)
         sync_folder(path.parent)
     except OSError as error:
-        raise SeqloomError(f"{path}: could not be written: {error.strerror or error}") from error
+        raise unwritten(path, error, temporary, needed) from error
     finally:
         with suppress(OSError):  # the folder may be no folder
             temporary.unlink()
@@ -107,9 +109,23 @@ def new_folder(path: Path, keep_existing: bool = False) -> Iterator[Path]:
         _put(temporary, path, keep_existing)
         sync_folder(path.parent)
     except OSError as error:
-        raise SeqloomError(f"{path}: could not be written: {error.strerror or error}") from error
+        raise unwritten(path, error, temporary) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def unwritten(path: Path, error: OSError, begun: Path, needed: int = 0) -> SeqloomError:
+    """Why `path` could not be written; of a full disk also how much it holds and how much is needed. `begun`: the file
+    or folder that was being filled, still there."""
+    reason = error.strerror or str(error)
+    if error.errno == errno.ENOSPC:
+        with suppress(OSError):
+            files = [begun, *begun.iterdir()] if begun.is_dir() else [begun]
+            written = sum(file.stat().st_size for file in files if file.is_file())
+            free = shutil.disk_usage(begun.parent).free + written
+            amount = f"{needed:,}" if needed > written else f"more than {written:,}"
+            reason += f": {amount} bytes are needed, and {free:,} are free in {begun.parent}"
+    return SeqloomError(f"{path}: could not be written: {reason}")
 
 
 def _beside(path: Path) -> Path:

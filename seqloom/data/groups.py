@@ -172,7 +172,7 @@ def with_columns(
     old = numbers is None and group.form == "csv" and looks_like_header(fields)  # as earlier versions told it
     if _named(fields, after, group, reading, ahead, old):
         how = "names the columns and is no example" if reading.header is None else "is no example, as told"
-        note = f"{file}: the first line, {','.join(fields)}, {how}; --no-header reads it as data"
+        note = f"{file}: the first line, {_short(fields)}, {how}; --no-header reads it as data"
         unusual = () if old else ("header",)
         return replace(group, header=True, **_noted(group, [note, *_wide(group, fields)], unusual)), found
     notes = [] if reading.header is False else _wide(group, fields, "the first line is data: ")
@@ -191,6 +191,11 @@ def _named(fields: list[str], after: list[Record], group: Group, reading: Readin
     if not ahead:  # nothing can be compared
         return all(map(known_word, fields)) and is_header(fields, ())
     return is_header(fields, rest, group.columns)
+
+
+def _short(fields: list[str]) -> str:
+    told = ",".join(fields)
+    return told if len(told) <= 100 else f"{told[:99]}…"
 
 
 def _wide(group: Group, fields: list[str], what: str = "") -> list[str]:

@@ -7,6 +7,7 @@ and so is a "\\r" before the line end.
 from __future__ import annotations
 
 import atexit
+import errno
 import gzip
 import os
 import shutil
@@ -21,6 +22,7 @@ from typing import BinaryIO
 
 from seqloom.data.encodings import HEAD, UTF8, lost, recoded
 from seqloom.errors import SeqloomError, missing
+from seqloom.files import unwritten
 
 STDIN = "-"
 LONGEST = 1 << 26  # bytes of one line; a file without line ends must not fill the memory
@@ -158,10 +160,14 @@ def place(name: str) -> Path:
 def _spool(name: str) -> Path:
     handle, path = tempfile.mkstemp(prefix="seqloom-")
     atexit.register(Path(path).unlink, missing_ok=True)
-    with open(handle, "wb") as copy:
-        if name == STDIN:
-            shutil.copyfileobj(sys.stdin.buffer, copy)
-        else:
-            with open(name, "rb") as pipe:
-                shutil.copyfileobj(pipe, copy)
+    try:
+        with open(handle, "wb") as copy:
+            if name == STDIN:
+                shutil.copyfileobj(sys.stdin.buffer, copy)
+            else:
+                with open(name, "rb") as pipe:
+                    shutil.copyfileobj(pipe, copy)
+    except OSError as error:
+        full = error.errno == errno.ENOSPC  # where it is copied to; else it is the pipe that cannot be read
+        raise unwritten(Path(path), error, Path(path)) if full else error from error
     return Path(path)

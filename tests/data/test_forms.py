@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,7 @@ from seqloom.data.stream import StreamOptions
 from seqloom.data.table import TableOptions, layout, sound
 from seqloom.data.tagged import TagOptions
 from seqloom.errors import SeqloomError
+from seqloom.files import new_folder, write_atomic, writing
 
 GERMAN = [
     ("Übermut tut selten gut", "gut"),
@@ -288,4 +290,24 @@ def test_odd_files(put):
     assert pairs(put("header.tsv", "text\tlabel\n")) == []
     long = "x" * 300_000
     assert pairs(put("long.csv", f"text,label\n{long},a\nb,c\n")) == [(long, "a"), ("b", "c")]
-    assert look("long.csv", put.__globals__["__builtins__"] and __import__("pathlib").Path("long.csv")).separator == ","
+    assert look("long.csv", Path("long.csv")).separator == ","
+
+
+def test_a_full_disk_is_told_with_what_is_needed_and_what_is_free(tmp_path, monkeypatch):
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("seqloom.files.os.fsync", full)
+    with pytest.raises(
+        SeqloomError, match=r"x: could not be written: No space left on device: .*bytes are needed, and "
+    ):
+        write_atomic(tmp_path / "x", b"y" * 1234)
+    with (
+        pytest.raises(SeqloomError, match=r"more than 1,234 bytes are needed, and [\d,]+ are free in "),
+        writing(tmp_path / "x") as file,
+    ):
+        file.write(b"y" * 1234)
+    with pytest.raises(SeqloomError, match=r"cache: .* bytes are needed"), new_folder(tmp_path / "cache") as folder:
+        (folder / "a").write_bytes(b"y" * 10)
+        full(folder)
+    assert not list(tmp_path.iterdir())
