@@ -45,6 +45,7 @@ class Group:
     values: str = "text"  # what the targets are, see `Reading.values`
     encodings: tuple[str, ...] = ()  # of the files; none named: UTF-8
     separator: str = ""  # between columns
+    titles: tuple[tuple[str, ...], ...] = ()  # first lines that are known to name columns, of this file or others
     unusual: tuple[str, ...] = ()  # what makes other examples of the files than their names alone would
 
     def lines(self) -> list[Iterator[Line]]:
@@ -56,23 +57,28 @@ class Group:
         return " + ".join(self.files)
 
 
-def group(files: Iterable[str | Path], reading: Reading | None = None, least: int = 2) -> list[Group]:
+def group(
+    files: Iterable[str | Path], reading: Reading | None = None, least: int = 2, like: Iterable[Group] = ()
+) -> list[Group]:
     """Sort out file names and columns, of which at least `least` are needed.
 
     .jsonl is JSON lines, .csv comma separated; .tsv or a first line with a TAB is TSV; others come in pairs.
+    `like`: what was read before; a line that names the columns there does so here.
     """
     reading = reading or Reading()
+    titles = tuple(title for one in like for title in one.titles)
     if reading.names is not None and len(reading.names) < least:
         raise SeqloomError(f"--columns {reading.columns!r}: name at least two: the source, then its targets")
     groups: list[Group] = []
     waiting: Group | None = None
     for name in map(str, files):
         path = place(name)
-        one = _one("stdin" if name == STDIN else name, path, reading)
+        one = replace(_one("stdin" if name == STDIN else name, path, reading), titles=titles)
         if one.form != "parallel" and waiting is not None:
             break
         if one.form != "parallel":
             groups.append(_resolve(one, reading))
+            titles = groups[-1].titles
         elif waiting is None:
             waiting = one
         else:
@@ -174,7 +180,8 @@ def with_columns(
         how = "names the columns and is no example" if reading.header is None else "is no example, as told"
         note = f"{file}: the first line, {_short(fields)}, {how}; --no-header reads it as data"
         unusual = () if old else ("header",)
-        return replace(group, header=True, **_noted(group, [note, *_wide(group, fields)], unusual)), found
+        group = replace(group, header=True, titles=(*group.titles, tuple(fields)))
+        return replace(group, **_noted(group, [note, *_wide(group, fields)], unusual)), found
     notes = [] if reading.header is False else _wide(group, fields, "the first line is data: ")
     return replace(group, **_noted(group, notes, ("no header",) if old else ())), chain([first], found)
 
@@ -185,6 +192,8 @@ def _named(fields: list[str], after: list[Record], group: Group, reading: Readin
         return reading.header
     if not reading.recognise or not fields:
         return old
+    if tuple(fields) in group.titles:
+        return True
     rest = [record for _, record in after if isinstance(record, list)]
     if len(fields) == 1:  # texts alone, for prediction
         return group.files[0].removesuffix(".gz").endswith((".csv", ".tsv")) and known_word(fields[0]) and bool(rest)

@@ -66,7 +66,8 @@ class Split:
         if isinstance(valid, str):
             valid = [valid]
         if not isinstance(valid, (int, float)):
-            return cls(group(train, reading), group(valid, reading), ways=ways, reading=reading)
+            known = group(train, reading)
+            return cls(known, group(valid, reading, like=known), ways=ways, reading=reading)
         if not 0 <= valid < 1:
             raise SeqloomError(f"the share of the data held out for validation goes from 0 to below 1, not {valid}")
         return cls(group(train, reading), [], float(valid), seed, 0.0, ways, reading)

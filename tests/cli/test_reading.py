@@ -131,30 +131,19 @@ def test_each_kind_of_thing_is_said_once_in_the_order_of_lines(seqloom, tmp_path
 
 
 def test_headers_delimiters_and_encodings_travel_with_the_run(seqloom, tmp_path):
-    chosen = words(60)
-    rows = "".join(f"{word};{pronounce(word)}\r\n" for word in chosen)
+    rows = "".join(f"{word};{pronounce(word)}\r\n" for word in words(60))
     (tmp_path / "a.csv").write_bytes(f"Wörter;Aussprache\r\n{rows}".encode("cp1252"))
     (tmp_path / "a.txt").write_text(rows.replace("\r", ""))
-    train = ["train", "translate", "a.csv", "-o", "run", "--max-steps", 2, *SMALL]
-    status, _, err = seqloom(*train)
-    assert status == 0
-    assert all(
-        part in err for part in ("read as Latin-1", "semicolons stand between", "the first line, Wörter,Aussprache")
-    )
-    assert json.loads(seqloom("evaluate", "run", "a.csv", "--json")[1])["count"] == 60
-    told = ["--delimiter", "semicolon", "--encoding", "latin-1", "--no-header"]
-    assert json.loads(seqloom("evaluate", "run", "a.csv", "--json", *told)[1])["count"] == 61
-    status, out, err = seqloom("predict", "run", "a.csv")
-    assert (len(out.splitlines()), "note: a.csv: read as Latin-1" in err) == (60, True)
-    assert len(seqloom("predict", "run", "a.csv", *told)[1].splitlines()) == 61
-    train = ["train", "translate", "a.txt", "-o", "run2", "--delimiter", ";", "--no-header", *SMALL]
-    assert seqloom(*train, "--max-steps", 2)[0] == 0
-    data = yaml.safe_load((tmp_path / "run2" / "config.yaml").read_text())["data"]
-    assert (data["delimiter"], data["header"], data["encoding"], data["recognise"]) == (";", False, None, True)
-    assert seqloom("train", "translate", "a.txt", "-o", "run2", "--resume", "--max-steps", 3)[0] == 0
-    assert json.loads(seqloom("evaluate", "run2", "a.txt", "--json")[1])["count"] == 60, "as it was trained"
-    assert seqloom("data", "check", "translate", "a.txt", "--delimiter", "semicolon", "--no-header")[0] == 0
+    train = ["train", "translate", "a.txt", "-o", "run", "--no-header", *SMALL, "--max-steps", 2]
     one_line(seqloom(*train, "--delimiter", "ab"), "--delimiter 'ab'")
+    assert seqloom(*train, "--delimiter", ";")[0] == 0
+    data = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["data"]
+    assert (data["delimiter"], data["header"], data["encoding"], data["recognise"]) == (";", False, None, True)
+    assert json.loads(seqloom("evaluate", "run", "a.csv", "--json")[1])["count"] == 61, "no header, as in the training"
+    assert json.loads(seqloom("evaluate", "run", "a.csv", "--json", "--header")[1])["count"] == 60
+    _, out, err = seqloom("predict", "run", "a.csv", "--header", "--encoding", "latin-1")
+    assert (len(out.splitlines()), "note: a.csv: the first line, Wörter,Aussprache, is no example" in err) == (60, True)
+    assert seqloom("data", "check", "translate", "a.txt", "--delimiter", "semicolon", "--no-header")[0] == 0
 
 
 def test_a_run_of_an_earlier_version_goes_on_as_it_began(seqloom, tmp_path):
@@ -169,7 +158,6 @@ def test_a_run_of_an_earlier_version_goes_on_as_it_began(seqloom, tmp_path):
     file.write_text(yaml.safe_dump(config))
     status, _, err = seqloom("train", "translate", "a.tsv", "-o", "run", "--resume", "--max-steps", 3)
     assert (status, "resumed at step 2" in err) == (0, True)
-    assert json.loads(seqloom("evaluate", "run", "a.tsv", "--json")[1])["count"] == 60
 
 
 def test_messages_name_what_is_wrong(seqloom, tmp_path):

@@ -189,6 +189,14 @@ def test_header_and_no_header(put):
         Reading(columns="text,label", header=False)
 
 
+def test_a_header_of_the_training_file_is_one_of_the_validation_file(put, tmp_path):
+    train = put("a.tsv", "blurb\tkindness\n" + rows(map(tuple, MANY)))
+    valid = put("v.tsv", "blurb\tkindness\na new one\tgood\n")
+    assert pairs(valid) == [("blurb", "kindness"), ("a new one", "good")], "alone it tells nothing"
+    data = prepare([train], [valid], DataOptions(), seed=1, cache=tmp_path / "c")
+    assert (len(data.train), len(data.valid or ())) == (30, 1)
+
+
 def test_headers_of_tagged_sentences(put):
     body = "Ann B-PER\nsleeps O\n\nRome B-LOC\n"
     file = put("a.conll", f"token ner\n{body}")
