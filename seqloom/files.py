@@ -30,28 +30,30 @@ def default_cache() -> Path:
 
 def write_atomic(path: Path, content: bytes | str) -> None:
     """The whole file at once; see `writing`."""
-    with writing(path) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+    content = content.encode() if isinstance(content, str) else content
+    with writing(path, len(content)) as file:
+        file.write(content)
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[BinaryIO]:
+def writing(path: Path, needed: int = 0) -> Iterator[BinaryIO]:
     """A file to write piece by piece: a temporary name in the same folder, then fsync, rename, fsync the folder.
 
-    Whatever goes wrong inside, nothing is left behind and what stood there before stays.
+    Whatever goes wrong inside, nothing is left behind and what stood there before stays. `needed`: how many bytes it
+    will have, if that is known.
     """
     temporary = _beside(path)
-    with failing(path, "written"):
-        try:
+    try:
+        with failing(path, "written", temporary, needed):
             with temporary.open("wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
             sync_folder(path.parent)
-        finally:
-            with suppress(OSError):  # the folder may be no folder
-                temporary.unlink()
+    finally:
+        with suppress(OSError):  # the folder may be no folder
+            temporary.unlink()
 
 
 @contextmanager
@@ -136,8 +138,8 @@ def new_folder(path: Path, keep_existing: bool = False) -> Iterator[Path]:
     With `keep_existing`, somebody else who was faster wins, and their folder stays.
     """
     temporary = _beside(path)
-    with failing(path, "written"):
-        try:
+    try:
+        with failing(path, "written", temporary):
             temporary.mkdir(parents=True)
             yield temporary
             sums = {file.name: sha256(file) for file in sorted(temporary.iterdir())}
@@ -147,8 +149,8 @@ def new_folder(path: Path, keep_existing: bool = False) -> Iterator[Path]:
             sync_folder(temporary)
             _put(temporary, path, keep_existing)
             sync_folder(path.parent)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _beside(path: Path) -> Path:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,14 +15,29 @@ from seqloom.errors import SeqloomError
 
 
 @contextmanager
-def failing(path: Path, done: str) -> Iterator[None]:
-    """Whatever the system refuses meanwhile is one line that names the file."""
+def failing(path: Path, done: str, begun: Path | None = None, needed: int = 0) -> Iterator[None]:
+    """Whatever the system refuses meanwhile is one line that names the file.
+
+    Of a full disk it also says how much it holds and how much is needed: at least what stands in the file or folder
+    `begun`, `needed` if that is known.
+    """
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise SeqloomError(f"{path}: could not be {done}: {error.strerror or error}") from error
+        room = "" if error.errno != errno.ENOSPC or begun is None else _room(begun, needed)
+        raise SeqloomError(f"{path}: could not be {done}: {error.strerror or error}{room}") from error
+
+
+def _room(begun: Path, needed: int) -> str:
+    with suppress(OSError):
+        files = [begun, *begun.iterdir()] if begun.is_dir() else [begun]
+        written = sum(file.stat().st_size for file in files if file.is_file())
+        free = shutil.disk_usage(begun.parent).free + written
+        amount = f"{needed:,}" if needed > written else f"more than {written:,}"
+        return f": {amount} bytes are needed, and {free:,} are free in {begun.parent}"
+    return ""
 
 
 @contextmanager

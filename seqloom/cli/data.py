@@ -12,6 +12,10 @@ from seqloom.errors import known
 
 COLUMNS = "Source and targets, by name in the first line (text,label) or by number from 1 (2,5); keys of JSON lines."
 
+HEADER = "Whether the first line names the columns (default: told by what stands in it)."
+DELIMITER = "Between columns: tab, comma, semicolon, bar or the sign itself (default: told by name and content)."
+ENCODING = "Of the files: utf-8, utf-16, cp1252 (Latin-1), gb18030 … (default: UTF-8, or guessed, which is said)."
+
 # Which module looks through the data of a task.
 CHECKS = {"translate": "check", "classify": "labelcheck", "table": "tablecheck", "tag": "tagcheck"}
 CHECKS |= {"generate": "plain", "mask": "plain", "vectors": "plain"}
@@ -131,9 +135,15 @@ def check(
     ],
     max_length: Annotated[int | None, typer.Option(help="Characters a side at most (default: 5000).")] = None,
     columns: Annotated[str | None, typer.Option(help=COLUMNS)] = None,
+    header: Annotated[bool | None, typer.Option("--header/--no-header", help=HEADER)] = None,
+    delimiter: Annotated[str | None, typer.Option(help=DELIMITER)] = None,
+    encoding: Annotated[str | None, typer.Option(help=ENCODING)] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every broken and odd line by itself.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Name every broken line as file:line: error: reason, and every odd one as a warning; then give statistics.
+    """Name what is broken as file:line: error: reason, and what is odd as a warning; then give statistics.
+
+    Each kind of thing is said once, with its count and its first lines, in the order of the lines.
 
     Broken lines make the exit status 1; warnings do not.
     """
@@ -142,15 +152,18 @@ def check(
     from seqloom.data import registry
     from seqloom.data.amounts import counted
     from seqloom.data.columns import Reading
+    from seqloom.data.looking import named
 
     report = import_module(f"seqloom.data.{CHECKS[known(task, CHECKS, 'task')]}").check(
-        registry.resolve(files, "train", task), max_length=max_length, reading=Reading(columns=columns)
+        registry.resolve(files, "train", task),
+        max_length=max_length,
+        reading=Reading(columns=columns, header=header, delimiter=delimiter, encoding=encoding),
     )
     if as_json:
         typer.echo(json.dumps(report.to_json(), ensure_ascii=False))
     else:
-        for problem in report:
-            typer.echo(f"{problem.file}:{problem.line}: {problem.kind}: {problem.reason}")
+        for line in map(named, report.ordered()) if every else map(str, report.kinds):
+            typer.echo(line)
         for note in report.notes:
             typer.echo(f"note: {note}")
         for line in (line for one in report.to_json()["groups"] for line in one["told"]):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from seqloom.cli import complete
-from seqloom.cli.data import COLUMNS
+from seqloom.cli.data import COLUMNS, DELIMITER, ENCODING, HEADER
 from seqloom.cli.usage import UsageError, members
 from seqloom.metrics.moses import LANGUAGES, MOSES
 
@@ -26,6 +26,9 @@ def evaluate(
         ),
     ],
     columns: Annotated[str | None, typer.Option(help=f"{COLUMNS} (default: as the run was trained).")] = None,
+    header: Annotated[bool | None, typer.Option("--header/--no-header", help=HEADER)] = None,
+    delimiter: Annotated[str | None, typer.Option(help=DELIMITER)] = None,
+    encoding: Annotated[str | None, typer.Option(help=ENCODING)] = None,
     skip_bad: Annotated[
         bool | None, typer.Option("--skip-bad", help="Leave out broken lines and count them, instead of stopping.")
     ] = None,
@@ -57,6 +60,7 @@ def evaluate(
 
     Of translations, columns of a TSV after the second are further references: the closest counts.
     """
+    from dataclasses import replace
     from pathlib import Path
 
     from seqloom.data.amounts import counted
@@ -70,8 +74,10 @@ def evaluate(
     chosen = None if metrics is None else [name.strip() for name in metrics.split(",")]
     search = Search(beam=beam, alpha=alpha)
     model = load(*runs, device=device)
-    asked = columns is not None or skip_bad is not None
-    reading = model.reading(columns=columns, skip_bad=skip_bad) if asked else None
+    written = {"header": header, "delimiter": delimiter, "encoding": encoding}
+    written = {name: value for name, value in written.items() if value is not None}
+    asked = columns is not None or skip_bad is not None or written
+    reading = replace(model.reading(columns=columns, skip_bad=skip_bad), **written) if asked else None
     how = {"together": together or None, "tokenize": tokenize, "beam": beam if beam > 1 else None}
     how = {name: value for name, value in how.items() if value is not None}
     if how and (task := model.config["task"]) != "translate":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqloom.cli import complete
+from seqloom.cli.data import DELIMITER, ENCODING, HEADER
 from seqloom.cli.usage import UsageError, members
 from seqloom.errors import SeqloomError
 
@@ -41,6 +42,9 @@ def predict(
             "labels two: label,prompt."
         ),
     ] = None,
+    header: Annotated[bool | None, typer.Option("--header/--no-header", help=HEADER)] = None,
+    delimiter: Annotated[str | None, typer.Option(help=DELIMITER)] = None,
+    encoding: Annotated[str | None, typer.Option(help=ENCODING)] = None,
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="Write to this file, which appears when it is whole.")
     ] = None,
@@ -87,6 +91,7 @@ def predict(
 
     Several runs of one task with the same vocabularies answer as one: seqloom predict runs/a runs/b words.txt
     """
+    from dataclasses import replace
     from itertools import tee
 
     from seqloom.data import registry
@@ -122,9 +127,12 @@ def predict(
     rows, ahead = (1, 1) if stream else (batch, 16)
     [found] = registry.resolve([file], "test", model.config["task"])
     table = found == file and file.removesuffix(".gz").endswith((".tsv", ".csv", ".jsonl"))
-    reading = model.reading(columns) if table else Reading(columns=columns)  # plain lines have no columns
+    written = {"header": header, "delimiter": delimiter, "encoding": encoding}
+    written = {name: value for name, value in written.items() if value is not None}
+    # Plain lines have no columns, and a dataset has its own.
+    reading = replace(model.reading(columns) if table else Reading(columns=columns), **written)
     sources = getattr(model, "sources", read_sources)
-    asked, shown = tee(sources(found, reading))
+    asked, shown = tee(sources(found, reading, told=lambda note: typer.echo(f"note: {note}", err=True)))
     count = doubted = 0
     with _writer(output, stream) as write:
         for number, (source, answers) in enumerate(zip(shown, model.answers(asked, search, rows, ahead), strict=True)):

@@ -10,7 +10,7 @@ import typer
 from seqloom.cli import complete
 from seqloom.cli.carry import carry_out, pair, words
 from seqloom.cli.complete import offer
-from seqloom.cli.data import COLUMNS
+from seqloom.cli.data import COLUMNS, DELIMITER, ENCODING, HEADER
 from seqloom.cli.usage import UsageError
 from seqloom.errors import SeqloomError
 from seqloom.models.presets import SIZES
@@ -80,6 +80,9 @@ def train(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=complete.devices)] = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in --output.")] = False,
     columns: Annotated[str | None, DATA(help=COLUMNS)] = None,
+    header: Annotated[bool | None, DATA("--header/--no-header", help=HEADER)] = None,
+    delimiter: Annotated[str | None, DATA(help=DELIMITER)] = None,
+    encoding: Annotated[str | None, DATA(help=ENCODING)] = None,
     target: Annotated[
         str | None,
         DATA(
@@ -211,6 +214,8 @@ def train(
 
     Example: seqloom train translate words.tsv --source-tokens chars --target-tokens words --output runs/words
     """
+    if recipe is not None and task is not None and task not in TASKS:
+        task, files = None, [task, *(files or [])]  # a recipe knows its task: what stands there are files
     given = locals()
     if recipe is None and not (task and files):
         raise UsageError("name a task and files, as in: seqloom train translate words.tsv -o runs/words; or a --recipe")
@@ -228,7 +233,19 @@ def train(
         raise SeqloomError("--quiet, --verbose and --log-json exclude one another: choose one")
     if lowercase and fold:
         raise UsageError("--lowercase and --fold exclude one another: the first keeps ß, the second makes it ss")
-    sections = ("columns", "skip_bad", "limit", "sample", "target", "tokens", "source_tokens", "target_tokens")
+    sections = (
+        "columns",
+        "header",
+        "delimiter",
+        "encoding",
+        "skip_bad",
+        "limit",
+        "sample",
+        "target",
+        "tokens",
+        "source_tokens",
+        "target_tokens",
+    )
     data = {name: given[name] for name in (*sections, "half_width", "max_vocab", "min_count", "max_length", "cut")}
     data["fold"] = "lower" if lowercase else fold
     names = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")

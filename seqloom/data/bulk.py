@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seqloom.data.groups import FOLDER
-from seqloom.data.lines import Line, LineError, blocks, read_lines
+from seqloom.data.lines import Line, LineError, blocks
 from seqloom.data.read import Example, Group, Problem, entries, is_number, parsed, too_long
 
 _TAB, _END = b"\t\n"
@@ -55,7 +55,7 @@ def bulk(group: Group, longest: int | None = None) -> Iterator[Pairs | Problem]:
         return _parallel(group, longest)
     if group.form == FOLDER:
         return gathered(entries(group), longest)
-    return gathered(parsed(group, [read_lines(group.files[0], group.paths[0])]), longest)
+    return gathered(parsed(group, group.lines()), longest)
 
 
 def gathered(entries: Iterable[Example | Problem], longest: int | None = None) -> Iterator[Pairs | Problem]:
@@ -85,7 +85,7 @@ def _pairs(examples: list[Example]) -> Pairs:
 
 
 def _tsv(group: Group, longest: int | None) -> Iterator[Pairs | Problem]:
-    for line, raw in blocks(group.files[0], group.paths[0]):
+    for line, raw in blocks(group.files[0], group.paths[0], group.encodings[0]):
         found = None if isinstance(raw, LineError) else _table(group, line, raw)
         fit = found is not None and (group.values != "number" or all(map(is_number, found.targets)))
         if found is not None and fit and _sound(found, longest):
@@ -139,7 +139,7 @@ def _sound(pairs: Pairs, longest: int | None) -> bool:
 
 
 def _parallel(group: Group, longest: int | None) -> Iterator[Pairs | Problem]:
-    left, right = (blocks(file, path) for file, path in zip(group.files, group.paths, strict=True))
+    left, right = (blocks(*one) for one in zip(group.files, group.paths, group.encodings, strict=True))
     one, other = next(left, None), next(right, None)
     while one is not None and other is not None:
         (line, raw), (_, beside) = one, other

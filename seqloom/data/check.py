@@ -43,6 +43,10 @@ class Report(looking.Report):
         """What is counted of a group of files."""
         return Statistics(group)
 
+    def doubts(self, statistics: Statistics) -> Iterator[Problem]:
+        """What the numbers of a group of files make one doubt."""
+        return iter(())
+
     @property
     def notes(self) -> list[str]:
         return [note for group in self.groups for note in group.notes]
@@ -54,6 +58,7 @@ class Report(looking.Report):
             self._statistics.append(statistics)
             seen, marks = _Seen(), Marks(statistics.group.form)
             for entry in entries(statistics.group, through=marks.through):
+                marks.record(entry.line)
                 problem = entry if isinstance(entry, Problem) else too_long(entry, self.max_length)
                 if problem is not None:
                     statistics.broken += 1
@@ -74,6 +79,7 @@ class Report(looking.Report):
             else:
                 yield from seen.overlap(statistics.group, first, where)
             statistics.distinct_sources, statistics.several_targets = seen.sources()
+            yield from self.doubts(statistics)
 
 
 class _Seen:

@@ -11,6 +11,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib import metadata
 from itertools import compress, islice
 from pathlib import Path
@@ -20,12 +21,12 @@ import numpy as np
 
 from seqloom.data.build import Vocabulary
 from seqloom.data.codec import Codec
-from seqloom.data.columns import Reading, settled
+from seqloom.data.columns import Reading, since
 from seqloom.data.facts import spread, vocabulary
-from seqloom.data.lines import STDIN, form_of, place, read_lines
+from seqloom.data.groups import Group, alone, first_only, settled
 from seqloom.data.numbers import Rows, normal_all, number_texts
 from seqloom.data.pieces import Pieces
-from seqloom.data.read import Example, Group, Problem, sources
+from seqloom.data.read import Example, Problem, sources
 from seqloom.data.skip import Skipped
 from seqloom.data.skip import note as skip_note
 from seqloom.data.split import Fold, Part, Split
@@ -143,16 +144,17 @@ def collect(
         for name in ("train", "valid")
         if meta["facts"][name]
     }
-    return Collected(
-        Codec.from_json(codec), parts["train"], parts.get("valid"), meta["notes"], meta["facts"], source.names
-    )
+    notes = [*(note for one in source.groups for note in one.notes), *meta["notes"]]
+    return Collected(Codec.from_json(codec), parts["train"], parts.get("valid"), notes, meta["facts"], source.names)
 
 
 def read_texts(files: Iterable[str], reading: Reading) -> tuple[list[Example], list[str]]:
     """All texts of some files but empty ones, and what there is to say about them."""
     skipped = Skipped()
-    found = [one for name in files for one in _sound(name, reading, skipped)]
-    return found, list(skip_note(skipped.to_json()))
+    names = list(files)
+    groups = [settled(alone(name, reading), first_only(reading)) for name in names]
+    found = [one for name in names for one in _sound(name, reading, skipped)]
+    return found, [*(note for one in groups for note in one.notes), *skip_note(skipped.to_json())]
 
 
 @dataclass(frozen=True)
@@ -172,11 +174,18 @@ class _Source:
         split = Split.of([], 0.0 if isinstance(valid, list) else valid, seed=seed, reading=options, **options.ways)
         return cls([*train, *given], len(train), options, split)
 
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The files, and what there is to say about them."""
+        return [settled(alone(name, self.options), first_only(self.options)) for name in self.names]
+
     def fingerprint(self, kept: Mapping[str, Any] | None) -> str:
         """SHA-256 over all that decides the numbers: contents, not names or dates of files."""
-        contents = [[form_of(name, place(name)), sha256(place(name))] for name in self.names]
+        groups = self.groups
+        forms = ["parallel" if one.form == "text" else one.form for one in groups]
+        contents = [[form, sha256(one.paths[0]), *one.unusual] for form, one in zip(forms, groups, strict=True)]
         key: dict[str, Any] = {"layout": LAYOUT, "unicode": unicodedata.unidata_version, "files": contents}
-        key |= {"trained": self.trained, "options": settled(self.options), "kept": dict(kept) if kept else None}
+        key |= {"trained": self.trained, "options": since(self.options), "kept": dict(kept) if kept else None}
         if self.split.share:
             key |= {"share": self.split.share, "start": self.split.start, "seed": self.split.seed}
         for kind, package in (("bpe", "tokenizers"), ("jieba", "rjieba")):
@@ -211,12 +220,10 @@ class _Source:
 
 def _sound(name: str, reading: Reading, skipped: Skipped) -> Iterator[Example]:
     """The texts of a file. Broken lines are counted if they may be skipped; else the first raises."""
-    path = place(name)
-    form = form_of(name, path)
-    label = "stdin" if name == STDIN else name
-    group = Group("text" if form == "parallel" else form, (label,), (path,))
+    group = alone(name, reading)
+    [label] = group.files
     good = bad = 0
-    for entry in sources(group, read_lines(label, path), reading):
+    for entry in sources(group, reading):
         if not isinstance(entry, Problem):
             good += 1
             if entry.source.strip():

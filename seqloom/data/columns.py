@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from seqloom.data.amounts import counted
 from seqloom.data.counted import SPECIALS
+from seqloom.data.encodings import named
 from seqloom.data.lines import Line, LineError, decode
 from seqloom.errors import SeqloomError, known
 
 FARTHEST = 10_000  # lines a quoted field may span before its quote counts as forgotten
-# A first row of a .csv is taken as names only if it is one of these: anything else might be data.
+# What a first row of a .csv had to be to be taken as names before its content was looked at; see `header`.
 HEADERS = {
     ("source", "target"),
     ("src", "tgt"),
@@ -25,7 +26,8 @@ HEADERS = {
     ("prompt", "completion"),
 }
 SEPARATORS = {"tsv": "\t", "csv": ","}
-NAMES = {"tsv": "TAB", "csv": "comma"}
+SIGNS = {"tab": "\t", "comma": ",", "semicolon": ";", "bar": "|", "pipe": "|", "blank": " ", "space": " ", "\\t": "\t"}
+NAMES = {"\t": "TAB", ",": "comma", ";": "semicolon", "|": "bar", " ": "blank"}
 RULES = (1, 2)  # of the data: what older runs were made by, and what new ones are
 # The least of settings that are whole numbers and mean the same in every kind of data that has them.
 LEAST = {
@@ -40,6 +42,8 @@ LEAST = {
 
 LATEST = {"sample": None, "rules": 1}
 
+WRITTEN = ("header", "delimiter", "encoding", "recognise")  # how files are written
+
 Columns = tuple[int, ...]
 Record = tuple[int, "list[str] | LineError"]
 
@@ -50,8 +54,12 @@ class Reading:
 
     `columns`: "text,label" by the names in the first line (of JSON lines: the keys), or "2,5" by number, from 1; the
     first is the source, the others are targets. `skip_bad`: leave out broken lines. `limit`: only the first so many
-    examples of the training files; `sample`: so many from all over them, drawn by a hash. `rules`: 1 or 2, by which
-    examples are held out (see `Split`) and letters mended (see `Cleaned`); new runs have 2, those from before 1.
+    examples of the training files; `sample`: so many from all over them, drawn by a hash. `header`: whether the first
+    line names the columns; `delimiter`: what stands between them, by name (tab, comma, semicolon, bar) or itself;
+    `encoding`: of the files, as Python calls it. Each is told by the content of a file where it is not given.
+    `recognise`: false for runs of earlier versions, for which only a few names in a .csv were a header, and files were
+    UTF-8 and tags of one scheme throughout. `rules`: 1 or 2, by which examples are held out (see `Split`) and letters
+    mended (see `Cleaned`); new runs have 2, those from before 1.
     """
 
     columns: str | None = None
@@ -59,6 +67,10 @@ class Reading:
     limit: int | None = None
     sample: int | None = None
     rules: int = 1
+    header: bool | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+    recognise: bool = True
 
     @property
     def values(self) -> str:
@@ -74,6 +86,10 @@ class Reading:
             raise SeqloomError(f"data.rules is {' or '.join(map(str, RULES))}, not {self.rules!r}")
         if self.limit is not None and self.sample is not None:
             raise SeqloomError("--limit takes the first examples and --sample draws from all of them: choose one")
+        if self.delimiter is not None:
+            sign_of(self.delimiter)
+        if self.encoding is not None:
+            named(self.encoding)
         names = self.names
         if names is None:
             return
@@ -81,6 +97,8 @@ class Reading:
             raise SeqloomError(f"--columns {self.columns!r}: expected names or numbers with commas between: text,label")
         if len(set(names)) < len(names):
             raise SeqloomError(f"--columns {self.columns!r} names a column twice")
+        if self.header is False and self.numbers is None:
+            raise SeqloomError(f"--columns {self.columns!r}: without a header columns have numbers, not names")
         if self.numbers and min(self.numbers) < 0:
             raise SeqloomError(f"--columns {self.columns!r}: columns are counted from 1")
 
@@ -103,10 +121,37 @@ class Reading:
             return None
         return tuple(int(name[:6]) - 1 for name in names)
 
+    @property
+    def written(self) -> dict[str, Any]:
+        """What is said of how files are written."""
+        return {name: getattr(self, name) for name in WRITTEN}
 
-def settled(options: Reading) -> dict[str, Any]:
-    """All settings, for a fingerprint; the latest only where they are set, so that runs from before can go on."""
-    return {name: value for name, value in asdict(options).items() if (name, value) not in LATEST.items()}
+
+def since(reading: Reading) -> dict[str, Any]:
+    """All settings but those of which what is found in the files says enough, and the latest only where they are set,
+    so that runs from before can go on: what caches are called by."""
+    settings = asdict(reading).items()
+    return {name: value for name, value in settings if name not in WRITTEN and (name, value) not in LATEST.items()}
+
+
+def as_trained(data: Mapping[str, Any], columns: str | None, skip_bad: bool) -> Reading:
+    """How further files are read: as those of a training whose `data` section is given. What was not told then is
+    recognised in them by itself."""
+    written: dict[str, Any] = {name: data.get(name) for name in ("header", "delimiter", "encoding")}
+    return Reading(columns=columns or data.get("columns"), skip_bad=skip_bad, **written)
+
+
+def sign_of(name: str) -> str:
+    """The sign that `--delimiter` names."""
+    sign = SIGNS.get(name.strip().lower(), name)
+    if len(sign) != 1 or sign.isalnum() or sign in '"\r\n':
+        raise SeqloomError(f"--delimiter {name!r}: expected {', '.join(list(SIGNS)[:4])}, blank, or one sign such as ;")
+    return sign
+
+
+def told(sign: str) -> str:
+    """A delimiter by its name."""
+    return NAMES.get(sign, repr(sign))
 
 
 def header(names: Sequence[str], fields: Sequence[str], where: str) -> Columns:
@@ -135,9 +180,9 @@ def pick(fields: list[str], columns: Columns | None) -> tuple[str, tuple[str, ..
     return source, tuple(targets)
 
 
-def no_separator(text: str, form: str) -> LineError:
+def no_separator(text: str, separator: str) -> LineError:
     """What to say of a line of one column: perhaps something else stands where the separator should."""
-    name = NAMES[form]
+    name = told(separator)
     expected = f"expected source {name} target"
     other, hint = next(
         (
@@ -147,7 +192,7 @@ def no_separator(text: str, form: str) -> LineError:
                 (";", '";"', f"put a {name} there"),
                 (",", '","', "did you mean a .csv file?"),
             )
-            if mark in text and mark != SEPARATORS[form]
+            if mark in text and mark != separator
         ),
         (None, ""),
     )
@@ -170,7 +215,7 @@ def line_records(lines: Iterator[Line], separator: str | None) -> Iterator[Recor
             yield line, broken
 
 
-def csv_records(lines: Iterator[Line]) -> Iterator[Record]:
+def csv_records(lines: Iterator[Line], separator: str = ",") -> Iterator[Record]:
     """Records with the line where each starts (RFC 4180: quotes may hold commas, doubled quotes and line ends).
 
     After a quote that is never closed reading goes on at the next line, so that one slip costs one line.
@@ -182,14 +227,14 @@ def csv_records(lines: Iterator[Line]) -> Iterator[Record]:
             if isinstance(raw, LineError):
                 raise raw
             text = decode(raw)
-            yield line, text.split(",") if '"' not in text else _quoted(text, ahead, lines)
+            yield line, text.split(separator) if '"' not in text else _quoted(text, ahead, lines, separator)
         except LineError as broken:
             yield line, broken
 
 
-def _quoted(text: str, ahead: deque[Line], lines: Iterator[Line]) -> list[str]:
+def _quoted(text: str, ahead: deque[Line], lines: Iterator[Line], separator: str) -> list[str]:
     """The fields of a record that begins with the line `text`; takes the further lines it spans from `ahead`."""
-    fields, parts, broken = split_csv(text), [text], LineError("the quote is never closed", "quote")
+    fields, parts, broken = split_csv(text, separator), [text], LineError("the quote is never closed", "quote")
     while fields is None:
         if len(parts) > len(ahead):
             following = next(lines, None) if len(parts) <= FARTHEST else None
@@ -201,7 +246,7 @@ def _quoted(text: str, ahead: deque[Line], lines: Iterator[Line]) -> list[str]:
             raise broken
         try:
             parts.append(decode(raw))
-            fields = split_csv("\n".join(parts)) if '"' in parts[-1] else None
+            fields = split_csv("\n".join(parts), separator) if '"' in parts[-1] else None
         except LineError:
             raise broken from None
     for _ in parts[1:]:
@@ -209,7 +254,7 @@ def _quoted(text: str, ahead: deque[Line], lines: Iterator[Line]) -> list[str]:
     return fields
 
 
-def split_csv(text: str) -> list[str] | None:
+def split_csv(text: str, separator: str = ",") -> list[str] | None:
     """The fields of one record; None if a quote is still open at its end."""
     fields: list[str] = []
     place = 0
@@ -220,10 +265,10 @@ def split_csv(text: str) -> list[str] | None:
                 return None
             fields.append(text[place + 1 : close].replace('""', '"'))
             place = close + 1
-            if not text.startswith(",", place) and place < len(text):
+            if not text.startswith(separator, place) and place < len(text):
                 raise LineError(f"text after the closing quote at character {place}; double quotes inside", "quote")
         else:
-            end = text.find(",", place)
+            end = text.find(separator, place)
             field = text[place:] if end < 0 else text[place:end]
             if field.count('"') % 2:
                 at = place + field.index('"') + 1
@@ -232,7 +277,7 @@ def split_csv(text: str) -> list[str] | None:
             place += len(field)
         if place >= len(text):
             return fields
-        place += 1  # the comma; after the last one an empty field follows
+        place += 1  # the separator; after the last one an empty field follows
 
 
 def _closing(text: str, place: int) -> int:

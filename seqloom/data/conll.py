@@ -7,7 +7,6 @@ which FORM and UPOS are read; joined words (1-2) and empty ones (1.1) are passed
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -15,9 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seqloom.data.amounts import counted
-from seqloom.data.columns import Reading
-from seqloom.data.lines import BOM, STDIN, Line, LineError, decode, open_bytes, place, read_lines
-from seqloom.data.read import Problem
+from seqloom.data.columns import Reading, sign_of
+from seqloom.data.columns import told as called
+from seqloom.data.encodings import UTF8
+from seqloom.data.forms import encoding_of
+from seqloom.data.header import LOOKED, is_header
+from seqloom.data.lines import STDIN, Line, LineError, decode, head, place, read_lines
+from seqloom.data.notext import no_text
+from seqloom.data.read import Problem, Told, heard
 from seqloom.data.skip import SHOWN, Skipped
 from seqloom.errors import SeqloomError, known
 
@@ -48,6 +52,8 @@ class Source:
     width: int | None  # columns of its first line
     columns: tuple[int, int] | None  # counted from 0; None: the first and the last
     notes: tuple[str, ...] = ()
+    encoding: str = UTF8
+    header: int = 0  # the line that names the columns; 0: none does
 
 
 @dataclass
@@ -67,40 +73,65 @@ class Block:
 
 
 def source_of(name: str | Path, reading: Reading) -> Source:
-    """Look at a file's name and first line: its form, its separator and its columns."""
+    """Look at a file's name and its beginning: its form, its encoding, its separator and its columns."""
     name = str(name)
     path = place(name)
     file = "stdin" if name == STDIN else name
-    with open_bytes(file, path) as stream, suppress(OSError, EOFError, zlib.error):
-        notes = (f"{file}: the byte order mark at its start was dropped",) if stream.read(3) == BOM else ()
-    first = _first(file, path)
+    raw = head(file, path)
+    if other := no_text(raw):
+        raise SeqloomError(f"{file}: that is {other}")
+    encoding, notes = encoding_of(file, raw, reading)
+    lines = _lines(file, path, encoding)
+    first = lines[0][1] if lines else ""
     fields = first.split("\t")
     universal = len(fields) == len(FIELDS) and fields[0].partition("-")[0].partition(".")[0].isdigit()
     form = "conllu" if name.removesuffix(".gz").endswith(".conllu") or universal else "conll"
     separator = "\t" if form == "conllu" or len(fields) > 1 else " "
-    width = len(cut(first, separator)) if first else None
-    return Source(file, path, form, separator, width, _columns(form, reading, file), notes)
+    if reading.delimiter is not None:
+        separator = sign_of(reading.delimiter)
+    rows = [cut(text, separator) for _, text in lines]
+    width = len(rows[0]) if rows else None
+    source = Source(file, path, form, separator, width, _columns(form, reading, file, rows[:1]), notes, encoding)
+    by_name = form == "conll" and reading.names is not None and reading.numbers is None
+    if not rows or form == "conllu" or not (by_name or _is_header(rows, source, reading)):
+        return source
+    told = (
+        f"{file}: the first line, {' '.join(rows[0])}, names the columns and is no word; --no-header reads it as data"
+    )
+    return replace(source, header=lines[0][0], notes=(*notes, *([] if by_name else [told])))
 
 
-def _first(file: str, path: Path) -> str:
-    """The first line that is no comment; one that begins with "#" if there is nothing else."""
-    found = ""
-    for _, raw in read_lines(file, path):
+def _is_header(rows: list[list[str]], source: Source, reading: Reading) -> bool:
+    if reading.header is not None or not reading.recognise:
+        return reading.header is True
+    return is_header(rows[0], rows[1:], source.columns or (0, len(rows[0]) - 1))
+
+
+def _lines(file: str, path: Path, encoding: str) -> list[tuple[int, str]]:
+    """The first lines with something in them, from the first that is no comment; one that begins with "#" if there is
+    nothing else."""
+    found: list[tuple[int, str]] = []
+    for line, raw in read_lines(file, path, encoding):
         with suppress(LineError):
             text = "" if isinstance(raw, LineError) else decode(raw)
             if text.strip() and not text.startswith(DOCUMENT):
-                found = found or text
-                if not text.startswith("#"):
-                    return text
-    return found
+                found = found if not found or not found[0][1].startswith("#") or text.startswith("#") else []
+                found.append((line, text))
+        if line > LOOKED and found and not found[0][1].startswith("#"):
+            break
+    return found[: LOOKED + 1]
 
 
-def _columns(form: str, reading: Reading, file: str) -> tuple[int, int] | None:
+def _columns(form: str, reading: Reading, file: str, first: list[list[str]]) -> tuple[int, int] | None:
     names, numbers, given = reading.names, reading.numbers, f"{file}: --columns {reading.columns!r}"
     if names is None:
         return (1, 3) if form == "conllu" else None
     if numbers is None and form != "conllu":
-        raise SeqloomError(f"{given}: columns of CoNLL have no names; give the word's and the tag's numbers, as in 1,4")
+        fields = first[0] if first else []
+        if not set(names) <= set(fields):
+            hint = "give the word's and the tag's numbers, as in 1,4"
+            raise SeqloomError(f"{given}: columns of CoNLL have no names unless its first line gives them; {hint}")
+        numbers = tuple(fields.index(name) for name in names)
     if numbers is None:
         names = names if len(names) > 1 else ("FORM", *names)  # a tag's column alone is enough
         numbers = tuple(FIELDS.index(known(name.upper(), FIELDS, "column of CoNLL-U")) for name in names)
@@ -111,12 +142,14 @@ def _columns(form: str, reading: Reading, file: str) -> tuple[int, int] | None:
 
 def blocks(source: Source, through: Callable[[str, Iterator[Line]], Iterator[Line]] | None = None) -> Iterator[Block]:
     """The sentences of a file, whole or with what is wrong with them. `through` sees the lines as they pass."""
-    lines = read_lines(source.file, source.path)
+    lines = read_lines(source.file, source.path, source.encoding)
     block = Block()
     for line, raw in lines if through is None else through(source.file, lines):
         try:
             if isinstance(raw, LineError):
                 raise raw
+            if line == source.header:
+                continue
             text = decode(raw)
             if not text.strip() or text.split(maxsplit=1)[0] == DOCUMENT:
                 if block:
@@ -137,7 +170,7 @@ def _add(block: Block, found: tuple[str, str], line: int) -> None:
 
 
 def cut(text: str, separator: str) -> list[str]:
-    return text.split("\t") if separator == "\t" else [field for field in text.split(" ") if field]
+    return [field for field in text.split(" ") if field] if separator == " " else text.split(separator)
 
 
 def _word(text: str, source: Source, begins: bool) -> tuple[str, str] | None:
@@ -167,7 +200,7 @@ def _universal(fields: list[str]) -> None:
 
 
 def _pick(fields: list[str], source: Source) -> tuple[str, str]:
-    name = "TAB" if source.separator == "\t" else "blank"
+    name = called(source.separator)
     if source.columns is not None:
         if max(source.columns) >= len(fields):
             raise LineError(f"column {max(source.columns) + 1} is missing: the line has {len(fields)}", "columns")
@@ -188,9 +221,10 @@ def too_long(block: Block, source: Source, longest: int | None) -> Problem | Non
     return Problem(source.file, block.lines[0], reason, code="long")
 
 
-def sentences(name: str | Path, reading: Reading) -> Iterator[tuple[str, ...]]:
+def sentences(name: str | Path, reading: Reading, told: Told | None = None) -> Iterator[tuple[str, ...]]:
     """The words of each sentence of a file, for prediction; tags need not be there."""
-    source = source_of(name, Reading(columns=reading.columns))
+    source = source_of(name, Reading(columns=reading.columns, **reading.written))
+    heard(source.notes, told)
     word = source.columns[0] if source.columns else 0
     for block in blocks(replace(source, columns=(word, word))):
         if block.problems:

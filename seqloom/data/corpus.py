@@ -9,7 +9,7 @@ import os
 import shutil
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from seqloom.data import verify
 from seqloom.data.amounts import counted
 from seqloom.data.build import Codecs, Filled, fill
 from seqloom.data.codec import Codec
-from seqloom.data.columns import LATEST
+from seqloom.data.columns import LATEST, since
 from seqloom.data.facts import facts_of, overlap, vocabulary
 from seqloom.data.groups import FOLDER, inside
 from seqloom.data.holdout import missed
@@ -128,7 +128,10 @@ def _make(cache: Path) -> None:
 
 def _fingerprint(split: Split, options: Numbering, codecs: Codecs | None) -> str:
     """SHA-256 over all that decides the numbers: contents, not names or dates of files."""
-    key: dict[str, Any] = {"layout": MEANING, "unicode": unicodedata.unidata_version, "options": asdict(options)}
+    key: dict[str, Any] = {
+        "layout": MEANING,
+        "unicode": unicodedata.unidata_version,
+    }
     key["train"] = [_content(group) for group in split.train]
     key["valid"] = [_content(group) for group in split.valid]
     if split.share:
@@ -145,7 +148,7 @@ def _fingerprint(split: Split, options: Numbering, codecs: Codecs | None) -> str
     if "jieba" in kinds:
         make("jieba").split("")  # says which package is missing before its version is asked for
         key["rjieba"] = importlib.metadata.version("rjieba")
-    key["options"] = {name: value for name, value in asdict(options).items() if (name, value) not in LATER.items()}
+    key["options"] = {name: value for name, value in since(options).items() if (name, value) not in LATER.items()}
     if not split.share:  # nothing is held out by any rules
         key["options"].pop("rules", None)
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
@@ -154,8 +157,10 @@ def _fingerprint(split: Split, options: Numbering, codecs: Codecs | None) -> str
 def _content(group: Group) -> list[str]:
     try:
         if group.form == FOLDER:
-            return [FOLDER, *(f"{label}/{path.name} {sha256(path)}" for label, path in inside(group.paths[0]))]
-        return [group.form, *(f"{sha256(path)}{path.suffix if path.suffix == '.gz' else ''}" for path in group.paths)]
+            texts = (f"{label}/{path.name} {sha256(path)}" for label, path in inside(group.paths[0]))
+            return [FOLDER, *texts, *group.unusual]
+        found = (f"{sha256(path)}{path.suffix if path.suffix == '.gz' else ''}" for path in group.paths)
+        return [group.form, *found, *group.unusual]
     except OSError as error:
         raise SeqloomError(f"{group}: cannot be read: {error.strerror or error}") from error
 

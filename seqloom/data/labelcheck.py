@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from seqloom.data.amounts import counted
 from seqloom.data.check import Report, Statistics
 from seqloom.data.columns import Reading
-from seqloom.data.groups import Group, group
-from seqloom.data.labels import LabelOptions
-from seqloom.data.read import MAX_LENGTH, Example
+from seqloom.data.groups import FOLDER, Group, group
+from seqloom.data.labels import LabelOptions, doubt
+from seqloom.data.read import MAX_LENGTH, Example, Problem
 
 SHOWN = 20  # labels that are named
 
 
 def check(files: list[str], *, max_length: int | None = None, reading: Reading | None = None) -> LabelReport:
     """As `check.check`, for a text and its label on every line, or a folder for each label."""
-    options = LabelOptions(columns=None if reading is None else reading.columns)
+    reading = reading or Reading()
+    options = LabelOptions(columns=reading.columns, **reading.written)
     return LabelReport(group(files, options), MAX_LENGTH if max_length is None else max_length)
 
 
 class LabelReport(Report):
     def counted(self, group: Group) -> Statistics:
         return LabelStatistics(group)
+
+    def doubts(self, statistics: Statistics) -> Iterator[Problem]:
+        assert isinstance(statistics, LabelStatistics)
+        found = doubt(statistics.pairs, statistics.distinct_sources, len(statistics.labels))
+        if found is not None and statistics.group.form != FOLDER:
+            yield Problem(statistics.group.files[0], 1, found, "warning", "labels")
 
 
 @dataclass

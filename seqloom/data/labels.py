@@ -16,6 +16,18 @@ from seqloom.errors import SeqloomError, known
 TARGETS = ("label", "labels", "number")
 
 
+def doubt(lines: int, texts: int, labels: int) -> str | None:
+    """What so many labels in so many lines make one doubt. `texts`: how many of them are distinct."""
+    if lines < 10 or 2 * labels < lines:
+        return None
+    told = f"{labels:,} labels in {lines:,} lines"
+    if 5 * texts <= labels:
+        return f"{told}, but only {texts:,} texts: the columns seem to be swapped; --columns 2,1 turns them"
+    return (
+        f"{told}: with a label for nearly every text there is little to learn; is another column the label (--columns)?"
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class LabelOptions(Numbering):
     """What is read, and how texts and their labels become numbers: the `data` section of a run's configuration.

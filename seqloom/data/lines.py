@@ -7,6 +7,7 @@ and so is a "\\r" before the line end.
 from __future__ import annotations
 
 import atexit
+import errno
 import gzip
 import os
 import shutil
@@ -19,12 +20,15 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
+from seqloom.data.encodings import HEAD, UTF8, lost, recoded
 from seqloom.errors import SeqloomError, missing
+from seqloom.safety import failing
 
 STDIN = "-"
 LONGEST = 1 << 26  # bytes of one line; a file without line ends must not fill the memory
 BLOCK = 1 << 20  # bytes that `blocks` reads at a time
 BOM = b"\xef\xbb\xbf"
+_STEP = 1 << 14  # bytes of the beginning that are read at a time
 
 
 class LineError(Exception):
@@ -46,7 +50,10 @@ def decode(raw: bytes) -> str:
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
-        hint = "; the file looks like UTF-16, save it as UTF-8" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
+        wide = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
+        hint = "; the file looks like UTF-16: --encoding utf-16 reads it" if wide else ""
+        if (byte := lost(raw, error.start)) is not None:
+            raise LineError(f"byte 0x{byte:02x} is no character in the encoding of the file", "utf8") from None
         where = f"byte 0x{raw[error.start]:02x} at byte {error.start + 1} of the line"
         raise LineError(f"not UTF-8: {where}{hint}", "utf8") from None
     if "\0" in text:
@@ -56,8 +63,8 @@ def decode(raw: bytes) -> str:
     return text
 
 
-def read_lines(file: str, path: Path) -> Iterator[Line]:
-    with open_bytes(file, path) as stream:
+def read_lines(file: str, path: Path, encoding: str = UTF8) -> Iterator[Line]:
+    with open_bytes(file, path, encoding) as stream:
         yield from number(file, stream)
 
 
@@ -82,10 +89,10 @@ def number(file: str, stream: BinaryIO) -> Iterator[Line]:
         raise SeqloomError(f"{file}: cannot be read: {error.strerror or error}") from error
 
 
-def blocks(file: str, path: Path) -> Iterator[Line]:
+def blocks(file: str, path: Path, encoding: str = UTF8) -> Iterator[Line]:
     """The same lines, many at a time: the number of the first, and their bytes up to a line end."""
     line, rest = 1, b""
-    with open_bytes(file, path) as stream:
+    with open_bytes(file, path, encoding) as stream:
         try:
             while chunk := stream.read(BLOCK):
                 if line == 1 and not rest:
@@ -108,34 +115,33 @@ def blocks(file: str, path: Path) -> Iterator[Line]:
         except OSError as error:
             raise SeqloomError(f"{file}: cannot be read: {error.strerror or error}") from error
     # One line only, or one that is too long, or damage: `number` knows what to say of each.
-    yield from ((place, raw) for place, raw in read_lines(file, path) if place >= line)
+    yield from ((place, raw) for place, raw in read_lines(file, path, encoding) if place >= line)
 
 
-def open_bytes(file: str, path: Path) -> BinaryIO:
-    """The bytes of a file, unpacked if its name ends in .gz."""
+def head(file: str, path: Path) -> bytes:
+    """The beginning of a file, as far as it can be read."""
+    found = b""
+    with open_bytes(file, path) as stream:
+        try:
+            while len(found) < HEAD and (chunk := stream.read(min(HEAD - len(found), _STEP))):
+                found += chunk
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            pass
+        except OSError as error:
+            raise SeqloomError(f"{file}: cannot be read: {error.strerror or error}") from error
+    return found
+
+
+def open_bytes(file: str, path: Path, encoding: str = UTF8) -> BinaryIO:
+    """The bytes of a file as UTF-8, unpacked if its name ends in .gz."""
     try:
-        return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # pyright: ignore
+        return recoded(gzip.open(path) if path.suffix == ".gz" else path.open("rb"), encoding)  # pyright: ignore
     except FileNotFoundError:
         raise missing(file) from None
     except IsADirectoryError:
         raise SeqloomError(f"{file}: is a folder, not a file; name the files in it") from None
     except OSError as error:
         raise SeqloomError(f"{file}: cannot be read: {error.strerror or error}") from error
-
-
-def form_of(name: str, path: Path) -> str:
-    plain = name.removesuffix(".gz")
-    if plain.endswith((".jsonl", ".csv")):
-        form = plain.rpartition(".")[2]
-    elif plain.endswith(".tsv") or name == STDIN:
-        form = "tsv"
-    else:
-        form = "parallel"
-    with open_bytes(name, path) as stream:  # opened in any case: a missing file is said before any work begins
-        if form == "parallel":
-            first = next((raw for _, raw in number(name, stream) if isinstance(raw, bytes) and raw.strip(b"\r\n")), b"")
-            form = "tsv" if b"\t" in first else form
-    return form
 
 
 def place(name: str) -> Path:
@@ -154,10 +160,16 @@ def place(name: str) -> Path:
 def _spool(name: str) -> Path:
     handle, path = tempfile.mkstemp(prefix="seqloom-")
     atexit.register(Path(path).unlink, missing_ok=True)
-    with open(handle, "wb") as copy:
-        if name == STDIN:
-            shutil.copyfileobj(sys.stdin.buffer, copy)
-        else:
-            with open(name, "rb") as pipe:
-                shutil.copyfileobj(pipe, copy)
+    try:
+        with open(handle, "wb") as copy:
+            if name == STDIN:
+                shutil.copyfileobj(sys.stdin.buffer, copy)
+            else:
+                with open(name, "rb") as pipe:
+                    shutil.copyfileobj(pipe, copy)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:  # where it is copied to; else it is the pipe that cannot be read
+            raise
+        with failing(Path(path), "written", Path(path)):
+            raise error
     return Path(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterator
 
 import numpy as np
@@ -38,6 +39,12 @@ class Marks:
         self.form = form
         self.found: list[Problem] = []
         self._ends: dict[str, bytearray] = {}  # of every line of each file
+        self._begins = array("q")  # lines with which a record of a .csv begins: others stand within quotes
+
+    def record(self, line: int) -> None:
+        """Hears where the records of a .csv begin."""
+        if self.form == "csv":
+            self._begins.append(line)
 
     @property
     def lines(self) -> int:
@@ -68,10 +75,20 @@ class Marks:
             name = _NAMES.get(hidden[0], "mark of writing direction")
             yield "invisible", f"U+{ord(hidden[0]):04X} ({name}) at character {hidden.start() + 1}, which nobody sees"
 
+    def _between(self, kinds: np.ndarray) -> np.ndarray:
+        """Without the line ends that stand within quotes: a spreadsheet ends its rows in CRLF, and lines of a cell in
+        LF."""
+        if not self._begins:
+            return kinds
+        last = np.zeros(len(kinds) + 1, bool)
+        last[np.minimum(np.asarray(self._begins) - 1, len(kinds))] = True  # what stands before a record ends another
+        last[len(kinds)] = True
+        return np.where(last[1:], kinds, _NONE)
+
     def line_ends(self) -> Iterator[Problem]:
         """Lines that end otherwise than most of their file."""
         for file, ends in self._ends.items():
-            kinds = np.frombuffer(ends, np.uint8)
+            kinds = self._between(np.frombuffer(ends, np.uint8))
             crlf, lf = int((kinds == _CRLF).sum()), int((kinds == _LF).sum())
             rare, names = (_LF, "LF, most lines in CRLF") if crlf > lf else (_CRLF, "CRLF, most lines in LF")
             for line in np.flatnonzero(kinds == rare).tolist() if min(crlf, lf) else ():

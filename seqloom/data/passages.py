@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, NamedTuple
 
-from seqloom.data.columns import settled
-from seqloom.data.groups import group
+from seqloom.data.columns import since
+from seqloom.data.groups import Group, group
 from seqloom.data.lines import place
 from seqloom.data.numbers import normal_all
-from seqloom.data.plain import pieces
+from seqloom.data.plain import formed_text, pieces
 from seqloom.data.skip import Skipped, sound
 from seqloom.data.split import Fold, Part, Split
 from seqloom.data.stream import StreamOptions
@@ -80,15 +80,30 @@ class Source:
         held = self.valid if isinstance(self.valid, list) else []
         key = {
             "layout": [LAYOUT, unicodedata.unidata_version],
-            "options": {name: value for name, value in settled(self.options).items() if name not in others},
+            "options": {name: value for name, value in since(self.options).items() if name not in others},
             "lines": self.options.lines,
-            "files": [[_content(file) for file in files] for files in (self.train, held)],
+            "files": [self._contents(files) for files in (self.train, held)],
             "held": [*self.between, self.seed if self.options.lines else 0],
             "kept": None if kept is None else dict(kept),
         }
         if self.options.tokens.startswith("bpe"):
             key["tokenizers"] = importlib.metadata.version("tokenizers")
         return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+
+    def _contents(self, files: list[str]) -> list[str]:
+        return [*map(_content, files), *(sign for one in self._forms(files) for sign in one.unusual)]
+
+    def _forms(self, files: list[str]) -> list[Group]:
+        """Files as they are read, and what there is to say about them."""
+        return (
+            group(files, self.options) if self.options.condition else [formed_text(one, self.options) for one in files]
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """What there is to say about the files."""
+        files = self.valid if isinstance(self.valid, list) else []
+        return [note for one in (*self._forms(self.train), *self._forms(files)) for note in one.notes]
 
     def blocks(self, skipped: Skipped | None) -> Iterator[Block]:
         """Every text once: of the training files as far as the limit, then of the validation files."""

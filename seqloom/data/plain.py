@@ -10,13 +10,16 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from seqloom.data import looking
 from seqloom.data.amounts import counted
 from seqloom.data.columns import Reading
+from seqloom.data.encodings import UTF8
+from seqloom.data.forms import look
+from seqloom.data.groups import Group, alone, first_only, settled
 from seqloom.data.lines import BLOCK, BOM, LineError, decode, open_bytes, place
 from seqloom.data.marks import Marks
 from seqloom.data.read import MAX_LENGTH, Problem, read_sources
@@ -34,10 +37,10 @@ class Raw(NamedTuple):
     content: bytes
 
 
-def raw_pieces(file: str, path: Path, size: int = BLOCK) -> Iterator[Raw]:
+def raw_pieces(file: str, path: Path, encoding: str = UTF8, size: int = BLOCK) -> Iterator[Raw]:
     """The bytes of a file, `size` or more at a time. A byte order mark at its start is dropped."""
     line, rest = 1, b""
-    with open_bytes(file, path) as stream:
+    with open_bytes(file, path, encoding) as stream:
         try:
             first = True
             while chunk := stream.read(size):
@@ -75,12 +78,31 @@ def pieces(file: str, reading: Reading, skipped: Skipped | None = None) -> Itera
     Of a table (.tsv, .csv, .jsonl) with `columns`, the first of them, a line each.
     """
     name = "stdin" if file == "-" else file
-    if reading.columns is not None and file.removesuffix(".gz").endswith(TABLES):
+    if _is_table(file, reading):
         yield from (f"{text}\n" for text in read_sources(file, reading))
         return
-    for raw in raw_pieces(name, place(file)):
+    path = place(file)
+    for raw in raw_pieces(name, path, look(file, path, _plainly(reading)).encoding):
         if text := "".join(_whole(name, raw, skipped)):
             yield text
+
+
+def _is_table(file: str, reading: Reading) -> bool:
+    return reading.columns is not None and file.removesuffix(".gz").endswith(TABLES)
+
+
+def _plainly(reading: Reading) -> Reading:
+    """Of plain text only the encoding matters."""
+    return Reading(encoding=reading.encoding, recognise=reading.recognise)
+
+
+def formed_text(file: str, reading: Reading) -> Group:
+    """A file as `pieces` reads it, and what there is to say about it."""
+    if _is_table(file, reading):
+        return settled(alone(file, reading), first_only(reading))
+    one = alone(file, _plainly(reading))
+    unusual = tuple(code for code in one.encodings if code != UTF8)
+    return replace(one, notes=one.notes[:1] if unusual else (), unusual=unusual)
 
 
 def _whole(name: str, raw: Raw, skipped: Skipped | None) -> Iterator[str]:
@@ -113,7 +135,7 @@ def check(files: list[str], *, max_length: int | None = None, reading: Reading |
     Errors are lines that training would refuse: bad UTF-8, NUL, a byte order mark in the middle. Warnings are odd ones
     (see `marks`), and lines over `max_length` characters.
     """
-    return Report(files, MAX_LENGTH if max_length is None else max_length)
+    return Report(files, MAX_LENGTH if max_length is None else max_length, reading)
 
 
 @dataclass(frozen=True)
@@ -139,16 +161,21 @@ class Statistics:
 class Report(looking.Report):
     """Of running text."""
 
-    def __init__(self, files: list[str], max_length: int = MAX_LENGTH):
+    def __init__(self, files: list[str], max_length: int = MAX_LENGTH, reading: Reading | None = None):
         self.files, self.max_length = files, max_length
+        self.forms = [formed_text(file, _plainly(reading or Reading())) for file in files]
+
+    @property
+    def notes(self) -> list[str]:
+        return [note for one in self.forms for note in one.notes]
 
     def _problems(self) -> Iterator[Problem]:
-        for file in self.files:
-            yield from self._text("stdin" if file == "-" else file, place(file))
+        for one in self.forms:
+            yield from self._text(one.files[0], one.paths[0], one.encodings[0])
 
-    def _text(self, file: str, path: Path) -> Iterator[Problem]:
+    def _text(self, file: str, path: Path, encoding: str) -> Iterator[Problem]:
         marks, facts, alphabet = Marks("text"), Counter[str](), set[str]()
-        for raw in raw_pieces(file, path):
+        for raw in raw_pieces(file, path, encoding):
             for line, content in marks.through(file, enumerate(_lines(raw.content), raw.line)):
                 yield from marks.found
                 marks.found.clear()

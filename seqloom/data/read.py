@@ -5,16 +5,21 @@ A file is read as a stream and may be of any size; what a line is, `lines` says.
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seqloom.data.columns import NAMES, Reading, no_separator, pick
-from seqloom.data.groups import FOLDER, Group, first_only, group, inside, records, with_columns
-from seqloom.data.lines import STDIN, Line, LineError, decode, form_of, number, place, read_lines
+from seqloom.data.columns import Reading, no_separator, pick, sign_of
+from seqloom.data.columns import told as named
+from seqloom.data.encodings import recoded
+from seqloom.data.forms import encoding_of, look
+from seqloom.data.groups import FOLDER, Group, first_only, formed, group, inside, records, with_columns
+from seqloom.data.header import LOOKED
+from seqloom.data.jsonlines import empty, parse_json
+from seqloom.data.lines import STDIN, Line, LineError, decode, number, place, read_lines
 from seqloom.errors import SeqloomError
 
 __all__ = ["Example", "Group", "Problem", "entries", "group", "parsed", "read", "read_asked", "read_sources"]
@@ -22,7 +27,6 @@ __all__ += ["sources", "too_long"]
 
 MAX_LENGTH = 5_000  # characters a side
 _LARGEST = 1e30  # number: squares of larger ones overflow
-_KINDS = {str: "text", int: "a number", float: "a number", bool: "true or false", list: "a list", dict: "an object"}
 
 
 class Example(NamedTuple):
@@ -46,6 +50,7 @@ class Problem(NamedTuple):
 
 
 Through = Callable[[str, Iterator[Line]], Iterator[Line]]  # sees the lines of a file as they pass
+Told = Callable[[str], object]  # hears what was decided about a file
 
 
 def read(group: Group, need_target: bool = True) -> Iterator[Example]:
@@ -60,7 +65,7 @@ def entries(group: Group, need_target: bool = True, through: Through | None = No
     """As `read`, but a broken line gives a `Problem` and reading goes on."""
     if group.form == FOLDER:
         return _folder(group, through)
-    lines = [read_lines(file, path) for file, path in zip(group.files, group.paths, strict=True)]
+    lines = group.lines()
     if through is not None:
         lines = [through(file, each) for file, each in zip(group.files, lines, strict=True)]
     return parsed(group, lines, need_target)
@@ -84,44 +89,67 @@ def parsed(group: Group, lines: Sequence[Iterator[Line]], need_target: bool = Tr
             yield Problem(group.files[0], line, str(broken), code=broken.code)
 
 
-def read_sources(file: str | Path, reading: Reading | None = None) -> Iterator[str]:
+def read_sources(file: str | Path, reading: Reading | None = None, told: Told | None = None) -> Iterator[str]:
     """One source a line, for prediction; of a TSV or CSV the first column, of JSON lines the source.
 
     Of the columns of `reading` only the first is read. Empty lines stay as empty texts, so that the answers keep step
     with the lines. Standard input ("-") is read as it comes; it is JSON lines if its first line begins with "{".
+    `told` hears what was decided about the file.
     """
-    return (asked.source for asked in read_asked(file, first_only(reading), "text"))
+    return (asked.source for asked in read_asked(file, first_only(reading), "text", told))
 
 
-def read_asked(file: str | Path, reading: Reading | None = None, plain: str = "tsv") -> Iterator[Example]:
+def read_asked(
+    file: str | Path, reading: Reading | None = None, plain: str = "tsv", told: Told | None = None
+) -> Iterator[Example]:
     """As `read_sources`, with file and line, and with what stands in the other columns as targets: none, perhaps.
 
     `plain`: the form of a file whose name and first line do not tell it.
     """
-    name = str(file)
+    name, reading = str(file), reading or Reading()
     if name == STDIN:
-        stream = number("stdin", sys.stdin.buffer)
-        first = list(islice(stream, 1))
-        json_lines = any(isinstance(raw, bytes) and raw.startswith(b"{") for _, raw in first)
-        one, lines = Group("jsonl" if json_lines else "tsv", ("stdin",), ()), chain(first, stream)
+        one, lines = _stdin(reading)
     else:
         path = place(name)
-        form = form_of(name, path)
-        one, lines = Group(plain if form == "parallel" else form, (name,), (path,)), read_lines(name, path)
-    for entry in _asked(one, lines, reading or Reading()):
+        one = formed(name, path, look(name, path, reading))
+        one = replace(one, form=plain) if one.form == "parallel" else one
+        [lines] = one.lines()
+    for entry in _asked(one, lines, reading, 0 if name == STDIN else LOOKED, told):
         if isinstance(entry, Problem):
             raise SeqloomError(str(entry))
         yield entry
 
 
-def sources(group: Group, lines: Iterator[Line], reading: Reading | None = None) -> Iterator[Example | Problem]:
+def _stdin(reading: Reading) -> tuple[Group, Iterator[Line]]:
+    """Standard input as it comes: only what is there already is looked at."""
+    raw: Any = sys.stdin.buffer
+    start = raw.peek() if hasattr(raw, "peek") else b""
+    encoding, notes = encoding_of("stdin", start, reading)
+    stream = number("stdin", recoded(raw, encoding))
+    first = list(islice(stream, 1))
+    json_lines = any(isinstance(line, bytes) and line.startswith(b"{") for _, line in first)
+    sign = "\t" if reading.delimiter is None else sign_of(reading.delimiter)
+    form = "jsonl" if json_lines else "tsv" if sign == "\t" else "csv"
+    return Group(form, ("stdin",), (), notes=notes, separator=sign), chain(first, stream)
+
+
+def heard(notes: Iterable[str], told: Told | None) -> None:
+    """Says what was decided, if somebody hears it."""
+    for note in notes if told is not None else ():
+        told(note)  # pyright: ignore[reportOptionalCall]
+
+
+def sources(group: Group, reading: Reading | None = None) -> Iterator[Example | Problem]:
     """Examples without targets, empty ones too; a broken line gives a `Problem` and reading goes on."""
-    found = _asked(group, lines, first_only(reading))
+    found = _asked(group, group.lines()[0], first_only(reading))
     return (one if isinstance(one, Problem) else one._replace(targets=()) for one in found)
 
 
-def _asked(group: Group, lines: Iterator[Line], reading: Reading) -> Iterator[Example | Problem]:
-    group, found = with_columns(group, reading, records(group, lines))
+def _asked(
+    group: Group, lines: Iterator[Line], reading: Reading, ahead: int = LOOKED, told: Told | None = None
+) -> Iterator[Example | Problem]:
+    group, found = with_columns(group, reading, records(group, lines), ahead)
+    heard(group.notes, told)
     for line, record in found:
         try:
             if isinstance(record, LineError):
@@ -146,41 +174,36 @@ def _fields(record: list[str], group: Group) -> tuple[str, tuple[str, ...]]:
     if record == [""] or group.form == "text":
         return record[0], ()
     if group.form == "jsonl":
-        return _parse_json(record[0], group.keys) if record[0].strip() else ("", ())
+        return parse_json(record[0], group.keys) if record[0].strip() else ("", ())
     return pick(record, group.columns)
 
 
 def _from_fields(record: list[str], group: Group, need_target: bool) -> tuple[str, tuple[str, ...]]:
     if record == [""]:
-        raise LineError(f"empty line; expected source {NAMES[group.form]} target", "empty")
+        raise LineError(f"empty line; expected source {named(group.separator)} target", "empty")
     alone = len(record) == 1 and need_target
     if alone and group.columns is not None:
-        raise no_separator(record[0], group.form)
+        raise no_separator(record[0], group.separator)
     source, targets = pick(record, group.columns)
-    _require(source, targets if need_target else (), no_separator(source, group.form) if alone else None)
-    return source, targets if need_target else tuple(target for target in targets if not _empty(target))
+    _require(source, targets if need_target else (), no_separator(source, group.separator) if alone else None)
+    return source, targets if need_target else tuple(target for target in targets if not empty(target))
 
 
 def _from_json(record: list[str], group: Group, need_target: bool) -> tuple[str, tuple[str, ...]]:
-    source, targets = _parse_json(record[0], group.keys, group.values != "text")
+    source, targets = parse_json(record[0], group.keys, group.values != "text")
     missing = LineError(f'key "{group.keys[1]}" is missing', "columns") if need_target else None
     _require(source, targets if need_target else (), missing)
-    return source, targets if need_target else tuple(target for target in targets if not _empty(target))
+    return source, targets if need_target else tuple(target for target in targets if not empty(target))
 
 
 def _require(source: str, targets: Sequence[str], missing: LineError | None) -> None:
     """`missing`: what to raise if there is no target; None if none is needed."""
-    if _empty(source):
+    if empty(source):
         raise LineError("the source is empty", "empty")
     if missing is not None and not targets:
         raise missing
-    if any(map(_empty, targets)):
+    if any(map(empty, targets)):
         raise LineError("the target is empty", "empty")
-
-
-def _empty(text: str) -> bool:
-    # White space alone counts as empty: split into words nothing would be left of it.
-    return not text or text.isspace()
 
 
 def _valued(targets: tuple[str, ...], values: str) -> tuple[str, ...]:
@@ -207,7 +230,7 @@ def is_number(text: str) -> bool:
 def _folder(group: Group, through: Through | None) -> Iterator[Example | Problem]:
     """A file an example, its lines joined by blanks. Its `line` is the file's number; a broken line has its own."""
     for turn, (label, path) in enumerate(inside(group.paths[0]), 1):
-        lines = read_lines(str(path), path)
+        lines = read_lines(str(path), path, group.encodings[0])
         try:
             texts = [_whole(line, raw) for line, raw in (lines if through is None else through(str(path), lines))]
             source = " ".join(texts).strip()
@@ -228,54 +251,6 @@ def _whole(line: int, raw: bytes | LineError) -> str:
         raise
 
 
-def _parse_json(text: str, keys: tuple[str, ...], loose: bool = False) -> tuple[str, tuple[str, ...]]:
-    """The first key is the source's; of the others, the first must be there and may be a list of texts. `loose`: or a
-    number, which stands for its text."""
-    value = json_object(text, keys)
-    source, *others = keys
-    if source not in value:
-        raise LineError(f'key "{source}" is missing', "columns")
-    targets: list[str] = []
-    for key in others:
-        found = value.get(key)
-        found = found if isinstance(found, list) else [] if found is None else [found]
-        loosely = (json.dumps(one) if loose and isinstance(one, int | float) else one for one in found)
-        texts = [json_text(target, key) for target in loosely]
-        targets += texts if key == others[0] else [text for text in texts if not _empty(text)]
-        if not targets:
-            break  # the first target is missing, whatever the others are
-    return json_text(value[source], source), tuple(targets)
-
-
-def json_object(text: str, keys: Sequence[str]) -> dict[str, Any]:
-    """A line of JSON, which must be an object; `keys` show what it should be like."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        if not text:
-            raise LineError("empty line; expected a JSON object", "empty") from None
-        column = f" at column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else "too deep, or a number too long"
-        raise LineError(f"broken JSON: {reason}{column}", "json") from None
-    if not isinstance(value, dict):
-        like = ", ".join(f'"{key}": …' for key in keys)
-        raise LineError(f"expected an object like {{{like}}}, not {_KINDS.get(type(value), 'null')}", "json")
-    return value
-
-
-def json_text(value: Any, key: str) -> str:
-    """What stands under `key`, which must be text that can be written to a file."""
-    if not isinstance(value, str):
-        raise LineError(f'"{key}" must be text, not {_KINDS.get(type(value), "null")}', "json")
-    if "\0" in value:
-        raise LineError(f'NUL character in "{key}"', "nul")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise LineError(f'"{key}" holds half a surrogate pair, which is no character', "utf8") from None
-    return value
-
-
 def _parallel(group: Group, left: Iterator[Line], right: Iterator[Line]) -> Iterator[Example | Problem]:
     for line, pair in _side_by_side(left, right):
         if None in pair:
@@ -289,7 +264,7 @@ def _parallel(group: Group, left: Iterator[Line], right: Iterator[Line]) -> Iter
                 if isinstance(raw, LineError):
                     raise raw
                 text = decode(raw or b"")
-                if _empty(text):
+                if empty(text):
                     raise LineError(f"the {side} is empty", "empty")
                 texts.append(text)
             except LineError as broken:

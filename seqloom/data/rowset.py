@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from seqloom.data.codec import Codec
-from seqloom.data.columns import settled
+from seqloom.data.columns import Reading, since
+from seqloom.data.forms import look
 from seqloom.data.head import FAR, one_sided
 from seqloom.data.holdout import missed
 from seqloom.data.kinds import UNSEEN, Column, guess, guess_target, learn, missing, number, plain
@@ -26,6 +27,7 @@ from seqloom.data.skip import Skipped
 from seqloom.data.skip import note as skip_note
 from seqloom.data.split import Fold, Split
 from seqloom.data.table import NO_HEADER, Layout, Row, TableOptions, half, layout, sound
+from seqloom.data.table import notes as notes_of
 from seqloom.errors import SeqloomError
 from seqloom.files import sha256
 
@@ -69,7 +71,8 @@ def prepare(
     options, kept = options or TableOptions(), kept or {}
     schema = Schema.from_json(kept) if "columns" in kept else None
     codec = Codec.from_json(kept["source"]) if "source" in kept else None
-    plan = schema.layout if schema else layout(train, options)
+    written = Reading(delimiter=options.delimiter, encoding=options.encoding, recognise=options.recognise)
+    plan = replace(schema.layout, reading=written) if schema else layout(train, options)
     skipped = Skipped() if options.skip_bad else None
     rows = sound(train, plan, skipped, options.limit)
     files = [valid] if isinstance(valid, str) else [] if isinstance(valid, float | int | Fold) else list(valid)
@@ -89,6 +92,7 @@ def prepare(
     fingerprint = _fingerprint(train, valid, options, seed, kept)
     ready = _ready(rows, held, schema, skipped or Skipped(), fingerprint)
     notes = [
+        *notes_of([*train, *files], options),
         *options.part_told("rows"),
         *filter(None, [head]),
         *_held_out(rows, held, split),
@@ -270,9 +274,14 @@ def _kind(column: Column) -> str:
 
 def _fingerprint(train: Sequence[str], valid: Any, options: TableOptions, seed: int, kept: Mapping[str, Any]) -> str:
     """SHA-256 over all that decides the numbers: contents, not names or dates of files."""
-    key: dict[str, Any] = {"meaning": MEANING, "unicode": unicodedata.unidata_version, "options": settled(options)}
+    key: dict[str, Any] = {"meaning": MEANING, "unicode": unicodedata.unidata_version}
     key["train"] = [sha256(place(file)) for file in train]
     shared = isinstance(valid, float | int | Fold)
     key["valid"] = [valid, seed] if shared else [sha256(place(file)) for file in valid]
     key["kept"] = kept
+    files = [*train, *([] if shared else valid)]
+    key["options"] = since(options) | {"header": options.header}
+    unusual = [look(str(file), place(file), options).unusual for file in files]
+    if any(unusual):
+        key["written"] = unusual
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()

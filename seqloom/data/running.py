@@ -73,13 +73,14 @@ def prepare(
         for name in ("train", "valid")
         if meta["facts"][name]
     }
+    notes = [*source.notes, *meta["notes"]]
     return Running(
         codec=Codec.from_json(json.loads((folder / "source.json").read_bytes())),
         labels=meta["labels"],
         train=streams["train"],
         valid=streams.get("valid"),
-        notes=meta["notes"],
-        facts=meta["facts"] | {"notes": meta["notes"]},
+        notes=notes,
+        facts=meta["facts"] | {"notes": notes},
     )
 
 
@@ -97,7 +98,7 @@ def numbered(
     lengths = np.concatenate([np.zeros(1, np.int64), *(rows.lengths for rows in parts)])
     _enough(files, len(ids))
     offsets = np.cumsum(lengths) if options.lines else None
-    notes = [*_unlabelled(numbers.met[False], labels), *note((skipped or Skipped()).to_json())]
+    notes = [*source.notes, *_unlabelled(numbers.met[False], labels), *note((skipped or Skipped()).to_json())]
     return Stream(ids, offsets, options, name, characters=numbers.written[False]), notes
 
 

@@ -1,21 +1,25 @@
-"""Tags that mark spans: BIO, IOB1 and BIOES, what may follow what in them, and the spans that a row of tags marks.
+"""Tags that mark spans: the schemes, what may follow what in them, and the spans that a row of tags marks.
 
 A tag is O, or a letter, a hyphen and the type of its span. BIO (Ramshaw and Marcus 1995, as of CoNLL 2002): B begins a
-span, I goes on. IOB1: B only where two spans of one type touch. BIOES: E ends a span and S is a span of one word;
-BILOU is the same with L and U (Ratinov and Roth 2009).
+span, I goes on. IOB1: B only where two spans of one type touch. BIOES: E ends a span and S is a span of one word. The
+others are BIOES with other letters: L and U in BILOU (Ratinov and Roth 2009), M for I in BMES, as Chinese names are
+published (Zhang and Yang 2018), and M and W in BMEWO (Borthwick 1999).
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-SCHEMES = ("bio", "iob1", "bioes", "bilou")
-ENDED = ("bioes", "bilou")  # those in which the last word of a span has a letter of its own
+# What goes on, ends, and stands alone in those schemes in which the last word of a span has a letter of its own.
+ENDED = {"bioes": "IES", "bilou": "ILU", "bmes": "MES", "bmewo": "MEW"}
+SCHEMES = ("bio", "iob1", *ENDED)
 OUTSIDE = "O"
-_TAG = re.compile("([BIESLU])-(.+)", re.S)
-_SAME = {"L": "E", "U": "S"}  # of BILOU
+_TAG = re.compile("([BIESLUMW])-(.+)", re.S)
+_ALMOST = re.compile(r"([BIESLUMW])\s*[-_‐-―−－:./ ]\s*(.+)", re.S | re.I)
+_SAME = {"L": "E", "U": "S", "M": "I", "W": "S"}  # as BIOES has it
 
 
 class Span(NamedTuple):
@@ -42,28 +46,49 @@ def mark(tag: str) -> Mark | None:
     return None if found is None else Mark(_SAME.get(found[1], found[1]), found[2])
 
 
-def scheme_of(rows: Iterable[Sequence[str]]) -> str | None:
-    """The scheme of rows of tags, one of `SCHEMES`; None if some tag is none of theirs.
+def scheme_of(rows: Iterable[Sequence[str]], most: bool = True) -> str | None:
+    """The scheme that most tags of some rows keep to, one of `SCHEMES`; None if most mark no spans.
 
     BIO and IOB1 have the same tags: it is IOB1 if spans begin with I, and B stands only where two of one type touch.
+    `most=False`: one tag of another form or scheme is enough for None, as runs of earlier versions have it.
     """
-    letters: set[str] = set()
-    begun = {"B": 0, "I": 0}
+    letters, begun, other = Counter[str](), Counter[str](), 0
     for row in rows:
         before = NONE
         for tag in row:
             here = mark(tag)
-            if here is None:
-                return None
-            letters.add(tag[0])
-            if here.letter in begun and here.kind != before.kind:
+            other += here is None
+            here = here or NONE
+            if here.letter != OUTSIDE:
+                letters[tag[0]] += 1
+            if here.letter in ("B", "I") and here.kind != before.kind:
                 begun[here.letter] += 1
             before = here
-    if letters <= {OUTSIDE}:
+    if letters.total() <= other or (not most and (other or letters.keys() & {"M", "W"})):
         return None
-    if letters & {"E", "S", "L", "U"}:
-        return "bilou" if letters & {"L", "U"} else "bioes"
+    if not most and letters.keys() - {"B", "I"}:
+        return "bilou" if letters.keys() & {"L", "U"} else "bioes"
+    # Where every span is ended there are as many ends as beginnings; by mistake there are few.
+    if letters.keys() - {"B", "I"} and 2 * sum(letters[letter] for letter in "ESLUMW") >= _spans(letters):
+        return max(ENDED, key=lambda scheme: sum(letters[letter] for letter in ENDED[scheme]))
     return "iob1" if begun["I"] and not begun["B"] else "bio"
+
+
+def _spans(letters: Counter[str]) -> int:
+    """How many spans are begun, where each begins with a letter of its own."""
+    return sum(letters[letter] for letter in "BSUW")
+
+
+def odd(tag: str, scheme: str) -> bool:
+    """Whether a tag is none of its scheme: of another form, or with a letter of another scheme."""
+    return tag != OUTSIDE and (mark(tag) is None or tag[0] not in f"B{ENDED.get(scheme, 'I')}")
+
+
+def meant(tag: str, tags: Iterable[str]) -> str | None:
+    """The tag among `tags` that an odd one was probably meant to be: B_LOC and b-loc are B-LOC."""
+    found = _ALMOST.fullmatch(tag.strip())
+    wanted = f"{found[1]}-{found[2]}".casefold() if found else "o" if tag == "0" else tag.strip().casefold()
+    return next((one for one in tags if one != tag and one.casefold() == wanted), None)
 
 
 def legal(before: str | None, after: str | None, scheme: str) -> bool:
@@ -122,15 +147,16 @@ def strict_spans(tags: Iterable[str], scheme: str) -> Iterator[Span]:
 def write(found: Iterable[Span], length: int, scheme: str) -> list[str]:
     """Tags of a row of `length` words that mark some spans; for IOB1 in BIO."""
     tags = [OUTSIDE] * length
-    alone, end = ("U", "L") if scheme == "bilou" else ("S", "E")
+    inside, end, alone = ENDED.get(scheme, "I  ")
     for kind, first, last in found:
         for place in range(first, last + 1):
-            tags[place] = f"{'B' if place == first else 'I'}-{kind}"
+            tags[place] = f"{'B' if place == first else inside}-{kind}"
         if scheme in ENDED:
             tags[last] = f"{alone if first == last else end}-{kind}"
     return tags
 
 
 def repaired(tags: Sequence[str], scheme: str) -> list[str]:
-    """The spans that broken tags seem to mark, written as the scheme says; IOB1 becomes BIO."""
-    return write(spans(tags), len(tags), scheme)
+    """The spans that broken tags seem to mark, written as the scheme says; IOB1 becomes BIO. Tags of no span stay."""
+    whole = write(spans(tags), len(tags), scheme)
+    return [tag if mark(tag) is None else new for tag, new in zip(tags, whole, strict=True)]

@@ -86,7 +86,7 @@ class Split:
         if isinstance(valid, str):
             valid = [valid]
         if not isinstance(valid, (int, float)):
-            return cls(groups, group(valid, reading), ways=ways, reading=reading)
+            return cls(groups, group(valid, reading, like=groups), ways=ways, reading=reading)
         if not 0 <= valid < 1:
             raise SeqloomError(f"the share of the data held out for validation goes from 0 to below 1, not {valid}")
         return cls(groups, [], float(valid), seed, 0.0, ways, reading)

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from seqloom.data.amounts import counted
-from seqloom.data.columns import NAMES, SEPARATORS, Reading, Record, csv_records, line_records, no_separator
+from seqloom.data.columns import Reading, Record, csv_records, line_records, no_separator, told
+from seqloom.data.forms import look
+from seqloom.data.jsonlines import json_object, json_text
 from seqloom.data.kinds import KINDS, number
-from seqloom.data.lines import STDIN, LineError, form_of, place, read_lines
-from seqloom.data.read import Problem, Through, json_object, json_text
+from seqloom.data.lines import STDIN, LineError, place, read_lines
+from seqloom.data.read import Problem, Through
 from seqloom.data.skip import Skipped
 from seqloom.data.tokens import folding, make
 from seqloom.errors import SeqloomError, known
@@ -83,6 +85,7 @@ class Layout:
     columns: tuple[str, ...]  # without the target
     target: str
     numbered: bool = False  # files have no line of names: columns are called by their number
+    reading: Reading = field(default_factory=Reading, compare=False)  # how files are written
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -104,38 +107,39 @@ def layout(files: Sequence[str], options: TableOptions) -> Layout:
     kept = tuple(name for name in names if name != target and name not in options.left_out)
     if not kept:
         raise SeqloomError(f"{files[0]}: no column is left to tell {target!r} from")
-    return Layout(kept, target, options.numbers is not None or not options.header)
+    written = Reading(delimiter=options.delimiter, encoding=options.encoding, recognise=options.recognise)
+    return Layout(kept, target, options.numbers is not None or not options.header, written)
 
 
 def _target(wanted: str | int | None, names: Sequence[str]) -> str:
     if wanted is None:
         return names[-1]
-    told = str(wanted)
-    if told not in names and told.isascii() and told.isdigit() and 1 <= int(told[:6]) <= len(names):
-        return names[int(told) - 1]
-    return known(told, names, "target column")
+    name = str(wanted)
+    if name not in names and name.isascii() and name.isdigit() and 1 <= int(name[:6]) <= len(names):
+        return names[int(name) - 1]
+    return known(name, names, "target column")
 
 
 def _names(files: Sequence[str], options: TableOptions) -> list[str]:
     """The columns to be read, the target among them."""
     file = str(files[0])
-    kind = form(file)
+    kind = form(file, options)
     if options.numbers is not None or not options.header:
         if kind == "jsonl":
             raise SeqloomError(f"{file}: JSON lines have names: columns have no numbers there, and there is no header")
-        numbers = options.numbers or range(len(_first(file, _records(file))))
+        numbers = options.numbers or range(len(_first(file, _records(file, options))))
         return [str(column + 1) for column in numbers]
-    every = _keys(files) if kind == "jsonl" else _header(file, kind, _records(file))
+    every = _keys(files, options) if kind == "jsonl" else _header(file, options, _records(file, options))
     if len(every) < 2:
         raise SeqloomError(f"{file}: a table has at least two columns, one of them the target")
     return [known(name, every, f"column of {file}") for name in options.names or every]
 
 
-def _keys(files: Sequence[str]) -> list[str]:
+def _keys(files: Sequence[str], reading: Reading) -> list[str]:
     """All keys of JSON lines, in the order in which they are met."""
     found: dict[str, None] = {}
     for file in map(str, files):
-        for _, record in _records(file):
+        for _, record in _records(file, reading):
             try:
                 found |= dict.fromkeys(json_object(record[0], ())) if isinstance(record, list) else {}
             except LineError:
@@ -145,30 +149,38 @@ def _keys(files: Sequence[str]) -> list[str]:
 
 def plain_lines(name: str) -> bool:
     """Whether a file is no table but lines, each of which says by itself what it is."""
-    return form_of(name, place(name)) == "parallel"
+    return look(name, place(name)).kind == "parallel"
 
 
-def form(name: str) -> str:
+def form(name: str, reading: Reading) -> str:
     """csv, tsv or jsonl."""
-    kind = form_of(name, place(name))
+    kind = look(name, place(name), reading).kind
     if kind == "parallel":
         raise SeqloomError(f"{name}: a table is a .csv, .tsv or .jsonl file")
     return kind
 
 
-def _records(name: str, through: Through | None = None) -> Iterator[Record]:
-    kind, lines = form(name), read_lines(name, place(name))
+def notes(files: Iterable[str], reading: Reading) -> list[str]:
+    """What there is to say about how files are written."""
+    return [note for file in files for note in look(file, place(file), reading).notes]
+
+
+def _records(name: str, reading: Reading, through: Through | None = None) -> Iterator[Record]:
+    path = place(name)
+    found = look(name, path, reading)
+    lines = read_lines(name, path, found.encoding)
     lines = lines if through is None else through(name, lines)
-    return csv_records(lines) if kind == "csv" else line_records(lines, SEPARATORS.get(kind))
+    return csv_records(lines, found.separator) if found.kind == "csv" else line_records(lines, found.separator or None)
 
 
-def _header(file: str, kind: str, found: Iterator[Record]) -> list[str]:
+def _header(file: str, reading: Reading, found: Iterator[Record]) -> list[str]:
     """The names in the first line; a column without one, as spreadsheets write for the number of the row, gets one."""
     first = _first(file, found)
     names = [name.strip() or f"column {place}" for place, name in enumerate(first, 1)]
     if len(names) == 1:
-        reason = str(no_separator(first[0], kind)).partition(":")[0]
-        raise SeqloomError(f"{file}:1: {reason}: expected the names of at least two columns, {NAMES[kind]} between")
+        sign = look(file, place(file), reading).separator
+        reason = str(no_separator(first[0], sign)).partition(":")[0]
+        raise SeqloomError(f"{file}:1: {reason}: expected the names of at least two columns, {told(sign)} between")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         hint = f"; {NO_HEADER}" if number(twice) is not None else ""
@@ -192,9 +204,9 @@ def entries(
 
     `through` sees the lines as they pass.
     """
-    kind, told = form(file), "stdin" if file == STDIN else file
-    found = _records(file, through)
-    places = None if kind == "jsonl" else _places(file, kind, found, layout, need_target)
+    kind, name = form(file, layout.reading), "stdin" if file == STDIN else file
+    found = _records(file, layout.reading, through)
+    places = None if kind == "jsonl" else _places(file, found, layout, need_target)
     width: int | None = None if places is None or layout.numbered else len(places.names)
     for line, record in found:
         try:
@@ -207,9 +219,9 @@ def entries(
                 fields = _cut(record, places, width)
             if need_target and not fields[-1].strip():
                 raise LineError(f"the target ({layout.target}) is empty", "empty")
-            yield Row(fields[:-1], fields[-1], told, line)
+            yield Row(fields[:-1], fields[-1], name, line)
         except LineError as broken:
-            yield Problem(told, line, str(broken), code=broken.code)
+            yield Problem(name, line, str(broken), code=broken.code)
 
 
 class _Places(NamedTuple):
@@ -217,10 +229,10 @@ class _Places(NamedTuple):
     columns: list[int | None]  # where each of `Layout.all` stands; None: the target is not there, and not needed
 
 
-def _places(file: str, kind: str, found: Iterator[Record], layout: Layout, need_target: bool) -> _Places:
+def _places(file: str, found: Iterator[Record], layout: Layout, need_target: bool) -> _Places:
     if layout.numbered:
         return _Places([], [int(name) - 1 for name in layout.all])
-    names = _header(file, kind, found)
+    names = _header(file, layout.reading, found)
     places: list[int | None] = []
     for name in layout.all:
         if name == layout.target and name not in names and not need_target:

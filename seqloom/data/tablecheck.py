@@ -14,7 +14,7 @@ from seqloom.data.marks import Marks
 from seqloom.data.read import Problem
 from seqloom.data.rows import Schema
 from seqloom.data.rowset import columns_told, draft
-from seqloom.data.table import Row, TableOptions, entries, form, layout
+from seqloom.data.table import Row, TableOptions, entries, form, layout, notes
 from seqloom.errors import SeqloomError
 
 
@@ -24,8 +24,13 @@ def check(files: list[str], *, max_length: int | None = None, reading: Reading |
     Errors are rows that training would refuse, and fields of more than `max_length` characters. Warnings are rows that
     come twice, rows that differ from another in their target alone, and rows of the first table in a later one.
     """
-    options = reading if isinstance(reading, TableOptions) else TableOptions(**asdict(reading or Reading()))
+    options = reading if isinstance(reading, TableOptions) else _options(reading or Reading())
     return TableReport(files, options, max_length)
+
+
+def _options(reading: Reading) -> TableOptions:
+    given = asdict(reading)
+    return TableOptions(**{name: value for name, value in given.items() if value is not None})
 
 
 @dataclass
@@ -59,13 +64,14 @@ class TableReport(looking.Report):
     @property
     def notes(self) -> list[str]:
         kinds = ", ".join(f"{one['name']} {one['kind']}" for one in self.statistics[0].columns)  # pyright: ignore
-        return [f"columns: {kinds}; the last is the target. data.kinds.NAME=KIND changes a kind"] if kinds else []
+        told = [f"columns: {kinds}; the last is the target. data.kinds.NAME=KIND changes a kind"] if kinds else []
+        return [*notes(self.files, self.options), *told]
 
     def _problems(self) -> Iterator[Problem]:
         self._draft: Schema | None = None
         first: _Seen = {}
         for file in self.files:
-            told, seen = TableStatistics([file], form(file)), {}
+            told, seen = TableStatistics([file], form(file, self.options)), {}
             self._statistics.append(told)
             rows: list[Row] = []
             for entry in self._entries(file):
@@ -81,8 +87,9 @@ class TableReport(looking.Report):
 
     def _entries(self, file: str) -> Iterator[Row | Problem]:
         """The rows of a file, and what is broken or odd about its lines."""
-        marks = Marks(form(file))
+        marks = Marks(form(file, self.options))
         for entry in entries(file, self.layout, through=marks.through):
+            marks.record(entry.line)
             yield entry
             yield from marks.found
             marks.found.clear()

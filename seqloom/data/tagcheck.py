@@ -15,7 +15,7 @@ from seqloom.data.facts import COMMONEST, summary
 from seqloom.data.marks import Marks
 from seqloom.data.numbers import source_hash
 from seqloom.data.read import Problem
-from seqloom.data.schemes import breaks, scheme_of
+from seqloom.data.schemes import breaks, meant, odd, scheme_of
 
 
 def check(files: list[str], *, max_length: int | None = None, reading: Reading | None = None) -> Report:
@@ -74,7 +74,14 @@ class Report(looking.Report):
         statistics.scheme = scheme = scheme_of(sentence.tags for sentence in sentences)
         if scheme is None:
             return
+        strange = {tag for tag in statistics.tags if odd(tag, scheme)}
+        sound = [tag for tag in statistics.tags if tag not in strange]
         for sentence in sentences:
+            for place, tag in enumerate(sentence.tags):
+                if tag in strange:
+                    hint = f"; did you mean {found!r}?" if (found := meant(tag, sound)) else ""
+                    reason = f"the tag {tag!r} is none of the scheme {scheme.upper()}{hint}"
+                    yield Problem(sentence.file, sentence.lines[place], reason, "warning", "tag")
             for place, reason in breaks(sentence.tags, scheme):
                 told = f"{reason}, which {scheme.upper()} does not allow"
                 yield Problem(sentence.file, sentence.lines[place], told, "warning", "scheme")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import Any
 
@@ -15,7 +15,7 @@ from seqloom.data.conll import LONGEST, Found, Sentence, read
 from seqloom.data.facts import COMMONEST, overlap, spread, vocabulary
 from seqloom.data.holdout import missed
 from seqloom.data.numbers import source_hash
-from seqloom.data.schemes import breaks, repaired, scheme_of
+from seqloom.data.schemes import OUTSIDE, breaks, meant, odd, repaired, scheme_of
 from seqloom.data.skip import Skipped
 from seqloom.data.split import Fold, Split
 from seqloom.data.tagged import Tagging, TagOptions, TagReady, Tags
@@ -36,8 +36,9 @@ def prepare_tags(
     tags those of all: a tag that only the validation has is still a tag."""
     files = valid if isinstance(valid, list) else []
     given, held = _read(train, options), _read(files, options)
-    scheme = scheme_of(sentence.tags for one in (given, held) for sentence in one.sentences)
-    fitting = Fitting(options, scheme)
+    every = [sentence.tags for one in (given, held) for sentence in one.sentences]
+    scheme = scheme_of(every, most=options.recognise)
+    fitting = Fitting(options, scheme, set(chain.from_iterable(every)))
     sentences, apart = fitting(given.sentences[: options.limit]), fitting(held.sentences)
     split = Split.of([], 0.0 if files else valid, seed=seed, reading=options)  # pyright: ignore[reportArgumentType]
     places, away = split.parted([normal(sentence.text, **options.ways) for sentence in sentences])
@@ -55,9 +56,9 @@ def prepare_tags(
     return TagReady(*supplies, notes, facts | {"notes": notes}, lexicon, tags, rare, outside)
 
 
-def fitted(sentences: Sequence[Sentence], options: TagOptions, scheme: str | None) -> tuple[list[Sentence], list[str]]:
+def fitted(sentences: Sequence[Sentence], options: TagOptions, tags: Tags) -> tuple[list[Sentence], list[str]]:
     """Sentences cut and mended as those of the training, and what there is to say about it."""
-    fitting = Fitting(options, scheme)
+    fitting = Fitting(options, tags.scheme, {*tags.names, *chain.from_iterable(one.tags for one in sentences)})
     return fitting(sentences), list(fitting.notes())
 
 
@@ -71,8 +72,13 @@ def hashes(sentences: Sequence[Sentence], options: TagOptions, key: str) -> np.n
 class Fitting:
     """Cuts long sentences and mends tags, and remembers how many."""
 
-    def __init__(self, options: TagOptions, scheme: str | None) -> None:
+    def __init__(self, options: TagOptions, scheme: str | None, tags: Set[str]) -> None:
+        """`tags`: all that the sentences have."""
         self.options, self._from = options, scheme
+        strange = {tag for tag in tags if scheme is not None and odd(tag, scheme)}
+        sound = [*sorted(tags - strange), OUTSIDE]
+        self.odd = {tag: meant(tag, sound) for tag in sorted(strange)}  # and what each should probably be
+        self.where: dict[str, list[str]] = {tag: [] for tag in self.odd}
         self.scheme = "bio" if scheme == "iob1" and options.repair else scheme
         self.cut = self.mended = self.broken = 0
         self.first = ""
@@ -90,8 +96,10 @@ class Fitting:
     def _mend(self, sentence: Sentence) -> Sentence:
         if self._from is None:
             return sentence
+        if self.odd and not self.odd.keys().isdisjoint(sentence.tags):
+            self._note(sentence)
         if self.options.repair:
-            tags = tuple(repaired(sentence.tags, self._from))
+            tags = tuple(repaired([self.odd.get(tag) or tag for tag in sentence.tags], self._from))
             self.mended += sum(map(str.__ne__, tags, sentence.tags))
             return sentence._replace(tags=tags)
         for place, reason in breaks(sentence.tags, self._from):
@@ -99,15 +107,35 @@ class Fitting:
             self.first = self.first or f"{sentence.file}:{sentence.lines[place] if sentence.lines else 0}: {reason}"
         return sentence
 
+    def _note(self, sentence: Sentence) -> None:
+        """Where odd tags stand."""
+        for place, tag in enumerate(sentence.tags):
+            if tag in self.odd:
+                self.where[tag].append(f"{sentence.file}:{sentence.lines[place] if sentence.lines else 0}")
+
     def notes(self) -> Iterator[str]:
         if self.cut:
             yield f"{counted(self.cut, 'sentences')} cut to {self.options.max_length:,} words"
+        found = {tag: where for tag, where in self.where.items() if where}
+        if found:
+            told = "; ".join(_told(tag, where, self.odd[tag]) for tag, where in list(found.items())[:5])
+            more = f"; and {len(found) - 5:,} more kinds" if len(found) > 5 else ""
+            mends = any(self.odd[tag] for tag in found) and not self.options.repair
+            hint = "; data.repair=true mends those that are clear" if mends else ""
+            total = counted(sum(map(len, found.values())), "tags")
+            yield f"{total} not of the scheme {str(self._from).upper()}: {told}{more}{hint}"
         if self.mended:
             why = "IOB1 became BIO" if self._from == "iob1" else f"they broke the scheme {str(self._from).upper()}"
             yield f"{self.mended:,} tags were mended: {why}"
         if self.broken:
             broken = f"{self.broken:,} tags break the scheme {str(self._from).upper()}, the first at {self.first}"
             yield f"{broken}; data.repair=true mends them"
+
+
+def _told(tag: str, where: list[str], probably: str | None) -> str:
+    """One odd tag, its first places, and what it should be."""
+    more = f" and {len(where) - 3:,} more" if len(where) > 3 else ""
+    return f"{tag!r} at {', '.join(where[:3])}{more}{f' (did you mean {probably!r}?)' if probably else ''}"
 
 
 def _read(files: list[str], options: TagOptions) -> Found:

@@ -185,8 +185,11 @@ def _ours(folder: Path) -> Iterator[Path]:
 
 
 def _renewed(config: dict[str, Any]) -> dict[str, Any]:
-    """Older classifiers have a setting `frozen`, for embeddings that stay as they are: `training.freeze: source`."""
-    model, training = config.get("model"), config.get("training")
+    """Older classifiers have a setting `frozen`, for embeddings that stay as they are: `training.freeze: source`. Older
+    runs did not look at what stands in their files before they read them."""
+    model, training, data = (config.get(name) for name in ("model", "training", "data"))
+    if isinstance(data, dict):
+        data.setdefault("recognise", False)
     if isinstance(model, dict) and model.pop("frozen", False) and isinstance(training, dict):
         training["freeze"] = ",".join(filter(None, (training.get("freeze"), "source")))
     return config

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from seqloom.data.codec import Codec
-from seqloom.data.columns import Reading
-from seqloom.data.read import read_asked, read_sources
+from seqloom.data.columns import Reading, as_trained
+from seqloom.data.read import Told, read_asked, read_sources
 from seqloom.data.running import line_hash, numbered
 from seqloom.data.stream import Stream, StreamOptions
 from seqloom.data.tokens import UNK
@@ -53,21 +53,22 @@ class Author:
     def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
         """How files are read: as those of the training, but for what is given."""
         bad = self.options.skip_bad if skip_bad is None else skip_bad
-        return Reading(columns=columns or self.options.columns, skip_bad=bad)
+        return as_trained(self.config["data"], columns, bad)
 
     def read(self, files: list[str], reading: Reading) -> tuple[list[Stream], list[str]]:
         """The text of the files, numbered, and what there is to say about it."""
-        options = replace(self.options, columns=reading.columns, skip_bad=reading.skip_bad, limit=None, sample=None)
+        whole = {"columns": reading.columns, "skip_bad": reading.skip_bad, "limit": None, "sample": None}
+        options = replace(self.options, **whole, **reading.written)
         stream, notes = numbered(files, options, self.texts.codec, list(self.texts.labels))
         return [stream], notes
 
-    def sources(self, file: str, reading: Reading | None = None) -> Iterator[str]:
+    def sources(self, file: str, reading: Reading | None = None, told: Told | None = None) -> Iterator[str]:
         """Prompts as `answers` takes them, one a line; of a model with labels the label comes first, in files too, and
         the prompt may be missing. The columns are those of the training unless `reading` has others."""
         if not self.texts.labels:
-            yield from read_sources(file, reading)
+            yield from read_sources(file, reading, told)
             return
-        for one in read_asked(file, reading):
+        for one in read_asked(file, reading, told=told):
             where = f"{one.file}:{one.line}"
             if len(one.targets) > 1:
                 raise SeqloomError(f"{where}: {len(one.targets) + 1} columns where label and prompt are expected")

@@ -16,9 +16,9 @@ from torch import nn
 from seqloom.data.codec import Codec
 from seqloom.data.corpus import Prepared
 from seqloom.data.corpus import prepare as prepare_pairs
-from seqloom.data.head import LEAST, one_sided
+from seqloom.data.head import one_sided
 from seqloom.data.labelled import LabelSupply, Target, label_weights, values_of
-from seqloom.data.labels import LabelOptions
+from seqloom.data.labels import LabelOptions, doubt
 from seqloom.data.read import Example
 from seqloom.data.skip import Skipped
 from seqloom.data.split import Fold, Split
@@ -85,7 +85,9 @@ class Classify:
         prepared = prepare_pairs(train, valid, options, seed=seed, cache=cache, codecs=codecs)
         target = _target(prepared, options) if target is None else target
         values = values_of(prepared.train, target)
-        _check(values, target, ", ".join(str(group) for group in prepared.split.train), options.limit)
+        files = ", ".join(str(group) for group in prepared.split.train)
+        _check(values, target, files, _other(prepared, options), options.limit)
+        told = _doubted(prepared, options, target, len(values), files)
         plain = LabelSupply(prepared.train, target, values)
         weights = label_weights(options.weights, target, plain.counts())
         held = prepared.valid
@@ -94,7 +96,7 @@ class Classify:
             target=target,
             train=plain if weights is None else LabelSupply(prepared.train, target, values, weights),
             valid=None if held is None else LabelSupply(held, target, values_of(held, target)),
-            notes=(notes := [*prepared.notes, *_odd(prepared.split, options, target, len(values))]),
+            notes=(notes := [*prepared.notes, *told, *_head(prepared.split, options, target)]),
             facts=_facts(prepared.facts, plain) | {"notes": notes},
             prepared=prepared,
         )
@@ -184,32 +186,46 @@ def _target(prepared: Prepared, options: LabelOptions) -> Target:
     return Target("number", mean=float(numbers.mean()), deviation=float(numbers.std()) or 1.0)
 
 
-def _odd(split: Split, options: LabelOptions, target: Target, count: int) -> Iterator[str]:
-    """What is not wrong, but hardly meant: a label for every line, or the head of a sorted file."""
-    if target.kind == "label" and count >= LEAST and target.size > count / 2:
-        turned = ",".join(reversed(options.names)) if options.names else "2,1"
-        turned = "label,text" if turned == "2,1" and any(one.form == "jsonl" for one in split.train) else turned
-        told = f"{target.size:,} labels in {count:,} lines: hardly one comes twice, so there is little to learn"
-        yield f"{told}; if source and label are swapped, --columns {turned} turns them"
-    if options.limit is not None and target.kind != "number":
-        whole = replace(split, reading=replace(split.reading, limit=None), decision=None)
-        with suppress(SeqloomError):  # broken lines behind the limit are nobody's concern
-            if told := one_sided(
-                (label for part in whole.parts(Skipped(), None) for label in part.labels or ()), options.limit
-            ):
-                yield told
+def _doubted(prepared: Prepared, options: LabelOptions, target: Target, count: int, files: str) -> list[str]:
+    """A label for nearly every line is hardly meant; where texts are few, the columns are swapped."""
+    if target.kind != "label":
+        return []
+    told = doubt(count, prepared.facts["train"]["distinct_sources"], target.size)
+    if told is not None and "swapped" in told and options.columns is None:
+        raise SeqloomError(f"{files}: {told}")
+    return [told] if told else []
 
 
-def _check(values: np.ndarray, target: Target, files: str, limit: int | None) -> None:
+def _head(split: Split, options: LabelOptions, target: Target) -> Iterator[str]:
+    """What there is to say of the head of a file that is sorted by label."""
+    if options.limit is None or target.kind == "number":
+        return
+    whole = replace(split, reading=replace(split.reading, limit=None), decision=None)
+    with suppress(SeqloomError):  # broken lines behind the limit are nobody's concern
+        labels = (label for part in whole.parts(Skipped(), None) for label in part.labels or ())
+        if told := one_sided(labels, options.limit):
+            yield told
+
+
+def _other(prepared: Prepared, options: LabelOptions) -> str:
+    """What to do where all examples have one label."""
+    if options.limit is not None:
+        return f"--sample {options.limit} draws from the whole of a sorted file"
+    if any(group.form == "jsonl" for group in prepared.split.train):
+        return "--columns names the keys of text and label"
+    read = "the second" if options.columns is None else f"the second of {options.columns}"
+    return f"the label is read from {read} column; --columns chooses another, as in --columns 1,3"
+
+
+def _check(values: np.ndarray, target: Target, files: str, hint: str, limit: int | None) -> None:
     if target.kind == "label" and (unknown := int((values < 0).sum())):
         names = ", ".join(target.names[:10])
         told = f"{unknown:,} of {len(values):,} examples have labels that the run it starts from lacks"
         raise SeqloomError(f"{files}: {told}; it has {names}")
     if target.kind == "label" and target.size < 2:
-        first = "all examples" if limit is None else f"all of the first {limit:,} examples"
-        cure = "" if limit is None else f"; --sample {limit} draws from the whole of a sorted file"
-        told = f"{files}: {first} have the label {target.names[0]!r}: there is nothing to tell apart{cure}"
-        raise SeqloomError(told)
+        which = "all examples" if limit is None else f"all of the first {limit:,} examples"
+        told = f"{which} have the label {target.names[0]!r}: there is nothing to tell apart"
+        raise SeqloomError(f"{files}: {told}; {hint}")
     if target.kind == "labels" and not target.size:
         raise SeqloomError(f"{files}: no example has a label")
 

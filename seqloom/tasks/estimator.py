@@ -14,12 +14,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from seqloom.data.columns import Reading, split_csv
+from seqloom.data.columns import Reading, as_trained, split_csv
 from seqloom.data.lines import STDIN, Line, LineError, decode, number, read_lines
+from seqloom.data.read import Told, heard
 from seqloom.data.rows import RowSupply, Schema
 from seqloom.data.rowset import right, unseen
 from seqloom.data.skip import Skipped, note
-from seqloom.data.table import Row, entries, from_json, plain_lines, sound
+from seqloom.data.table import Layout, Row, entries, from_json, plain_lines, sound
+from seqloom.data.table import notes as notes_of
 from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError
@@ -46,15 +48,23 @@ class Estimator:
         if columns is not None:
             told = ", ".join(self.schema.layout.columns)
             raise SeqloomError(f"--columns {columns!r}: the columns of a table are found by their names: {told}")
-        return Reading(skip_bad=self.config["data"].get("skip_bad", False) if skip_bad is None else skip_bad)
+        data = {**self.config["data"], "columns": None, "header": None}
+        return as_trained(data, None, data.get("skip_bad", False) if skip_bad is None else skip_bad)
 
     def read(self, files: list[str], reading: Reading) -> tuple[list[Row], list[str]]:
         """The rows of some files, and what there is to say about them."""
         skipped = Skipped() if reading.skip_bad else None
-        rows = right(sound(files, self.schema.layout, skipped), self.schema, skipped)
-        return rows, [*unseen(self.schema.number(rows)), *(note(skipped.to_json()) if skipped else ())]
+        rows = right(sound(files, self._layout(reading), skipped), self.schema, skipped)
+        return rows, [
+            *notes_of(files, reading),
+            *unseen(self.schema.number(rows)),
+            *(note(skipped.to_json()) if skipped else ()),
+        ]
 
-    def sources(self, file: str, reading: Reading | None = None) -> Iterator[str]:
+    def _layout(self, reading: Reading | None) -> Layout:
+        return replace(self.schema.layout, reading=reading or Reading())
+
+    def sources(self, file: str, reading: Reading | None = None, told: Told | None = None) -> Iterator[str]:
         """The rows of a file as `answers` takes them, one JSON object each; the target need not be there.
 
         What is no table, as standard input ("-"), is read as it comes: its lines are rows already.
@@ -63,7 +73,8 @@ class Estimator:
             lines = number("stdin", sys.stdin.buffer) if file == STDIN else read_lines(file, Path(file))
             yield from self._lines("stdin" if file == STDIN else file, lines)
             return
-        for entry in entries(file, self.schema.layout, need_target=False):
+        heard(notes_of([file], reading or Reading()), told)
+        for entry in entries(file, self._layout(reading), need_target=False):
             if not isinstance(entry, Row):
                 raise SeqloomError(str(entry))
             if problem := self.schema.wrong(entry, need_target=False):

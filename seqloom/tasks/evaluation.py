@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from seqloom.data import registry
-from seqloom.data.columns import Reading
+from seqloom.data.columns import Reading, as_trained
 from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import ratio_interval
 
@@ -52,7 +52,7 @@ def reading_of(config: Mapping[str, Any], columns: str | None = None, skip_bad: 
     """How files are read: as those of the training, but for what is given."""
     data = config["data"]
     bad = data.get("skip_bad", False) if skip_bad is None else skip_bad
-    return Reading(columns=columns or data.get("columns"), skip_bad=bad)
+    return as_trained(data, columns, bad)
 
 
 def examples_of(

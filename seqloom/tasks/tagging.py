@@ -13,7 +13,7 @@ from torch import nn
 
 from seqloom.data.columns import Reading
 from seqloom.data.conll import LONGEST, Sentence, read, sentences
-from seqloom.data.read import read_sources
+from seqloom.data.read import Told, read_sources
 from seqloom.data.tagged import TagOptions, Tags, lexicon_of
 from seqloom.data.tagprepare import fitted
 from seqloom.data.tokens import UNK
@@ -58,14 +58,14 @@ class SentenceTagger:
         """The tagged sentences of some files, mended if those of the training were, and what is to be said of them."""
         found = read(files, reading, longest=None)  # `tag` reads long ones in parts
         options = TagOptions(repair=self.config["data"].get("repair", False))
-        sentences, notes = fitted(found.sentences, options, self.tags.scheme)
+        sentences, notes = fitted(found.sentences, options, self.tags)
         return sentences, [*found.notes, *notes]
 
-    def sources(self, file: str, reading: Reading | None = None) -> Iterator[Asked]:
+    def sources(self, file: str, reading: Reading | None = None, told: Told | None = None) -> Iterator[Asked]:
         """What to tag: sentences of a CoNLL file (.conll, .conllu, .tsv), with or without tags, or lines of text."""
         if file.removesuffix(".gz").endswith(COLUMNED):
-            return sentences(file, reading or self.reading())
-        return read_sources(file, reading)
+            return sentences(file, reading or self.reading(), told)
+        return read_sources(file, reading, told)
 
     def predict(self, sources: Sequence[Asked], search: Search | None = None) -> list[str]:
         """The tags of each sentence, blanks between, as its words have blanks between."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqloom.data.schemes import legal
+from seqloom.data.schemes import ENDED, legal
 from seqloom.data.tagged import Tagging, Tags
 from seqloom.data.words import TagBatch
 from seqloom.metrics.spans import Tagged, score_sums
@@ -45,7 +45,7 @@ class TagLikelihood(nn.Module):
 
 def allowed_moves(tags: Tags) -> Allowed | None:
     """What may follow what in the scheme of the tags; None where everything may."""
-    if tags.scheme not in ("bio", "bioes", "bilou"):
+    if tags.scheme not in ("bio", *ENDED):
         return None
     names, scheme = tags.names, tags.scheme
     start = torch.tensor([legal(None, name, scheme) for name in names])

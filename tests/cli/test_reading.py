@@ -38,7 +38,9 @@ def test_columns_travel_with_the_run(seqloom, tmp_path):
     assert seqloom(*train, "--max-steps", 3, "--resume")[0] == 0, "the columns are remembered"
     one_line(seqloom(*train, "--resume", "--columns", "text,id"), "data.columns: text,label -> text,id")
     assert json.loads(seqloom("evaluate", "run", "a.csv", "--json")[1])["count"] == 60
-    assert json.loads(seqloom("evaluate", "run", "a.csv", "--json", "--columns", "2,3")[1])["count"] == 61
+    assert json.loads(seqloom("evaluate", "run", "a.csv", "--json", "--columns", "2,3")[1])["count"] == 60
+    plain = ["--columns", "2,3", "--no-header"]
+    assert json.loads(seqloom("evaluate", "run", "a.csv", "--json", *plain)[1])["count"] == 61
 
 
 def test_broken_lines_are_skipped_only_on_request(seqloom, tmp_path):
@@ -70,17 +72,17 @@ def test_check_says_what_kind_of_problem(seqloom, tmp_path):
     status, out, _ = seqloom("data", "check", "translate", "odd.tsv")
     assert status == 1
     assert out.splitlines()[:7] == [
+        "odd.tsv:2: warning: the line ends in CRLF, most lines in LF",
         'odd.tsv:3: error: no TAB but ",": expected source TAB target; did you mean a .csv file?',
         "odd.tsv:4: warning: U+200B (zero width space) at character 2, which nobody sees",
         "odd.tsv:5: error: byte order mark in the middle of the file: were two files joined here?",
         "odd.tsv:6: warning: a column begins with a quote that is not closed; in TSV quotes are text",
-        "odd.tsv:2: warning: the line ends in CRLF, most lines in LF",
         "odd.tsv:7: warning: duplicate: the same pair as in line 1",
         "note: odd.tsv: the byte order mark at its start was dropped",
     ]
     value = json.loads(seqloom("data", "check", "translate", "odd.tsv", "--json")[1])
     assert [problem["code"] for problem in value["problems"]] == [
-        "delimiter", "invisible", "bom", "quote", "line-end", "duplicate"
+        "line-end", "delimiter", "invisible", "bom", "quote", "duplicate"
     ]  # fmt: skip
     assert value["codes"]["bom"] == 1
     assert len(value["notes"]) == 1
@@ -105,3 +107,72 @@ def test_check_of_one_line_knows_no_plural(seqloom, tmp_path):
     assert out.endswith("\n1 broken line, 0 warnings\n")
     (tmp_path / "one.txt").write_text("a\n")
     assert "1 word in 1 line, the longest of 1" in seqloom("data", "check", "generate", "one.txt")[1]
+
+
+def test_each_kind_of_thing_is_said_once_in_the_order_of_lines(seqloom, tmp_path):
+    lines = [f"a text {n},label" if n % 2 else f"a text\tlabel {n}" for n in range(40)]
+    lines[30] = "a text 30\t"
+    (tmp_path / "odd.tsv").write_text("\n".join(lines) + "\n")
+    status, out, _ = seqloom("data", "check", "translate", "odd.tsv")
+    assert status == 1
+    assert out.splitlines()[:2] == [
+        'odd.tsv:2: error: no TAB but ",": expected source TAB target; did you mean a .csv file? '
+        "(20 such lines: 2, 4, 6, 8, 10, …)",
+        "odd.tsv:31: error: the target is empty",
+    ]
+    every = seqloom("data", "check", "translate", "odd.tsv", "--all")[1].splitlines()
+    places = [int(line.split(":")[1]) for line in every if ": error:" in line]
+    assert places == sorted([*range(2, 41, 2), 31])
+    found = json.loads(seqloom("data", "check", "translate", "odd.tsv", "--json")[1])
+    assert [(one["line"], one["count"], one["lines"]) for one in found["kinds"]] == [
+        (2, 20, [2, 4, 6, 8, 10]),
+        (31, 1, [31]),
+    ]
+
+
+def test_headers_delimiters_and_encodings_travel_with_the_run(seqloom, tmp_path):
+    rows = "".join(f"{word};{pronounce(word)}\r\n" for word in words(60))
+    (tmp_path / "a.csv").write_bytes(f"Wörter;Aussprache\r\n{rows}".encode("cp1252"))
+    (tmp_path / "a.txt").write_text(rows.replace("\r", ""))
+    train = ["train", "translate", "a.txt", "-o", "run", "--no-header", *SMALL, "--max-steps", 2]
+    one_line(seqloom(*train, "--delimiter", "ab"), "--delimiter 'ab'")
+    assert seqloom(*train, "--delimiter", ";")[0] == 0
+    data = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["data"]
+    assert (data["delimiter"], data["header"], data["encoding"], data["recognise"]) == (";", False, None, True)
+    assert json.loads(seqloom("evaluate", "run", "a.csv", "--json")[1])["count"] == 61, "no header, as in the training"
+    assert json.loads(seqloom("evaluate", "run", "a.csv", "--json", "--header")[1])["count"] == 60
+    _, out, err = seqloom("predict", "run", "a.csv", "--header", "--encoding", "latin-1")
+    assert (len(out.splitlines()), "note: a.csv: the first line, Wörter,Aussprache, is no example" in err) == (60, True)
+    assert seqloom("data", "check", "translate", "a.txt", "--delimiter", "semicolon", "--no-header")[0] == 0
+
+
+def test_a_run_of_an_earlier_version_goes_on_as_it_began(seqloom, tmp_path):
+    rows = "".join(f"{word}\t{pronounce(word)}\n" for word in words(60))
+    (tmp_path / "a.tsv").write_text(f"source\ttarget\n{rows}")
+    train = ["train", "translate", "a.tsv", "-o", "run", *SMALL]
+    assert seqloom(*train, "--max-steps", 2, "--set", "data.recognise=false")[0] == 0
+    file = tmp_path / "run" / "config.yaml"
+    config = yaml.safe_load(file.read_text())
+    for name in ("header", "delimiter", "encoding", "recognise"):
+        del config["data"][name]
+    file.write_text(yaml.safe_dump(config))
+    status, _, err = seqloom("train", "translate", "a.tsv", "-o", "run", "--resume", "--max-steps", 3)
+    assert (status, "resumed at step 2" in err) == (0, True)
+
+
+def test_messages_name_what_is_wrong(seqloom, tmp_path):
+    rows = [(f"some words number {n}", f"kind{n % 3}") for n in range(60)]
+    (tmp_path / "swapped.tsv").write_text("".join(f"{label}\t{text}\n" for text, label in rows))
+    (tmp_path / "blank.txt").write_text("".join(f"{label} {text}\n" for text, label in rows))
+    (tmp_path / "semi.txt").write_text("".join(f"{text};{label}\n" for text, label in rows))
+    (tmp_path / "same.tsv").write_text("".join(f"{text}\t1\n" for text, _ in rows))
+    train = ["train", "classify", "-o", "run", "--size", "tiny"]
+    one_line(seqloom(*train, "swapped.tsv"), "the columns seem to be swapped", "--columns 2,1")
+    assert "swapped; --columns 2,1" in seqloom("data", "check", "classify", "swapped.tsv")[1]
+    assert "seem to be swapped" not in seqloom("data", "check", "classify", "swapped.tsv", "--columns", "2,1")[1]
+    one_line(seqloom(*train, "blank.txt"), "begin with a label, as 'kind0'", "put a TAB", "--columns 2,1")
+    one_line(seqloom(*train, "semi.txt"), "semicolons seem to stand", "--delimiter semicolon")
+    one_line(seqloom(*train, "same.tsv"), "all examples have the label '1'", "read from the second column")
+    one_line(seqloom("train", "--recipe", "cmudict", "nowhere.tsv", "b.tsv", "-o", "run"), "nowhere.tsv: no such file")
+    status, _, err = seqloom("train", "tag", "--recipe", "cmudict", "-o", "run")
+    assert (status, "trains the task translate, not tag" in err) == (2, True)

@@ -36,8 +36,8 @@ def put(tmp_path, monkeypatch):
     return write
 
 
-def pairs(file: str, columns: str | None = None) -> list[tuple[str, tuple[str, ...]]]:
-    return [(e.source, e.targets) for one in group([file], Reading(columns=columns)) for e in read(one)]
+def pairs(file: str, columns: str | None = None, **more) -> list[tuple[str, tuple[str, ...]]]:
+    return [(e.source, e.targets) for one in group([file], Reading(columns=columns, **more)) for e in read(one)]
 
 
 TABLE = "id,text,label,other\n1,a b,x,p\n2,c,y z,\n"
@@ -51,7 +51,8 @@ def test_columns_by_name_and_number(put, end):
         assert pairs(file, "text,label") == pairs(file, " text , label ") == WANTED
         assert pairs(file, "label,text") == [("x", ("a b",)), ("y z", ("c",))]
         assert pairs(file, "text,label,other") == [("a b", ("x", "p")), ("c", ("y z",))]
-        assert pairs(file, "2,3") == [("text", ("label",)), *WANTED], "numbers: the first line is a line like others"
+        assert pairs(file, "2,3") == pairs(file, "2,3", header=True) == WANTED
+        assert pairs(file, "2,3", header=False) == [("text", ("label",)), *WANTED], "a line like others, if told so"
     keys = put(f"a.jsonl{end}", '{"text": "a b", "label": "x"}\n{"label": ["y z"], "text": "c", "more": 3}\n')
     assert pairs(keys, "text,label") == WANTED
 
@@ -89,8 +90,10 @@ def test_a_header_is_guessed_only_from_well_known_names(put):
         [one] = group([put("a.csv", f"{first}\na,x\n")])
         assert one.header == known
         assert len(list(read(one))) == 2 - known
-        assert one.notes == ((f"a.csv: the first line, {first}, names the columns and is no example",) if known else ())
-    assert len(pairs(put("a.tsv", "source\ttarget\na\tx\n"))) == 2, "a TSV has a header only through --columns"
+        told = f"a.csv: the first line, {first}, names the columns and is no example; --no-header reads it as data"
+        assert one.notes == ((told,) if known else ())
+    assert len(pairs(put("a.tsv", "source\ttarget\na\tx\n"))) == 1
+    assert len(pairs("a.tsv", recognise=False)) == 2, "as runs of earlier versions read it"
 
 
 def test_a_byte_order_mark_is_noted(put):
@@ -142,7 +145,7 @@ def test_open_quote():
 def test_sources_for_prediction(put, monkeypatch):
     file = put("a.csv", TABLE)
     assert list(read_sources(file, Reading(columns="label,text"))) == ["x", "y z"]
-    assert list(read_sources(file, Reading(columns="4"))) == ["other", "p", ""]
+    assert list(read_sources(file, Reading(columns="4", header=False))) == ["other", "p", ""]
     assert list(read_sources(put("b.csv", 'text,label\n"a, b",x\n\nc\n'))) == ["a, b", "", "c"]
     assert list(read_sources(put("a.tsv", TABLE.replace(",", "\t")), Reading(columns="text"))) == ["a b", "c"]
     with pytest.raises(SeqloomError, match="not plain text"):
@@ -173,8 +176,11 @@ def test_whole_numbers_are_checked_alike_in_every_kind_of_data(options):
 
 def test_more_than_two_columns_of_a_csv_are_spoken_of(put):
     """A header that nobody named would be trained on in silence."""
-    (one,) = group([put("own.csv", TABLE)])
+    (one,) = group([put("own.csv", TABLE.partition("\n")[2])])
     assert "4 columns, and the first line is data" in one.notes[0]
     assert "--columns" in one.notes[0]
+    (one,) = group([put("own.csv", TABLE)])
+    assert "the first line, id,text,label,other, names the columns" in one.notes[0]
+    assert "4 columns, and the first column is the source, the others are targets" in one.notes[1]
     assert group([put("two.csv", "a,b\n")])[0].notes == ()
     assert group(["own.csv"], Reading(columns="text,label"))[0].notes == ()

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from seqloom.data.schemes import breaks, legal, repaired, scheme_of, spans, strict_spans
+from seqloom.data.schemes import ENDED, breaks, legal, meant, odd, repaired, scheme_of, spans, strict_spans
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,12 @@ from seqloom.data.schemes import breaks, legal, repaired, scheme_of, spans, stri
         (["O B-PER NOUN"], None),
         (["B-"], None),
         (["O B-PER-OLD"], "bio"),
+        (["B-PER M-PER E-PER S-LOC O"], "bmes"),
+        (["B-PER M-PER E-PER W-LOC O"], "bmewo"),
+        (["B-PER I-PER O", "B_LOC O"], "bio"),
+        (["B-PER I-PER O B-LOC", "S-LOC O"], "bio"),
+        (["B-PER E-PER S-PER", "B-LOC I-LOC"], "bioes"),
+        (["NOUN VERB NOUN S-NP"], None),
     ],
 )
 def test_schemes_are_recognised(rows, scheme):
@@ -42,6 +48,9 @@ def test_schemes_are_recognised(rows, scheme):
         ("S-A I-A E-A", "bioes", [1]),
         ("O B-A I-A", "bioes", [2]),
         ("B-A B-A L-A", "bilou", [1]),
+        ("B-A M-A E-A S-B O", "bmes", []),
+        ("B-A M-A O M-B", "bmes", [2, 3, 3]),
+        ("B-A W-A", "bmewo", [1]),
     ],
 )
 def test_breaks_are_found_at_their_place(tags, scheme, places):
@@ -62,13 +71,16 @@ def test_breaks_say_what_is_wrong():
         ("B-A O I-B I-B", "bioes", "S-A O B-B E-B"),
         ("B-A O I-B I-B", "bilou", "U-A O B-B L-B"),
         ("O O", "bio", "O O"),
+        ("B-A O M-B M-B", "bmes", "S-A O B-B E-B"),
+        ("B-A O M-B M-B", "bmewo", "W-A O B-B E-B"),
+        ("B_A I-A", "bio", "B_A B-A"),
     ],
 )
 def test_repair(tags, scheme, mended):
     assert repaired(tags.split(), scheme) == mended.split()
 
 
-@pytest.mark.parametrize(("scheme", "letters"), [("bio", "BI"), ("bioes", "BIES"), ("bilou", "BILU")])
+@pytest.mark.parametrize(("scheme", "letters"), [("bio", "BI"), *((s, f"B{letters}") for s, letters in ENDED.items())])
 def test_whatever_is_broken_is_whole_after_repair_and_marks_the_same_spans(scheme, letters):
     every = ["O", *(f"{letter}-{kind}" for letter in letters for kind in "AB")]
     for tags in product(every, repeat=3):
@@ -83,3 +95,18 @@ def test_tags_of_no_scheme_may_always_follow():
     assert legal("NOUN", "I-A", "bio")
     assert legal("I-A", None, "bio")
     assert not legal("I-A", None, "bioes")
+
+
+def test_odd_tags_and_what_they_were_meant_to_be():
+    assert [tag for tag in ("O", "B-A", "I-A", "E-A", "B_A", "NOUN") if odd(tag, "bio")] == ["E-A", "B_A", "NOUN"]
+    assert [tag for tag in ("O", "B-A", "M-A", "I-A", "S-A") if odd(tag, "bmes")] == ["I-A"]
+    known = ["B-LOC", "I-LOC", "O"]
+    assert [meant(tag, known) for tag in ("B_LOC", "b-loc", "I LOC", "0", "o", "B-PER", "LOC")] == [
+        "B-LOC", "B-LOC", "I-LOC", "O", "O", None, None
+    ]  # fmt: skip
+
+
+def test_runs_of_earlier_versions_keep_their_scheme():
+    rows = [["B-PER", "I-PER"], ["B_LOC"]], [["B-PER", "M-PER", "E-PER"]], [["B-PER"] * 9, ["S-LOC"]]
+    assert [scheme_of(one, most=False) for one in rows] == [None, None, "bioes"]
+    assert [scheme_of(one) for one in rows] == ["bio", "bmes", "bio"]

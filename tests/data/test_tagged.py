@@ -169,3 +169,36 @@ def test_the_fingerprint_tells_data_apart(file, tmp_path):
 def test_wrong_options(options, reason):
     with pytest.raises(SeqloomError, match=reason):
         TagOptions(**options)
+
+
+def odd_file(path):
+    rows = [[("Ann", "B-PER"), ("Lee", "I-PER"), ("is", "O"), ("in", "O"), ("Rome", "B-LOC")] for _ in range(6)]
+    rows[2][4] = ("Rome", "B_LOC")
+    rows[4][2] = ("is", "0")
+    return write_tags(path, rows)
+
+
+def test_a_mistyped_tag_is_named_and_the_scheme_stays(tmp_path):
+    file = str(odd_file(tmp_path / "a.conll"))
+    data = prepare_tags([file], 0.0, TagOptions(), seed=1)
+    assert data.tags.scheme == "bio"
+    [told] = [note for note in data.notes if "not of the scheme" in note]
+    assert told == (
+        f"2 tags not of the scheme BIO: '0' at {file}:27 (did you mean 'O'?); 'B_LOC' at {file}:17 (did you mean "
+        "'B-LOC'?); data.repair=true mends those that are clear"
+    )
+    mended = prepare_tags([file], 0.0, TagOptions(repair=True), seed=1)
+    assert set(mended.tags.names) == {"O", "B-PER", "I-PER", "B-LOC"}
+    assert prepare_tags([file], 0.0, TagOptions(recognise=False), seed=1).tags.scheme is None, "as before"
+
+
+def test_check_names_odd_tags_by_line(tmp_path):
+    from seqloom.data.tagcheck import check
+
+    file = str(odd_file(tmp_path / "a.conll"))
+    report = check([file])
+    assert [str(problem) for problem in report if problem.code == "tag"] == [
+        f"{file}:17: the tag 'B_LOC' is none of the scheme BIO; did you mean 'B-LOC'?",
+        f"{file}:27: the tag '0' is none of the scheme BIO; did you mean 'O'?",
+    ]
+    assert report.statistics[0].scheme == "bio"

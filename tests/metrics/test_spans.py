@@ -52,6 +52,33 @@ def test_strict_scores_equal_seqeval(scheme, theirs):
         assert score_tags(tagged, ["f1_strict"], samples=0).metrics["f1_strict"] == pytest.approx(100 * wanted)
 
 
+@pytest.mark.parametrize(("scheme", "letters"), [("bmes", "MS"), ("bmewo", "MW")])
+def test_schemes_that_seqeval_does_not_know_are_bioes_with_other_letters(scheme, letters):
+    pytest.importorskip("seqeval")
+    from seqeval import scheme as schemes
+    from seqeval.metrics import f1_score
+
+    for seed in range(3):
+        known = drawn("bioes", seed=seed)
+        other = str.maketrans("IS", letters)
+        sides = known.predictions, known.references
+        renamed = [[[tag[:1].translate(other) + tag[1:] for tag in row] for row in rows] for rows in sides]
+        found = score_tags(Tagged(*renamed, scheme), samples=0).metrics
+        truths, guesses = [list(map(list, rows)) for rows in (known.references, known.predictions)]
+        assert found["f1"] == pytest.approx(100 * f1_score(truths, guesses))
+        strict = f1_score(truths, guesses, mode="strict", scheme=schemes.IOBES)
+        assert found["f1_strict"] == pytest.approx(100 * strict)
+
+
+def test_spans_of_chinese_names_by_hand():
+    """One of two wanted spans is found, and one is written too much."""
+    tagged = Tagged(
+        [["B-NAME", "M-NAME", "E-NAME", "O", "S-ORG"]], [["B-NAME", "M-NAME", "E-NAME", "S-ORG", "O"]], "bmes"
+    )
+    found = score_tags(tagged, samples=0).metrics
+    assert (found["f1"], found["f1_strict"], found["accuracy"]) == (50.0, 50.0, 60.0)
+
+
 def test_spans_by_hand():
     assert list(spans(["B-A", "I-A", "O", "B-B", "B-B"])) == [Span("A", 0, 1), Span("B", 3, 3), Span("B", 4, 4)]
     assert list(spans(["I-A", "I-B", "E-B", "S-B"])) == [Span("A", 0, 0), Span("B", 1, 2), Span("B", 3, 3)]

@@ -1,0 +1,160 @@
+"""In which encoding a file is written: as it is told, by the mark at its start, or guessed from its beginning.
+
+Whatever it is, everybody else reads UTF-8: `recoded` stands between them and the file.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+from typing import BinaryIO
+
+from seqloom.errors import SeqloomError
+
+UTF8 = "utf-8"
+HEAD = 1 << 16  # bytes of a file that are looked at before it is read
+_CHUNK = 1 << 16
+_MARKS = (  # the longer ones first: a UTF-32 file begins as a UTF-16 one does
+    (b"\xef\xbb\xbf", UTF8),
+    (b"\xff\xfe\0\0", "utf-32"),
+    (b"\0\0\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
+NAMES = {"utf-16": "UTF-16", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16", "utf-32": "UTF-32"}
+NAMES |= {"cp1252": "Latin-1 (cp1252)", "gb18030": "GB18030"}
+# What is common in western languages beyond ASCII, in cp1252.
+_WESTERN = set("äöüÄÖÜßéèêëàâáãåçíìîïñóòôõøúùûýæœŠšŽžÉÈÀÇÁÍÓÚÑÅØÆŒð€£§°´«»“”‘’„–—…¿¡·©®™¼½²³ªº×\xa0".replace(" ", ""))
+# The commonest characters and signs of Chinese: they are half of any text, and a twelfth of one in another encoding.
+_CHINESE = set(
+    "的一是不了在人有我他这个们中来上大为和国地到以说时要就出会可也你对生能而子那得于着下自之年过发后作里用道行所然家种"
+    "事成方多经么去法学如都同现当没动面起看定天分还进好小部其些主样理心她本前开但因只从想实日军者意无力它与长把机十民"
+    "第公此已工使情明性知全三又关点正业外将两高间由问很最重并物手应战向头文体政美相见被利什二等产或新己制身果加西斯月"
+    "话合回特代内信表化老给世位次度门任常先海通教儿原东声提立及比员解水名真论处走义各入几口认条平系气题活尔更别打女变"
+    "四神总何电数安少报才结反受目太量再感建务做接必场件计管期市直德资命山金指克许统区保至队形社便空决治展马科司五基眼"
+    "书非则听白却界达光放强即像难且权思王象完设式色路记南品住告类求据程北边死张该交规万取拉格望觉术领共确传师观清今切"
+    "院让识候带导争运买错吗吧呢很棒差喜欢店服务质快递早餐房间酒店手机电影标签文本句子类别，。！？：；、“”（）《》"
+)
+
+
+def named(encoding: str) -> str:
+    """An encoding that the user names, as Python calls it."""
+    try:
+        found = codecs.lookup(encoding)
+        text = found._is_text_encoding  # pyright: ignore
+    except (LookupError, ValueError):
+        text = found = None
+    if found is None or not text:
+        raise SeqloomError(
+            f"--encoding {encoding!r} is none that is known; some are utf-8, utf-16, cp1252 (Latin-1), gb18030"
+        )
+    return UTF8 if found.name == "utf-8-sig" else found.name
+
+
+def marked(head: bytes) -> str | None:
+    """The encoding that a byte order mark names."""
+    return next((encoding for mark, encoding in _MARKS if head.startswith(mark)), None)
+
+
+def guessed(head: bytes) -> str:
+    """The encoding that the beginning of a file seems to be in; UTF-8 unless another is clearly likelier."""
+    if found := marked(head):
+        return found
+    if found := _wide(head):
+        return found
+    whole = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1] or head[: HEAD - 4]
+    lines = [line for line in whole.split(b"\n") if not line.isascii()]
+    broken = [line for line in lines if not _is_utf8(line)]
+    if not broken or 2 * len(broken) <= len(lines):
+        return UTF8  # single lines may be damaged
+    text = b"\n".join(broken)
+    return "gb18030" if _chinese(text) else "cp1252" if _western(text) else UTF8
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        return error.start > HEAD - 8  # a character may be cut in two at the end of what is looked at
+    return True
+
+
+def _wide(head: bytes) -> str | None:
+    """UTF-16 without a mark: of western text every other byte is NUL."""
+    even, odd = head[0:2000:2], head[1:2000:2]
+    if len(odd) < 4:
+        return None
+    zeros = even.count(0), odd.count(0)
+    if max(zeros) < 0.6 * len(odd) or min(zeros) > 0.02 * len(odd):
+        return None
+    return "utf-16-le" if zeros[1] > zeros[0] else "utf-16-be"
+
+
+def _chinese(raw: bytes) -> bool:
+    """Whether it reads as Chinese: most is in the plain plane, and common characters are common."""
+    text = raw.decode("gb18030", "replace")
+    wide = [sign for sign in text if sign > "\x7f"]
+    wrong = text.count("\ufffd")
+    if not wide or wrong > 0.02 * len(wide):
+        return False
+    common = sum(sign in _CHINESE for sign in wide)
+    return common >= 0.25 * len(wide)
+
+
+def _western(raw: bytes) -> bool:
+    """Whether it reads as a western language: letters beyond ASCII stand alone between others, and are common ones."""
+    text = raw.decode("cp1252", "replace")
+    wide = [sign for sign in text if sign > "\x7f"]
+    letters = sum(sign.isalpha() and sign <= "\x7f" for sign in text)
+    rows = len(re.findall(r"[^\x00-\x7f]{3,}", text))
+    common = sum(sign in _WESTERN for sign in wide)
+    return common >= 0.9 * len(wide) and len(wide) <= 0.5 * letters and rows <= 0.02 * len(wide)
+
+
+def recoded(stream: BinaryIO, encoding: str) -> BinaryIO:
+    """The bytes of a stream as UTF-8. What is no character in its encoding becomes what is none in UTF-8 either."""
+    return stream if encoding == UTF8 else io.BufferedReader(_Recoded(stream, encoding), _CHUNK)  # pyright: ignore
+
+
+class _Recoded(io.RawIOBase):
+    def __init__(self, stream: BinaryIO, encoding: str) -> None:
+        self._stream, self._waiting = stream, b""
+        self._read = getattr(stream, "read1", stream.read)  # of standard input what is there
+        self._decoder = codecs.getincrementaldecoder(encoding)("seqloom.lost")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        while not self._waiting:
+            raw = self._read(_CHUNK)
+            self._waiting = self._decoder.decode(raw, not raw).encode(UTF8, "surrogatepass")
+            if not raw:
+                break
+        size = min(len(buffer), len(self._waiting))
+        buffer[:size], self._waiting = self._waiting[:size], self._waiting[size:]
+        return size
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def _lost(error: UnicodeError) -> tuple[str, int]:
+    """A byte that cannot be read becomes a lone surrogate, from which `lost` knows it again."""
+    assert isinstance(error, UnicodeDecodeError)
+    end = max(error.end, error.start + 1)
+    return "".join(chr(0xDC00 + byte) for byte in error.object[error.start : end]), end
+
+
+codecs.register_error("seqloom.lost", _lost)
+
+
+def lost(raw: bytes, place: int) -> int | None:
+    """The byte that `recoded` could not read and that stands for itself at a place of a line; None if there is none."""
+    try:
+        sign = ord(raw[place : place + 3].decode(UTF8, "surrogatepass"))
+    except (UnicodeDecodeError, TypeError):
+        return None
+    return sign - 0xDC00 if 0xDC00 <= sign <= 0xDCFF else None
