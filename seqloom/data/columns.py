@@ -138,6 +138,8 @@ def as_trained(data: Mapping[str, Any], columns: str | None, skip_bad: bool) -> 
     """How further files are read: as those of a training whose `data` section is given. What was not told then is
     recognised in them by itself."""
     written: dict[str, Any] = {name: data.get(name) for name in ("header", "delimiter", "encoding")}
+    if columns is not None:
+        written["header"] = None  # other columns, other files
     return Reading(columns=columns or data.get("columns"), skip_bad=skip_bad, **written)
 
 
