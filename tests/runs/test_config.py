@@ -67,7 +67,9 @@ def test_optimizer_is_another_spelling(tmp_path):
         assert way["training"]["optimiser"] == "sgd"
         assert "optimizer" not in way["training"]
     saved = {**configs.compose("translate", None, None, {}, {}, {}), "inputs": {}}
-    assert configs.compose("translate", None, None, {}, {"optimizer": "sgd"}, {}, saved)["training"]["optimiser"] == "sgd"
+    assert (
+        configs.compose("translate", None, None, {}, {"optimizer": "sgd"}, {}, saved)["training"]["optimiser"] == "sgd"
+    )
     with pytest.raises(SeqloomError, match="optimizer and optimiser are one setting: set it once"):
         configs.compose("translate", None, None, {}, {"optimizer": "sgd", "optimiser": "adamw"}, {})
     with pytest.raises(SeqloomError, match="unknown optimiser 'sdg'"):
