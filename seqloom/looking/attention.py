@@ -6,6 +6,7 @@ import shutil
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from seqloom.parts.attention import Attention, MultiHead
 from seqloom.parts.probe import watch
 
 SHADES = " ░▒▓█"
+CELL = 0.36  # inches of a picture
 CJK_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "WenQuanYi Zen Hei", "SimHei", "PingFang SC")
 
 
@@ -65,18 +67,21 @@ class AttentionMap:
         except ImportError as error:
             raise SeqloomError("plots need matplotlib: pip install 'seqloom[plots]'") from error
         rows, columns = len(self.target), len(self.source)
-        figure = Figure(figsize=(1.2 + 0.36 * columns, 1.0 + 0.36 * rows), layout="constrained")
+        beside = 1.7 + 0.09 * max(map(len, self.target))  # what stands left and right of the cells
+        figure = Figure(figsize=(beside + CELL * columns, 1.3 + CELL * rows), layout="constrained")
         axes = figure.add_subplot()
         picture = axes.imshow(self.mean(), cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
         fonts = _fonts("".join(self.source + self.target))
-        turn = 90 if max(map(len, self.source[:-1]), default=0) > 3 else 0  # words would run into each other
+        turn = 90 if _touching(self.source) else 0
         axes.set_xticks(range(columns), self.source, rotation=turn, family=fonts, parse_math=False)
         axes.set_yticks(range(rows), self.target, family=fonts, parse_math=False)
         axes.set_xlabel("read")
         axes.set_ylabel("written")
         axes.xaxis.set_label_position("top")
         axes.xaxis.tick_top()
-        figure.colorbar(picture, ax=axes, shrink=0.8, label="weight")
+        figure.colorbar(picture, ax=axes, shrink=0.8, label="weight", ticks=(0.0, 0.5, 1.0))
+        if len(self.weights) > 1:
+            figure.supxlabel(f"{self.layer}, mean of {len(self.weights)} heads", fontsize=8)
         if path is not None:
             figure.savefig(path)
         return figure
@@ -137,6 +142,12 @@ def columns(text: str) -> int:
         else 1
         for letter in text
     )
+
+
+def _touching(labels: list[str]) -> bool:
+    """Whether labels side by side would run into each other, each in the middle of its cell."""
+    letter = 0.09  # inches, about
+    return any(letter * (columns(a) + columns(b)) / 2 > 0.95 * CELL for a, b in pairwise(labels))
 
 
 def _fonts(text: str) -> list[str]:

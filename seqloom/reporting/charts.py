@@ -119,11 +119,22 @@ def _axis(values: Sequence[float], start: float, end: float, *, zero: bool = Fal
         low, high = min(low, 0.0), max(high, 0.0)
     if high - low <= 1e-9 * max(abs(low), abs(high)):
         room = abs(high) / 2 or 1.0
-        return Axis(low if zero else _below(low, room), high + room, start, end)
-    if start > end:  # upwards
+        low, high = low if zero else _below(low, room), high + room
+    elif start > end:
         room = 0.05 * (high - low)
         low, high = _below(low, room), high + room
-    return Axis(low, high, start, end)
+    return Axis(*(_on_ticks(low, high) if start > end else (low, high)), start, end)  # upwards
+
+
+def _on_ticks(low: float, high: float) -> tuple[float, float]:
+    """A little farther, to round numbers: an axis that began at a value of its own would hide where it begins."""
+    ticks = nice(low, high)
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else 0.0
+    if not step > 0:  # next to nothing, where numbers are rounded
+        return low, high
+    first = ticks[0] - step if ticks[0] > low else ticks[0]
+    last = ticks[-1] + step if ticks[-1] < high else ticks[-1]
+    return min(low, max(first, 0.0) if low >= 0 else first), max(high, last)
 
 
 def _below(low: float, room: float) -> float:

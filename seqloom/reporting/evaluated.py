@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,8 +31,14 @@ def score_table(record: Record, words: Wording) -> Markup:
         about = metric(name)
         title = join(about.title, element("small", words.right if name == "accuracy" else about.about))
         signature = (record.get("signature") or {}).get(name, "")
-        rows.append([title, shown(name, value), spread(record, name), element("code", signature)])
+        rows.append([title, shown(name, value), spread(record, name), element("code", *_broken(signature))])
     return table(["", "score", "95 % interval", "signature"], rows, numeric=(1, 2))
+
+
+def _broken(signature: str) -> list[Any]:
+    """A narrow page may break it behind a bar, and nowhere else."""
+    first, *rest = re.split(r"(?<=\|)", signature)
+    return [first, *(part for text in rest for part in (element("wbr"), text))]
 
 
 def shown(name: str, value: Any) -> str:
@@ -91,12 +98,12 @@ def _range(one: Mapping[str, Any]) -> str:
 
 
 def examples(record: Record) -> Markup:
-    """Three folded lists; the first is open."""
+    """Three lists that can be folded; what a reader learns most from is open: some at random, and the worst."""
     chosen = record.get("examples") or {}
     return join(
         *(
-            folded(title, element("ol", *(example(one) for one in chosen[kind]), class_="shown"), opened=not number)
-            for number, (kind, title) in enumerate(KINDS.items())
+            folded(title, element("ol", *(example(one) for one in chosen[kind]), class_="shown"), opened=kind != "best")
+            for kind, title in KINDS.items()
             if chosen.get(kind)
         )
     )

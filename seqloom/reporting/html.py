@@ -9,7 +9,7 @@ from typing import Any
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
 _BLANKS = {"\n": "⏎", "\t": "⇥", "\r": "␍"}  # of the others, ␣
-_VOID = frozenset({"meta", "br"})
+_VOID = frozenset({"meta", "br", "wbr"})
 
 
 class Markup(str):

@@ -65,9 +65,22 @@ def duration(seconds: Any) -> str:
     return f"{minutes // 60:,} h {minutes % 60:02d} min"
 
 
+# Parts of models' names as they are written in a sentence.
+WRITTEN = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM", "lstmn": "LSTMN", "mlp": "MLP", "crf": "CRF", "awd": "AWD"}
+WRITTEN |= {"mingru": "minGRU", "minlstm": "minLSTM", "transformer": "Transformer"}
+
+
 def article(name: str) -> str:
-    """A gru, an lstm: by how the name of a model is spoken."""
-    return "An" if name.startswith(("lstm", "mlp", "ngram", "rnn", "a", "e", "i", "o", "mb")) else "A"
+    """A GRU, an LSTM: by how the name of a model is spoken."""
+    vowels = ("lstm", "mlp", "ngram", "rnn", "a", "e", "i", "o", "mb")
+    return "An" if name.casefold().startswith(vowels) else "A"
+
+
+def written(name: str) -> str:
+    """The name of a preset, as a sentence has it: LSTM-attention; the name of a file stays as it is."""
+    if "." in name or "/" in name:
+        return name
+    return re.sub(r"[a-z]+", lambda part: WRITTEN.get(part[0], part[0]), name)
 
 
 def setting(value: Any) -> str:

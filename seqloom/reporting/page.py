@@ -54,7 +54,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence[
     top = [cell("th", place, head[place], scope="col") for place in used] if head else []
     body = [element("tr", *(cell("td" if place else "th", place, row[place]) for place in used)) for row in rows]
     inner = [element("thead", element("tr", *top))] if head else []
-    return element("div", element("table", *inner, element("tbody", *body)), class_="scroll")
+    # Focusable, so that the keys scroll it too.
+    return element("div", element("table", *inner, element("tbody", *body)), class_="scroll", tabindex="0")
 
 
 def figures(entries: Sequence[tuple[str, Any, Any]]) -> Markup:

@@ -12,7 +12,7 @@ from seqloom.data.amounts import counted
 from seqloom.reporting import curves, evaluated, labels, masks, samples, tables, tags
 from seqloom.reporting.facts import Facts, diverged, metric
 from seqloom.reporting.html import Markup, element, join, user
-from seqloom.reporting.numbers import article, digits, duration, finite, short, whole
+from seqloom.reporting.numbers import article, digits, duration, finite, short, whole, written
 from seqloom.reporting.page import code, figures, folded, page, section, table, warning
 from seqloom.reporting.wording import wording
 
@@ -40,7 +40,8 @@ def report(facts: Facts) -> str:
 def summary(facts: Facts) -> Markup:
     """One paragraph: task, model, parameters, data, best score, time, device."""
     size = f" with {whole(facts.parameters)} parameters" if facts.parameters else ""
-    begin = f"{article(facts.model)} {facts.model} model{size} for the task {facts.config.get('task', 'translate')}, "
+    task = facts.config.get("task", "translate")
+    begin = f"{article(facts.model)} {written(facts.model)} model{size} for the task {task}, "
     start = ["It started from the run ", user(facts.start), ". "] if facts.start else []
     return element("p", begin, *_origin(facts), ". ", *start, verdict(facts), class_="lead")
 

@@ -16,13 +16,15 @@ SERIF = (
 MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", "Noto Sans Mono CJK SC", monospace'
 
 LIGHT = """
-  --paper: #fdfdfb; --ink: #22252a; --quiet: #666c75; --line: #dedfdb; --tint: #f4f4f0; --wash: #f9f9f6;
+  --paper: #fdfdfb; --shade: #22252a2b;
+  --ink: #22252a; --quiet: #666c75; --line: #dedfdb; --tint: #f4f4f0; --wash: #f9f9f6;
   --accent: #2c5f8d; --bad: #a8322a; --bad-tint: #fbe9e5; --good: #3c7346; --warn-tint: #fdf3dc; --warn: #7d5a0c;
   --s0: #2c5f8d; --s1: #c0602b; --s2: #4c8050; --s3: #7c559b; --s4: #9a8322; --s5: #23878c; --s6: #b0446b;
   --s7: #6b6f76;
 """
 DARK = """
-  --paper: #16181b; --ink: #e4e3de; --quiet: #9a9fa7; --line: #34383e; --tint: #202327; --wash: #1b1e21;
+  --paper: #16181b; --shade: #e4e3de38;
+  --ink: #e4e3de; --quiet: #9a9fa7; --line: #34383e; --tint: #202327; --wash: #1b1e21;
   --accent: #83b4e0; --bad: #f0948a; --bad-tint: #41231f; --good: #8ac295; --warn-tint: #39301a; --warn: #e4c375;
   --s0: #83b4e0; --s1: #eb9b66; --s2: #8fc492; --s3: #bd9bdb; --s4: #d3bd5e; --s5: #6fc6ca; --s6: #e58fb1;
   --s7: #a9adb4;
@@ -61,7 +63,11 @@ pre {{ background: var(--tint); padding: .8rem 1rem; border-radius: 4px; overflo
   border-radius: 0 4px 4px 0 }}
 .warning p {{ max-width: none; margin: .2rem 0 }}
 .warning ul {{ margin: .4rem 0; padding-left: 1.2rem }}
-.scroll {{ overflow-x: auto; margin: .6rem 0; max-width: 100% }}
+.scroll {{ overflow-x: auto; margin: .6rem 0; max-width: 100%; background:
+  linear-gradient(to right, var(--paper) 1.5rem, transparent) left / 3rem 100% no-repeat local,
+  linear-gradient(to left, var(--paper) 1.5rem, transparent) right / 3rem 100% no-repeat local,
+  linear-gradient(to right, var(--shade), transparent) left / .9rem 100% no-repeat scroll,
+  linear-gradient(to left, var(--shade), transparent) right / .9rem 100% no-repeat scroll }}
 table {{ border-collapse: collapse; font-size: .93rem; font-variant-numeric: tabular-nums lining-nums }}
 th, td {{ padding: .38rem 1.3rem .38rem 0; text-align: left; vertical-align: baseline;
   border-bottom: 1px solid var(--line) }}
@@ -75,6 +81,7 @@ tbody th small {{ display: block; color: var(--quiet); font-weight: 400; font-si
 td.n, th.n {{ text-align: right; white-space: nowrap }}
 td small {{ color: var(--quiet); font-size: .82rem }}
 td code {{ color: var(--quiet); font-size: .78rem }}
+td:has(> code) {{ min-width: 12rem }}
 .charts {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 19rem), 1fr)); gap: 2rem 2rem }}
 .two {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1.5rem 3rem;
   align-items: start }}

@@ -9,6 +9,8 @@ import time
 from contextlib import suppress
 from typing import Any, Protocol
 
+from seqloom.reporting.facts import metric
+
 
 class Progress(Protocol):
     def note(self, text: str) -> None:
@@ -27,6 +29,8 @@ class Progress(Protocol):
 
 
 class Silent:
+    unit = "tokens"  # what its speed is counted in, so many a second
+
     def note(self, text: str) -> None: ...
 
     def detail(self, text: str) -> None: ...
@@ -79,7 +83,7 @@ class Verbose(Lines):
             text = f"step {line['step']}  sample  {line['sample']!r}"
         if text is None:
             told = {name: line[name] for name in ("step", "epoch", "loss", "rate", "norm") if line[name] is not None}
-            text = _facts(told | {"epoch": line["epoch"] + 1, "tokens/s": round(line["tokens_per_second"])})
+            text = _facts(told | {"epoch": line["epoch"] + 1, f"{self.unit}/s": round(line["tokens_per_second"])})
         self.note(text)
 
 
@@ -155,7 +159,7 @@ def described(line: dict[str, Any]) -> str | None:
     if "skipped" in line:
         return f"step {line['skipped']} skipped: its loss or gradient was not finite"
     if "valid" in line and "step" in line:
-        scores = "  ".join(f"{name} {value:.4g}" for name, value in line["valid"].items())
+        scores = "  ".join(f"{name} {value:.4g}{_percent(name)}" for name, value in line["valid"].items())
         return f"step {line['step']}  valid  {scores}{'  best' if line['best'] else ''}"
     if "averaging" in line:
         return f"step {line['averaging']}  averages from here on: the mean of the weights is what is scored and kept"
@@ -163,6 +167,10 @@ def described(line: dict[str, Any]) -> str | None:
         told = "kept" if line["best"] else "not kept: the best single checkpoint is better"
         return f"average of {line['average']} checkpoints: {told}"
     return None
+
+
+def _percent(name: str) -> str:
+    return " %" if metric(name).unit == "%" else ""
 
 
 def _facts(facts: dict[str, Any]) -> str:

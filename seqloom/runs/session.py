@@ -128,7 +128,8 @@ class Session:
         line = {"step": update.step, "epoch": update.epoch, "loss": mean, "rate": update.rate}
         line |= {"norm": float(update.norm), "tokens": int(count)}
         self.journal.add(line | {"tokens_per_second": round(speed, 1), "seconds": round(self.loop.elapsed, 3)})
-        facts = {"step": update.step, "epoch": update.epoch + 1, "loss": mean or math.nan, "tokens/s": round(speed)}
+        facts = {"step": update.step, "epoch": update.epoch + 1, "loss": mean or math.nan}
+        facts[f"{getattr(self.progress, 'unit', 'tokens')}/s"] = round(speed)
         self.progress.show(self.loop.progress(), facts)
 
     def _skipped(self, where: dict[str, Any]) -> None:

@@ -289,6 +289,8 @@ def make_session(folder: Path, config: Mapping[str, Any], prepared: Ready, ranks
     objective = wrapped(objective, ranks, settings.shard)
     loop = Loop(objective, prepared.train, settings, ranks.device, ranks)
     judge = task.judge(model, prepared, config, ranks.device)
+    if hasattr(progress, "unit"):
+        progress.unit = f"{wording(config).label.split()[-1]}s"  # pyright: ignore[reportAttributeAccessIssue]
     session = Session(folder, loop, model, prepared, judge, progress)
     if glimpse := getattr(task, "glimpse", None):
         runner = task.runner(folder, dict(config), model, stored, ranks.device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -36,8 +37,10 @@ def run(data, tmp_path_factory) -> Path:
 def test_train_predict_evaluate(seqloom, data, tmp_path):
     output = tmp_path / "run"
     options = ("--model", "bag", "--size", "tiny", "--max-steps", 60, "--batch-rows", 32, "--rate", 0.02, "--fold")
-    status, _, err = seqloom("train", "classify", data, "--output", output, "--valid", "20%", *options)
+    status, _, err = seqloom("train", "classify", data, "--output", output, "--valid", "20%", *options, "--verbose")
     assert status == 0, err
+    assert re.search(r"^step 50 .* texts/s \d", err, re.M), "its speed is in what it counts"
+    assert re.search(r"^step \d+  valid  loss [\d.]+  accuracy [\d.]+ %  ", err, re.M)
     assert {"report.html", "README.md", "target.json", "source.json", "evaluation-valid.json"} <= {
         file.name for file in output.iterdir()
     }

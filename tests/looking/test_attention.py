@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
+import pytest
 import torch
 
 from seqloom.data.batch import pad
@@ -113,3 +116,28 @@ def test_labels_are_those_the_model_saw(run):
 
 def test_a_dollar_sign_is_no_formula(tmp_path):
     AttentionMap(["$a^$", "b"], ["x"], np.array([[[0.5, 0.5]]]), "a").plot(tmp_path / "dollar.svg")
+
+
+def test_labels_of_a_short_map_do_not_overlap():
+    """Neither the tokens that were read, nor the numbers of the scale."""
+    pytest.importorskip("matplotlib")
+    for source, target, heads in (("ab", ["K"], 4), ("cat", ["K", "AE", "T"], 1), (["the", "cat", "sat"], ["K"], 1)):
+        shown = AttentionMap([*source, "<eos>"], target, np.full((heads, len(target), len(source) + 1), 0.3), "layer 1")
+        figure = shown.plot()
+        figure.canvas.draw()
+        axes, scale = figure.axes
+        for labels, before, after in (
+            (axes.get_xticklabels(), "x1", "x0"),
+            (axes.get_yticklabels()[::-1], "y1", "y0"),
+            (scale.get_yticklabels(), "y1", "y0"),
+        ):
+            boxes = [label.get_window_extent() for label in labels]
+            assert all(getattr(a, before) <= getattr(b, after) for a, b in pairwise(boxes)), source
+
+
+def test_a_picture_says_that_it_shows_the_mean_of_heads():
+    pytest.importorskip("matplotlib")
+    several = AttentionMap(["a", "<eos>"], ["b"], np.full((4, 1, 2), 0.5), "blocks.1.cross").plot()
+    assert several.get_supxlabel() == "blocks.1.cross, mean of 4 heads"
+    alone = AttentionMap(["a", "<eos>"], ["b"], np.full((1, 1, 2), 0.5), "attention").plot()
+    assert alone.get_supxlabel() == ""

@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
-VOID = {"meta", "br"}
+VOID = {"meta", "br", "wbr"}
 
 
 class Page(HTMLParser):
@@ -20,6 +20,7 @@ class Page(HTMLParser):
         self.attributes: list[tuple[str, str, str]] = []
         self.texts: list[str] = []
         self.inside: list[tuple[str, str]] = []  # the innermost element, and its text
+        self.broken = False  # by a place where a line may break, which is no space
         self.source = text
         self.feed(text)
         self.close()
@@ -27,6 +28,7 @@ class Page(HTMLParser):
         assert len(set(self.ids)) == len(self.ids)
 
     def handle_starttag(self, tag, attrs):
+        self.broken = tag == "wbr"
         self.tags.append(tag)
         self.attributes += [(tag, name, value or "") for name, value in attrs]
         self.ids += [value for name, value in attrs if name == "id"]
@@ -39,7 +41,9 @@ class Page(HTMLParser):
 
     def handle_data(self, data):
         if "style" not in self.open:
-            self.texts.append(data)
+            before = self.texts.pop() if self.broken else ""
+            self.broken = False
+            self.texts.append(before + data)
             self.inside.append((self.open[-1] if self.open else "", data))
 
     @property

@@ -119,6 +119,16 @@ def test_a_narrow_range_tells_its_ticks_apart():
     assert len({len(text) for text in ticks}) == 1
 
 
+@pytest.mark.parametrize(("low", "high"), [(3.73906, 3.73974), (92.79, 93.1), (0.2, 9.7), (-3.2, 4.1), (1.06, 1.06)])
+def test_an_axis_begins_and_ends_at_a_round_number(low, high):
+    """Not at a value of its own: the lowest line of the frame has a number."""
+    tree = parsed(one([(0, low), (10, high)]))
+    grid = [float(e.get("y1", "")) for e in tree.iter() if e.get("class") == "grid"]
+    [floor] = {float(e.get("y1", "")) for e in tree.iter() if e.get("class") == "axis" and e.get("y1") == e.get("y2")}
+    assert max(grid) == pytest.approx(floor)
+    assert min(grid) == pytest.approx(26)
+
+
 def test_numbers_of_the_y_axis_have_room():
     tree = parsed(one([(0, 123_456.1), (10, 123_456.9)]))
     ends = [(float(e.get("x", "")), len(e.text or "")) for e in tree.iter() if e.get("text-anchor") == "end"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from seqloom.reporting import evaluated
@@ -21,7 +23,7 @@ def test_a_whole_report():
     assert ("meta", "content", POLICY) in page.attributes
     assert ("meta", "charset", "utf-8") in page.attributes
     for part in (
-        "A gru-attention tiny model with 248,875 parameters",
+        "A GRU-attention tiny model with 248,875 parameters",
         "trained on 1,228 pairs of words.tsv for 30 updates (1 min 15 s of training)",
         "On 200 held-out validation sources its token error rate is 12.50 % (95 % interval 11.50 … 13.50).",
         "per|refs:closest",
@@ -222,11 +224,36 @@ def test_the_test_stands_above_the_validation():
 
 
 @pytest.mark.parametrize(
-    "name", ["lstm", "mlp", "ngram", "rnn", "attentive-rnn", "gru", "majority", "linear", "mingru"]
+    ("name", "spoken"),
+    [
+        ("lstm", "An LSTM"),
+        ("lstm-attention", "An LSTM-attention"),
+        ("mlp", "An MLP"),
+        ("ngram", "An ngram"),
+        ("rnn", "An RNN"),
+        ("attentive-rnn", "An attentive-RNN"),
+        ("LSTM", "An LSTM"),
+        ("gru", "A GRU"),
+        ("majority", "A majority"),
+        ("linear", "A linear"),
+        ("mingru", "A minGRU"),
+        ("transformer-crf", "A Transformer-CRF"),
+    ],
 )
-def test_the_article_goes_by_how_a_model_is_spoken(name):
+def test_a_model_is_named_as_it_is_written_and_spoken(name, spoken):
     text = Page(report(whole(config={**CONFIG, "preset": {"model": name, "size": "tiny"}}))).text
-    assert f"{'A' if name in ('gru', 'majority', 'linear', 'mingru') else 'An'} {name} tiny model with" in text
+    assert f"{spoken} tiny model with" in text
+
+
+def test_the_name_of_a_file_stays_as_it_is():
+    text = Page(report(whole(config={**CONFIG, "preset": {"model": "my/lstm.yaml", "size": "small"}}))).text
+    assert "my/lstm.yaml model with" in text
+
+
+def test_the_worst_are_open_too():
+    shown = report(whole(records={"valid": record(["A", "B"], 5.0)}))
+    opened = re.findall(r"<details( open)?[^>]*><summary>(Some at random|The worst|The best)", shown)
+    assert {title for mark, title in opened if mark} == {title for _, title in opened} - {"The best"}
 
 
 def test_columns_of_which_nothing_is_known_are_left_out():

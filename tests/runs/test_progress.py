@@ -124,7 +124,7 @@ def test_records_in_words(capsys):
     lines.record({"step": 5, "epoch": 0, "loss": 1.0})
     assert capsys.readouterr().err.splitlines() == [
         "step 3 skipped: its loss or gradient was not finite",
-        "step 4  valid  loss 1.235  per 20  best",
+        "step 4  valid  loss 1.235  per 20 %  best",
         "average of 3 checkpoints: not kept: the best single checkpoint is better",
     ]
 

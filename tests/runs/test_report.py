@@ -109,7 +109,7 @@ def test_confidence_is_the_answers_own():
 def test_training_leaves_a_report_and_a_card(run):
     page = Page((run / "report.html").read_text(encoding="utf-8"))
     safe(page)
-    assert "gru-attention tiny" in page.text
+    assert "GRU-attention tiny" in page.text
     assert "Where it looked" in page.text
     assert len(page.pictures()) == 8
     matter = yaml.safe_load((run / "README.md").read_text(encoding="utf-8").split("---\n")[1])
