@@ -60,7 +60,7 @@ def open_own(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
     try:
         handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        if path.is_symlink():
+        if error.errno in (errno.ELOOP, errno.EMLINK):  # what systems say where they may not follow a link
             raise no_file(path, "a link") from error
         done = "read" if mode == "rb" else "written"
         raise SeqloomError(f"{path}: could not be {done}: {error.strerror or error}") from error

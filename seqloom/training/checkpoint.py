@@ -142,7 +142,10 @@ def drop_newer(parent: Path, chosen: Path) -> None:
 def folders(parent: Path) -> list[Path]:
     """Checkpoints, oldest first."""
     with failing(parent, "read"):
-        return sorted(parent.glob("step-*"))
+        if not parent.is_dir():
+            return []
+        # glob would take a folder that may not be read for an empty one
+        return sorted(path for path in parent.iterdir() if path.name.startswith("step-"))
 
 
 def in_turn(parent: Path) -> list[Path]:
