@@ -98,4 +98,12 @@ def test_draws_are_pinned():
     assert [draws(p, step).tolist() for step in range(3)] == PINNED
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_draws_what_a_cpu_draws():
+    p, streams = torch.randn(500, 300, generator=torch.Generator().manual_seed(0)).softmax(-1), range(500)
+    here, there = (Draws(7, [(row, 0) for row in streams], device) for device in ("cpu", "cuda"))
+    unlike = sum(int((here(p, step) != there(p.cuda(), step).cpu()).sum()) for step in range(20))
+    assert unlike <= 1, "a logarithm may end in another bit"
+
+
 PINNED = [[3, 2, 3, 0, 1, 3, 2, 3], [2, 3, 3, 1, 3, 3, 2, 3], [3, 2, 3, 3, 1, 3, 3, 3]]
