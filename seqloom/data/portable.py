@@ -1,8 +1,8 @@
 """A codec as a `tokenizer.json`, for the tokenizers library and all that builds on it.
 
-The ids are ours, whatever the text, with two exceptions. A text that holds "<pad>", "<bos>" or "<eos>" literally is
+The ids are ours, whatever the text, with few exceptions. A text that holds "<pad>", "<bos>" or "<eos>" literally is
 text to us; they read the special token there. And letters that one Unicode version knows and the other does not may be
-normalised by one of the two only.
+normalised by one of the two only; a Σ may be lowered otherwise where more than eight marks part it from its word.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def _normal(fold: bool | str) -> list[Any]:
 
     if not fold:
         return [normalizers.NFC()]
-    if fold == "lower":  # letter by letter there, but for the Σ that ends a word
-        sigma = normalizers.Replace(Regex(r"(?<=\p{L})Σ(?!\p{L})"), "ς")
+    if fold == "lower":
+        sigma = normalizers.Replace(Regex(_final_sigma()), "ς")
         return [normalizers.NFC(), sigma, normalizers.Lowercase(), normalizers.NFC()]
     letters = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) != "Cs"]
     beyond = [(letter, letter.casefold()) for letter in letters if letter.casefold() != letter.lower()]
@@ -103,6 +103,15 @@ def _normal(fold: bool | str) -> list[Any]:
     before = [normalizers.Replace(letter, folded) for letter, folded in beyond if letter not in kept]
     after = [normalizers.Replace(letter.lower(), letter) for letter in kept]
     return [normalizers.NFC(), *before, normalizers.Lowercase(), *after, normalizers.NFC()]
+
+
+def _final_sigma(marks: int = 8) -> str:
+    """The Σ that ends a word (Unicode 3.13, table 3-17): a letter with case stands before it and none behind, marks
+    between them not counted; before it at most so many, as what a pattern looks back at has an end. Their Lowercase
+    goes letter by letter."""
+    mark, letter = r"\p{Case_Ignorable}", r"[\p{Cased}&&[^\p{Case_Ignorable}]]"
+    before = "|".join(f"{letter}{mark}{{{count}}}" for count in range(marks + 1))
+    return f"(?<={before})Σ(?!{mark}*{letter})"
 
 
 def _letter(byte: str) -> str:

@@ -30,8 +30,7 @@ class Draws:
         they differ; `rows`: which of all rows these are.
 
         The least of Eᵢ / pᵢ, with independent E from the exponential distribution, is that of token i with probability
-        pᵢ / Σ p. Unlike the place of one number among sums of probabilities it hardly moves with the last bits of p,
-        which differ between batches: only where two tokens are that close may their order change.
+        pᵢ / Σ p. The last bits of p differ between batches: they matter only where two tokens are that close.
         """
         keys = self.keys if rows is None else self.keys.index_select(0, rows)
         return probabilities.div(self._exponential(keys, step, probabilities.size(-1))).argmax(-1)

@@ -14,7 +14,7 @@ from seqloom.data.columns import Reading
 from seqloom.decoding.search import Search
 from seqloom.errors import SeqloomError, known
 from seqloom.files import write_atomic
-from seqloom.metrics.text import TOKENIZERS
+from seqloom.metrics.text import tokenizer
 from seqloom.options import hints_of
 from seqloom.runs import config as configs
 from seqloom.runs import recipes, testing
@@ -70,7 +70,7 @@ def check(recipe: Recipe, name: str) -> None:
         known(recipe.task, TASKS, "task")
         share_or_files("5%" if recipe.valid is None else recipe.valid)
         search_of(recipe)
-        known(recipe.evaluate.get("tokenize", "13a"), TOKENIZERS, "tokenizer")
+        tokenizer(recipe.evaluate.get("tokenize", "13a"))
         for number, one in enumerate(recipe.parts(), 1):
             where = f"recipe {name}: member {number}" if recipe.members else where
             configs.compose(one.task, one.model, one.size, one.data, one.training, one.settings)

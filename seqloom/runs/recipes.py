@@ -15,7 +15,6 @@ from typing import Any
 from seqloom.errors import SeqloomError, known
 from seqloom.files import read_yaml
 from seqloom.metrics.table import METRICS
-from seqloom.metrics.text import tokenizer
 from seqloom.options import checked
 from seqloom.training.settings import respelled
 
@@ -103,7 +102,6 @@ def load(name: str) -> Recipe:
     if missing := [key for key in needed if key not in values]:
         raise SeqloomError(f"{path}: a recipe needs {', '.join(needed)}; {missing[0]} is missing")
     checked(Evaluate, values.get("evaluate", {}), f"evaluate in {path.name}")
-    tokenizer(values.get("evaluate", {}).get("tokenize", "13a"))
     for name in values.get("evaluate", {}).get("metrics", []):
         known(name, METRICS, f"metric of evaluate in {path.name}")
     values["members"] = _members(values.get("members", []), path.name)

@@ -32,9 +32,7 @@ class Training:
     max_steps: int | None = None  # updates
     time: float | None = None  # seconds, over all resumes
     patience: int | None = None  # validations without a better score
-    batch_rows: int | None = (
-        None  # examples a batch; 128, fewer of small data (`suited_rows`), if batch_tokens is not set
-    )
+    batch_rows: int | None = None  # examples a batch; 128, fewer of small data, where batch_tokens is not set
     batch_tokens: int | None = None  # padded tokens of the wider side a batch
     accumulate: int = 1  # batches an update
     optimiser: str = "adamw"

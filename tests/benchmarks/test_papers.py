@@ -49,7 +49,7 @@ def test_members_that_are_rows_of_their_own_are_trained_once():
     assert FOUND["sigmorphon-ensemble"][0] is FOUND["sigmorphon"][0]
     few = papers.chosen(FOUND, [row for row in ROWS if row.key in ("cmudict-transformer", "cmudict-ensemble")], 1)
     assert list(few) == ["cmudict-transformer-7", *together.needs, "cmudict-ensemble"]
-    assert papers.facts(FOUND["multi30k-gru"][0])["fold"]
+    assert papers.facts(FOUND["multi30k-gru"][0])["fold"] == "lower"
     assert not papers.facts(FOUND["multi30k-gru, cased"][0])["fold"]
 
 
@@ -87,6 +87,12 @@ def test_scores_are_made_of_predictions(monkeypatch):
     assert found["scores"]["bleu"] > found["scores"]["sacrebleu"] - 1e-9 > 0
     assert all(one.endswith("|folded") for one in found["signature"].values())
     assert found["languages"] == {"Ⓐ": 100.0, "Ⓑ": 100.0}
+    told |= {"fold": "lower", "evaluate": {"metrics": ["bleu"], "tokenize": "moses:de"}}
+    pairs[:] = [("ⒶA man", ("Die Straße in Weiß.",)), ("Ⓑb", ("Ein B, c und d.",))]
+    assert judging.references(told) == [("die straße in weiß.",), ("ein b, c und d.",)], "ß stays"
+    found = judging.scores_of(told)
+    assert all(one.endswith("|lowercase") for one in found["signature"].values())
+    assert "tok:moses-de|" in found["signature"]["bleu"]
     pairs[:] = [("a b", "x"), ("c", "y"), ("not asked", "z")]
     assert judging.scores_of({"task": "classify", "test": ["t"], "predictions": ["x", "x"]}) == {
         "scores": {"accuracy": 50.0}

@@ -54,6 +54,27 @@ def test_chinese_bleu_equals_sacrebleu_and_is_suggested(seqloom, tmp_path):
     one_line(seqloom(*arguments, "--tokenize", "zhh"), "did you mean 'zh'")
 
 
+def test_german_in_lower_case_keeps_its_letters_and_names_its_tokens(seqloom, tmp_path):
+    folder, data = tmp_path / "run", write(tmp_path / "de.tsv", {"a white dog": "Ein weißer Hund.", "he": "Er ist's."})
+    train = ["train", "translate", data, "--output", folder, "--valid", "0%", "--max-steps", 1, "--size", "tiny"]
+    one_line(seqloom(*train, "--lowercase", "--fold"), "--lowercase and --fold exclude one another", "keeps ß")
+    one_line(seqloom(*train, "--set", "data.fold=lowr"), "unknown way to lose case 'lowr'", "did you mean 'lower'")
+    assert seqloom(*train, "--quiet", "--device", "cpu", "--lowercase", "--target-tokens", "words")[0] == 0
+    assert "fold: lower" in (folder / "config.yaml").read_text()
+    assert "weißer" in json.loads((folder / "target.json").read_text())["tokens"]
+    evaluate = ["evaluate", folder, data, "--json", "--metrics", "bleu"]
+    status, out, err = seqloom(*evaluate, "--tokenize", "moses:de")
+    assert (status, err) == (0, "")
+    signature = json.loads(out)["signature"]["bleu"]
+    assert "|case:lc|" in signature
+    assert "|tok:moses-de|" in signature
+    assert signature.endswith("|lowercase")
+    _, out, err = seqloom(*evaluate, "--tokenize", "moses")
+    assert "tok:moses-en|" in json.loads(out)["signature"]["bleu"]
+    assert "of other languages name theirs: moses:cs, moses:de" in err
+    one_line(seqloom(*evaluate, "--tokenize", "moses:gr"), "the languages of moses are", "moses:de")
+
+
 def test_words_and_widths_from_train_to_evaluate(seqloom, tmp_path):
     pytest.importorskip("rjieba")
     folder, data = trained(seqloom, tmp_path, "--target-tokens", "jieba", "--half-width")

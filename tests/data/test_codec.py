@@ -140,6 +140,18 @@ def test_fold():
     assert Codec.build("words", ["A a"]).tokens == ["A", "a"]
 
 
+def test_lower_case_keeps_what_case_folding_does_not():
+    codec = Codec.build("words", ["Straße STRASSE"], fold="lower")
+    assert codec.tokens == ["strasse", "straße"]
+    assert codec.decode(codec.encode("STRAẞE")) == "straße"
+    assert codec.normal("ΟΔΟΣ É") == "οδος é"
+    again = Codec.from_json(json.loads(json.dumps(codec.to_json())))
+    assert (again.fold, again.normal("Weiß")) == ("lower", "weiß")
+    assert Codec.build("words", ["Weiß"], fold="casefold").tokens == Codec.build("words", ["Weiß"], fold=True).tokens
+    with pytest.raises(SeqloomError, match="unknown way to lose case 'lowr'; did you mean 'lower'"):
+        Codec.build("words", ["a"], fold="lowr")
+
+
 def test_composed_and_decomposed_are_one():
     codec = Codec.build("chars", ["é"])
     assert codec.encode("e\u0301") == codec.encode("é") == [4]

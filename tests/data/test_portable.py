@@ -36,7 +36,7 @@ nasty = st.text(
 )
 
 
-@pytest.fixture(scope="module", params=[(kind, fold) for kind in KINDS for fold in (False, True)], ids=str)
+@pytest.fixture(scope="module", params=[(kind, fold) for kind in KINDS for fold in (False, True, "lower")], ids=str)
 def pair(request):
     kind, fold = request.param
     codec = Codec.build(kind, CORPUS, fold=fold)
@@ -70,8 +70,9 @@ CUT = {
 }
 
 
-def test_every_character_is_folded_alike():
-    codec = Codec.build("chars", ["a"], fold=True)
+@pytest.mark.parametrize("fold", [True, "lower"])
+def test_every_character_is_folded_alike(fold):
+    codec = Codec.build("chars", ["a"], fold=fold)
     normalizer = Tokenizer.from_str(json.dumps(tokenizer_json(codec))).normalizer
     known = [chr(c) for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c)) not in ("Cs", "Cn")]
     some = [letter for letter in known if letter.lower() != letter or letter.casefold() != letter]

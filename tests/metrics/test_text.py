@@ -22,13 +22,25 @@ def test_bleu_with_one_reference_equals_sacrebleu(tokenize):
     assert ours.signature == f"BLEU|nrefs:1|case:mixed|eff:no|tok:{tokenize}|smooth:exp|version:{sacrebleu.__version__}"
 
 
-def test_moses_is_bleu_over_its_tokens_in_lower_case():
-    lines = [[" ".join(moses(line)) for line in side] for side in (PREDICTIONS, FIRST)]
-    ours = bleu([line.upper() for line in PREDICTIONS], ONE, tokenize="moses")
+@pytest.mark.parametrize("language", ["en", "fr"])
+def test_moses_is_bleu_over_its_tokens_in_lower_case(language):
+    lines = [[" ".join(moses(line, language)) for line in side] for side in (PREDICTIONS, FIRST)]
+    ours = bleu([line.upper() for line in PREDICTIONS], ONE, tokenize=f"moses:{language}")
     assert ours.score == pytest.approx(sacrebleu.corpus_bleu(lines[0], [lines[1]], tokenize="none").score, abs=1e-9)
-    assert ours.signature == f"BLEU|nrefs:1|case:lc|eff:no|tok:moses|smooth:exp|version:{sacrebleu.__version__}"
+    version = f"smooth:exp|version:{sacrebleu.__version__}"
+    assert ours.signature == f"BLEU|nrefs:1|case:lc|eff:no|tok:moses-{language}|{version}"
+
+
+def test_moses_without_a_language_is_english_and_says_so():
+    assert bleu(PREDICTIONS, ONE, tokenize="moses").signature == bleu(PREDICTIONS, ONE, tokenize="moses:en").signature
+    hint = advice(ONE, "moses")
+    assert hint is not None
+    assert "moses:de" in hint
+    assert advice(ONE, "moses:en") is None
+    with pytest.raises(SeqloomError, match="the languages of moses are"):
+        bleu(PREDICTIONS, ONE, tokenize="moses:e")
     with pytest.raises(SeqloomError, match="are one text; put it into a tuple"):
-        bleu(PREDICTIONS, FIRST, tokenize="moses")
+        bleu(PREDICTIONS, FIRST, tokenize="moses:en")
 
 
 def test_the_tokenizer_matters():

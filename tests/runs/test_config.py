@@ -74,3 +74,20 @@ def test_optimizer_is_another_spelling(tmp_path):
         configs.compose("translate", None, None, {}, {"optimizer": "sgd", "optimiser": "adamw"}, {})
     with pytest.raises(SeqloomError, match="unknown optimiser 'sdg'"):
         configs.compose("translate", None, None, {}, {"optimizer": "sdg"}, {})
+
+
+def test_case_is_lost_in_two_ways_and_what_was_true_stays_so():
+    from seqloom.data.corpus import DataOptions
+    from seqloom.data.numbers import normal_all
+
+    made = configs.compose("translate", None, None, {"fold": True}, {}, {})
+    assert made["data"]["fold"] is True, "older runs and recipes are as they were"
+    assert configs.compose("translate", None, None, {}, {}, {"data.fold": "lower"})["data"]["fold"] == "lower"
+    ways = {fold: DataOptions(fold=fold).ways for fold in (False, True, "lower", "casefold")}
+    said = {fold: normal_all(["Weiß É"], way) for fold, way in ways.items()}
+    assert said == {False: ["Weiß É"], True: ["weiss é"], "lower": ["weiß é"], "casefold": ["weiss é"]}
+    for task in ("classify", "tag", "generate", "mask", "vectors", "table"):
+        with pytest.raises(SeqloomError, match="unknown way to lose case 'upper'"):
+            configs.compose(task, None, None, {"fold": "upper"}, {}, {})
+    with pytest.raises(SeqloomError, match=r"data\.fold takes true or false or text, here 3"):
+        configs.compose("translate", None, None, {"fold": 3}, {}, {})

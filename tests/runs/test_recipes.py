@@ -90,6 +90,8 @@ def test_what_is_wrong_is_named(tmp_path, values, message):
         ({"valid": "200%"}, "a validation share lies between 0% and 100%"),
         ({"evaluate": {"beam": -3}}, "beam and n-best are at least 1"),
         ({"evaluate": {"tokenize": "foo"}}, "unknown tokenizer 'foo'"),
+        ({"evaluate": {"tokenize": "moses:xy"}}, "tokenizer 'moses:xy': the languages of moses are"),
+        ({"data": {"fold": "upper"}}, "unknown way to lose case 'upper'"),
         ({"members": [{}, {"model": "gruu"}]}, "member 2: unknown model 'gruu'"),
     ],
 )
@@ -97,6 +99,11 @@ def test_a_wrong_value_is_said_to_stand_in_the_recipe(tmp_path, values, message)
     path = write(tmp_path, **values)
     with pytest.raises(SeqloomError, match=f"^recipe {path}: {message}"):
         follow.check(recipes.load(path), path)
+
+
+def test_a_recipe_from_before_moses_took_a_language_is_followed(tmp_path):
+    path = write(tmp_path, data={"fold": True}, evaluate={"tokenize": "moses"})
+    follow.check(recipes.load(path), path)
 
 
 def test_what_is_missing_is_named(tmp_path):
