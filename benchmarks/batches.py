@@ -16,8 +16,8 @@ SEED, WIDTH = 7, 32  # tokens of a random sentence
 def write(file: Path, work: Work, words: Words | None, text: str | None) -> dict[str, int]:
     """`words`: None on a GPU, where tokens are drawn. Gives what one pass over the batches holds."""
     if work.kind == "language":
-        drawn = text is None or work.model["name"] == "words"
-        arrays = _drawn_text(work) if drawn else _letters(work, text)
+        letters = text is not None and work.model["name"] != "words"
+        arrays = _letters(work, text or "") if letters else _drawn_text(work)
     elif words is not None:
         arrays = words.arrays(work.batches, work.rows)
     else:

@@ -18,6 +18,7 @@ from workers import Worker
 Settings = dict[str, Any]
 LEAST = 0.5  # seconds that a trial's turn lasts at least
 PATIENCE = 150.0  # seconds that a trial may take, with compiling
+NAMES = ("threads", "workers", "compute", "compiled", "flags")  # of the knobs
 FLAGS = ("", "CT2_USE_MKL=1", "CT2_FORCE_CPU_ISA=AVX512", "CT2_USE_MKL=1 CT2_FORCE_CPU_ISA=AVX512")
 
 

@@ -19,7 +19,7 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from batches import text_of, write
 from environments import PEERS, AbsentError, command, interpreter
-from probing import LEAST
+from probing import LEAST, NAMES
 from racing import Pace, Race, curve, race, warmed
 from tables import absent, brief, curves, everybody, glance, settings
 from wanted import KINDS, OURS, TABLES, Work, works
@@ -120,9 +120,14 @@ def _curves(work: Work, file: Path, workers: Workers, where: dict[str, Any], lef
     return found
 
 
-def entered(chosen: list[Work], peers: list[str]) -> list[Work]:
-    """The works, with the columns of the peers that were asked for."""
-    return [replace(work, entrants=tuple(one for one in work.entrants if one.peer in peers)) for work in chosen]
+def entered(chosen: list[Work], peers: list[str], skip: Sequence[str] = ()) -> list[Work]:
+    """The works, with the columns of the peers that were asked for, less the knobs that are not to be turned."""
+    found = []
+    for work in chosen:
+        there = (one for one in work.entrants if one.peer in peers)
+        less = (replace(one, knobs=tuple(name for name in one.knobs if name not in skip)) for one in there)
+        found.append(replace(work, entrants=tuple(less)))
+    return found
 
 
 def report(args: argparse.Namespace, races: list[Race], workers: Workers) -> str:
@@ -157,7 +162,8 @@ def conditions(args: argparse.Namespace, workers: Workers) -> list[str]:
 def threads(args: argparse.Namespace) -> str:
     if args.no_probe:
         return f"threads of each: {args.threads}"
-    return f"everybody at its own best settings, found before by a probe: {args.threads} threads at most"
+    less = f"; not probed: {', '.join(args.skip)}" if args.skip else ""
+    return f"everybody at its own best settings, found before by a probe: {args.threads} threads at most{less}"
 
 
 def typed() -> str:
@@ -194,6 +200,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     add("--curve", type=int, help=f"steps of the loss curves, {CURVE} if not said; 0: none")
     add("--seconds", type=float, default=float("inf"), help="for the whole job: fewer rounds are run if need be")
     add("--threads", type=int, default=2, help="on the CPU, for everybody at most; all of them where nothing is probed")
+    add("--skip", type=listed, default=[], help=f"knobs that are not turned: of {', '.join(NAMES)}, commas between")
     add("--no-probe", action="store_true", help="run everybody with the same threads, by no setting of its own")
     add("--warm", action="store_true", help="race nothing: let torch.compile fill its cache beside the environments")
     add("--quick", action="store_true", help="toy models and a round: does it work at all?")
@@ -204,7 +211,8 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     args.rounds = args.rounds or (1 if args.quick else ROUNDS)
     args.curve = args.curve if args.curve is not None else (8 if args.quick else CURVE)
     keys = {*KINDS, *(work.key for work in TABLES[args.table])}
-    for word, known in ((w, k) for given, k in ((args.only, keys), (args.peers, set(PEERS))) for w in given):
+    wanted = ((args.only, keys), (args.peers, set(PEERS)), (args.skip, set(NAMES)))
+    for word, known in ((w, k) for given, k in wanted for w in given):
         if word not in known:
             parser.error(f"{word!r} is none of {', '.join(sorted(known))}")
     args.peers = list(dict.fromkeys([OURS, *args.peers]))
@@ -214,7 +222,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
-    chosen, races = entered(works(args.table, args.only, args.quick), args.peers), list[Race]()
+    chosen, races = entered(works(args.table, args.only, args.quick), args.peers, args.skip), list[Race]()
     if args.output:
         args.output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:

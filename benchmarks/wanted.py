@@ -92,7 +92,8 @@ _INT8 = {"precision": "int8"}
 
 
 def _decoders(*knobs: str) -> tuple[Entrant, ...]:
-    """CTranslate2 has no bf16 on a CPU: it would fall back to float32."""
+    """CTranslate2 has no bf16 on a CPU: it would fall back to float32. Compiled, `generate` of Hugging Face took 2.3 s
+    of one CPU for 512 words, plain 2.0; a word at a time 0.13 and 0.10: it is not compiled."""
     torchs = ("compute",)
     return (
         *each(OURS, OURS, "model", *knobs),

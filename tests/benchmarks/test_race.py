@@ -130,6 +130,9 @@ def test_a_peer_that_cannot_be_imported_says_why_in_one_line(tmp_path):
 def test_a_peer_that_was_not_asked_for_has_no_column():
     (left,) = entered(works("cpu", ["transformer"]), [OURS, "eole"])
     assert [one.label for one in left.entrants] == [OURS, f"{OURS} bf16", "eole", "eole bf16"]
+    assert left.entrants[0].knobs == ("threads", "compiled")
+    (left,) = entered(works("cpu", ["transformer"]), [OURS], ["compiled"])
+    assert left.entrants[0].knobs == ("threads",)
 
 
 def test_a_limit_on_milliseconds_holds_from_below_and_memory_counts(told):
