@@ -42,7 +42,7 @@ class Job:
     files: Files
     output: str | Path
     valid: Files | float | None = None
-    model: str | None = None
+    model: str | Mapping[str, Any] | None = None
     size: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import nn
@@ -20,8 +20,9 @@ from seqloom.parts.choose import build
 from seqloom.reporting.wording import wording
 from seqloom.runs import config as configs
 from seqloom.runs.environment import choose_device, environment
-from seqloom.runs.job import Files, Job, Settled, check_free, prepared, settle
+from seqloom.runs.job import Job, Settled, check_free, prepared, settle
 from seqloom.runs.journal import Journal
+from seqloom.runs.keywords import Examples, Keywords, checked_model, read_in, sorted_out
 from seqloom.runs.load import MODEL, load
 from seqloom.runs.progress import Progress, Silent
 from seqloom.runs.progress import progress as make_progress
@@ -62,11 +63,11 @@ class Run:
 
 def train(
     task: str,
-    files: Files,
+    files: Examples,
     *,
     output: str | Path,
-    valid: Files | float | str | None = None,
-    model: str | None = None,
+    valid: Examples | float | None = None,
+    model: str | Path | Mapping[str, Any] | None = None,
     size: str | None = None,
     data: Mapping[str, Any] | None = None,
     training: Mapping[str, Any] | None = None,
@@ -77,26 +78,33 @@ def train(
     cache: Path | None = None,
     quiet: bool = False,
     progress: Progress | None = None,
+    **options: Unpack[Keywords],
 ) -> Run:
-    """Train a model on files of examples and leave everything needed to use, repeat or resume it in `output`.
+    """Train a model on examples and leave everything needed to use, repeat or resume it in `output`.
 
-    `files`: files, or a dataset by name, which brings its own validation split and tokens unless others are given.
-    `valid`: files, or a share of the training data such as "5%" (the default). `model`: a preset or a YAML file;
-    `size`: tiny, small or base. `data` and `training`: keywords of DataOptions and Training. `settings`: anything by
-    its dotted name, as `--set` takes it: {"decoder.score": "additive"}. `start`: a run whose weights and vocabularies
-    this one begins with. `progress` shows what happens (see `runs/progress.py`): by default a bar in a terminal, lines
-    elsewhere, nothing if `quiet`.
+    `files`: files, or a dataset by name, which brings its own validation split and tokens unless others are given; or
+    the examples themselves: a list or an iterable of pairs or dicts, a DataFrame, a Hugging Face dataset. They are
+    written to the cache as they come; an iterable that does not say how many it has may give a million, or `limit`.
+    `valid`: the same, or a share of the training data such as "5%" (the default). `model`: a preset, a YAML file or
+    what one would hold; `size`: tiny, small or base. `data` and `training`: keywords of DataOptions and Training, which
+    can be given by themselves as well: max_steps=200, source_tokens="words". `settings`: anything by its dotted name,
+    as `--set` takes it: {"decoder.score": "additive"}. `start`: a run whose weights and vocabularies this one begins
+    with. `progress` shows what happens (see `runs/progress.py`): by default a bar in a terminal, lines elsewhere,
+    nothing if `quiet`.
     """
+    chosen = sorted_out(task, options, data, training, settings)
+    model = checked_model(model)
+    names, held = read_in(task, files, valid, chosen, cache)
     job = Job(
         task=task,
-        files=files,
+        files=names,
         output=output,
-        valid=valid,
+        valid=held,
         model=model,
         size=size,
-        data=data or {},
-        training=training or {},
-        settings=settings or {},
+        data=chosen.data,
+        training=chosen.training,
+        settings=chosen.settings,
         start=start,
         device=device,
         resume=resume,

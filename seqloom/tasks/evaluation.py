@@ -7,13 +7,13 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from seqloom.data import registry
 from seqloom.data.columns import Reading
+from seqloom.data.given import given
 from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import ratio_interval
 
@@ -56,12 +56,17 @@ def reading_of(config: Mapping[str, Any], columns: str | None = None, skip_bad: 
 
 
 def examples_of(
-    runner: Any, files: str | Path | Sequence[str | Path], reading: Reading | None, what: str = "examples"
+    runner: Any, files: Any, reading: Reading | None, what: str = "examples"
 ) -> tuple[list[Any], list[str]]:
-    """What a runner is asked to score, from files or from the test split of a dataset by name, and notes on it."""
-    names = [str(files)] if isinstance(files, str | Path) else list(map(str, files))
-    found = registry.resolve(names, "test", runner.config["task"])
-    own = runner.reading() if found == names else replace(runner.reading(), columns=None)  # a dataset has its own
+    """What a runner is asked to score, from files, from the test split of a dataset by name, or examples as
+    `seqloom.train` takes them; and notes on it."""
+    task, asked = runner.config["task"], reading or runner.reading()
+    settings = {**runner.config["data"], "columns": asked.columns, "skip_bad": asked.skip_bad, "limit": None}
+    names, written = given(files, task, settings)
+    found = registry.resolve(names, "test", task)
+    # A dataset has columns of its own, and so have examples that were written to a file.
+    own = runner.reading() if found == names and not written else replace(runner.reading(), columns=None)
+    reading = replace(reading, columns=None) if written and reading is not None else reading
     examples, notes = runner.read(found, reading or own)
     if not examples:
         raise SeqloomError(f"{', '.join(names)}: no {what}")
