@@ -149,10 +149,12 @@ def read_in(
     below = {key.removeprefix("data."): value for key, value in chosen.settings.items() if key.startswith("data.")}
     read = {**chosen.data, **below}
     names, written = given(files, task, read, cache)
-    plain = valid is None or isinstance(valid, int | float | str | Path)
-    held, too = (valid, written) if plain else given(valid, task, {**read, "limit": None}, cache, "valid")
+    if valid is None or isinstance(valid, int | float | str | Path):
+        held, too = valid, written and not isinstance(share_or_files(valid or 0), list)
+    else:
+        held, too = given(valid, task, {**read, "limit": None}, cache, "valid")
     if task != "table" and (written or too) and read.get("columns") is not None:
-        if written != too or (plain and isinstance(share_or_files(valid or 0), list)):
+        if written != too:
             raise SeqloomError("columns= cannot be for files and for examples at once: give both in the same form")
         chosen.data.pop("columns", None)  # they were chosen as the examples were written
         chosen.settings.pop("data.columns", None)

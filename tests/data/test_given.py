@@ -189,7 +189,7 @@ def test_skip_bad_leaves_broken_examples_to_the_reader():
     assert notes[0].startswith("left out 2 broken lines (2 empty)")
     tagged, _ = given([(["a", "b\tc"], ["X", "Y"]), (["a"], ["X"])], "tag", {"skip_bad": True})
     assert len(read(tagged, Reading(skip_bad=True)).sentences) == 1
-    with pytest.raises(SeqloomError, match="example 1: the word .* holds a TAB"):
+    with pytest.raises(SeqloomError, match=r"example 1: the word .* holds a TAB"):
         given([(["a", "b\tc"], ["X", "Y"])], "tag", {})
     with pytest.raises(SeqloomError, match="example 1: 2 words but 1 tag"):
         given([(["a", "b"], ["X"])], "tag", {})
