@@ -31,6 +31,8 @@ from seqloom.runs.session import CHECKPOINTS, JOURNAL, Session
 from seqloom.runs.trial import Trial, trial
 from seqloom.tasks import wordvectors
 from seqloom.tasks.known import task as find
+from seqloom.tasks.predicting import described, stored_parameters
+from seqloom.tasks.task import Model
 from seqloom.tasks.transfer import take_over
 from seqloom.training import checkpoint
 from seqloom.training.agreement import agreeable
@@ -42,7 +44,7 @@ from seqloom.training.parallel import wrapped
 from seqloom.training.settings import Training
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A finished (or interrupted) training run."""
 
@@ -52,7 +54,13 @@ class Run:
     best: dict[str, Any] | None  # step and scores of the best validation
     signal: int | None = None  # what interrupted it
 
-    def load(self, device: str = "auto") -> Any:
+    def __repr__(self) -> str:
+        stopped = "" if self.signal is None else f", stopped by signal {self.signal}"
+        parameters = stored_parameters(self.folder / MODEL)
+        told = described(self.folder, self.config, parameters, self.best or {})
+        return f"Run({told}, {counted(self.step, 'steps')}{stopped})"
+
+    def load(self, device: str = "auto") -> Model:
         """The best model, as its task's runner: a Translator, …"""
         return load(self.folder, device=device)
 

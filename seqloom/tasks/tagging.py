@@ -22,6 +22,7 @@ from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError
 from seqloom.metrics.spans import Tagged, score_tags
 from seqloom.tasks.evaluation import Evaluation, examples_of, reading_of
+from seqloom.tasks.predicting import Predicting
 from seqloom.tasks.tagrecord import Judged, record
 from seqloom.training.tags import allowed_moves
 
@@ -30,8 +31,13 @@ Asked = str | Sequence[str]  # a sentence: its text, or its words
 NOTHING = Answer("", (), 0.0, 0.0, 1.0)  # is said of an empty line
 
 
-class SentenceTagger:
-    """What `seqloom.load` gives for a run of `tag`. Remembers nothing between calls."""
+class SentenceTagger(Predicting[Asked]):
+    """What `seqloom.load` gives for a run of `tag`. Remembers nothing between calls.
+
+    It predicts the tags of a sentence, blanks between, as its words have blanks between.
+    """
+
+    each = (str, Sequence)
 
     def __init__(
         self,
@@ -66,12 +72,6 @@ class SentenceTagger:
         if file.removesuffix(".gz").endswith(COLUMNED):
             return sentences(file, reading or self.reading())
         return read_sources(file, reading)
-
-    def predict(self, sources: Sequence[Asked], search: Search | None = None) -> list[str]:
-        """The tags of each sentence, blanks between, as its words have blanks between."""
-        if isinstance(sources, str):
-            raise SeqloomError("predict takes a list of sentences: model.predict([text])")
-        return [found[0].text for found in self.answers(sources, search or Search())]
 
     def answers(
         self, sources: Iterable[Asked], search: Search | None = None, rows: int = 64, ahead: int = 16
@@ -123,7 +123,7 @@ class SentenceTagger:
 
     def evaluate(
         self,
-        files: str | Path | Sequence[str | Path],
+        files: str | Path | Iterable[Any],
         search: Search | None = None,
         *,
         metrics: Sequence[str] | None = None,

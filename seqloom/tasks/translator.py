@@ -16,16 +16,17 @@ from seqloom.data.skip import examples as read_examples
 from seqloom.data.tokens import BOS, EOS, UNK
 from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer, Texts
-from seqloom.errors import SeqloomError, known
+from seqloom.errors import known
 from seqloom.looking.attention import AttentionMap, attention_maps
 from seqloom.metrics.score import score
 from seqloom.metrics.text import advice
 from seqloom.tasks.evaluation import Evaluation, examples_of, reading_of
+from seqloom.tasks.predicting import Predicting
 from seqloom.training.objective import TeacherForcing
 from seqloom.training.validate import group_by_source, likelihood, paired_batches
 
 
-class Translator:
+class Translator(Predicting[str]):
     """What `seqloom.load` gives. Remembers nothing between calls."""
 
     def __init__(self, folder: Path, config: dict[str, Any], texts: Texts) -> None:
@@ -47,12 +48,6 @@ class Translator:
         """The examples of files, and what should be said about them."""
         return read_examples(files, reading)
 
-    def predict(self, sources: Sequence[str], search: Search | None = None) -> list[str]:
-        """The best target of each source."""
-        if isinstance(sources, str):
-            raise SeqloomError("predict takes a list of texts: model.predict([text])")
-        return [answers[0].text for answers in self.texts.answers(sources, search or Search())]
-
     def answers(
         self, sources: Iterable[str], search: Search | None = None, rows: int = 64, ahead: int = 16
     ) -> Iterator[list[Answer]]:
@@ -61,7 +56,7 @@ class Translator:
 
     def evaluate(
         self,
-        files: str | Path | Sequence[str | Path],
+        files: str | Path | Iterable[Any],
         search: Search | None = None,
         *,
         metrics: Sequence[str] | None = None,
