@@ -27,6 +27,7 @@ from seqloom.errors import SeqloomError, known
 from seqloom.metrics.bootstrap import ratio_interval
 from seqloom.tasks.evaluation import Evaluation, examples_of, frame
 from seqloom.tasks.predicting import Predicting
+from seqloom.tasks.strange import unknown_pieces
 from seqloom.training.next_token import CHUNK, Surprise, characters, measures, surprise
 
 SAMPLED, PARTS, SHOWN = 200, 20, 12
@@ -92,6 +93,9 @@ class Author(Predicting[str]):
         """One example of `length` tokens through the model: what `seqloom info` counts."""
         tokens = torch.full((1, length), UNK)
         self.model(tokens, tokens)
+
+    def unknown(self, source: str) -> list[str]:
+        return unknown_pieces(self.texts.codec, self._asked(source)[1]) if self.texts.codec.kind == "chars" else []
 
     def answers(
         self, sources: Iterable[str], search: Search | None = None, rows: int = 64, ahead: int = 16

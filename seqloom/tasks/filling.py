@@ -31,6 +31,7 @@ from seqloom.metrics.information import perplexity
 from seqloom.models.masked import MASK
 from seqloom.tasks.evaluation import Evaluation, examples_of, frame, reading_of
 from seqloom.tasks.predicting import Predicting
+from seqloom.tasks.strange import unknown_pieces
 from seqloom.training.masking import Clozes, guessed
 from seqloom.training.validate import some
 from seqloom.version import __version__
@@ -53,6 +54,11 @@ class Filler(Predicting[str]):
 
     def read(self, files: list[str], reading: Reading) -> tuple[list[Example], list[str]]:
         return read_texts(files, reading)
+
+    def unknown(self, source: str) -> list[str]:
+        if self.codec.kind != "chars":
+            return []
+        return [piece for text in source.split(HOLE) for piece in unknown_pieces(self.codec, text)]
 
     def answers(
         self, sources: Iterable[str], search: Search | None = None, rows: int = 64, ahead: int = 16

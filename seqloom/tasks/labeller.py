@@ -31,6 +31,7 @@ from seqloom.tasks.evaluation import Evaluation, examples_of
 from seqloom.tasks.guessing import USUAL, guessed, said
 from seqloom.tasks.labelrecord import record
 from seqloom.tasks.predicting import Predicting
+from seqloom.tasks.strange import unknown_pieces
 
 NOTHING = Answer("", (), 0.0, 0.0, 1.0)  # is said of an empty line
 
@@ -59,6 +60,9 @@ class Labeller(Predicting[str]):
     def read(self, files: list[str], reading: Reading) -> tuple[list[Example], list[str]]:
         """The examples of some files, and what there is to say about them."""
         return read_examples(files, reading)
+
+    def unknown(self, source: str) -> list[str]:
+        return unknown_pieces(self.source, source) if self.source.kind == "chars" else []
 
     def answers(
         self, sources: Iterable[str], search: Search | None = None, rows: int = 64, ahead: int = 16

@@ -88,6 +88,16 @@ class Predicting(Generic[Source]):
         said = texts if n_best is not None else [several[0] for several in texts]
         return said[0] if alone else said
 
+    strange = "characters"  # what `unknown` gives
+
+    def unknown(self, source: Source) -> list[str]:
+        """The characters of a source that the model has never seen, where it reads characters."""
+        return []
+
+    def told(self, source: Source, answer: Answer) -> dict[str, Any]:
+        """What more there is to say of an answer, for JSON."""
+        return {}
+
     def _checked(self, sources: Iterable[Any]) -> Iterator[Any]:
         for number, source in enumerate(sources, 1):
             if not isinstance(source, self.each):

@@ -14,6 +14,7 @@ from torch import nn
 from seqloom.data.columns import Reading
 from seqloom.data.conll import LONGEST, Sentence, read, sentences
 from seqloom.data.read import read_sources
+from seqloom.data.schemes import spans
 from seqloom.data.tagged import TagOptions, Tags, lexicon_of
 from seqloom.data.tagprepare import fitted
 from seqloom.data.tokens import UNK
@@ -23,6 +24,7 @@ from seqloom.errors import SeqloomError
 from seqloom.metrics.spans import Tagged, score_tags
 from seqloom.tasks.evaluation import Evaluation, examples_of, reading_of
 from seqloom.tasks.predicting import Predicting
+from seqloom.tasks.strange import unknown_pieces
 from seqloom.tasks.tagrecord import Judged, record
 from seqloom.training.tags import allowed_moves
 
@@ -72,6 +74,32 @@ class SentenceTagger(Predicting[Asked]):
         if file.removesuffix(".gz").endswith(COLUMNED):
             return sentences(file, reading or self.reading())
         return read_sources(file, reading)
+
+    def unknown(self, source: Asked) -> list[str]:
+        codec = self.lexicon.characters
+        return [piece for word in _words(source) for piece in unknown_pieces(codec, self.lexicon.shape(word))]
+
+    def told(self, source: Asked, answer: Answer) -> dict[str, Any]:
+        """The words, their tags and the spans that these mark; of words that were told apart offsets are those of the
+        words with blanks between."""
+        words, text = list(_words(source)), source if isinstance(source, str) else " ".join(source)
+        places, end = [], 0
+        for word in words:
+            start = text.index(word, end)
+            end = start + len(word)
+            places.append((start, end))
+        tags = [self.tags.names[tag] for tag in answer.tokens]
+        marked = [] if self.tags.scheme is None else spans(tags)
+        found = [(span, places[span.first][0], places[span.last][1]) for span in marked]
+        keys = ("type", "start", "end", "text", "tokens")
+        told = ((one.kind, start, end, text[start:end], [one.first, one.last]) for one, start, end in found)
+        return {"tokens": words, "tags": tags, "spans": [dict(zip(keys, one, strict=True)) for one in told]}
+
+    def spans(self, sources: Iterable[Asked]) -> list[list[dict[str, Any]]]:
+        """The spans of each sentence: type, text, first and last character (`start`, and `end` behind it) and word."""
+        asked = list(sources)
+        each = zip(asked, self.answers(asked), strict=True)
+        return [self.told(source, answers[0])["spans"] for source, answers in each]
 
     def answers(
         self, sources: Iterable[Asked], search: Search | None = None, rows: int = 64, ahead: int = 16
