@@ -146,7 +146,7 @@ def form_of_task(task: str, data: Mapping[str, Any]) -> Form:
     if task == "table":
         return Form(".jsonl", _row, "table")
     if task == "tag":
-        return Form(".conll", partial(_sentence, loose=loose), "tag", chosen)
+        return Form(".conllu", partial(_sentence, loose=loose), "tag", chosen)
     if task == "classify":
         kind = str(data.get("target") or "label")
         return Form(".jsonl", partial(_labelled, kind=kind, loose=loose), "classify", chosen, loose)
@@ -254,13 +254,15 @@ def _tagged(example: Any) -> Sequence[Any]:
     return example
 
 
+REST = "\t_" * 6  # the columns of CoNLL-U that nobody asks for; in that form no first line is taken for a header
+
+
 def _sentence(parts: Sequence[Any], loose: bool) -> str:
     words, tags = (_words(part, what) for part, what in zip(parts, ("words", "tags"), strict=False))
     if len(words) != len(tags):
         raise SeqloomError(f"{counted(len(words), 'words')} but {counted(len(tags), 'tags')}")
-    lines = (
-        f"{_cell(word, 'word', loose)}\t{_cell(tag, 'tag', loose)}\n" for word, tag in zip(words, tags, strict=True)
-    )
+    cells = ((_cell(word, "word", loose), _cell(tag, "tag", loose)) for word, tag in zip(words, tags, strict=True))
+    lines = (f"{at}\t{word}\t_\t{tag}{REST}\n" for at, (word, tag) in enumerate(cells, 1))
     return "".join([*lines, "\n"]) if words else ""
 
 
@@ -276,6 +278,8 @@ def _words(value: Any, what: str) -> list[Any]:
 def _cell(value: Any, what: str, loose: bool) -> str:
     """A word or a tag as it may stand in a column; one that may not is left empty, for the reader to count."""
     text = _text(value, what, loose)
+    if text == "_" and what == "tag" and not loose:
+        raise SeqloomError("the tag is _, which means none")
     if not any(sign in text for sign in "\t\n\r\0"):
         return text
     if loose:

@@ -18,6 +18,8 @@ from seqloom.training.settings import Training, seconds
 
 Examples = Files | Iterable[Any]  # names of files and datasets, or what `seqloom.data.given` takes
 
+WRITTEN = ("header", "delimiter", "encoding")  # settings that say how the user's files are written
+
 # What other libraries call a setting of ours.
 ELSEWHERE = {
     "batch_size": "batch_rows",
@@ -158,6 +160,9 @@ def read_in(
             raise SeqloomError("columns= cannot be for files and for examples at once: give both in the same form")
         chosen.data.pop("columns", None)  # they were chosen as the examples were written
         chosen.settings.pop("data.columns", None)
+    for name in WRITTEN if written and (too or not isinstance(held, list)) else ():
+        if task != "table" or name != "header":
+            chosen.data.pop(name, None)  # of files, and what is written here is always the same
     return names, held
 
 

@@ -51,7 +51,7 @@ def _alone(folder, text, said):
     program = (folder / "example.py").read_text()
     assert "seqloom" not in program.lower().replace("nothing of seqloom's", "")
     assert len(program.splitlines()) < 40
-    # Isolated: the environment's packages are there, ours (which stands in the working folder alone) is not.
+    # Isolated from PYTHONPATH and the working folder.
     command = [sys.executable, "-I", folder / "example.py", text]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder.parent)
     assert (done.stdout, done.stderr) == (said, "")
