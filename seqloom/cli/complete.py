@@ -72,8 +72,8 @@ def metrics(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def settings(ctx: typer.Context, incomplete: str) -> list[str]:
     """Keys of `--set`; once there is one left, or an `=` is typed, its values too."""
-    from seqloom.runs.keywords import Setting
-    from seqloom.runs.keywords import settings as every
+    from seqloom.runs.setting_table import Setting
+    from seqloom.runs.setting_table import settings as every
 
     task = _task(ctx)
     if task is None:

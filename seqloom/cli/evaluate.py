@@ -94,8 +94,8 @@ def evaluate(
     way = f", {'greedy' if beam == 1 else f'beam {beam}'}" if model.config["task"] == "translate" else ""
     several = f", {len(result.members)} models together" if result.members else ""
     typer.echo(f"{counted(result.count, result.unit)}{several}{way}")
-    width = max(12, *map(len, result.metrics))
-    for name, value in result.metrics.items():
-        low, high = result.intervals.get(name, (None, None))
-        spread = "" if low is None else f"   95 %: {low:.2f} … {high:.2f}"
-        typer.echo(f"  {name:<{width}} {value:8.2f}{spread:<26}  {result.signature.get(name, '')}".rstrip())
+    rows = list(result.rows(all_of_them=chosen is not None))
+    width = max(12, *(len(name) for name, *_ in rows))
+    for name, value, interval, signature in rows:
+        spread = "" if interval is None else f"   95 %: {interval[0]:.2f} … {interval[1]:.2f}"
+        typer.echo(f"  {name:<{width}} {value:8.2f}{spread:<26}  {signature}".rstrip())

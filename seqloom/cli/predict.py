@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -42,6 +42,10 @@ def predict(
             "labels two: label,prompt."
         ),
     ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option("--text", help="A source itself, instead of a file; may be given again.", show_default=False),
+    ] = None,
     header: Annotated[bool | None, typer.Option("--header/--no-header", help=HEADER)] = None,
     delimiter: Annotated[str | None, typer.Option(help=DELIMITER)] = None,
     encoding: Annotated[str | None, typer.Option(help=ENCODING)] = None,
@@ -59,7 +63,12 @@ def predict(
         ),
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="A JSON object an answer: source, text, confidence, log_probability.")
+        bool,
+        typer.Option(
+            "--json",
+            help="A JSON object an answer: source, text, confidence, log_probability; of tag the words, their tags and "
+            "the spans these mark, by characters and words.",
+        ),
     ] = False,
     threshold: Annotated[
         float | None, DOUBT(help="Answers of a lower confidence are left out: an empty line in their place.")
@@ -99,11 +108,14 @@ def predict(
     from seqloom.data.read import read_sources
     from seqloom.decoding.search import Search
     from seqloom.runs.load import load
+    from seqloom.tasks.strange import Strange
 
     runs, rest = members(run, files or [])
     file, *over = rest or ["-"]
     if over:
         raise UsageError(f"got unexpected extra argument(s) ({' '.join(over)})")
+    if text and (rest or columns is not None):
+        raise UsageError(f"give a file or --text, not both: {rest[0] if rest else '--columns'}")
 
     _check(
         sample or (temperature, top_k, top_p) == (1.0, 0, 1.0),
@@ -123,25 +135,33 @@ def predict(
         seed=seed,
     )
     model = load(*runs, device=device, engine=engine)
-    stream = stream or (file == "-" and output is None and sys.stdin.isatty())
+    stream = stream or (file == "-" and not text and output is None and sys.stdin.isatty())
     rows, ahead = (1, 1) if stream else (batch, 16)
-    [found] = registry.resolve([file], "test", model.config["task"])
-    table = found == file and file.removesuffix(".gz").endswith((".tsv", ".csv", ".jsonl"))
-    written = {"header": header, "delimiter": delimiter, "encoding": encoding}
-    written = {name: value for name, value in written.items() if value is not None}
-    # Plain lines have no columns, and a dataset has its own.
-    reading = replace(model.reading(columns) if table else Reading(columns=columns), **written)
-    sources = getattr(model, "sources", read_sources)
-    asked, shown = tee(sources(found, reading, told=lambda note: typer.echo(f"note: {note}", err=True)))
-    count = doubted = 0
+    if text:
+        every = map(_typed, text)
+    else:
+        [found] = registry.resolve([file], "test", model.config["task"])
+        table = found == file and file.removesuffix(".gz").endswith((".tsv", ".csv", ".jsonl"))
+        written = {"header": header, "delimiter": delimiter, "encoding": encoding}
+        written = {name: value for name, value in written.items() if value is not None}
+        # Plain lines have no columns, and a dataset has its own.
+        reading = replace(model.reading(columns) if table else Reading(columns=columns), **written)
+        sources = getattr(model, "sources", read_sources)
+        every = sources(found, reading, told=lambda note: typer.echo(f"note: {note}", err=True))
+    asked, shown = tee(every)
+    count, doubted, strange = 0, 0, Strange(model.strange)
     with _writer(output, stream) as write:
         for number, (source, answers) in enumerate(zip(shown, model.answers(asked, search, rows, ahead), strict=True)):
+            strange.see(new := model.unknown(source))
             for rank, answer in enumerate(answers):
                 doubt = threshold is not None and answer.confidence < threshold
                 count, doubted = count + 1, doubted + doubt
-                text = below or "" if doubt else answer.text
+                said = below or "" if doubt else answer.text
                 place = (number + 1, rank + 1) if n_best > 1 else ()
-                write(_json(source, text, answer, place) if as_json else _line(text, answer, place, scores))
+                more = ({} if doubt else model.told(source, answer)) | ({"unknown": new} if new else {})
+                write(_json(source, said, answer, place, more) if as_json else _line(said, answer, place, scores))
+    for note in strange.notes():
+        typer.echo(f"note: {note}", err=True)
     if threshold is not None:
         typer.echo(f"{doubted:,} of {count:,} answers are below a confidence of {threshold:g}", err=True)
 
@@ -158,9 +178,18 @@ def _line(text: str, answer: Answer, place: tuple[int, ...], scores: bool) -> st
     return "\t".join([*columns, text.replace("\n", " ")])
 
 
-def _json(source: str | Sequence[str], text: str, answer: Answer, place: tuple[int, ...]) -> str:
+def _json(source: str | Sequence[str], text: str, answer: Answer, place: tuple[int, ...], more: dict[str, Any]) -> str:
     facts = {"source": source, "text": text, "confidence": answer.confidence, "log_probability": answer.log_probability}
-    return json.dumps(facts | dict(zip(("number", "rank"), place, strict=False)), ensure_ascii=False)
+    return json.dumps(facts | dict(zip(("number", "rank"), place, strict=False)) | more, ensure_ascii=False)
+
+
+def _typed(text: str) -> str:
+    """What was typed at a shell, which may be in another encoding than it says."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise SeqloomError(f"--text {text!r}: not UTF-8") from None
+    return text
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from seqloom.models.presets import DEFAULT, SIZES, about
 from seqloom.tasks.known import TASKS
 
 if TYPE_CHECKING:
-    from seqloom.runs.keywords import Setting
+    from seqloom.runs.setting_table import Setting
 
 
 def settings(
@@ -30,7 +30,7 @@ def settings(
     Examples: seqloom settings translate transformer; seqloom settings tag --find dropout
     """
     from seqloom.errors import known
-    from seqloom.runs.keywords import settings as every
+    from seqloom.runs.setting_table import settings as every
 
     known(task, TASKS, "task")
     if model is not None:

@@ -25,12 +25,12 @@ class Graph:
     def __init__(self, file: Path) -> None:
         self._session = _session(file)
         self.inputs: dict[str, list[int | str]] = {one.name: one.shape for one in self._session.get_inputs()}
-        self._outputs = [one.name for one in self._session.get_outputs()]
+        self.outputs = [one.name for one in self._session.get_outputs()]
 
     def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         fed = {name: tensor.contiguous().numpy() for name, tensor in inputs.items() if name in self.inputs}
-        found = self._session.run(self._outputs, fed)
-        return dict(zip(self._outputs, map(torch.from_numpy, found), strict=True))
+        found = self._session.run(self.outputs, fed)
+        return dict(zip(self.outputs, map(torch.from_numpy, found), strict=True))
 
 
 class Sessions(nn.Module):

@@ -6,6 +6,9 @@ Sections: `format`, `seqloom` (its version), `task`, `preset`, `data` (how text 
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -42,7 +45,7 @@ EXTENDABLE = ("epochs", "max_steps", "time", "patience", "log_every", "keep", "a
 
 def compose(
     task: str,
-    model: str | None,
+    model: str | Mapping[str, Any] | None,
     size: str | None,
     data: Mapping[str, Any],
     training: Mapping[str, Any],
@@ -51,14 +54,15 @@ def compose(
 ) -> dict[str, Any]:
     """The complete config from a preset or a YAML file, options, and `--set` keys, later ones winning.
 
-    With `saved`, the config of a run that goes on, what is not given stays as it was.
+    `model` may also be what a YAML file would hold; it is named by its content. With `saved`, the config of a run that
+    goes on, what is not given stays as it was.
     """
     return composed(task, model, size, data, training, settings, saved)[0]
 
 
 def composed(
     task: str,
-    model: str | None,
+    model: str | Mapping[str, Any] | None,
     size: str | None,
     data: Mapping[str, Any],
     training: Mapping[str, Any],
@@ -66,15 +70,17 @@ def composed(
     saved: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], bool]:
     """`compose`, and whether anybody chose how large a batch is; else the size of the data may."""
+    held = None if model is None or isinstance(model, str) else dict(model)
     own: dict[str, Any] = {"data": _given(data), "model": {}, "training": {}}
     if saved is not None:
         own = {name: merge(saved[name], own[name]) for name in SECTIONS}
     named = {"model": DEFAULT[task], "size": "small"} if saved is None else saved["preset"]
-    chosen = {**named, **_given({"model": model, "size": size})}
+    chosen = {**named, **_given({"model": model if held is None else _name_of(held), "size": size})}
     if size is not None and chosen["model"].endswith(YAML):
-        raise SeqloomError(f"--size goes with the name of a preset; {chosen['model']} says its own sizes")
+        told = chosen["model"] if held is None else "the dictionary"
+        raise SeqloomError(f"--size goes with the name of a preset; {told} says its own sizes")
     if saved is None or chosen != named:
-        own["model"], own["training"] = _model(task, chosen, own["training"])
+        own["model"], own["training"] = _model(task, chosen, own["training"], held)
     own["training"].update(_given(respelled(training)))
     shape = find(task)
     for key, value in settings.items():
@@ -93,11 +99,25 @@ def composed(
     return config, any(own["training"].get(name) for name in BATCH)
 
 
-def _model(task: str, chosen: Mapping[str, str], training: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _model(
+    task: str, chosen: Mapping[str, str], training: dict[str, Any], held: dict[str, Any] | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
     if not chosen["model"].endswith(YAML):
         return preset(task, chosen["model"], chosen["size"]), training
-    parts, more = model_file(task, chosen["model"])
+    if held is None:
+        parts, more = model_file(task, chosen["model"])
+    else:
+        parts, more = model_parts(task, copy.deepcopy(held), "model=")
     return parts, {**training, **respelled(more)}
+
+
+def _name_of(model: Mapping[str, Any]) -> str:
+    """A name by content for a model that was given as a dictionary."""
+    try:
+        told = json.dumps(model, sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise SeqloomError(f"model= takes a dictionary of names, numbers and texts: {error}") from error
+    return f"given-{hashlib.sha256(told.encode()).hexdigest()[:12]}{YAML[0]}"
 
 
 def _over(suited: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,7 +152,11 @@ def data_options(task: str, values: Mapping[str, Any]) -> Any:
 
 def model_file(task: str, path: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """A model written down in YAML: the model's keywords, and perhaps a `training` section."""
-    loaded = read_yaml(Path(path))
+    return model_parts(task, read_yaml(Path(path)), path)
+
+
+def model_parts(task: str, loaded: dict[str, Any], path: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same from what such a file holds; `path` says where it stands."""
     training = loaded.pop("training", {})
     model = loaded.pop("model", loaded)
     if not isinstance(model, dict) or not isinstance(training, dict):

@@ -11,7 +11,7 @@ from seqloom.errors import SeqloomError
 from seqloom.runs import config as configs
 from seqloom.runs.train import Run, train
 from seqloom.tasks.evaluation import Evaluation
-from seqloom.tasks.translator import Translator
+from seqloom.tasks.task import Model
 
 WORDS = ("through", "knowledge", "seqloom", "philharmonic", "thoughtfulness")
 STEPS = 1400
@@ -20,7 +20,7 @@ STEPS = 1400
 @dataclass(frozen=True)
 class Demo:
     run: Run
-    model: Translator
+    model: Model
     scores: Evaluation
 
 

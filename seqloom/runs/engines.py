@@ -21,7 +21,7 @@ from seqloom.files import damage, new_folder, read_json, sha256, write_atomic, w
 from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import complete
 from seqloom.runs import config as configs
-from seqloom.runs import export_ct2, export_onnx
+from seqloom.runs import export_ct2, export_example, export_onnx
 from seqloom.runs.load import ENGINE, MODEL, load_one, vocabularies
 from seqloom.tasks.translate import TASK
 from seqloom.tasks.translator import Translator
@@ -118,7 +118,9 @@ def _written(
     """Writes the model; gives its places and the difference from torch."""
     if engine == "onnx":
         places = export_onnx.places_of(model)
-        return places, export_onnx.write_onnx(made, fresh, places, int8)
+        difference = export_onnx.write_onnx(made, fresh, places, int8)
+        export_example.add(made.texts, fresh)
+        return places, difference
     places = export_ct2.places_of(model)
     return places, export_ct2.write_ct2(made, model, fresh, places, int8)
 
@@ -147,4 +149,19 @@ with {weights}; what it says differs from torch by at most {facts["difference"]:
 pip install 'seqloom[export]'
 seqloom predict FOLDER FILE
 ```
+{_alone(facts["engine"])}"""
+
+
+def _alone(engine: str) -> str:
+    """How to use it without Seqloom."""
+    if engine != "onnx":
+        return ""
+    return """
+Without Seqloom, with onnxruntime and numpy: `python example.py "a text"` answers greedily in a few lines.
+
+- `encoder.onnx`: `tokens` [sentences, tokens] and `lengths` [sentences] to the first state (`context_…`, `row_…`).
+- `step.onnx`: `tokens` [sentences, hypotheses] and the state to `logits` and the next rows (`next_…`).
+- `tokens.json`: the names of all tokens by id, the special ids, what is never written, and how long an answer may get;
+  both graphs carry names and special ids in their metadata too.
+- `source-tokenizer.json`, `target-tokenizer.json`: for the tokenizers library, where it has such a rule.
 """

@@ -46,7 +46,7 @@ class Job:
     output: str | Path
     valid: Files | float | None = None
     test: Files | None = None
-    model: str | None = None
+    model: str | Mapping[str, Any] | None = None
     size: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)

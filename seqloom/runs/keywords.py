@@ -1,72 +1,203 @@
-"""Every setting that `--set` takes, with its default, its choices and a line on it; free of torch.
-
-All of it was read off the constructors' signatures by `signatures.py`, into `keywords.json` beside this file, so that
-a shell can complete a setting at once. After a new keyword or entry of a table: `python -m seqloom.runs.signatures`.
-"""
+"""The keywords of `seqloom.train`: every setting of the data and of the training by its own name."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from functools import cache
+import difflib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
-from seqloom.errors import known
-from seqloom.models.presets import DEFAULT, preset, suited
-from seqloom.runs.wordbook import WORDS
-from seqloom.training.settings import Training
+from seqloom.data.given import given
+from seqloom.errors import SeqloomError, known
+from seqloom.options import hints_of
+from seqloom.runs.config import YAML
+from seqloom.runs.job import Files, share_or_files
+from seqloom.tasks.known import TASKS
+from seqloom.tasks.known import task as find
+from seqloom.training.settings import Training, seconds
 
-FILE = Path(__file__).with_suffix(".json")
+Examples = Files | Iterable[Any]  # names of files and datasets, or what `seqloom.data.given` takes
+
+WRITTEN = ("header", "delimiter", "encoding")  # settings that say how the user's files are written
+
+# What other libraries call a setting of ours.
+ELSEWHERE = {
+    "batch_size": "batch_rows",
+    "lr": "rate",
+    "learning_rate": "rate",
+    "steps": "max_steps",
+    "optimizer": "optimiser",
+    "num_epochs": "epochs",
+    "label_smoothing": "smoothing",
+    "warmup_steps": "warmup",
+    "gradient_clip": "clip",
+    "num_train_epochs": "epochs",
+}
 
 
-class Setting(NamedTuple):
-    """One key of `--set`. `takes`: what a value is; `choices`: where it is one of a few names."""
+class DataKeywords(TypedDict, total=False):
+    """Of the config's `data` section; which of them a task has, its options say (`seqloom.data`)."""
 
-    key: str
-    default: Any
-    takes: str
-    choices: tuple[str, ...]
-    about: str
+    columns: str | None
+    skip_bad: bool
+    limit: int | None
+    fold: bool
+    half_width: bool
+    max_vocab: int | None
+    min_count: int
+    max_length: int | None
+    cut: str
+    source_tokens: str
+    target_tokens: str
+    tokens: str
+    target: str | int | None
+    separator: str
+    stop_words: str
+    repair: bool
+    weights: str
+    header: bool
+    without: str | None
+    kinds: dict[str, str]
+    flag_missing: bool
+    batches: str | None
+    length: int
+    stride: int | None
+    vary: bool
+    condition: bool
+    masked: float
+    window: int
+    negatives: int
+    often: float
 
 
-def settings(task: str, model: str | None = None, size: str = "small") -> list[Setting]:
-    """All of a task with one of its models: of the model, of the training, of the data."""
-    book = _book()
-    mine = book["tasks"][known(task, book["tasks"], "task")]
-    chosen = preset(task, model or DEFAULT[task], size)
-    found = list(_opened(book, mine["models"], {"kind": mine["kind"], **chosen}, ""))
-    trained = Training.of({**mine["training"], **suited(task, chosen)})
-    for section, keywords in (("training", book["training"]), ("data", mine["data"])):
-        for name, told in keywords.items():
-            usual = getattr(trained, name) if section == "training" else told["default"]
-            choices = mine["scores"] if (section, name) == ("training", "select") else told["choices"]
-            found.append(Setting(f"{section}.{name}", usual, told["takes"], tuple(choices), told["about"]))
+class TrainingKeywords(TypedDict, total=False):
+    """Of the config's `training` section: see `seqloom.training.settings.Training`."""
+
+    epochs: int | None
+    max_steps: int | None
+    time: float | str | None
+    patience: int | None
+    batch_rows: int | None
+    batch_tokens: int | None
+    accumulate: int
+    optimiser: str
+    rate: float
+    weight_decay: float
+    momentum: float
+    beta2: float
+    trigger: int
+    schedule: str
+    warmup: int
+    clip: float
+    smoothing: float
+    agreement: float
+    precision: str
+    capture: str
+    compile: bool
+    seed: int
+    log_every: int
+    valid_every: int | None
+    valid_decode: int
+    select: str
+    save_every: int | None
+    keep: int
+    ema: float
+    average: int
+    vectors: str | None
+    freeze: str | None
+    shard: bool
+
+
+class Keywords(DataKeywords, TrainingKeywords, total=False):
+    """All that `seqloom.train` takes beside its own parameters."""
+
+
+class Sections(NamedTuple):
+    data: dict[str, Any]
+    training: dict[str, Any]
+    settings: dict[str, Any]  # by dotted names
+
+
+def sorted_out(
+    task: str,
+    options: Mapping[str, Any],
+    data: Mapping[str, Any] | None,
+    training: Mapping[str, Any] | None,
+    settings: Mapping[str, Any] | None,
+) -> Sections:
+    """Plain keywords laid into the sections; a name that none has is refused with what was meant."""
+    known(task, TASKS, "task")
+    found = Sections(_section(data, "data"), _section(training, "training"), _section(settings, "settings"))
+    sections = {"data": hints_of(find(task).options), "training": hints_of(Training)}
+    for name, value in options.items():
+        homes = [section for section, names in sections.items() if name in names]
+        if not homes:
+            raise SeqloomError(_unknown(name, task, [*sections["data"], *sections["training"]]))
+        if len(homes) > 1:
+            raise SeqloomError(f"{name} is a setting of data and of training: give it in data={{…}} or training={{…}}")
+        section: dict[str, Any] = getattr(found, homes[0])
+        if section.get(name, value) != value:
+            raise SeqloomError(f"{name} is given twice: {value!r}, and {section[name]!r} in {homes[0]}=")
+        section[name] = value
+    if isinstance(found.training.get("time"), str):
+        found.training["time"] = seconds(found.training["time"])
     return found
 
 
-def _opened(book: Mapping[str, Any], table: str, choice: Any, prefix: str) -> Iterator[Setting]:
-    """The settings of a part, and those of the parts that it is made of."""
-    entries = book["tables"][table]
-    options = {"kind": choice} if isinstance(choice, str) else dict(choice)
-    kind = options.pop("kind")
-    options = {**entries[kind]["with"], **options}
-    if not prefix and len(entries) > 1:
-        yield Setting("kind", kind, "text", tuple(entries), WORDS["kind"])
-    for name, told in book["parts"][entries[kind]["part"]].items():
-        value = options.get(name, told["default"])
-        inner = told.get("table")
-        if inner is None:
-            yield Setting(prefix + name, value, told["takes"], tuple(told["choices"]), told["about"])
-            continue
-        if isinstance(value, Mapping) and "kind" not in value:
-            usual = told["default"]
-            value = {**({"kind": usual} if isinstance(usual, str) else usual), **value}
-        shown = value if isinstance(value, str) else value["kind"]
-        yield Setting(prefix + name, shown, "text", tuple(book["tables"][inner]), told["about"])
-        yield from _opened(book, inner, value, f"{prefix}{name}.")
+def read_in(
+    task: str, files: Examples, valid: Examples | float | None, chosen: Sections, cache: Path | None
+) -> tuple[list[str], Files | float | None]:
+    """The files to train and to validate on: examples given in Python are written to the cache first."""
+    below = {key.removeprefix("data."): value for key, value in chosen.settings.items() if key.startswith("data.")}
+    read = {**chosen.data, **below}
+    names, written = given(files, task, read, cache)
+    if valid is None or isinstance(valid, int | float | str | Path):
+        held, too = valid, written and not isinstance(share_or_files(valid or 0), list)
+    else:
+        held, too = given(valid, task, {**read, "limit": None}, cache, "valid")
+    if task != "table" and (written or too) and read.get("columns") is not None:
+        if written != too:
+            raise SeqloomError("columns= cannot be for files and for examples at once: give both in the same form")
+        chosen.data.pop("columns", None)  # they were chosen as the examples were written
+        chosen.settings.pop("data.columns", None)
+    for name in WRITTEN if written and (too or not isinstance(held, list)) else ():
+        if task != "table" or name != "header":
+            chosen.data.pop(name, None)  # of files, and what is written here is always the same
+    return names, held
 
 
-@cache
-def _book() -> dict[str, Any]:
-    return json.loads(FILE.read_text(encoding="utf-8"))
+def _section(values: Any, name: str) -> dict[str, Any]:
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise SeqloomError(f"{name}= takes a dictionary of settings, here {type(values).__name__}")
+    return dict(values)
+
+
+def _unknown(name: str, task: str, names: list[str]) -> str:
+    """What was probably meant; of another task's settings, whose it is."""
+    own = ("valid", "model", "size", "data", "training", "settings", "start", "device", "resume", "cache", "quiet")
+    near = [ELSEWHERE[name]] if name in ELSEWHERE else difflib.get_close_matches(name, [*names, *own], 1)
+    others = [other for other in TASKS if other != task and name in hints_of(find(other).options)]
+    whose = f", which is a setting of {' and '.join(others)}" if others else ""
+    guess = f"; did you mean {near[0]!r}?" if near else f". Choose from: {', '.join(sorted(names))}"
+    parts = "; parts of the model go by settings={'decoder.score': …}" if "." in name else ""
+    return f"unknown keyword of seqloom.train for {task} {name!r}{whose}{parts or guess}"
+
+
+def checked_model(model: Any) -> str | Mapping[str, Any] | None:
+    """The name of a preset, a YAML file or what such a file would hold; anything else is refused."""
+    if model is None or isinstance(model, str):
+        return model
+    if isinstance(model, Mapping):
+        return dict(model)
+    if hasattr(model, "__fspath__"):
+        name = str(model)
+        if not name.endswith(YAML):
+            raise SeqloomError(f"model={name!r}: a file with a model ends in {' or '.join(YAML)}")
+        return name
+    hint = ""
+    if any(base.__module__.startswith("torch.nn") for base in getattr(model, "__mro__", type(model).__mro__)):
+        hint = "; a module of your own is no preset: see CONTRIBUTING.md for how to add a part by name"
+    told = f"the name of a preset, a YAML file or a dictionary of settings, here {type(model).__name__}"
+    raise SeqloomError(f"model= takes {told}{hint}")

@@ -15,6 +15,7 @@ from seqloom.runs.ensemble import Member, check_once, combined, members_of
 from seqloom.runs.environment import choose_device
 from seqloom.safety import named
 from seqloom.tasks.known import task
+from seqloom.tasks.task import Model
 from seqloom.training.checkpoint import load_weights, read_tensors
 
 MODEL = "model.safetensors"
@@ -22,8 +23,8 @@ ENGINE = "engine.json"  # in the folder of a run that was exported for another l
 
 
 @named("the run")
-def load(run: str | Path, *more: str | Path, device: str | None = None, engine: str | None = None) -> Any:
-    """The best model of a run folder, as its task's runner: a Translator, …
+def load(run: str | Path, *more: str | Path, device: str | None = None, engine: str | None = None) -> Model:
+    """The best model of a run folder, as its task's runner: a Translator, …; all have `predict` and `evaluate`.
 
     Several runs of one task with the same vocabularies answer as one, by the mean of their probabilities; a folder with
     an ensemble.json stands for the runs that it names. The last may name the device instead: `load(run, "cpu")`.
@@ -40,7 +41,7 @@ def load(run: str | Path, *more: str | Path, device: str | None = None, engine: 
         return load_one(folders[0], device)
     members = [_member(folder, device) for folder in folders]
     config, model = combined(members)
-    runner = task(config["task"]).runner
+    runner: Any = task(config["task"]).runner
     return runner(Path(runs[0]), config, model.eval(), members[0].vocabularies, choose_device(device))
 
 

@@ -1,4 +1,4 @@
-"""What `keywords.json` holds, read off the signatures of all that a config can name.
+"""What `setting_table.json` holds, read off the signatures of all that a config can name.
 
 `python -m seqloom.runs.signatures` writes it again.
 """
@@ -23,7 +23,7 @@ from seqloom.options import hints_of
 from seqloom.parts.block import ACTIVATIONS, RESIDUALS
 from seqloom.parts.choose import nested_tables, settings
 from seqloom.parts.normalise import NORMALISERS
-from seqloom.runs.keywords import FILE
+from seqloom.runs.setting_table import FILE
 from seqloom.runs.wordbook import WORDS
 from seqloom.tasks.known import TASKS
 from seqloom.tasks.known import task as find

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import nn
 
 from seqloom.data.amounts import counted
 from seqloom.data.codec import Codec
+from seqloom.data.given import given
 from seqloom.data.supply import Ready
 from seqloom.data.verify import explained
 from seqloom.errors import SeqloomError
@@ -22,8 +23,9 @@ from seqloom.reporting.wording import wording
 from seqloom.runs import config as configs
 from seqloom.runs import testing
 from seqloom.runs.environment import choose_device, environment
-from seqloom.runs.job import Files, Job, Settled, check_free, file_names, prepared, settle
+from seqloom.runs.job import Job, Settled, check_free, file_names, prepared, settle
 from seqloom.runs.journal import Journal
+from seqloom.runs.keywords import Examples, Keywords, checked_model, read_in, sorted_out
 from seqloom.runs.load import MODEL, load
 from seqloom.runs.progress import Progress, Silent
 from seqloom.runs.progress import progress as make_progress
@@ -33,6 +35,8 @@ from seqloom.runs.trial import Trial, trial
 from seqloom.safety import named
 from seqloom.tasks import wordvectors
 from seqloom.tasks.known import task as find
+from seqloom.tasks.predicting import described, stored_parameters
+from seqloom.tasks.task import Model
 from seqloom.tasks.transfer import take_over
 from seqloom.training import checkpoint
 from seqloom.training.agreement import agreeable
@@ -44,7 +48,7 @@ from seqloom.training.parallel import wrapped
 from seqloom.training.settings import FEW, LEAST_ROWS, Training, planned, suited_rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A finished (or interrupted) training run."""
 
@@ -55,7 +59,13 @@ class Run:
     signal: int | None = None  # what interrupted it
     scores: dict[str, Any] | None = None  # on the test data, if there was any: evaluation-test.json
 
-    def load(self, device: str = "auto") -> Any:
+    def __repr__(self) -> str:
+        stopped = "" if self.signal is None else f", stopped by signal {self.signal}"
+        parameters = stored_parameters(self.folder / MODEL)
+        told = described(self.folder, self.config, parameters, self.best or {})
+        return f"Run({told}, {counted(self.step, 'steps')}{stopped})"
+
+    def load(self, device: str = "auto") -> Model:
         """The best model, as its task's runner: a Translator, …"""
         return load(self.folder, device=device)
 
@@ -66,12 +76,12 @@ class Run:
 
 def train(
     task: str,
-    files: Files,
+    files: Examples,
     *,
     output: str | Path,
-    valid: Files | float | str | None = None,
-    test: Files | None = None,
-    model: str | None = None,
+    valid: Examples | float | None = None,
+    test: Examples | None = None,
+    model: str | Path | Mapping[str, Any] | None = None,
     size: str | None = None,
     data: Mapping[str, Any] | None = None,
     training: Mapping[str, Any] | None = None,
@@ -82,28 +92,34 @@ def train(
     cache: Path | None = None,
     quiet: bool = False,
     progress: Progress | None = None,
+    **options: Unpack[Keywords],
 ) -> Run:
-    """Train a model on files of examples and leave everything needed to use, repeat or resume it in `output`.
+    """Train a model on examples and leave everything needed to use, repeat or resume it in `output`.
 
-    `files`: files, or a dataset by name, which brings its own validation split and tokens unless others are given.
-    `valid`: files, or a share of the training data such as "5%" (the default). `test`: files, or a dataset, that the
-    best model is scored on at the end. `model`: a preset or a YAML file; `size`: tiny, small or base. `data` and
-    `training`: keywords of DataOptions and Training, as data={"sample": 1000} for a part of the data, drawn by a hash.
-    `settings`: anything by its dotted name, as `--set` takes it: {"decoder.score": "additive"}. `start`: a run whose
-    weights and vocabularies this one begins with. `progress` shows what happens (see `runs/progress.py`): by default a
-    bar in a terminal, lines elsewhere, nothing if `quiet`.
+    `files`: files, or a dataset by name, which brings its own validation split and tokens unless others are given; or
+    the examples themselves: a list or an iterable of pairs or dicts, a DataFrame, a Hugging Face dataset. They are
+    written to the cache as they come; an iterable that does not say how many it has may give a million, or `limit`.
+    `valid`: the same, or a share of the training data such as "5%" (the default). `test`: the same, that the best model
+    is scored on at the end. `model`: a preset, a YAML file or what one would hold; `size`: tiny, small or base. `data`
+    and `training`: keywords of DataOptions and Training, which can be given by themselves as well: max_steps=200,
+    sample=1000, source_tokens="words". `settings`: anything by its dotted name, as `--set` takes it:
+    {"decoder.score": "additive"}. `start`: a run whose weights and vocabularies this one begins with. `progress` shows
+    what happens (see `runs/progress.py`): by default a bar in a terminal, lines elsewhere, nothing if `quiet`.
     """
+    chosen = sorted_out(task, options, data, training, settings)
+    model = checked_model(model)
+    names, held = read_in(task, files, valid, chosen, cache)
     job = Job(
         task=task,
-        files=files,
+        files=names,
         output=output,
-        valid=valid,
-        test=test,
+        valid=held,
+        test=None if test is None else given(test, task, chosen.data, cache, "test")[0],
         model=model,
         size=size,
-        data=data or {},
-        training=training or {},
-        settings=settings or {},
+        data=chosen.data,
+        training=chosen.training,
+        settings=chosen.settings,
         start=start,
         device=device,
         resume=resume,

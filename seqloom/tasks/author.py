@@ -26,6 +26,8 @@ from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError, known
 from seqloom.metrics.bootstrap import ratio_interval
 from seqloom.tasks.evaluation import Evaluation, examples_of, frame
+from seqloom.tasks.predicting import Predicting
+from seqloom.tasks.strange import unknown_pieces
 from seqloom.training.next_token import CHUNK, Surprise, characters, measures, surprise
 
 SAMPLED, PARTS, SHOWN = 200, 20, 12
@@ -34,8 +36,11 @@ SAMPLE = Search(sample=True)
 METRICS = ("loss", "perplexity", "bits_per_character")
 
 
-class Author:
-    """What `seqloom.load` gives for a language model. Remembers nothing between calls."""
+class Author(Predicting[str]):
+    """What `seqloom.load` gives for a language model. Remembers nothing between calls.
+
+    It predicts what follows a prompt; of a model with labels a prompt is `label TAB text`.
+    """
 
     def __init__(
         self, folder: Path, config: dict[str, Any], model: Any, vocabularies: Mapping[str, Any], device: torch.device
@@ -90,11 +95,8 @@ class Author:
         tokens = torch.full((1, length), UNK)
         self.model(tokens, tokens)
 
-    def predict(self, prompts: Sequence[str], search: Search | None = None) -> list[str]:
-        """What follows each prompt; of a model with labels a prompt is `label TAB text`."""
-        if isinstance(prompts, str):
-            raise SeqloomError("predict takes a list of texts: model.predict([text])")
-        return [answers[0].text for answers in self.answers(prompts, search or Search())]
+    def unknown(self, source: str) -> list[str]:
+        return unknown_pieces(self.texts.codec, self._asked(source)[1]) if self.texts.codec.kind == "chars" else []
 
     def answers(
         self, sources: Iterable[str], search: Search | None = None, rows: int = 64, ahead: int = 16
@@ -123,7 +125,7 @@ class Author:
 
     def evaluate(
         self,
-        files: str | Path | Sequence[str | Path],
+        files: str | Path | Iterable[Any],
         search: Search | None = None,
         *,
         metrics: Sequence[str] | None = None,

@@ -29,13 +29,16 @@ from seqloom.metrics.labels import Guesses, Numbers, score_labels
 from seqloom.tasks.evaluation import Evaluation, examples_of
 from seqloom.tasks.guessing import guessed, said
 from seqloom.tasks.labeller import NOTHING
+from seqloom.tasks.predicting import Predicting
 from seqloom.tasks.tablerecord import record
 
 Asked = str | Mapping[str, Any]  # a row: fields with commas between, JSON, or a dict
 
 
-class Estimator:
+class Estimator(Predicting[Asked]):
     """What `seqloom.load` gives for a run of `table`. Remembers nothing between calls."""
+
+    one = each = (str, Mapping)
 
     def __init__(
         self, folder: Path, config: dict[str, Any], model: nn.Module, schema: Schema, device: torch.device
@@ -89,12 +92,6 @@ class Estimator:
                 yield decode(raw)
             except LineError as error:
                 raise SeqloomError(f"{file}:{line}: {error}") from None
-
-    def predict(self, sources: Sequence[Asked]) -> list[str]:
-        """The class or the number of each row."""
-        if isinstance(sources, str | Mapping):
-            raise SeqloomError("predict takes a list of rows: model.predict([row])")
-        return [answers[0].text for answers in self.answers(sources)]
 
     def answers(
         self, sources: Iterable[Asked], search: Search | None = None, rows: int = 64, ahead: int = 16
@@ -158,7 +155,7 @@ class Estimator:
 
     def evaluate(
         self,
-        files: str | Path | Sequence[str | Path],
+        files: str | Path | Iterable[Any],
         search: Search | None = None,
         *,
         metrics: Sequence[str] | None = None,

@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from seqloom.data import registry
 from seqloom.data.columns import Reading, as_trained
+from seqloom.data.given import given
 from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import ratio_interval
+from seqloom.tasks.strange import Note, Strange
 
 SCHEMA = 1  # of a record: a report made by an older Seqloom refuses a newer one
 
@@ -32,6 +33,7 @@ class Evaluation:
     notes: tuple[str, ...] = ()  # what the user should know, in sentences
     members: Sequence[Mapping[str, Any]] = ()  # of an ensemble: run, model, size and parameters of each
     unit: str = "examples"  # what was counted
+    pronunciations: bool = False  # of single words, as symbols: papers call the share with any error WER
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -39,8 +41,25 @@ class Evaluation:
             "intervals": {name: [_finite(low), _finite(high)] for name, (low, high) in self.intervals.items()},
             "signature": self.signature,
             "count": self.count,
+            **self._unknown(),
             **self._together(),
         }
+
+    def _unknown(self) -> dict[str, Any]:
+        found = [note.facts for note in self.notes if isinstance(note, Note)]
+        return {"unknown": found[0]} if found else {}
+
+    def rows(self, all_of_them: bool = False) -> Iterator[tuple[str, float, tuple[float, float] | None, str]]:
+        """What a terminal shows: name, value, interval and signature of each score. Of single tokens that are words the
+        `wer` is the `per` again; of pronunciations the word error rate is the share of words with any error."""
+        same = self.metrics.get("wer") == self.metrics.get("per")
+        for name, value in self.metrics.items():
+            if name != "wer" or all_of_them or not same:
+                yield name, value, self.intervals.get(name), self.signature.get(name, "")
+            if name == "exact_match" and self.pronunciations:
+                low, high = self.intervals.get(name, (math.nan, math.nan))
+                spread = None if math.isnan(low) else (100 - high, 100 - low)
+                yield "word error rate", 100 - value, spread, "words with any error: 100 − exact_match"
 
     def _together(self) -> dict[str, Any]:
         if not self.members:
@@ -56,16 +75,28 @@ def reading_of(config: Mapping[str, Any], columns: str | None = None, skip_bad: 
 
 
 def examples_of(
-    runner: Any, files: str | Path | Sequence[str | Path], reading: Reading | None, what: str = "examples"
+    runner: Any, files: Any, reading: Reading | None, what: str = "examples"
 ) -> tuple[list[Any], list[str]]:
-    """What a runner is asked to score, from files or from the test split of a dataset by name, and notes on it."""
-    names = [str(files)] if isinstance(files, str | Path) else list(map(str, files))
-    found = registry.resolve(names, "test", runner.config["task"])
-    own = runner.reading() if found == names else replace(runner.reading(), columns=None)  # a dataset has its own
+    """What a runner is asked to score, from files, from the test split of a dataset by name, or examples as
+    `seqloom.train` takes them; and notes on it."""
+    task, asked = runner.config["task"], reading or runner.reading()
+    settings = {**runner.config["data"], "columns": asked.columns, "skip_bad": asked.skip_bad, "limit": None}
+    names, written = given(files, task, settings)
+    found = registry.resolve(names, "test", task)
+    # A dataset has columns of its own, and so have examples that were written to a file.
+    own = runner.reading() if found == names and not written else replace(runner.reading(), columns=None)
+    reading = replace(reading, columns=None) if written and reading is not None else reading
     examples, notes = runner.read(found, reading or own)
     if not examples:
         raise SeqloomError(f"{', '.join(names)}: no {what}")
-    return examples, notes
+    return examples, [*notes, *_strange(runner, examples)]
+
+
+def _strange(runner: Any, examples: Sequence[Any]) -> Iterator[str]:
+    """What in the sources the model has never seen."""
+    if hasattr(examples[0], "source") or hasattr(examples[0], "words"):
+        asked = (one.words if hasattr(one, "words") else one.source for one in examples)
+        yield from Strange.of(map(runner.unknown, asked), runner.strange).notes()
 
 
 def frame(runner: Any, scores: Evaluation, asked: Any, seconds: float, available: int) -> dict[str, Any]:

@@ -30,6 +30,8 @@ from seqloom.metrics.bootstrap import percentiles, resampled_sums
 from seqloom.metrics.information import perplexity
 from seqloom.models.masked import MASK
 from seqloom.tasks.evaluation import Evaluation, examples_of, frame, reading_of
+from seqloom.tasks.predicting import Predicting
+from seqloom.tasks.strange import unknown_pieces
 from seqloom.training.masking import Clozes, guessed
 from seqloom.training.validate import some
 from seqloom.version import __version__
@@ -40,7 +42,7 @@ METRICS = ("accuracy", "perplexity", "loss")
 SHOWN, GUESSES = 10, 3  # texts of a report, and guesses for each token hidden in them
 
 
-class Filler:
+class Filler(Predicting[str]):
     """What `seqloom.load` gives of a `mask` run. Remembers nothing between calls."""
 
     def __init__(self, folder: Path, config: dict[str, Any], model: nn.Module, codec: Codec, device: torch.device):
@@ -53,11 +55,10 @@ class Filler:
     def read(self, files: list[str], reading: Reading) -> tuple[list[Example], list[str]]:
         return read_texts(files, reading)
 
-    def predict(self, sources: Sequence[str], search: Search | None = None) -> list[str]:
-        """Each text with every <mask> filled."""
-        if isinstance(sources, str):
-            raise SeqloomError("predict takes a list of texts: model.predict([text])")
-        return [answers[0].text for answers in self.answers(sources, search)]
+    def unknown(self, source: str) -> list[str]:
+        if self.codec.kind != "chars":
+            return []
+        return [piece for text in source.split(HOLE) for piece in unknown_pieces(self.codec, text)]
 
     def answers(
         self, sources: Iterable[str], search: Search | None = None, rows: int = 64, ahead: int = 16
@@ -98,7 +99,7 @@ class Filler:
 
     def evaluate(
         self,
-        files: str | Path | Sequence[str | Path],
+        files: str | Path | Iterable[Any],
         search: Search | None = None,
         *,
         metrics: Sequence[str] | None = None,

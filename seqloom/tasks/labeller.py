@@ -30,11 +30,13 @@ from seqloom.parts.summary import AttentionPool
 from seqloom.tasks.evaluation import Evaluation, examples_of
 from seqloom.tasks.guessing import USUAL, guessed, said
 from seqloom.tasks.labelrecord import record
+from seqloom.tasks.predicting import Predicting
+from seqloom.tasks.strange import unknown_pieces
 
 NOTHING = Answer("", (), 0.0, 0.0, 1.0)  # is said of an empty line
 
 
-class Labeller:
+class Labeller(Predicting[str]):
     """What `seqloom.load` gives for a run of `classify`. Remembers nothing between calls."""
 
     def __init__(
@@ -59,11 +61,8 @@ class Labeller:
         """The examples of some files, and what there is to say about them."""
         return read_examples(files, reading)
 
-    def predict(self, sources: Sequence[str]) -> list[str]:
-        """The label of each text; several labels with their sign between; or the number."""
-        if isinstance(sources, str):
-            raise SeqloomError("predict takes a list of texts: model.predict([text])")
-        return [answers[0].text for answers in self.answers(sources)]
+    def unknown(self, source: str) -> list[str]:
+        return unknown_pieces(self.source, source) if self.source.kind == "chars" else []
 
     def answers(
         self, sources: Iterable[str], search: Search | None = None, rows: int = 64, ahead: int = 16
@@ -105,7 +104,7 @@ class Labeller:
 
     def evaluate(
         self,
-        files: str | Path | Sequence[str | Path],
+        files: str | Path | Iterable[Any],
         search: Search | None = None,
         *,
         metrics: Sequence[str] | None = None,

@@ -25,6 +25,7 @@ from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError, known
 from seqloom.tasks.evaluation import Evaluation, examples_of, frame, reading_of
+from seqloom.tasks.predicting import Predicting
 from seqloom.training.neighbours import NegativeSampling, Windows
 from seqloom.training.validate import likelihood, some
 from seqloom.version import __version__
@@ -33,7 +34,7 @@ SEED = 7  # of the words drawn in an evaluation
 SHOWN, LIKE = 20, 8  # words of a report, and words like each
 
 
-class Likeness:
+class Likeness(Predicting[str]):
     """What `seqloom.load` gives of a `vectors` run. Remembers nothing between calls."""
 
     def __init__(self, folder: Path, config: dict[str, Any], model: nn.Module, codec: Codec, device: torch.device):
@@ -50,12 +51,6 @@ class Likeness:
     def _units(self) -> Tensor:
         """[V, dim]: all vectors at length one."""
         return F.normalize(self.model.source.weight.detach().float(), dim=-1)  # pyright: ignore
-
-    def predict(self, sources: Sequence[str], search: Search | None = None) -> list[str]:
-        """The word most like each."""
-        if isinstance(sources, str):
-            raise SeqloomError("predict takes a list of texts: model.predict([text])")
-        return [answers[0].text for answers in self.answers(sources, search)]
 
     def answers(
         self, sources: Iterable[str], search: Search | None = None, rows: int = 64, ahead: int = 16
@@ -87,7 +82,7 @@ class Likeness:
 
     def evaluate(
         self,
-        files: str | Path | Sequence[str | Path],
+        files: str | Path | Iterable[Any],
         search: Search | None = None,
         *,
         metrics: Sequence[str] | None = None,

@@ -14,6 +14,7 @@ from torch import nn
 from seqloom.data.columns import Reading
 from seqloom.data.conll import LONGEST, Sentence, read, sentences
 from seqloom.data.read import Told, read_sources
+from seqloom.data.schemes import spans
 from seqloom.data.tagged import TagOptions, Tags, lexicon_of
 from seqloom.data.tagprepare import fitted
 from seqloom.data.tokens import UNK
@@ -22,6 +23,8 @@ from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError
 from seqloom.metrics.spans import Tagged, score_tags
 from seqloom.tasks.evaluation import Evaluation, examples_of, reading_of
+from seqloom.tasks.predicting import Predicting
+from seqloom.tasks.strange import unknown_pieces
 from seqloom.tasks.tagrecord import Judged, record
 from seqloom.training.tags import allowed_moves
 
@@ -30,8 +33,13 @@ Asked = str | Sequence[str]  # a sentence: its text, or its words
 NOTHING = Answer("", (), 0.0, 0.0, 1.0)  # is said of an empty line
 
 
-class SentenceTagger:
-    """What `seqloom.load` gives for a run of `tag`. Remembers nothing between calls."""
+class SentenceTagger(Predicting[Asked]):
+    """What `seqloom.load` gives for a run of `tag`. Remembers nothing between calls.
+
+    It predicts the tags of a sentence, blanks between, as its words have blanks between.
+    """
+
+    each = (str, Sequence)
 
     def __init__(
         self,
@@ -67,11 +75,31 @@ class SentenceTagger:
             return sentences(file, reading or self.reading(), told)
         return read_sources(file, reading, told)
 
-    def predict(self, sources: Sequence[Asked], search: Search | None = None) -> list[str]:
-        """The tags of each sentence, blanks between, as its words have blanks between."""
-        if isinstance(sources, str):
-            raise SeqloomError("predict takes a list of sentences: model.predict([text])")
-        return [found[0].text for found in self.answers(sources, search or Search())]
+    def unknown(self, source: Asked) -> list[str]:
+        codec = self.lexicon.characters
+        return [piece for word in _words(source) for piece in unknown_pieces(codec, self.lexicon.shape(word))]
+
+    def told(self, source: Asked, answer: Answer) -> dict[str, Any]:
+        """The words, their tags and the spans that these mark; of words that were told apart offsets are those of the
+        words with blanks between."""
+        words, text = list(_words(source)), source if isinstance(source, str) else " ".join(source)
+        places, end = [], 0
+        for word in words:
+            start = text.index(word, end)
+            end = start + len(word)
+            places.append((start, end))
+        tags = [self.tags.names[tag] for tag in answer.tokens]
+        marked = [] if self.tags.scheme is None else spans(tags)
+        found = [(span, places[span.first][0], places[span.last][1]) for span in marked]
+        keys = ("type", "start", "end", "text", "tokens")
+        told = ((one.kind, start, end, text[start:end], [one.first, one.last]) for one, start, end in found)
+        return {"tokens": words, "tags": tags, "spans": [dict(zip(keys, one, strict=True)) for one in told]}
+
+    def spans(self, sources: Iterable[Asked]) -> list[list[dict[str, Any]]]:
+        """The spans of each sentence: type, text, first and last character (`start`, and `end` behind it) and word."""
+        asked = list(sources)
+        each = zip(asked, self.answers(asked), strict=True)
+        return [self.told(source, answers[0])["spans"] for source, answers in each]
 
     def answers(
         self, sources: Iterable[Asked], search: Search | None = None, rows: int = 64, ahead: int = 16
@@ -123,7 +151,7 @@ class SentenceTagger:
 
     def evaluate(
         self,
-        files: str | Path | Sequence[str | Path],
+        files: str | Path | Iterable[Any],
         search: Search | None = None,
         *,
         metrics: Sequence[str] | None = None,

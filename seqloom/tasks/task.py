@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack, overload
 
 import torch
 from torch import nn
 
 from seqloom.data.split import Fold
 from seqloom.data.supply import Ready
+from seqloom.decoding.search import Search
+from seqloom.decoding.texts import Answer
 from seqloom.tasks.evaluation import Evaluation
+from seqloom.tasks.predicting import Ways
 from seqloom.training.distributed import Ranks
 from seqloom.training.settings import Training
 
@@ -28,6 +31,28 @@ class Runner(Protocol):
     @property
     def model(self) -> nn.Module: ...
 
+    @overload
+    def predict(self, sources: str, search: Search | None = None, **ways: Unpack[Ways]) -> str: ...
+    @overload
+    def predict(
+        self, sources: str, search: Search | None = None, *, n_best: int, **ways: Unpack[Ways]
+    ) -> list[str]: ...
+    @overload
+    def predict(self, sources: Iterable[Any], search: Search | None = None, **ways: Unpack[Ways]) -> list[str]: ...
+    @overload
+    def predict(
+        self, sources: Iterable[Any], search: Search | None = None, *, n_best: int, **ways: Unpack[Ways]
+    ) -> list[list[str]]: ...
+    def predict(self, sources: Any, search: Search | None = None, **ways: Any) -> Any:
+        """The best answer to each source, or to a single one; with `n_best` a list of so many, best first."""
+        ...
+
+    def answers(
+        self, sources: Iterable[Any], search: Search | None = None, rows: int = 64, ahead: int = 16
+    ) -> Iterator[list[Answer]]:
+        """The best answers of each source with their scores, in order, as a stream."""
+        ...
+
     def evaluate(
         self, files: Any, search: Any = None, *, metrics: Sequence[str] | None = None, reading: Any = None
     ) -> Evaluation:
@@ -41,6 +66,19 @@ class Runner(Protocol):
     def once(self, length: int) -> None:
         """One example of `length` tokens through the model: what `seqloom info` counts."""
         ...
+
+
+class Model(Runner, Protocol):
+    """What `seqloom.load` gives, as a type checker knows it: a `Runner`, and what its own task adds, which only the run
+    says (a Translator's `attention`, a SentenceTagger's `spans`, …)."""
+
+    def evaluate(
+        self, files: Any, search: Any = None, *, metrics: Sequence[str] | None = None, reading: Any = None, **how: Any
+    ) -> Evaluation: ...
+
+    def record(self, examples: Sequence[Any], *how: Any, **more: Any) -> dict[str, Any]: ...
+
+    def __getattr__(self, name: str) -> Any: ...
 
 
 class Task(Protocol):

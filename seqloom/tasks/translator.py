@@ -16,16 +16,20 @@ from seqloom.data.skip import examples as read_examples
 from seqloom.data.tokens import BOS, EOS, UNK, lost
 from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer, Texts
-from seqloom.errors import SeqloomError, known
+from seqloom.errors import known
 from seqloom.looking.attention import AttentionMap, attention_maps
 from seqloom.metrics.score import score
 from seqloom.metrics.text import advice, tokenizer
 from seqloom.tasks.evaluation import Evaluation, examples_of, reading_of
+from seqloom.tasks.predicting import Predicting
+from seqloom.tasks.strange import unknown_pieces
 from seqloom.training.objective import TeacherForcing
 from seqloom.training.validate import group_by_source, likelihood, paired_batches
 
+SYMBOLS, SHORT = 300, 5  # an inventory of sounds: at most so many, each of so many characters at most
 
-class Translator:
+
+class Translator(Predicting[str]):
     """What `seqloom.load` gives. Remembers nothing between calls."""
 
     def __init__(self, folder: Path, config: dict[str, Any], texts: Texts) -> None:
@@ -47,11 +51,12 @@ class Translator:
         """The examples of files, and what should be said about them."""
         return read_examples(files, reading)
 
-    def predict(self, sources: Sequence[str], search: Search | None = None) -> list[str]:
-        """The best target of each source."""
-        if isinstance(sources, str):
-            raise SeqloomError("predict takes a list of texts: model.predict([text])")
-        return [answers[0].text for answers in self.texts.answers(sources, search or Search())]
+    @property
+    def strange(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return "characters" if self.texts.source.kind == "chars" else "words"
+
+    def unknown(self, source: str) -> list[str]:
+        return unknown_pieces(self.texts.source, source)
 
     def answers(
         self, sources: Iterable[str], search: Search | None = None, rows: int = 64, ahead: int = 16
@@ -61,7 +66,7 @@ class Translator:
 
     def evaluate(
         self,
-        files: str | Path | Sequence[str | Path],
+        files: str | Path | Iterable[Any],
         search: Search | None = None,
         *,
         metrics: Sequence[str] | None = None,
@@ -108,7 +113,19 @@ class Translator:
         hint = advice(references, tokenize) if "bleu" in values else None
         notes = () if hint is None else (hint,)
         found = (values, scores.intervals, signature, scores.count, predictions, notes)
-        return Evaluation(*found, self.config.get("members", ()))
+        told = self.config.get("members", ())
+        return Evaluation(*found, told, pronunciations=self._pronounces(examples, references))
+
+    def _pronounces(self, examples: Sequence[Example], references: Sequence[Sequence[str]]) -> bool:
+        """Whether these are pronunciations, by what they are like: single words on the one side, on the other several
+        short symbols of a small inventory with blanks between."""
+        target = self.texts.target
+        if target.kind != "words" or target.size > SYMBOLS or not examples:
+            return False
+        if any(len(example.source.split()) != 1 for example in examples):
+            return False
+        symbols = [len(target.pieces(several[0])) for several in references]
+        return sum(symbols) >= 2 * len(symbols) and max(map(len, target.tokens), default=9) <= SHORT
 
     def _perplexity(self, examples: Sequence[Example]) -> float:
         """Of the first reference of each example, <eos> counted."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -33,6 +35,7 @@ def test_onnx_there_and_beside(seqloom, run, tmp_path, asked):
         assert seqloom("predict", mine, asked, "--engine", "onnx", *options) == ours
         assert seqloom("predict", mine, asked, "--engine", "onnx", "--batch", 5, *options) == ours
         assert seqloom("predict", tmp_path / "out", asked, *options) == ours
+    _alone(tmp_path / "out", "abcad", seqloom("predict", mine, "--text", "abcad")[1])
     pairs = write_pairs(tmp_path / "test.tsv", words(10, seed=5))
     ours, theirs = (seqloom("evaluate", folder, pairs)[1].splitlines() for folder in (mine, tmp_path / "out"))
     assert "perplexity" in theirs[-1]
@@ -40,6 +43,26 @@ def test_onnx_there_and_beside(seqloom, run, tmp_path, asked):
     (tmp_path / "out" / "step.onnx").write_bytes(b"")
     one_line(seqloom("predict", tmp_path / "out", asked), "damaged: step.onnx", "export it again")
     one_line(seqloom("predict", mine, asked, "--engine", "ct2"), "encoder.kind=recurrent", "--to onnx")
+
+
+def _alone(folder, text, said):
+    """The example, where Seqloom cannot be found; and what the graphs and files carry."""
+    import onnxruntime
+
+    program = (folder / "example.py").read_text()
+    assert "seqloom" not in program.lower().replace("nothing of seqloom's", "")
+    assert len(program.splitlines()) < 40
+    # Isolated from PYTHONPATH and the working folder.
+    command = [sys.executable, "-I", folder / "example.py", text]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder.parent)
+    assert (done.stdout, done.stderr) == (said, "")
+    about = json.loads((folder / "tokens.json").read_text())
+    assert about["special"] == {"pad": 0, "bos": 1, "eos": 2, "unk": 3}
+    assert about["source"]["names"][:5] == ["<pad>", "<bos>", "<eos>", "<unk>", about["source"]["names"][4]]
+    for file, side in (("encoder.onnx", "source"), ("step.onnx", "target")):
+        carried = onnxruntime.InferenceSession(folder / file).get_modelmeta().custom_metadata_map
+        assert json.loads(carried["tokens"]) == about[side]
+        assert json.loads(carried["special"]) == about["special"]
 
 
 def test_ct2(seqloom, tmp_path, asked):

@@ -70,6 +70,44 @@ def test_n_best_with_scores(seqloom, run, sources):
     assert [float(row[1]) for row in rows] == pytest.approx([one["confidence"] for one in objects], abs=1e-4)
 
 
+def test_sources_are_typed_at_the_shell(seqloom, run, sources):
+    status, out, err = seqloom("predict", run, "--text", "abc", "--text", "", "--text", "dad")
+    sources.write_text("abc\n\ndad\n")
+    assert (status, err) == (0, "")
+    assert out == seqloom("predict", run, sources)[1]
+    one_line(seqloom("predict", run, sources, "--text", "abc"), "give a file or --text, not both", "sources.txt")
+    one_line(seqloom("predict", run, "--columns", "1", "--text", "abc"), "not both")
+    one_line(seqloom("predict", run, "--text", "a\udcff", "--json"), "not UTF-8")
+
+
+def test_unknown_characters_are_told_with_their_lines(seqloom, run, tmp_path):
+    file = tmp_path / "odd.tsv"
+    file.write_text("azza\tAH\nabc\tB\nß\u200bz\tB\n")
+    _, out, err = seqloom("predict", run, file, "--json")
+    assert err == "note: 5 unknown characters on 2 of 3 lines, which the model never saw: 'z' ×3, 'ß' ×1, U+200B ×1\n"
+    assert [json.loads(line).get("unknown") for line in out.splitlines()] == [["z", "z"], None, ["ß", "\u200b", "z"]]
+    _, out, err = seqloom("evaluate", run, file, "--json")
+    assert "note: 5 unknown characters on 2 of 3 lines" in err
+    told = json.loads(out)["unknown"]
+    assert (told["count"], told["lines"], told["of"]) == (5, 2, 3)
+    assert told["which"] == {"z": 3, "ß": 1, "\u200b": 1}
+
+
+def test_the_terminal_names_scores_of_pronunciations_as_papers_do(seqloom, run, pairs, tmp_path):
+    _, out, _ = seqloom("evaluate", run, pairs)
+    rows = {line[2:20].strip(): line.split() for line in out.splitlines()[1:]}
+    said = json.loads(seqloom("evaluate", run, pairs, "--json")[1])["metrics"]
+    assert said["wer"] == said["per"], "JSON keeps every key"
+    assert "wer" not in rows
+    share = next(line for line in out.splitlines() if "word error rate" in line)
+    assert f"{100 - said['exact_match']:.2f}" in share
+    assert "100 − exact_match" in share
+    assert "wer" in seqloom("evaluate", run, pairs, "--metrics", "per,wer")[1], "it was asked for"
+    phrases = tmp_path / "phrases.tsv"
+    phrases.write_text("ab cd\tAH B K D\nabc\tAH B K\n")
+    assert "word error rate" not in seqloom("evaluate", run, phrases)[1], "these sources are no single words"
+
+
 def test_answers_below_the_threshold_are_left_out_and_counted(seqloom, run, sources):
     objects = [json.loads(line) for line in seqloom("predict", run, sources, "--json")[1].splitlines()]
     middle = sorted(one["confidence"] for one in objects)[len(objects) // 2]
@@ -84,7 +122,9 @@ def test_answers_below_the_threshold_are_left_out_and_counted(seqloom, run, sour
 
 def test_output_is_whole_or_not_there(seqloom, run, sources, tmp_path):
     file = tmp_path / "answers.txt"
-    assert seqloom("predict", run, sources, "--output", file) == (0, "", "")
+    status, out, err = seqloom("predict", run, sources, "--output", file)
+    assert (status, out) == (0, "")
+    assert err == "note: 4 unknown characters on 1 of 22 lines, which the model never saw: 'z' ×4\n"
     before = file.read_text()
     assert before == seqloom("predict", run, sources)[1]
     sources.write_bytes(b"abc\n" * 2000 + b"\xff\n")

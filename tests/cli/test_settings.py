@@ -8,7 +8,7 @@ import pytest
 
 from seqloom.models.presets import SIZES, about
 from seqloom.options import flat
-from seqloom.runs import keywords
+from seqloom.runs import setting_table
 from seqloom.runs.config import compose
 from seqloom.tasks.known import TASKS
 from tests.cli.conftest import one_line
@@ -19,13 +19,13 @@ EVERY = [(task, model) for task in TASKS for model in about(task)]
 def test_the_table_is_that_of_the_constructors():
     from seqloom.runs.signatures import written
 
-    now = keywords.FILE.read_text(encoding="utf-8") == written()
+    now = setting_table.FILE.read_text(encoding="utf-8") == written()
     assert now, "a keyword, a default or a table has changed: run python -m seqloom.runs.signatures"
 
 
 def test_every_key_has_a_line_and_right_choices():
     for task, model in EVERY:
-        for one in keywords.settings(task, model):
+        for one in setting_table.settings(task, model):
             assert one.about, f"{one.key} of {task} {model} has no line: write one in runs/wordbook.py"
             assert not one.choices or one.default is None or one.default in one.choices, one
 
@@ -34,7 +34,7 @@ def test_no_line_is_left_over():
     """What is in the wordbook but means no keyword is a slip or was renamed."""
     from seqloom.runs.wordbook import WORDS
 
-    book = json.loads(keywords.FILE.read_text(encoding="utf-8"))
+    book = json.loads(setting_table.FILE.read_text(encoding="utf-8"))
     told = [one["about"] for part in book["parts"].values() for one in part.values()]
     told += [one["about"] for task in book["tasks"].values() for one in task["data"].values()]
     told += [one["about"] for one in book["training"].values()]
@@ -48,7 +48,7 @@ def test_keys_and_defaults_are_those_of_a_config(task, model):
     wanted = {f"{section}.{name}": value for section in ("training", "data") for name, value in made[section].items()}
     wanted |= {name.removesuffix(".kind"): value for name, value in flat(made["model"]).items()}
     wanted.pop("kind", None)
-    listed = {one.key: one.default for one in keywords.settings(task, model) if one.key != "kind"}
+    listed = {one.key: one.default for one in setting_table.settings(task, model) if one.key != "kind"}
     assert listed.keys() == wanted.keys()
     plain = wanted.keys() - _choices(made["model"])
     assert {key: listed[key] for key in plain} == {key: wanted[key] for key in plain}

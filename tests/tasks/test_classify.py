@@ -113,8 +113,8 @@ def test_answers_with_probabilities(labeller):
         assert answers[0].confidence >= answers[1].confidence
         assert np.exp(answers[0].log_probability) == pytest.approx(answers[0].confidence)
     assert labeller.predict(asked) == ["pos", "", "neg"]
-    with pytest.raises(SeqloomError, match="takes a list of texts"):
-        labeller.predict("the film")
+    assert labeller.predict(asked[0]) == "pos"
+    assert labeller.predict(asked[0], n_best=2) == ["pos", "neg"]
     with pytest.raises(SeqloomError, match="--sample and --beam are for other tasks"):
         next(labeller.answers(asked, Search(sample=True)))
 

@@ -123,8 +123,8 @@ def test_rows_that_cannot_be_answered_are_named(classes, source, reason):
 
 
 def test_what_an_estimator_refuses(classes, tmp_path):
-    with pytest.raises(SeqloomError, match="takes a list of rows"):
-        classes.predict("30,1.7,yes,red,good")
+    with pytest.raises(SeqloomError, match="source 1: predict takes a text or dict, here list"):
+        classes.predict([[30, 1.7]])
     with pytest.raises(SeqloomError, match="leave sampling out"):
         next(classes.answers(["30,1.7,yes,red,good"], Search(sample=True)))
     with pytest.raises(SeqloomError, match="found by their names: age, height"):

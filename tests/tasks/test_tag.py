@@ -15,9 +15,12 @@ from safetensors.torch import load_file
 
 import seqloom
 from seqloom.data.conll import LONGEST
+from seqloom.data.tagged import Tags
 from seqloom.decoding.search import Search
+from seqloom.decoding.texts import Answer
 from seqloom.errors import SeqloomError
 from seqloom.runs.journal import TIMES
+from seqloom.tasks.tagging import SentenceTagger
 from tests.tagging import names, sentences, write_tags
 
 QUICK = {"max_steps": 60, "batch_rows": 32, "rate": 1e-2, "warmup": 10, "valid_every": 30}
@@ -111,7 +114,9 @@ def test_evaluation(parts, spans, home):
     assert named.metrics["f1"] == named.metrics["f1_strict"] > 80  # nothing broken is ever written
     other = home / "other.tsv"
     write_tags(other, [[("the", "DET"), ("x", "NEW")]])
-    assert parts.evaluate(other).notes == ("tags that the model does not know, and so always misses: NEW",)
+    strange, new = parts.evaluate(other).notes
+    assert strange.startswith("1 unknown character on 1 of 1 line")
+    assert new == "tags that the model does not know, and so always misses: NEW"
 
 
 def test_the_record_and_the_report(parts, spans, home):
@@ -193,8 +198,8 @@ def test_killed_and_resumed_is_bit_identical(home, tmp_path):
 def test_wrong_inputs(parts, home, tmp_path):
     with pytest.raises(SeqloomError, match="are found exactly"):
         next(parts.answers(["a"], Search(beam=2)))
-    with pytest.raises(SeqloomError, match="takes a list of sentences"):
-        parts.predict("the lano")
+    with pytest.raises(SeqloomError, match="source 1: predict takes a text or list of words, here int"):
+        parts.predict([7])
     with pytest.raises(SeqloomError, match="f1 is a score of spans"):
         parts.evaluate(home / "parts-test.tsv", metrics=["f1"])
     with pytest.raises(SeqloomError, match="no such file"):
@@ -242,7 +247,30 @@ def test_words_that_hold_blanks_stay_one_word(parts, home, tmp_path, capsys, mon
         run()
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [len(one["text"].split()) for one in told] == [4, 1]
-    assert told[0]["source"] == [word for word, _ in odd[0]]
+    assert told[0]["source"] == told[0]["tokens"] == [word for word, _ in odd[0]]
+    assert (told[0]["tags"], told[0]["spans"]) == (told[0]["text"].split(), [])
+
+
+def test_spans_have_offsets_into_the_line(parts):
+    """Also where blanks are many, words come again, and words hold blanks."""
+    tags = ["B-PER", "I-PER", "O", "B-PER", "S-LOC"]
+    marked = SentenceTagger.__new__(SentenceTagger)
+    marked.lexicon, marked.tags = parts.lexicon, Tags(tuple(tags), "bio")
+    line = "  Ann  Lee saw\tAnn\u3000Ulm"
+    told = marked.told(line, Answer("", (0, 1, 2, 3, 4), 0.0, 0.0, 1.0))
+    assert (told["tokens"], told["tags"]) == (["Ann", "Lee", "saw", "Ann", "Ulm"], tags)
+    assert [(one["type"], one["text"], one["tokens"]) for one in told["spans"]] == [
+        ("PER", "Ann  Lee", [0, 1]),
+        ("PER", "Ann", [3, 3]),
+        ("LOC", "Ulm", [4, 4]),
+    ]
+    assert all(line[one["start"] : one["end"]] == one["text"] for one in told["spans"])
+    assert [one["start"] for one in told["spans"]] == [2, 15, 19]
+    words = marked.told(["New York", "saw"], Answer("", (0, 2), 0.0, 0.0, 1.0))["spans"]
+    assert words == [{"type": "PER", "start": 0, "end": 8, "text": "New York", "tokens": [0, 0]}]
+    assert marked.told("", Answer("", (), 0.0, 0.0, 1.0)) == {"tokens": [], "tags": [], "spans": []}
+    assert parts.told("the lano", Answer("", (0, 0), 0.0, 0.0, 1.0))["spans"] == [], "parts of speech mark none"
+    assert parts.spans(["the lano", ""]) == [[], []]
 
 
 def test_evaluation_reads_long_sentences_in_parts(parts, tmp_path):

@@ -1,0 +1,124 @@
+"""What an exported ONNX folder carries beside its graphs, so that it can be used without Seqloom: the names of all
+tokens, the special ids, tokenizers where they can be written down, and an example of a few lines."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from seqloom.data.codec import Codec
+from seqloom.data.portable import special_names, tokenizer_json
+from seqloom.data.tokens import BOS, EOS, PAD, UNK
+from seqloom.decoding.onnx import ENCODER, STEP, Graph
+from seqloom.decoding.texts import Bound, Texts
+from seqloom.errors import SeqloomError
+from seqloom.files import write_atomic, write_json
+from seqloom.version import __version__
+
+JOINS = {"chars": "", "words": " ", "jieba": ""}
+TOKENS, EXAMPLE = "tokens.json", "example.py"
+SPECIAL = {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK}
+LARGE = 1_000_000  # tokens of a source: whatever bounds the target then is a bound for all
+
+
+def add(texts: Texts, folder: Path) -> None:
+    """Into the folder with both graphs, which carry the same in their metadata."""
+    encoder, step = Graph(folder / ENCODER), Graph(folder / STEP)
+    state = {name: shape for name, shape in step.inputs.items() if name != "tokens"}
+    # What was not written yet has no steps: the sizes that only a run knows are 0.
+    empty = {name: [1, 1, *(n if isinstance(n, int) else 0 for n in shape[2:])] for name, shape in state.items()}
+    about = described(texts) | {"reads": list(encoder.inputs), "read": encoder.outputs, "state": empty}
+    write_json(folder / TOKENS, about)
+    reads, writes = _tokenizer(texts.source, "source", folder), _tokenizer(texts.target, "target", folder)
+    write_atomic(folder / EXAMPLE, example(texts, reads, writes))
+    told = {"seqloom": __version__, "special": json.dumps(SPECIAL)}
+    for name, side in ((ENCODER, "source"), (STEP, "target")):
+        _label(folder / name, told | {"tokens": json.dumps(about[side], ensure_ascii=False)})
+
+
+def described(texts: Texts) -> dict[str, Any]:
+    """Ids, names and rules, as JSON can hold them. An answer has `ratio` times the source's tokens and `more`, but at
+    `most` so many."""
+    bound: Bound = texts.bound
+    return {
+        "special": SPECIAL,
+        "source": _side(texts.source),
+        "target": _side(texts.target),
+        "never": sorted({PAD, BOS, UNK, *bound.never}),
+        "length": {"ratio": 0.0 if bound.limit else bound.ratio, "more": bound.limit or 10, "most": bound(LARGE)},
+    }
+
+
+def _side(codec: Codec) -> dict[str, Any]:
+    """`names` by id, the special ones first."""
+    names = [*special_names(codec), *codec.tokens]
+    return {"cut": codec.kind, "fold": codec.fold, "half_width": codec.half_width, "names": names}
+
+
+def _tokenizer(codec: Codec, side: str, folder: Path) -> bool:
+    """Writes SIDE-tokenizer.json; false where the library has no such rule."""
+    with suppress(SeqloomError):
+        value = tokenizer_json(codec, side if side == "source" else "labels")
+        write_json(folder / f"{side}-tokenizer.json", value)
+        return True
+    return False
+
+
+def _label(file: Path, values: dict[str, str]) -> None:
+    import onnx
+
+    model = onnx.load(file)
+    onnx.helper.set_model_props(model, values)
+    onnx.save(model, file)
+
+
+def example(texts: Texts, reads: bool, writes: bool) -> str:
+    """A program of a few lines that answers one text greedily, by onnxruntime and numpy alone where tokens are
+    characters or words; by the tokenizers library too where they are not."""
+    source, target = texts.source, texts.target
+    text = "text.casefold()" if source.fold else "text"
+    cuts = {"chars": f'unicodedata.normalize("NFC", {text})', "words": f"{text}.split()"}
+    library = "" if source.kind in cuts and target.kind in JOINS else "from tokenizers import Tokenizer\n"
+    if source.kind not in cuts and reads:
+        cut = 'Tokenizer.from_file(str(here / "source-tokenizer.json")).encode(text).ids'
+    else:
+        tokens = cuts.get(source.kind, "text.split()")
+        cut = f'[ids.get(token, special["unk"]) for token in {tokens}] + [special["eos"]]'
+        cut += "" if source.kind in cuts else "  # of a text that is cut already, with blanks between its tokens"
+    if target.kind not in JOINS and writes:
+        joined = 'Tokenizer.from_file(str(here / "target-tokenizer.json")).decode(said)'
+    else:
+        joined = f"{JOINS.get(target.kind, ' ')!r}.join(names[token] for token in said)"
+    more = " and tokenizers" if library else ""
+    return PROGRAM.format(library=library, more=more, cut=cut, joined=joined)
+
+
+PROGRAM = '''\
+"""Answers a text greedily, as in: python example.py "a text". Needs onnxruntime{more}, and nothing of Seqloom's."""
+
+import json, math, pathlib, sys, unicodedata
+import numpy as np, onnxruntime
+{library}
+here, text = pathlib.Path(__file__).parent, sys.argv[1]
+about = json.loads((here / "tokens.json").read_text("utf-8"))
+names, special, length, state = about["target"]["names"], about["special"], about["length"], about["state"]
+encoder, step = (onnxruntime.InferenceSession(here / name) for name in ("encoder.onnx", "step.onnx"))
+ids = {{name: id for id, name in enumerate(about["source"]["names"])}}
+source = {cut}
+read = {{"tokens": np.array([source]), "lengths": np.array([len(source)])}}
+first = zip(about["read"], encoder.run(about["read"], {{name: read[name] for name in about["reads"]}}))
+known = {{name: np.zeros(shape, np.float32) for name, shape in state.items() if name.startswith("row_")}}
+known |= {{name: value[:, None] if name.startswith("row_") else value for name, value in first}}
+said = [special["bos"]]
+for _ in range(min(math.ceil(length["ratio"] * len(source)) + length["more"], length["most"])):
+    logits, *rows = step.run(None, {{"tokens": np.array([said[-1:]]), **{{name: known[name] for name in state}}}})
+    logits[..., about["never"]] = -np.inf
+    said.append(int(logits.argmax()))
+    if said[-1] == special["eos"]:
+        break
+    known |= {{f"row_{{number}}": row for number, row in enumerate(rows)}}
+said = [token for token in said[1:] if token != special["eos"]]
+print({joined})
+'''
