@@ -151,7 +151,6 @@ def test_names_of_files_stay_names_and_texts_are_told_apart(tmp_path):
         ([("a", "\ud800")], "example 1: holds half a surrogate pair"),
         ([{"source": "a", "target": "b"}, {"source": "a"}], "example 2: has no 'target'"),
     ],
-    ids=repr,
 )
 def test_what_gives_no_examples_is_refused(value, told):
     with pytest.raises(SeqloomError, match=told):
