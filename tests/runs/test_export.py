@@ -81,7 +81,7 @@ def compare(run, folder, texts):
 @pytest.mark.parametrize("case", CASES)
 def test_transformers_writes_what_the_run_writes(case, tmp_path):
     expected, settings = CASES[case]
-    run = trained(tmp_path / "run", settings)
+    run = trained(tmp_path / "run", settings, steps=120)
     assert export_hf(tmp_path / "run", tmp_path / "hf") == expected
     compare(tmp_path / "run", tmp_path / "hf", WORDS)
     # Nothing is lost when they save it themselves.

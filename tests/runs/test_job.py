@@ -185,7 +185,8 @@ def test_a_dry_run_counts_by_what_the_task_does_and_says_its_size_once(tmp_path,
     (tmp_path / "texts.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in rows))
     for target, unit in (("label", "nats a text"), ("number", "squared error a text")):
         asked = {"task": "classify", "files": tmp_path / "texts.tsv", "output": tmp_path / "n", "size": "tiny"}
-        cost = rehearse(Job(**asked, data={"target": target}, device="cpu"), Lines())
+        sections = {"data": {"target": target}, "training": {"batch_rows": 32}}
+        cost = rehearse(Job(**asked, **sections, device="cpu"), Lines())
         assert cost.lines()[-1].endswith(unit)
         assert cost.lines()[1].startswith("1 batch an epoch")
         assert "parameters" not in capfd.readouterr().err  # they are among the lines

@@ -342,8 +342,3 @@ def test_attention_of_each_family(pairs, tmp_path):
     run = train(pairs, tmp_path / "lstm", model="lstm", max_steps=2)
     with pytest.raises(seqloom.SeqloomError, match="no attention"):
         run.load().attention("abc")
-
-
-def test_predict_wants_a_list(run):
-    with pytest.raises(seqloom.SeqloomError, match="list"):
-        seqloom.load(run).predict("abc")
