@@ -273,7 +273,7 @@ def test_the_readmes_python_runs(readme, tmp_path, monkeypatch):
     blocks = readme_blocks(readme, "python")
     assert blocks
     for block in blocks:
-        block = block.replace('"max_steps": 200', '"max_steps": 2').replace("through", "cab").replace("though", "bad")
+        block = block.replace("max_steps=200", "max_steps=2").replace("through", "cab").replace("though", "bad")
         file = tmp_path / "snippet.py"
         file.write_text(block)
         subprocess.run([sys.executable, file], check=True, capture_output=True, cwd=tmp_path)
