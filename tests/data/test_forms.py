@@ -168,6 +168,16 @@ MANY = [[f"a sentence of words number {n}", "good" if n % 3 else "bad"] for n in
         (["hello there", "greeting"], [["bye now", "farewell"]], False),
         (["OK", "好的"], [["yes", "是的"]] * 30, False),
         (["text", "text"], [["a", "b"]], False),
+        (["源文", "译文"], [["今天天气很好", "the weather is fine"]], True),
+        (["文本内容", "类别标签"], [["今天天气很好", "好"]], True),
+        (["inputText", "outputLabel"], [["a", "b"]], True),
+        (["surname", "language"], [["Baum", "German"], ["Yun", "Korean"]] * 9, True),
+        (["Romijnsen", "Dutch"], [["Baum", "German"], ["Yun", "Korean"]] * 30, False),
+        (["Lang", "English"], [["Baum", "German"]], False),
+        (["He", "PRON"], [["runs", "VERB"], [".", "PUNCT"]], False),
+        (["el", "ɛ l"], [["szól", "s oː l"]] * 40, False),
+        (["boel", "b u l"], [["mees", "m eː s ə"]] * 40, False),
+        (["Right", "INTJ"], [["the", "DET"], ["cat", "NOUN"]] * 99 + [["two", "NUM"]], False),
         (["3", "label"], [["4", "x"]], False),
     ],
 )
@@ -206,6 +216,10 @@ def test_headers_of_tagged_sentences(put):
     assert len(read_conll([file], TagOptions(header=False)).sentences[0].words) == 3
     assert [one.tags for one in read_conll([file], TagOptions(columns="token,ner")).sentences][1] == ("B-LOC",)
     assert len(read_conll([put("b.conll", f"word O\n{body}")], TagOptions()).sentences[0].words) == 3
+    for first in ("#token ner\n", "# of news\n#token ner\n", "# of news\ntoken ner\n"):
+        found = read_conll([put("e.conll", first + body)], TagOptions())
+        assert [one.words for one in found.sentences] == [("Ann", "sleeps"), ("Rome",)]
+        assert "token ner, names the columns" in found.notes[0]
     comma = put("c.txt", body.replace(" ", ","))
     assert read_conll([comma], TagOptions(delimiter="comma")).sentences[0].tags == ("B-PER", "O")
     wide = put("d.conll", "张 B-NAME\n三 E-NAME\n\n" * 9, "gb18030")
