@@ -70,9 +70,8 @@ def is_header(first: Sequence[str], rest: Sequence[Sequence[str]], columns: Sequ
         return False  # it comes again, so it is a value
     usual = {column for column, cell in enumerate(cells) if known(cell) and not _of_many(cell, beside.get(column, ()))}
     if any(cells[column].lower() not in LANGUAGES for column in read):
-        usual = {
-            column for column in usual if len(cells[column]) > 2 or cells[column].lower() not in LANGUAGES
-        }  # he, it
+        codes = {column for column in usual if len(cells[column]) == 2 and cells[column].lower() in LANGUAGES}
+        usual -= codes  # he, it and no are words of their own
     words = len(usual)
     if usual.issuperset(read) or (words >= 2 and 2 * words >= len(cells)):
         return True

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-from seqloom.data.encodings import HEAD, UTF8, lost, recoded
+from seqloom.data.encodings import HEAD, UTF8, likely, lost, recoded
 from seqloom.errors import SeqloomError, missing
 from seqloom.safety import failing
 
@@ -50,8 +50,8 @@ def decode(raw: bytes) -> str:
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
-        wide = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
-        hint = "; the file looks like UTF-16: --encoding utf-16 reads it" if wide else ""
+        other = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else likely(raw)
+        hint = f"; if it is {other}, --encoding {other} reads it" if other else ""
         if (byte := lost(raw, error.start)) is not None:
             raise LineError(f"byte 0x{byte:02x} is no character in the encoding of the file", "utf8") from None
         where = f"byte 0x{raw[error.start]:02x} at byte {error.start + 1} of the line"

@@ -69,6 +69,8 @@ def rows(pairs, sign="\t", end="\n") -> str:
         ("utf-16", GERMAN, "read as UTF-16, by the mark"),
         ("utf-16-le", GERMAN, "read as UTF-16, a guess"),
         ("utf-16", CHINESE, "read as UTF-16, by the mark"),
+        ("utf-16-le", CHINESE, "read as UTF-16, a guess"),
+        ("utf-16-be", CHINESE, "read as UTF-16, a guess"),
         ("gb18030", CHINESE, "read as GB18030, a guess"),
         ("utf-8", CHINESE, None),
     ],
@@ -110,16 +112,24 @@ def _raise(one) -> list:
     return list(read(one))
 
 
-@pytest.mark.parametrize("encoding", ["cp1251", "euc-kr", "shift-jis", "big5", "koi8-r"])
-def test_other_encodings_are_not_taken_for_those_that_are_guessed(encoding):
-    texts = {
-        "cp1251": "Это просто замечательный фильм",
-        "koi8-r": "Это просто замечательный фильм",
-        "euc-kr": "이 영화는 정말 재미있었습니다 추천합니다",
-        "shift-jis": "この映画はとても面白かったです",
-        "big5": "這部電影真的非常好看我很喜歡",
-    }
-    assert guessed(f"{texts[encoding]}\t1\n".encode(encoding) * 30) == "utf-8"
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("cp1251", "Это просто замечательный фильм"),
+        ("koi8_r", "Это просто замечательный фильм"),
+        ("euc_kr", "이 영화는 정말 재미있었습니다 추천합니다"),
+        ("shift_jis", "この映画はとても面白かったです"),
+        ("euc_jp", "この映画はとても面白かったです"),
+        ("big5", "這部電影真的非常好看我很喜歡"),
+        ("cp1250", "Źle, bardzo źle się bawiłem"),
+    ],
+)
+def test_other_encodings_are_not_taken_for_those_that_are_guessed_but_named(put, encoding, text):
+    raw = f"{text}\t1\n".encode(encoding) * 30
+    assert guessed(raw) == "utf-8"
+    with pytest.raises(SeqloomError, match=rf":1: not UTF-8: .*; if it is {encoding}, --encoding {encoding} reads it"):
+        _raise(group([put("a.tsv", raw)])[0])
+    assert pairs("a.tsv", encoding=encoding)[0] == (text, "1")
 
 
 def test_a_csv_of_a_german_spreadsheet(put):
@@ -175,8 +185,8 @@ MANY = [[f"a sentence of words number {n}", "good" if n % 3 else "bad"] for n in
         (["Romijnsen", "Dutch"], [["Baum", "German"], ["Yun", "Korean"]] * 30, False),
         (["Lang", "English"], [["Baum", "German"]], False),
         (["He", "PRON"], [["runs", "VERB"], [".", "PUNCT"]], False),
-        (["el", "ɛ l"], [["szól", "s oː l"]] * 40, False),
-        (["boel", "b u l"], [["mees", "m eː s ə"]] * 40, False),
+        (["el", "ɛ l"], [[f"sz{c}l", f"s oː {c}"] for c in "abcdefghijklmnopqrstuvwxyz"], False),
+        (["boel", "b u l"], [[f"mees{c}", f"m eː {c} ə"] for c in "abcdefghijklmnopqrstuvwxyz"], False),
         (["Right", "INTJ"], [["the", "DET"], ["cat", "NOUN"]] * 99 + [["two", "NUM"]], False),
         (["3", "label"], [["4", "x"]], False),
     ],
