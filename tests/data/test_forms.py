@@ -93,6 +93,8 @@ def test_what_is_told_wins_and_single_damaged_lines_stay_errors(put):
         [str(one) for one in _raise(group([file], Reading(encoding="utf-8"))[0])]
     with pytest.raises(SeqloomError, match=r"a\.tsv:1: not UTF-8"):
         _raise(group([file], Reading(recognise=False))[0])
+    names_alone = put("e.tsv", "词\t读音\n" + "ab\tba\n" * 30, "gb18030")
+    assert pairs(names_alone)[0] == ("ab", "ba")
     damaged = put("b.tsv", rows(GERMAN).encode() + b"caf\xe9\tgut\n")
     assert [problem.line for problem in check([damaged])] == [4]
     undefined = put("c.tsv", b"gut\x81er Tag\tgut\n")
