@@ -77,7 +77,7 @@ def number(file: str, stream: BinaryIO) -> Iterator[Line]:
             if line == 1:
                 raw = raw.removeprefix(BOM)
             if len(raw) == LONGEST and not raw.endswith(b"\n"):
-                yield line, LineError(f"no line end within {LONGEST >> 20} MiB; is this a text file?", "long")
+                yield line, LineError(f"no line end within {LONGEST >> 20} MiB; is this a text file?", "endless")
                 return
             if line == 1 and not raw.endswith(b"\n") and b"\r" in raw.rstrip(b"\r"):
                 yield line, LineError("lines end in CR alone, as on old Macs; save the file with LF", "line-end")

@@ -318,6 +318,22 @@ def test_folders_of_sounds_and_pictures(tmp_path, ending, told):
     assert f"that is {told}" in str(raised.value)
 
 
+def test_one_line_without_an_end_and_names_without_examples(put):
+    from seqloom.data import labelcheck, plain, tablecheck
+    from seqloom.data.rowset import prepare as prepare_table
+
+    [text] = plain.check([put("a.txt", "two words")]).statistics
+    assert (text.numbers["lines"], text.numbers["longest"], text.numbers["characters"]) == (1, 9, 10)
+    endless = plain.check([put("b.txt", "ab " * 3_000_000)])
+    assert len(list(endless)) == 1, "one line, so one warning"
+    assert endless.statistics[0].numbers["lines"] == 1
+    file = put("c.csv", "text,label\n")
+    for looks in (check, labelcheck.check, tablecheck.check):
+        assert looks([file]).errors == 1
+    with pytest.raises(SeqloomError, match=r"c\.csv: holds no rows"):
+        prepare_table([file], 0.05, TableOptions(rules=2), seed=1)
+
+
 def test_odd_files(put):
     assert pairs(put("empty.tsv", "")) == []
     assert pairs(put("one.csv", "a;b")) == [("a", "b")]
