@@ -61,7 +61,9 @@ def held_out(
     """
     sources, place = np.unique(found, return_inverse=True)
     place = place.reshape(-1)
-    if not len(sources) or (fold is not None and len(sources) < fold[1]):  # some would be empty: said at the first, not after training others
+    if not len(sources) or (
+        fold is not None and len(sources) < fold[1]
+    ):  # some would be empty: said at the first, not after training others
         return np.zeros(len(found), bool)
     amounts = np.bincount(place, weights, len(sources)).astype(np.int64)
     out = np.zeros(len(sources), bool)
