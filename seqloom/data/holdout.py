@@ -95,7 +95,7 @@ def _near(out: np.ndarray, amounts: np.ndarray, wanted: float) -> None:
         over = int(amounts[out].sum()) - wanted
     if over < -NEAR * wanted:
         free = np.flatnonzero(~out)
-        out[free[_filled(amounts[free], -over)]] = True
+        out[free[_filled(amounts[free], -over - NEAR * wanted / 2)]] = True  # no further than need be
 
 
 def missed(held: int, total: int, share: float, largest: int) -> str:
