@@ -141,6 +141,20 @@ def test_recipes_keep_what_they_were_recorded_with(name):
         assert not settled.told
 
 
+@pytest.mark.parametrize("texts", [["Baum", "Yun", "O'Hara"], ["今天天气很好", "我不喜欢，很差", "服务不错"]])
+def test_texts_without_blanks_are_cut_into_characters(texts, tmp_path):
+    path = tmp_path / "names.tsv"
+    path.write_text("".join(f"{text}{i}\t{i % 2}\n" for i, text in enumerate(texts * 20)))
+    shortest = min((f"{text}{i}" for i, text in enumerate((texts * 20)[:20])), key=len)
+    run, notes = train(path, tmp_path / "run", training={"max_steps": 1})
+    assert config(run)["data"]["tokens"] == "chars"
+    assert f"texts have no blanks between words ({shortest}): cut into characters; --tokens chooses" in notes
+    run, notes = train(path, tmp_path / "said", training={"max_steps": 1}, data={"tokens": "words"})
+    assert config(run)["data"]["tokens"] == "words"
+    again, _ = train(path, run.folder, training={"max_steps": 2}, resume=True, model=None, size=None)
+    assert config(again)["data"]["tokens"] == "words"
+
+
 def test_targets_of_symbols_are_words(tmp_path):
     path = tmp_path / "phonemes.tsv"
     path.write_text("hello\tHH AH0 L OW1\nlow\tL OW1\nhall\tHH AO1 L\nall\tAO1 L\nholo\tHH OW1 L OW1\n" * 4)
