@@ -226,9 +226,19 @@ def test_a_diverged_training_ends_with_a_word(tmp_path):
     assert diverged([steps[0], {"step": 100, "loss": 0.01}, by_heart]) is None
     assert diverged([{"step": 50, "loss": 0.01}, {"step": 100, "loss": 0.03}]) is None
     assert diverged([]) is None
+    high = {"step": 40, "valid": {"loss": 48.1, "perplexity": 8e20}}
+    assert diverged([high]) is None
+    assert "the loss on validation data is 48.1, and 3.7 by guessing blindly" in diverged([high], 3.7)
+    assert diverged([{"step": 50, "loss": 0.1}, high], 3.7) is None, "learned by heart"
+    assert "the loss is 9.1 at the end, and 3.7 by guessing" in diverged([{"step": 50, "loss": 9.1}], 3.7)
+    assert diverged([{"step": 50, "loss": 3.9}, {"step": 9, "valid": {"loss": 7.0}}], 3.7) is None
     path = tmp_path / "numbers.tsv"
     path.write_text("".join(f"{'long ' * (i % 5)}text\t{i % 5}.5\n" for i in range(60)))
     rates = {"rate": 3.0, "clip": 0.0, "optimiser": "sgd", "schedule": "constant", "warmup": 0, "log_every": 1}
     run, notes = train(path, tmp_path / "run", training={"max_steps": 4, **rates}, data={"target": "number"})
     assert notes[-1].startswith("the training diverged: ")
     assert "The training diverged: " in (run.folder / "report.html").read_text()
+    words = tmp_path / "words.tsv"
+    words.write_text("".join(f"text {i}\t{'ab'[i % 2]}\n" for i in range(60)))
+    _, notes = train(words, tmp_path / "early", training={"max_steps": 4, **rates, "rate": 1e4, "log_every": 50})
+    assert "by guessing blindly" in notes[-1]
