@@ -17,10 +17,12 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from seqloom.data.encodings import HEAD, UTF8, likely, lost, recoded
+from seqloom.data.notext import held
 from seqloom.errors import SeqloomError, missing
 from seqloom.safety import failing
 
@@ -28,6 +30,7 @@ STDIN = "-"
 LONGEST = 1 << 26  # bytes of one line; a file without line ends must not fill the memory
 BLOCK = 1 << 20  # bytes that `blocks` reads at a time
 BOM = b"\xef\xbb\xbf"
+LOOKED = 1000  # files of a folder, to say what is in it
 _STEP = 1 << 14  # bytes of the beginning that are read at a time
 
 
@@ -139,7 +142,10 @@ def open_bytes(file: str, path: Path, encoding: str = UTF8) -> BinaryIO:
     except FileNotFoundError:
         raise missing(file) from None
     except IsADirectoryError:
-        raise SeqloomError(f"{file}: is a folder, not a file; name the files in it") from None
+        inside = held(sorted(one for one in islice(path.rglob("*"), LOOKED) if one.is_file()))
+        raise SeqloomError(
+            f"{file}: that is {inside}" if inside else f"{file}: is a folder, not a file; name the files in it"
+        ) from None
     except OSError as error:
         raise SeqloomError(f"{file}: cannot be read: {error.strerror or error}") from error
 

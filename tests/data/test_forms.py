@@ -316,6 +316,9 @@ def test_folders_of_sounds_and_pictures(tmp_path, ending, told):
     with pytest.raises(SeqloomError) as raised:
         group([str(tmp_path)], LabelOptions())
     assert f"that is {told}" in str(raised.value)
+    for named, options in ((tmp_path / "yes", LabelOptions()), (tmp_path, Reading())):
+        with pytest.raises(SeqloomError, match=r": that is (audio|pictures) \(0"):
+            group([str(named)], options)
 
 
 def test_one_line_without_an_end_and_names_without_examples(put):

@@ -211,6 +211,9 @@ def test_swapped_columns_are_spoken_of(tmp_path):
         seqloom.SeqloomError, match="60 labels in 60 lines, but only 2 texts: the columns seem to be sw"
     ):
         train(path, tmp_path / "run", training={"max_steps": 1}, valid=0)
+    path.write_text("".join(f"{'good' if i % 2 else 'bad'}\ttext number {i % 50}\n" for i in range(600)))
+    with pytest.raises(seqloom.SeqloomError, match="50 labels in 600 lines, but only 2 texts"):
+        train(path, tmp_path / "run", training={"max_steps": 1}, valid=0)
 
 
 def test_a_diverged_training_ends_with_a_word(tmp_path):
