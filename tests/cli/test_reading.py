@@ -178,4 +178,4 @@ def test_messages_name_what_is_wrong(seqloom, tmp_path):
     one_line(seqloom(*train, "same.tsv"), "all examples have the label '1'", "read from the second column")
     one_line(seqloom("train", "--recipe", "cmudict", "nowhere.tsv", "b.tsv", "-o", "run"), "nowhere.tsv: no such file")
     status, _, err = seqloom("train", "tag", "--recipe", "cmudict", "-o", "run")
-    assert (status, "trains the task translate, not tag" in err) == (2, True)
+    assert (status, "is of the task translate, not of tag" in err) == (2, True)
