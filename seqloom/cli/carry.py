@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from seqloom.cli.usage import UsageError
-from seqloom.errors import SeqloomError
+from seqloom.errors import SeqloomError, missing
 from seqloom.tasks.known import TASKS
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def carry_out(job: Job, ways: dict[str, Any], kind: str) -> None:
     """`kind` of progress: see `progress`; `ways`: recipe, folds, jobs and dry_run, as they were given."""
     from dataclasses import replace
 
+    from seqloom.data.registry import DATASETS
     from seqloom.runs import abreast, follow, members, recipes, train
     from seqloom.runs.progress import progress
     from seqloom.training.distributed import Launch
@@ -58,6 +59,9 @@ def carry_out(job: Job, ways: dict[str, Any], kind: str) -> None:
         job = replace(job, output=job.output or f"runs/{recipe.name}")
         recipe, theirs = follow.on_own_data(recipe, job), recipe
         if recipe is not theirs and first:
+            for name in job.names:
+                if name != "-" and name.partition(":")[0] not in DATASETS and not Path(name).exists():
+                    raise missing(name)
             progress(kind).note(follow.told_of_own_data(theirs, recipe))
         job = replace(job, test=None) if recipe.members else follow.job_of(recipe, job)
     if ways["dry_run"]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqloom.cli import complete
+from seqloom.cli.data import DELIMITER, ENCODING, HEADER
 from seqloom.cli.usage import UsageError
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ def embed(
     columns: Annotated[
         str | None, typer.Option(help="The column of the texts (with --pairs: both), by name or by number from 1.")
     ] = None,
+    header: Annotated[bool | None, typer.Option("--header/--no-header", help=HEADER)] = None,
+    delimiter: Annotated[str | None, typer.Option(help=DELIMITER)] = None,
+    encoding: Annotated[str | None, typer.Option(help=ENCODING)] = None,
     batch: Annotated[int, typer.Option(help="Texts a batch.")] = 64,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=complete.devices)] = "auto",
 ) -> None:
@@ -71,10 +75,11 @@ def embed(
 
     model = load_one(run, device)
     embedder = Embedder.of(model, Codec.from_json(read_json(model.folder / "source.json")), way, layer)
+    reading = Reading(columns=columns, header=header, delimiter=delimiter, encoding=encoding)
     if pairs:
-        _measure(embedder, file, Reading(columns=columns), batch)
+        _measure(embedder, file, reading, batch)
         return
-    texts = list(read_sources(file, Reading(columns=columns)))
+    texts = list(read_sources(file, reading, told=_note))
     if not texts:
         raise UsageError(f"{file}: holds no lines")
     vectors = _matrix(embedder, texts, batch)
@@ -83,9 +88,13 @@ def embed(
         return
     from seqloom.tasks.embed import nearest as find
 
-    others = texts if among is None else list(read_sources(among, Reading(columns=columns)))
+    others = texts if among is None else list(read_sources(among, reading, told=_note))
     near = find(vectors, vectors if among is None else _matrix(embedder, others, batch), nearest, same=among is None)
     _put(output, _near(texts, others, near, json_lines=str(output).endswith(".jsonl")))
+
+
+def _note(note: str) -> None:
+    typer.echo(f"note: {note}", err=True)
 
 
 def _matrix(embedder: Any, texts: list[str], batch: int) -> np.ndarray:
@@ -99,7 +108,9 @@ def _measure(embedder: Any, file: str, reading: Any, batch: int) -> None:
     from seqloom.data.skip import examples
     from seqloom.tasks.embed import recall
 
-    found, _ = examples([file], reading)
+    found, notes = examples([file], reading)
+    for note in notes:
+        _note(note)
     if not found:
         raise UsageError(f"{file}: holds no pairs")
     left = _matrix(embedder, [example.source for example in found], batch)

@@ -33,12 +33,16 @@ def generate(
     from seqloom.decoding.continuation import Course
     from seqloom.decoding.search import Search
     from seqloom.runs.load import load
+    from seqloom.tasks.strange import Strange, unknown_pieces
 
     search = Search(sample=True, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     model = load(run, device=device)
     if model.config["task"] != "generate":
         raise SeqloomError(f"{run}: is a model of the task {model.config['task']}; seqloom predict answers with it")
     usual = model.config["decoding"]["longest"]
+    codec = model.texts.codec
+    for note in Strange.of([unknown_pieces(codec, prompt) if codec.kind == "chars" else []]).notes():
+        typer.echo(f"note: {note}", err=True)
     course = Course(length=usual if length is None else length, stop=tuple(stop or ()), label=label)
     for number in range(count):
         if number and not model.texts.lines:

@@ -71,6 +71,8 @@ class Report(looking.Report):
             yield from marks.found
             if not marks.lines:
                 yield Problem(statistics.group.files[0], 1, "the file is empty", code="empty")
+            elif not statistics.lines and not statistics.broken:
+                yield Problem(statistics.group.files[0], 1, "no example follows the names of the columns", code="empty")
             # These come after the group: to name duplicates at once would need a table of ten times the size.
             yield from marks.line_ends()
             yield from seen.duplicates(statistics.group)

@@ -191,7 +191,8 @@ def no_separator(text: str, separator: str) -> LineError:
             (shown, hint)
             for mark, shown, hint in (
                 ("\t", "a TAB", "did you mean a .tsv file?"),
-                (";", '";"', f"put a {name} there"),
+                (";", '";"', "--delimiter semicolon reads it"),
+                ("|", '"|"', "--delimiter bar reads it"),
                 (",", '","', "did you mean a .csv file?"),
             )
             if mark in text and mark != separator

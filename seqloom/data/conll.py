@@ -19,6 +19,7 @@ from seqloom.data.columns import told as called
 from seqloom.data.encodings import UTF8
 from seqloom.data.forms import encoding_of
 from seqloom.data.header import LOOKED, is_header
+from seqloom.data.header import known as known_word
 from seqloom.data.lines import STDIN, Line, LineError, decode, head, place, read_lines
 from seqloom.data.notext import no_text
 from seqloom.data.read import Problem, Told, heard
@@ -81,7 +82,7 @@ def source_of(name: str | Path, reading: Reading) -> Source:
     if other := no_text(raw):
         raise SeqloomError(f"{file}: that is {other}")
     encoding, notes = encoding_of(file, raw, reading)
-    lines = _lines(file, path, encoding)
+    lines, comments = _lines(file, path, encoding)
     first = lines[0][1] if lines else ""
     fields = first.split("\t")
     universal = len(fields) == len(FIELDS) and fields[0].partition("-")[0].partition(".")[0].isdigit()
@@ -89,16 +90,19 @@ def source_of(name: str | Path, reading: Reading) -> Source:
     separator = "\t" if form == "conllu" or len(fields) > 1 else " "
     if reading.delimiter is not None:
         separator = sign_of(reading.delimiter)
-    rows = [cut(text, separator) for _, text in lines]
-    width = len(rows[0]) if rows else None
-    source = Source(file, path, form, separator, width, _columns(form, reading, file, rows[:1]), notes, encoding)
+    rows = [(line, cut(text, separator)) for line, text in lines]
+    width = len(rows[0][1]) if rows else None
+    if form == "conll" and reading.recognise and (titles := _commented(comments, separator, rows)):
+        rows.insert(0, titles)
+    cells = [row for _, row in rows]
+    source = Source(file, path, form, separator, width, _columns(form, reading, file, cells[:1]), notes, encoding)
     by_name = form == "conll" and reading.names is not None and reading.numbers is None
-    if not rows or form == "conllu" or not (by_name or _is_header(rows, source, reading)):
+    if not rows or form == "conllu" or not (by_name or _is_header(cells, source, reading)):
         return source
     told = (
-        f"{file}: the first line, {' '.join(rows[0])}, names the columns and is no word; --no-header reads it as data"
+        f"{file}: the first line, {' '.join(cells[0])}, names the columns and is no word; --no-header reads it as data"
     )
-    return replace(source, header=lines[0][0], notes=(*notes, *([] if by_name else [told])))
+    return replace(source, header=rows[0][0], notes=(*notes, *([] if by_name else [told])))
 
 
 def _is_header(rows: list[list[str]], source: Source, reading: Reading) -> bool:
@@ -107,19 +111,30 @@ def _is_header(rows: list[list[str]], source: Source, reading: Reading) -> bool:
     return is_header(rows[0], rows[1:], source.columns or (0, len(rows[0]) - 1))
 
 
-def _lines(file: str, path: Path, encoding: str) -> list[tuple[int, str]]:
-    """The first lines with something in them, from the first that is no comment; one that begins with "#" if there is
-    nothing else."""
+def _lines(file: str, path: Path, encoding: str) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+    """The first lines with something in them, from the first that is no comment, and the comments before it; only
+    those if there is nothing else."""
     found: list[tuple[int, str]] = []
+    comments: list[tuple[int, str]] = []
     for line, raw in read_lines(file, path, encoding):
         with suppress(LineError):
             text = "" if isinstance(raw, LineError) else decode(raw)
             if text.strip() and not text.startswith(DOCUMENT):
-                found = found if not found or not found[0][1].startswith("#") or text.startswith("#") else []
-                found.append((line, text))
-        if line > LOOKED and found and not found[0][1].startswith("#"):
+                (found if found or not text.startswith("#") else comments).append((line, text))
+        if line > LOOKED and found:
             break
-    return found[: LOOKED + 1]
+    return (found[: LOOKED + 1], comments) if found else (comments[: LOOKED + 1], [])
+
+
+def _commented(
+    comments: list[tuple[int, str]], separator: str, rows: list[tuple[int, list[str]]]
+) -> tuple[int, list[str]] | None:
+    """The comment that names the columns, as in "#word pos ner"."""
+    for line, text in comments[::-1]:
+        titles = cut(text.lstrip("# "), separator)
+        if len(titles) == len(rows[0][1]) and all(map(known_word, titles)):
+            return line, titles
+    return None
 
 
 def _columns(form: str, reading: Reading, file: str, first: list[list[str]]) -> tuple[int, int] | None:

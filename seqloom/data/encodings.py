@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import io
 import re
+from contextlib import suppress
 from typing import BinaryIO
 
 from seqloom.errors import SeqloomError
@@ -34,7 +35,25 @@ _CHINESE = set(
     "话合回特代内信表化老给世位次度门任常先海通教儿原东声提立及比员解水名真论处走义各入几口认条平系气题活尔更别打女变"
     "四神总何电数安少报才结反受目太量再感建务做接必场件计管期市直德资命山金指克许统区保至队形社便空决治展马科司五基眼"
     "书非则听白却界达光放强即像难且权思王象完设式色路记南品住告类求据程北边死张该交规万取拉格望觉术领共确传师观清今切"
-    "院让识候带导争运买错吗吧呢很棒差喜欢店服务质快递早餐房间酒店手机电影标签文本句子类别，。！？：；、“”（）《》"
+    "院让识候带导争运买错吗吧呢很棒差喜欢店服务质快递早餐房间酒店手机电影标签文本句子类别词性源译情感评价意图输入编号语"
+    "读音汉拼注答案，。！？：；、“”（）《》"
+)
+_KANA = {chr(code) for code in range(0x3041, 0x30FF)}
+# Of an encoding its letters, and which share of all that is not ASCII they must be.
+_LIKELY = (
+    ("shift_jis", _KANA, 0.3),
+    ("euc_jp", _KANA, 0.3),
+    ("euc_kr", {chr(code) for code in range(0xAC00, 0xD7A4)}, 0.8),
+    ("gb18030", _CHINESE, 0.25),
+    (
+        "big5",
+        _CHINESE | set("個們這來時國說會麼過還沒對學樣點開電話機錢買賣車書間問題員師務質歡電視嗎長東語氣風請謝"),
+        0.25,
+    ),
+    ("cp1251", set("абвгдежзийклмнопрстуфхцчшщъыьэюяіїєґ"), 0.7),
+    ("koi8_r", set("абвгдежзийклмнопрстуфхцчшщъыьэюя"), 0.7),
+    ("cp1252", _WESTERN, 0.9),
+    ("cp1250", set("ąćęłńóśźżáčďéěíňřšťúůýžőűöüĄĆĘŁŃÓŚŹŻÁČĎÉĚÍŇŘŠŤÚŮÝŽŐŰÖÜ„”–"), 0.9),
 )
 
 
@@ -81,19 +100,18 @@ def _is_utf8(line: bytes) -> bool:
 
 
 def _wide(head: bytes) -> str | None:
-    """UTF-16 without a mark: of western text every other byte is NUL."""
+    """UTF-16 without a mark: of western text every other byte is NUL, of Chinese that of every line end."""
     even, odd = head[0:2000:2], head[1:2000:2]
-    if len(odd) < 4:
-        return None
     zeros = even.count(0), odd.count(0)
-    if max(zeros) < 0.6 * len(odd) or min(zeros) > 0.02 * len(odd):
+    if len(odd) < 4 or max(zeros) == 0 or min(zeros) > 0.02 * len(odd):
         return None
-    return "utf-16-le" if zeros[1] > zeros[0] else "utf-16-be"
+    encoding = "utf-16-le" if zeros[1] > zeros[0] else "utf-16-be"
+    return encoding if max(zeros) >= 0.6 * len(odd) or _chinese(head[:2000], encoding) else None
 
 
-def _chinese(raw: bytes) -> bool:
+def _chinese(raw: bytes, encoding: str = "gb18030") -> bool:
     """Whether it reads as Chinese: most is in the plain plane, and common characters are common."""
-    text = raw.decode("gb18030", "replace")
+    text = raw.decode(encoding, "replace")
     wide = [sign for sign in text if sign > "\x7f"]
     wrong = text.count("\ufffd")
     if not wide or wrong > 0.02 * len(wide):
@@ -110,6 +128,17 @@ def _western(raw: bytes) -> bool:
     rows = len(re.findall(r"[^\x00-\x7f]{3,}", text))
     common = sum(sign in _WESTERN for sign in wide)
     return common >= 0.9 * len(wide) and len(wide) <= 0.5 * letters and rows <= 0.02 * len(wide)
+
+
+def likely(raw: bytes) -> str | None:
+    """An encoding that a line which is not UTF-8 may be in, to be named to the user: its letters, and hardly any others
+    beyond ASCII, would make words there."""
+    for encoding, letters, least in _LIKELY:
+        with suppress(UnicodeDecodeError):
+            wide = [sign for sign in raw.decode(encoding) if sign > "\x7f"]
+            if len(wide) > 1 and sum(sign in letters for sign in wide) >= least * len(wide):
+                return encoding
+    return None
 
 
 def recoded(stream: BinaryIO, encoding: str) -> BinaryIO:

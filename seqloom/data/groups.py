@@ -240,6 +240,8 @@ def inside(folder: Path) -> list[tuple[str, Path]]:
         if file.is_file() and not file.name.startswith(".")
     ]
     if not found:
+        if other := held(sorted(one for one in folder.iterdir() if one.is_file())):
+            raise SeqloomError(f"{folder}: that is {other}")
         raise SeqloomError(
             f"{folder}: holds no texts: expected a folder for each label, and in it a file for each text"
         )

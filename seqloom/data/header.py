@@ -7,31 +7,52 @@ many. Whatever is decided is said.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
-LOOKED = 500  # lines after the first that it is compared with
+LOOKED = 500  # lines the first that it is compared with
 _FEW = 20  # lines from which something can be said of all
 _WORDS = """
-text texts sentence sentences source sources src target targets tgt input inputs output outputs question answer
-word words token tokens form lemma pronunciation pronunciations pron phoneme phonemes ipa grapheme graphemes
-spelling spellings label labels class classes category categories tag tags pos upos xpos ner chunk entity
-entities prompt completion response instruction review reviews rating ratings stars sentiment emotion intent
-intents utterance topic title headline subject message messages content comment comments tweet tweets document
-documents doc id ids idx index score scores polarity language lang translation original transcription transcript
-reference premise hypothesis query passage summary correct incorrect misspelling misspelled corrected correction
-feats features feature deprel head misc number nr date name value description english german french spanish
-italian portuguese dutch russian chinese japanese korean arabic turkish latin en de fr es it pt nl ru zh ja ko
-ar tr pl cs sv da fi hu ro el he hi vi uk eng deu fra spa ita rus zho jpn kor 文本 标签 句子 语句 类别 分类 词
-词语 单词 字 词性 标注 原文 译文 内容 标题 评论 情感 源 目标 源语言 目标语言 问题 答案 输入 输出 拼音 实体 语言
-序号 编号 中文 英文 汉字 意图 话题 评分 satz sätze quelle ziel wort wörter klasse kategorie etikett bewertung
-frage antwort aussprache deutsch englisch texte phrase cible mot étiquette classe catégorie avis note anglais
-français texto frase fuente etiqueta clase categoría palabra
+text texts sentence sentences sent source sources src target targets tgt input inputs output outputs question answer
+word words token tokens form lemma pronunciation pronunciations phoneme phonemes ipa grapheme graphemes pinyin
+hanzi romanization transliteration spelling spellings label labels lbl class classes category categories tag tags pos
+upos xpos ner chunk entity entities prompt completion response instruction review reviews rating ratings stars
+sentiment emotion intent intents utterance utt slots topic title headline subject message messages content comment
+comments tweet tweets document documents doc feedback id ids idx index score scores polarity toxic toxicity language
+lang translation original transcription transcript speaker author reference premise hypothesis claim query passage
+summary correct incorrect misspelling misspelled corrected correction raw clean noisy normalized
+normalised after term definition singular plural feats features feature deprel head misc number nr date data
+name surname nationality country origin value description satz sätze quelle ziel wort wörter klasse kategorie etikett
+bewertung frage antwort aussprache übersetzung deutsch englisch texte phrase phrases cible mot étiquette classe
+catégorie avis note prononciation traduction anglais français texto oración frase fuente etiqueta clase categoría
+palabra pregunta respuesta reseña traducción pronunciación sentença rótulo palavra testo parola etichetta domanda
+risposta tekst zin zdanie etykieta metin etiket cümle текст предложение слово метка класс категория перевод вопрос
+ответ отзыв оценка тональность произношение транскрипция النص نص التصنيف تصنيف كلمة جملة
 """
-KNOWN = frozenset(_WORDS.split())
+# Those of Chinese, Japanese and Korean, which stand together without a blank: 文本内容, 类别标签.
+_PARTS = """
+文本 内容 正文 标签 标记 标注 句子 句 语句 类别 类型 类 分类 词 词语 单词 词性 字 汉字 拼音 读音 发音 音标
+原文 原句 译文 译句 源 源文 源语 目标 目标语 语言 语种 标题 评论 评价 情感 情绪 极性 星级 评分 分数 得分
+用户 新闻 问题 问句 提问 答案 答句 回答 回复 输入 输出 实体 命名 序号 编号 中文 英文 英语 意图 话题 主题
+领域 查询 描述 名称 姓名 国籍 摘要 数据 结果 標籤 標記 標註 類別 類型 類 分類 詞 詞語 單詞 詞性 漢字 讀音
+發音 音標 譯文 目標 語言 標題 評論 評價 評分 新聞 問題 回覆 輸入 輸出 實體 命名實體 編號 話題 主題 內容 文
+テキスト ラベル カテゴリ カテゴリー タイトル レビュー 単語 読み 品詞 訳文 質問 入力 出力 感情 日本語 英語 翻訳
+문장 텍스트 레이블 라벨 단어 품사 발음 원문 번역 질문 답변 입력 출력 리뷰 감정 분류 카테고리 제목 내용
+"""
+# Columns are called by them, but surnames, say, have them as values, and some are words.
+_LANGUAGES = """
+english german french spanish italian portuguese dutch russian chinese japanese korean arabic turkish latin en de fr
+es it pt nl ru zh ja ko ar tr pl cs sv da fi hu ro el he hi vi uk eng deu fra spa ita rus zho jpn kor
+"""
+LANGUAGES = frozenset(_LANGUAGES.split())
+KNOWN = frozenset(_WORDS.split()) | LANGUAGES
+_COMPOUND = re.compile(f"(?:{'|'.join(_PARTS.split())})+")
 _NUMBER = re.compile(r"\s*[-+]?(\d[\d.,]*|\.\d+)([eE][-+]?\d+)?\s*%?\s*")
-_NAME = re.compile(r"#?\s*[^\W\d][\w#.\-/() ]{0,39}")
-_FOREIGN = re.compile("[^\\W\\d_\\u0000-\\u024f\\u1e00-\\u1eff]")  # a letter of a script other than the Latin
+_NAME = re.compile(r"#?\s*[^\W\d][\w#.\-/()（）: ]{0,39}")
+# A letter of a script other than the Latin, to which the signs of phonetics belong.
+_FOREIGN = re.compile("[^\\W\\d_\\u0000-\\u02ff\\u1d00-\\u1eff]")
+_BETWEEN = re.compile(r"[\s_\-./#()（）:]+|(?<=[a-z])(?=[A-Z])")
 
 
 def is_header(first: Sequence[str], rest: Sequence[Sequence[str]], columns: Sequence[int] | None = None) -> bool:
@@ -47,20 +68,33 @@ def is_header(first: Sequence[str], rest: Sequence[Sequence[str]], columns: Sequ
     beside = {column: [row[column].strip() for row in islice(rest, LOOKED) if column < len(row)] for column in read}
     if any(cells[column] and cells[column] in others for column, others in beside.items()):
         return False  # it comes again, so it is a value
-    words = sum(known(cell) for cell in cells)
-    if all(known(cells[column]) for column in read) or (words >= 2 and 2 * words >= len(cells)):
+    usual = {column for column, cell in enumerate(cells) if known(cell) and not _of_many(cell, beside.get(column, ()))}
+    if any(cells[column].lower() not in LANGUAGES for column in read):
+        codes = {column for column in usual if len(cells[column]) == 2 and cells[column].lower() in LANGUAGES}
+        usual -= codes  # he, it and no are words of their own
+    words = len(usual)
+    if usual.issuperset(read) or (words >= 2 and 2 * words >= len(cells)):
         return True
+    clear = any(cells[column].lower() not in LANGUAGES for column in usual)
     signs = {_unlike(cells[column], others) for column, others in beside.items()}
     if signs == {"new"}:
         return False  # few examples, each of them many times
-    return "kind" in signs or signs >= {"new", "short"} or (words > 0 and signs != {""})
+    return "kind" in signs or signs >= {"new", "short"} or (clear and signs != {""})
 
 
 def known(cell: str) -> bool:
-    """Whether a column may well be called so: `text`, `Source Text`, `label_1`."""
-    parts = [part.rstrip("0123456789") for part in re.split(r"[\s_\-./#()]+", cell.strip().lower())]
+    """Whether a column may well be called so: `text`, `Source Text`, `inputText`, `label_1`, `文本内容`."""
+    parts = [part.lower().rstrip("0123456789") for part in _BETWEEN.split(cell.strip())]
     parts = [part for part in parts if part]
-    return bool(parts) and all(part in KNOWN for part in parts)
+    return bool(parts) and all(part in KNOWN or _COMPOUND.fullmatch(part) for part in parts)
+
+
+def _of_many(cell: str, others: Sequence[str]) -> bool:
+    """Whether it is a language among others, which then are the values of the column, as of surnames."""
+    if cell.lower() not in LANGUAGES:
+        return False
+    others = [other for other in others if other]
+    return bool(others) and 2 * sum(other.lower() in LANGUAGES for other in others) >= len(others)
 
 
 def _is_name(cell: str) -> bool:
@@ -81,4 +115,6 @@ def _unlike(cell: str, others: Sequence[str]) -> str:
         return "kind"
     if sum(len(other.split()) >= 3 for other in others) >= 0.95 * len(others) and len(cell.split()) < 3:
         return "short"
-    return "new" if 5 * len(set(others)) <= len(others) else ""
+    counts = Counter(others)
+    once = sum(count == 1 for count in counts.values())  # of a hundred such values the next is new as well (Good 1953)
+    return "new" if 5 * len(counts) <= len(others) and 200 * once <= len(others) else ""

@@ -61,7 +61,9 @@ def held_out(
     """
     sources, place = np.unique(found, return_inverse=True)
     place = place.reshape(-1)
-    if fold is not None and len(sources) < fold[1]:  # some would be empty: said at the first, not after training others
+    if not len(sources) or (
+        fold is not None and len(sources) < fold[1]
+    ):  # some would be empty: said at the first, not after training others
         return np.zeros(len(found), bool)
     amounts = np.bincount(place, weights, len(sources)).astype(np.int64)
     out = np.zeros(len(sources), bool)
@@ -77,7 +79,23 @@ def held_out(
         chosen = members[_filled(amounts[members], more)]
         out[chosen] = True
         more -= int(amounts[chosen].sum())
+    _near(out, amounts, share * int(amounts.sum()))
     return out[place]
+
+
+def _near(out: np.ndarray, amounts: np.ndarray, wanted: float) -> None:
+    """Where labels of few large sources have put the size far from what is wanted, and no source is larger than that,
+    the size comes before the mix: one is let go, and what lacks is filled up from all labels."""
+    if amounts.max(initial=0) > wanted:
+        return
+    over = int(amounts[out].sum()) - wanted
+    if over > NEAR * wanted:
+        enough = np.flatnonzero(out & (amounts >= over - NEAR * wanted))
+        out[enough[np.argmin(amounts[enough])] if len(enough) else np.argmax(out * amounts)] = False
+        over = int(amounts[out].sum()) - wanted
+    if over < -NEAR * wanted:
+        free = np.flatnonzero(~out)
+        out[free[_filled(amounts[free], -over - NEAR * wanted / 2)]] = True  # no further than need be
 
 
 def missed(held: int, total: int, share: float, largest: int) -> str:

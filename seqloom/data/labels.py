@@ -18,10 +18,11 @@ TARGETS = ("label", "labels", "number")
 
 def doubt(lines: int, texts: int, labels: int) -> str | None:
     """What so many labels in so many lines make one doubt. `texts`: how many of them are distinct."""
-    if lines < 10 or 2 * labels < lines:
+    swapped = 5 * texts <= labels  # every label has a text at least
+    if lines < 10 or (2 * labels < lines and not swapped):
         return None
     told = f"{labels:,} labels in {lines:,} lines"
-    if 5 * texts <= labels:
+    if swapped:
         return f"{told}, but only {texts:,} texts: the columns seem to be swapped; --columns 2,1 turns them"
     return (
         f"{told}: with a label for nearly every text there is little to learn; is another column the label (--columns)?"

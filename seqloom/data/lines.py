@@ -17,10 +17,12 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from seqloom.data.encodings import HEAD, UTF8, lost, recoded
+from seqloom.data.encodings import HEAD, UTF8, likely, lost, recoded
+from seqloom.data.notext import held
 from seqloom.errors import SeqloomError, missing
 from seqloom.safety import failing
 
@@ -28,6 +30,7 @@ STDIN = "-"
 LONGEST = 1 << 26  # bytes of one line; a file without line ends must not fill the memory
 BLOCK = 1 << 20  # bytes that `blocks` reads at a time
 BOM = b"\xef\xbb\xbf"
+LOOKED = 1000  # files of a folder, to say what is in it
 _STEP = 1 << 14  # bytes of the beginning that are read at a time
 
 
@@ -50,8 +53,8 @@ def decode(raw: bytes) -> str:
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
-        wide = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
-        hint = "; the file looks like UTF-16: --encoding utf-16 reads it" if wide else ""
+        other = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else likely(raw)
+        hint = f"; if it is {other}, --encoding {other} reads it" if other else ""
         if (byte := lost(raw, error.start)) is not None:
             raise LineError(f"byte 0x{byte:02x} is no character in the encoding of the file", "utf8") from None
         where = f"byte 0x{raw[error.start]:02x} at byte {error.start + 1} of the line"
@@ -77,7 +80,7 @@ def number(file: str, stream: BinaryIO) -> Iterator[Line]:
             if line == 1:
                 raw = raw.removeprefix(BOM)
             if len(raw) == LONGEST and not raw.endswith(b"\n"):
-                yield line, LineError(f"no line end within {LONGEST >> 20} MiB; is this a text file?", "long")
+                yield line, LineError(f"no line end within {LONGEST >> 20} MiB; is this a text file?", "endless")
                 return
             if line == 1 and not raw.endswith(b"\n") and b"\r" in raw.rstrip(b"\r"):
                 yield line, LineError("lines end in CR alone, as on old Macs; save the file with LF", "line-end")
@@ -139,7 +142,10 @@ def open_bytes(file: str, path: Path, encoding: str = UTF8) -> BinaryIO:
     except FileNotFoundError:
         raise missing(file) from None
     except IsADirectoryError:
-        raise SeqloomError(f"{file}: is a folder, not a file; name the files in it") from None
+        inside = held(sorted(one for one in islice(path.rglob("*"), LOOKED) if one.is_file()))
+        raise SeqloomError(
+            f"{file}: that is {inside}" if inside else f"{file}: is a folder, not a file; name the files in it"
+        ) from None
     except OSError as error:
         raise SeqloomError(f"{file}: cannot be read: {error.strerror or error}") from error
 

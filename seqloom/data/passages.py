@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from seqloom.data.columns import since
 from seqloom.data.groups import Group, group
-from seqloom.data.lines import place
+from seqloom.data.lines import open_bytes, place
 from seqloom.data.numbers import normal_all
 from seqloom.data.plain import formed_text, pieces
 from seqloom.data.skip import Skipped, sound
@@ -167,6 +167,7 @@ class Source:
 
 def _content(file: str) -> str:
     path = place(file)
+    open_bytes(file, path).close()  # which says of a folder what it holds
     try:
         return f"{sha256(path)}{path.suffix}"
     except OSError as error:

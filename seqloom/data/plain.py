@@ -175,6 +175,7 @@ class Report(looking.Report):
 
     def _text(self, file: str, path: Path, encoding: str) -> Iterator[Problem]:
         marks, facts, alphabet = Marks("text"), Counter[str](), set[str]()
+        last = length = told = 0  # of an endless line a piece comes at a time
         for raw in raw_pieces(file, path, encoding):
             for line, content in marks.through(file, enumerate(_lines(raw.content), raw.line)):
                 yield from marks.found
@@ -185,13 +186,14 @@ class Report(looking.Report):
                     facts["broken"] += 1
                     yield Problem(file, line, str(broken), code=broken.code)
                     continue
-                if len(text) > self.max_length:
-                    reason = f"the line has {len(text):,} characters; more than {self.max_length:,}"
+                length, new, last = len(text) + (length if line == last else 0), line != last, line
+                if length > self.max_length and line != told:
+                    reason, told = f"the line has {length:,} characters; more than {self.max_length:,}", line
                     yield Problem(file, line, reason, "warning", "long")
-                facts["lines"] += 1
-                facts["characters"] += len(text) + 1
+                facts["lines"] += new
+                facts["characters"] += len(text) + new
                 facts["words"] += len(text.split())
-                facts["longest"] = max(facts["longest"], len(text))
+                facts["longest"] = max(facts["longest"], length)
                 alphabet.update(text)
         if not marks.lines:
             yield Problem(file, 1, "the file is empty", code="empty")

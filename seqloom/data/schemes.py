@@ -19,6 +19,7 @@ SCHEMES = ("bio", "iob1", *ENDED)
 OUTSIDE = "O"
 _TAG = re.compile("([BIESLUMW])-(.+)", re.S)
 _ALMOST = re.compile(r"([BIESLUMW])\s*[-_‐-―−－:./ ]\s*(.+)", re.S | re.I)
+_ALIKE = str.maketrans("ВЕІМЅОΒΕΙΜΟ", "BEIMSOBEIMO")  # Cyrillic and Greek letters that look as the Latin ones do
 _SAME = {"L": "E", "U": "S", "M": "I", "W": "S"}  # as BIOES has it
 
 
@@ -85,10 +86,13 @@ def odd(tag: str, scheme: str) -> bool:
 
 
 def meant(tag: str, tags: Iterable[str]) -> str | None:
-    """The tag among `tags` that an odd one was probably meant to be: B_LOC and b-loc are B-LOC."""
-    found = _ALMOST.fullmatch(tag.strip())
-    wanted = f"{found[1]}-{found[2]}".casefold() if found else "o" if tag == "0" else tag.strip().casefold()
-    return next((one for one in tags if one != tag and one.casefold() == wanted), None)
+    """The tag among `tags`, all of which are sound, that an odd one was probably meant to be: B_LOC, b-loc and BLOC are
+    B-LOC."""
+    tag = tag.strip().translate(_ALIKE)
+    found = _ALMOST.fullmatch(tag)
+    wanted = f"{found[1]}-{found[2]}".casefold() if found else "o" if tag == "0" else tag.casefold()
+    same = (one for one in tags if wanted in (one.casefold(), one.casefold().replace("-", "", 1)))
+    return next(same, None)
 
 
 def legal(before: str | None, after: str | None, scheme: str) -> bool:

@@ -1,4 +1,5 @@
-"""Targets that are symbols with single blanks between, as HH AH L OW: to be cut into words, not into characters."""
+"""By what the first examples look like, how they are to be cut: targets that are symbols with single blanks between, as
+HH AH L OW, into words; texts without a blank, as surnames or Chinese sentences, into characters."""
 
 from __future__ import annotations
 
@@ -22,10 +23,7 @@ NUMBER = re.compile(r"\d\d+")
 def symbols(files: Iterable[str], reading: Reading) -> str:
     """An example of such targets; empty if the targets of these files are anything else. What cannot be read is said
     when it is read for training."""
-    try:
-        targets = list(islice(_targets([name for name in files if Path(name).is_file()], reading), LOOKED_AT))
-    except (SeqloomError, OSError):
-        return ""
+    targets = _first(files, reading, "targets")
     counts = Counter(token for target in targets for token in target.split(" "))
     several = [target for target in targets if " " in target]
     if not several or len(several) < len(targets) / 2 or "" in counts:
@@ -36,8 +34,24 @@ def symbols(files: Iterable[str], reading: Reading) -> str:
     return max(several[:20], key=lambda target: target.count(" ")) if short >= 0.98 * total and few else ""
 
 
-def _targets(files: list[str], reading: Reading) -> Iterable[str]:
+def unspaced(files: Iterable[str], reading: Reading) -> str:
+    """An example of texts that hold no blank and mostly differ, so that as words nearly all would be unknown; empty if
+    the texts of these files are anything else."""
+    texts = _first(files, reading, "sources")
+    single = [text for text in texts if len(text.split()) == 1]
+    shortest = min(single[:20], key=len, default="")
+    return shortest if shortest and len(single) >= 0.95 * len(texts) and 2 * len(set(texts)) >= len(texts) else ""
+
+
+def _first(files: Iterable[str], reading: Reading, side: str) -> list[str]:
+    try:
+        return list(islice(_texts([name for name in files if Path(name).is_file()], reading, side), LOOKED_AT))
+    except (SeqloomError, OSError):
+        return []
+
+
+def _texts(files: list[str], reading: Reading, side: str) -> Iterable[str]:
     for one in group(files, reading):
         for found in bulk(one):
             if isinstance(found, Pairs):
-                yield from (target.strip() for target in found.targets)
+                yield from (text.strip() for text in getattr(found, side))

@@ -181,10 +181,23 @@ class Facts:
         return next((count for count in counts if count), (part.get("source") or {}).get("tokens"))
 
 
-def diverged(history: list[dict[str, Any]]) -> str | None:
-    """What to say of a training whose end is worse than its beginning, so that its model is worth little; else None.
+def blind(facts: Facts) -> float | None:
+    """The loss of who takes all targets for equally likely, of tasks whose loss is that of one target among others."""
+    kind = (facts.config.get("data") or {}).get("target", "label")
+    vocabulary = facts.data.get("vocabulary")
+    of = vocabulary.get("target") if isinstance(vocabulary, Mapping) else None
+    size = finite(of.get("size")) if isinstance(of, Mapping) else None
+    if facts.config.get("task") not in ("translate", "classify", "tag") or kind != "label" or size is None or size < 2:
+        return None
+    return math.log(size)
 
-    A loss on validation data that only rises is no sign of it: a model that learns by heart has that too.
+
+def diverged(history: list[dict[str, Any]], blind: float | None = None) -> str | None:
+    """What to say of a training whose end is worse than its beginning, or than guessing blindly, so that its model is
+    worth little; else None. `blind`: the loss of that.
+
+    A loss on validation data that only rises is no sign of it: a model that learns by heart has that too, though not
+    before a loss was logged.
     """
     losses = [line["loss"] for line in history if "loss" in line and "step" in line]
     held = [line["valid"] for line in history if isinstance(line.get("valid"), dict) and "step" in line]
@@ -195,6 +208,10 @@ def diverged(history: list[dict[str, Any]]) -> str | None:
         told = "its updates were skipped at the end, for the loss was not finite"
     elif first is not None and last is not None and last > max(WORSE * first, first + NOISE):
         told = f"the loss is {last:,.4g} at the end and was {first:,.4g} at the beginning"
+    elif blind is not None and last is not None and last > max(WORSE * blind, blind + NOISE):
+        told = f"the loss is {last:,.4g} at the end, and {blind:,.4g} by guessing blindly"
+    elif blind is not None and not losses and held and (finite(held[-1].get("loss")) or 0) > WORSE * blind + NOISE:
+        told = f"the loss on validation data is {held[-1]['loss']:,.4g}, and {blind:,.4g} by guessing blindly"
     elif beyond:
         told = f"the {next(iter(beyond))} on validation data is infinite"
     else:

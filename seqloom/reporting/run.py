@@ -10,7 +10,7 @@ import yaml
 
 from seqloom.data.amounts import counted
 from seqloom.reporting import curves, evaluated, labels, masks, samples, tables, tags
-from seqloom.reporting.facts import Facts, diverged, metric
+from seqloom.reporting.facts import Facts, blind, diverged, metric
 from seqloom.reporting.html import Markup, element, join, user
 from seqloom.reporting.numbers import article, digits, duration, finite, short, whole, written
 from seqloom.reporting.page import code, figures, folded, page, section, table, warning
@@ -109,7 +109,7 @@ def skipped_lines(facts: Facts) -> Markup:
 
 
 def _diverged(facts: Facts) -> Markup:
-    told = diverged(facts.history)
+    told = diverged(facts.history, blind(facts))
     return warning(element("p", element("strong", f"{told[0].upper()}{told[1:]}."))) if told else Markup("")
 
 

@@ -15,7 +15,7 @@ from seqloom.data.columns import RULES, Reading
 from seqloom.data.lines import STDIN
 from seqloom.data.split import Fold
 from seqloom.data.supply import Ready
-from seqloom.data.symbols import symbols
+from seqloom.data.symbols import symbols, unspaced
 from seqloom.errors import SeqloomError, known
 from seqloom.models.presets import IMPORTED, SIZES, about
 from seqloom.options import hints_of
@@ -103,7 +103,7 @@ def settle(job: Job, ranks: Ranks) -> Settled:
     told: list[str] = []
     if saved is None:
         fresh = {"rules": _rules(job, base), **_given(data)}
-        told = _cut_into_words(job, fresh) if base is None and not job.recorded else []
+        told = _cut_as_they_look(job, fresh) if base is None and not job.recorded else []
         data = fresh
     config, chosen = configs.composed(job.task, job.model, job.size, data, job.training, settings, before)
     if saved is not None and (changed := configs.differences(saved, config)):
@@ -142,17 +142,22 @@ def _rules(job: Job, base: Mapping[str, Any] | None) -> int:
     return 1 if job.recorded else RULES[-1]
 
 
-def _cut_into_words(job: Job, data: dict[str, Any]) -> list[str]:
-    """Where nobody says how targets are cut and they look like phonemes, sets it, and says so."""
-    said = data.get("target_tokens") or "data.target_tokens" in job.settings
-    if job.task != "translate" or said:
+def _cut_as_they_look(job: Job, data: dict[str, Any]) -> list[str]:
+    """Where nobody says how texts are cut, and targets look like phonemes or texts have no words, sets it, and says
+    so."""
+    name = {"translate": "target_tokens", "classify": "tokens"}.get(job.task, "")
+    if not name or data.get(name) or f"data.{name}" in job.settings:
         return []
     values = data | {key.removeprefix("data."): one for key, one in job.settings.items() if key.startswith("data.")}
     with suppress(SeqloomError):  # of the settings, which are checked when all is put together
-        if example := symbols(job.names, configs.data_options(job.task, values)):
-            data["target_tokens"] = "words"
+        options = configs.data_options(job.task, values)
+        if job.task == "translate" and (example := symbols(job.names, options)):
+            data[name] = "words"
             why = "targets are short symbols with single blanks between"
             return [f"{why} ({example}): cut into words; --target-tokens chars cuts them into characters"]
+        if job.task == "classify" and (example := unspaced(job.names, options)):
+            data[name] = "chars"
+            return [f"texts have no blanks between words ({example}): cut into characters; --tokens chooses"]
     return []
 
 

@@ -21,7 +21,7 @@ from seqloom.models.presets import suited
 from seqloom.options import flat, hints_of
 from seqloom.reporting.card import card, is_ours
 from seqloom.reporting.compare import Whole, compare
-from seqloom.reporting.facts import HELD_OUT, Facts, Learned, diverged, imported
+from seqloom.reporting.facts import HELD_OUT, Facts, Learned, blind, diverged, imported
 from seqloom.reporting.page import GENERATOR
 from seqloom.reporting.run import report
 from seqloom.runs import config as configs
@@ -63,7 +63,8 @@ def finish(folder: Path, held: Callable[[], Sequence[Any]], device: torch.device
         (folder / evaluation("test")).unlink(missing_ok=True)  # of the model before it was trained further
         if examples := held():
             write_json(folder / evaluation("valid"), load(folder, device=str(device)).record(examples))
-        page, worse = write(folder), diverged(_history(folder / JOURNAL))
+        found = facts(folder)
+        page, worse = _written(folder, found), diverged(found.history, blind(found))
     except Exception as error:
         told = str(error).splitlines()[:1] or [type(error).__name__]
         say(f"seqloom: warning: {folder}: the run is done, but not its report: {told[0]}")
@@ -76,7 +77,10 @@ def finish(folder: Path, held: Callable[[], Sequence[Any]], device: torch.device
 
 def write(folder: Path) -> Path:
     """report.html and README.md from the files in the folder alone; a README.md that somebody else wrote stays."""
-    found = facts(folder)
+    return _written(folder, facts(folder))
+
+
+def _written(folder: Path, found: Facts) -> Path:
     write_atomic(folder / REPORT, report(found))
     readme = folder / CARD
     if not readme.exists() or is_ours(readme.read_text(encoding="utf-8", errors="replace")):

@@ -16,8 +16,10 @@ import torch
 
 from seqloom.data.codec import Codec
 from seqloom.data.columns import Reading, as_trained
+from seqloom.data.plain import pieces
 from seqloom.data.read import Told, read_asked, read_sources
 from seqloom.data.running import line_hash, numbered
+from seqloom.data.skip import Skipped
 from seqloom.data.stream import Stream, StreamOptions
 from seqloom.data.tokens import UNK
 from seqloom.decoding.continuation import Continuation, Course
@@ -27,7 +29,7 @@ from seqloom.errors import SeqloomError, known
 from seqloom.metrics.bootstrap import ratio_interval
 from seqloom.tasks.evaluation import Evaluation, examples_of, frame
 from seqloom.tasks.predicting import Predicting
-from seqloom.tasks.strange import unknown_pieces
+from seqloom.tasks.strange import Strange, unknown_pieces
 from seqloom.training.next_token import CHUNK, Surprise, characters, measures, surprise
 
 SAMPLED, PARTS, SHOWN = 200, 20, 12
@@ -65,7 +67,15 @@ class Author(Predicting[str]):
         whole = {"columns": reading.columns, "skip_bad": reading.skip_bad, "limit": None, "sample": None}
         options = replace(self.options, **whole, **reading.written)
         stream, notes = numbered(files, options, self.texts.codec, list(self.texts.labels))
-        return [stream], notes
+        return [stream], [*notes, *self._strange(files, options, stream)]
+
+    def _strange(self, files: list[str], reading: Reading, stream: Stream) -> Iterator[str]:
+        """What in the text the model has never seen; the files are read again if there is anything."""
+        codec = self.texts.codec
+        if codec.kind == "chars" and not self.texts.labels and (stream.ids == UNK).any():
+            texts = (text for file in files for text in pieces(file, reading, Skipped()))
+            lines = (line for text in texts for line in text.removesuffix("\n").split("\n"))
+            yield from Strange.of(unknown_pieces(codec, line) for line in lines).notes()
 
     def sources(self, file: str, reading: Reading | None = None, told: Told | None = None) -> Iterator[str]:
         """Prompts as `answers` takes them, one a line; of a model with labels the label comes first, in files too, and

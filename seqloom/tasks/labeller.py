@@ -61,8 +61,12 @@ class Labeller(Predicting[str]):
         """The examples of some files, and what there is to say about them."""
         return read_examples(files, reading)
 
+    @property
+    def strange(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return "characters" if self.source.kind == "chars" else "words"
+
     def unknown(self, source: str) -> list[str]:
-        return unknown_pieces(self.source, source) if self.source.kind == "chars" else []
+        return unknown_pieces(self.source, source)
 
     def answers(
         self, sources: Iterable[str], search: Search | None = None, rows: int = 64, ahead: int = 16

@@ -59,6 +59,13 @@ def test_train_predict_evaluate(seqloom, data, tmp_path):
     assert json.loads(out.splitlines()[0])["text"] == "?"
 
 
+def test_unknown_words_are_told(seqloom, run, tmp_path):
+    (tmp_path / "odd.tsv").write_text("xyzzy the xyzzy\t1\nthe\t0\nplugh\t1\n")
+    told = "note: 3 unknown words on 2 of 3 lines, which the model never saw: 'xyzzy' ×2, 'plugh' ×1"
+    for command in ("evaluate", "predict"):
+        assert told in seqloom(command, run, tmp_path / "odd.tsv")[2]
+
+
 def test_a_folder_of_labels_trains_and_is_evaluated(seqloom, tmp_path):
     for number, (text, label) in enumerate(sentences(60)):
         (tmp_path / "train" / label).mkdir(parents=True, exist_ok=True)

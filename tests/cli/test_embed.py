@@ -58,6 +58,20 @@ def test_pairs_find_each_other(seqloom, run, tmp_path):
     assert out.split() == ["4", "pairs", "recall@1", "100.00", "recall@10", "100.00"]
 
 
+def test_files_as_spreadsheets_write_them(seqloom, run, tmp_path):
+    file = tmp_path / "texts.csv"
+    file.write_text("text;label\nabc;á\nddd;á\nabca;á\n", "utf-16")
+    status, out, err = seqloom("embed", run, file, "--nearest", 1)
+    assert (status, len(out.splitlines())) == (0, 3)
+    assert "read as UTF-16" in err
+    assert "names the columns and is no example" in err
+    assert len(seqloom("embed", run, file, "--nearest", 1, "--no-header")[1].splitlines()) == 4
+    bars = tmp_path / "bars.txt"
+    bars.write_text("abc|é\nddd|é\n", "cp1252")
+    asked = ("--nearest", 1, "--delimiter", "bar", "--encoding", "latin-1")
+    assert seqloom("embed", run, bars, *asked)[1].splitlines()[0].endswith("\t2\tddd")
+
+
 def test_wrong_inputs(seqloom, run, texts, tmp_path):
     one_line(seqloom("embed", run, texts), "--nearest 5 or --pairs")
     one_line(seqloom("embed", run, texts, "-o", "v.txt"), ".npy or .tsv or .jsonl")

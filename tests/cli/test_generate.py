@@ -58,6 +58,16 @@ def test_an_evaluation_counts_tokens(chars):
     assert out.splitlines()[0] == "11 tokens"  # the first is given
 
 
+def test_unknown_characters_are_told(chars, tmp_path):
+    (tmp_path / "odd.txt").write_text("the cat\nzé zat\n")
+    told = "unknown characters on 1 of 2 lines, which the model never saw: 'z' ×2, 'é' ×1"
+    for command in ("evaluate", "predict"):
+        result = CliRunner().invoke(app, [command, str(chars), str(tmp_path / "odd.txt"), "--device", "cpu"])
+        assert told in result.stderr, command
+    result = CliRunner().invoke(app, ["generate", str(chars), "--prompt", "zé zat", "--length", "3", "--device", "cpu"])
+    assert "'z' ×2, 'é' ×1" in result.stderr
+
+
 def test_another_tasks_run_is_refused(run):
     with pytest.raises(SeqloomError, match="is a model of the task translate; seqloom predict"):
         written(run)

@@ -172,7 +172,10 @@ def test_messages_name_what_is_wrong(seqloom, tmp_path):
     assert "seem to be swapped" not in seqloom("data", "check", "classify", "swapped.tsv", "--columns", "2,1")[1]
     one_line(seqloom(*train, "blank.txt"), "begin with a label, as 'kind0'", "put a TAB", "--columns 2,1")
     one_line(seqloom(*train, "semi.txt"), "semicolons seem to stand", "--delimiter semicolon")
+    (tmp_path / "semi.tsv").write_text("".join(f"{text};{label}\n" for text, label in rows))
+    one_line(seqloom(*train, "semi.tsv"), 'no TAB but ";"', "--delimiter semicolon reads it")
+    assert seqloom("data", "check", "classify", "semi.tsv", "--delimiter", "semicolon")[0] == 0
     one_line(seqloom(*train, "same.tsv"), "all examples have the label '1'", "read from the second column")
     one_line(seqloom("train", "--recipe", "cmudict", "nowhere.tsv", "b.tsv", "-o", "run"), "nowhere.tsv: no such file")
     status, _, err = seqloom("train", "tag", "--recipe", "cmudict", "-o", "run")
-    assert (status, "trains the task translate, not tag" in err) == (2, True)
+    assert (status, "is of the task translate, not of tag" in err) == (2, True)

@@ -69,6 +69,8 @@ def rows(pairs, sign="\t", end="\n") -> str:
         ("utf-16", GERMAN, "read as UTF-16, by the mark"),
         ("utf-16-le", GERMAN, "read as UTF-16, a guess"),
         ("utf-16", CHINESE, "read as UTF-16, by the mark"),
+        ("utf-16-le", CHINESE, "read as UTF-16, a guess"),
+        ("utf-16-be", CHINESE, "read as UTF-16, a guess"),
         ("gb18030", CHINESE, "read as GB18030, a guess"),
         ("utf-8", CHINESE, None),
     ],
@@ -91,6 +93,8 @@ def test_what_is_told_wins_and_single_damaged_lines_stay_errors(put):
         [str(one) for one in _raise(group([file], Reading(encoding="utf-8"))[0])]
     with pytest.raises(SeqloomError, match=r"a\.tsv:1: not UTF-8"):
         _raise(group([file], Reading(recognise=False))[0])
+    names_alone = put("e.tsv", "词\t读音\n" + "ab\tba\n" * 30, "gb18030")
+    assert pairs(names_alone)[0] == ("ab", "ba")
     damaged = put("b.tsv", rows(GERMAN).encode() + b"caf\xe9\tgut\n")
     assert [problem.line for problem in check([damaged])] == [4]
     undefined = put("c.tsv", b"gut\x81er Tag\tgut\n")
@@ -110,16 +114,24 @@ def _raise(one) -> list:
     return list(read(one))
 
 
-@pytest.mark.parametrize("encoding", ["cp1251", "euc-kr", "shift-jis", "big5", "koi8-r"])
-def test_other_encodings_are_not_taken_for_those_that_are_guessed(encoding):
-    texts = {
-        "cp1251": "Это просто замечательный фильм",
-        "koi8-r": "Это просто замечательный фильм",
-        "euc-kr": "이 영화는 정말 재미있었습니다 추천합니다",
-        "shift-jis": "この映画はとても面白かったです",
-        "big5": "這部電影真的非常好看我很喜歡",
-    }
-    assert guessed(f"{texts[encoding]}\t1\n".encode(encoding) * 30) == "utf-8"
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("cp1251", "Это просто замечательный фильм"),
+        ("koi8_r", "Это просто замечательный фильм"),
+        ("euc_kr", "이 영화는 정말 재미있었습니다 추천합니다"),
+        ("shift_jis", "この映画はとても面白かったです"),
+        ("euc_jp", "この映画はとても面白かったです"),
+        ("big5", "這部電影真的非常好看我很喜歡"),
+        ("cp1250", "Źle, bardzo źle się bawiłem"),
+    ],
+)
+def test_other_encodings_are_not_taken_for_those_that_are_guessed_but_named(put, encoding, text):
+    raw = f"{text}\t1\n".encode(encoding) * 30
+    assert guessed(raw) == "utf-8"
+    with pytest.raises(SeqloomError, match=rf":1: not UTF-8: .*; if it is {encoding}, --encoding {encoding} reads it"):
+        _raise(group([put("a.tsv", raw)])[0])
+    assert pairs("a.tsv", encoding=encoding)[0] == (text, "1")
 
 
 def test_a_csv_of_a_german_spreadsheet(put):
@@ -168,6 +180,16 @@ MANY = [[f"a sentence of words number {n}", "good" if n % 3 else "bad"] for n in
         (["hello there", "greeting"], [["bye now", "farewell"]], False),
         (["OK", "好的"], [["yes", "是的"]] * 30, False),
         (["text", "text"], [["a", "b"]], False),
+        (["源文", "译文"], [["今天天气很好", "the weather is fine"]], True),
+        (["文本内容", "类别标签"], [["今天天气很好", "好"]], True),
+        (["inputText", "outputLabel"], [["a", "b"]], True),
+        (["surname", "language"], [["Baum", "German"], ["Yun", "Korean"]] * 9, True),
+        (["Romijnsen", "Dutch"], [["Baum", "German"], ["Yun", "Korean"]] * 30, False),
+        (["Lang", "English"], [["Baum", "German"]], False),
+        (["He", "PRON"], [["runs", "VERB"], [".", "PUNCT"]], False),
+        (["el", "ɛ l"], [[f"sz{c}l", f"s oː {c}"] for c in "abcdefghijklmnopqrstuvwxyz"], False),
+        (["boel", "b u l"], [[f"mees{c}", f"m eː {c} ə"] for c in "abcdefghijklmnopqrstuvwxyz"], False),
+        (["Right", "INTJ"], [["the", "DET"], ["cat", "NOUN"]] * 99 + [["two", "NUM"]], False),
         (["3", "label"], [["4", "x"]], False),
     ],
 )
@@ -206,6 +228,10 @@ def test_headers_of_tagged_sentences(put):
     assert len(read_conll([file], TagOptions(header=False)).sentences[0].words) == 3
     assert [one.tags for one in read_conll([file], TagOptions(columns="token,ner")).sentences][1] == ("B-LOC",)
     assert len(read_conll([put("b.conll", f"word O\n{body}")], TagOptions()).sentences[0].words) == 3
+    for first in ("#token ner\n", "# of news\n#token ner\n", "# of news\ntoken ner\n"):
+        found = read_conll([put("e.conll", first + body)], TagOptions())
+        assert [one.words for one in found.sentences] == [("Ann", "sleeps"), ("Rome",)]
+        assert "token ner, names the columns" in found.notes[0]
     comma = put("c.txt", body.replace(" ", ","))
     assert read_conll([comma], TagOptions(delimiter="comma")).sentences[0].tags == ("B-PER", "O")
     wide = put("d.conll", "张 B-NAME\n三 E-NAME\n\n" * 9, "gb18030")
@@ -290,6 +316,25 @@ def test_folders_of_sounds_and_pictures(tmp_path, ending, told):
     with pytest.raises(SeqloomError) as raised:
         group([str(tmp_path)], LabelOptions())
     assert f"that is {told}" in str(raised.value)
+    for named, options in ((tmp_path / "yes", LabelOptions()), (tmp_path, Reading())):
+        with pytest.raises(SeqloomError, match=r": that is (audio|pictures) \(0"):
+            group([str(named)], options)
+
+
+def test_one_line_without_an_end_and_names_without_examples(put):
+    from seqloom.data import labelcheck, plain, tablecheck
+    from seqloom.data.rowset import prepare as prepare_table
+
+    [text] = plain.check([put("a.txt", "two words")]).statistics
+    assert (text.numbers["lines"], text.numbers["longest"], text.numbers["characters"]) == (1, 9, 10)
+    endless = plain.check([put("b.txt", "ab " * 3_000_000)])
+    assert len(list(endless)) == 1, "one line, so one warning"
+    assert endless.statistics[0].numbers["lines"] == 1
+    file = put("c.csv", "text,label\n")
+    for looks in (check, labelcheck.check, tablecheck.check):
+        assert looks([file]).errors == 1
+    with pytest.raises(SeqloomError, match=r"c\.csv: holds no rows"):
+        prepare_table([file], 0.05, TableOptions(rules=2), seed=1)
 
 
 def test_odd_files(put):

@@ -147,6 +147,16 @@ def test_many_labels_that_come_once_are_held_out_together():
     assert held_out(found, 0.05, labels=np.arange(5000)).sum() == 250
 
 
+def test_the_size_comes_before_the_mix_where_the_sources_of_a_label_are_large():
+    sizes = np.array([1] * 1000 + [300 + number % 7 for number in range(30)])
+    labels = np.repeat(np.arange(len(sizes)) >= 1000, sizes).astype(np.int64)
+    for seed in range(20):
+        found = np.repeat(hashes(np.arange(len(sizes), dtype=np.uint32), f"{seed}"), sizes)
+        for share in (0.05, 0.1):
+            held = held_out(found, share, labels=labels)
+            assert abs(held.mean() - share) <= 0.2 * share
+
+
 def test_older_runs_keep_their_share(tmp_path):
     """What was held out before, by these very lines; the numbers of the cache too."""
     files = files_of("translate", repeated(1500), tmp_path)

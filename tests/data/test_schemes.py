@@ -101,8 +101,9 @@ def test_odd_tags_and_what_they_were_meant_to_be():
     assert [tag for tag in ("O", "B-A", "I-A", "E-A", "B_A", "NOUN") if odd(tag, "bio")] == ["E-A", "B_A", "NOUN"]
     assert [tag for tag in ("O", "B-A", "M-A", "I-A", "S-A") if odd(tag, "bmes")] == ["I-A"]
     known = ["B-LOC", "I-LOC", "O"]
-    assert [meant(tag, known) for tag in ("B_LOC", "b-loc", "I LOC", "0", "o", "B-PER", "LOC")] == [
-        "B-LOC", "B-LOC", "I-LOC", "O", "O", None, None
+    odd_ones = ("B_LOC", "b-loc", "I LOC", "BLOC", "В-LOC", "О", "0", "o", "B-PER", "LOC", "B-")
+    assert [meant(tag, known) for tag in odd_ones] == [
+        "B-LOC", "B-LOC", "I-LOC", "B-LOC", "B-LOC", "O", "O", "O", None, None, None
     ]  # fmt: skip
 
 

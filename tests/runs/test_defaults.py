@@ -141,6 +141,20 @@ def test_recipes_keep_what_they_were_recorded_with(name):
         assert not settled.told
 
 
+@pytest.mark.parametrize("texts", [["Baum", "Yun", "O'Hara"], ["今天天气很好", "我不喜欢，很差", "服务不错"]])
+def test_texts_without_blanks_are_cut_into_characters(texts, tmp_path):
+    path = tmp_path / "names.tsv"
+    path.write_text("".join(f"{text}{i}\t{i % 2}\n" for i, text in enumerate(texts * 20)))
+    shortest = min((f"{text}{i}" for i, text in enumerate((texts * 20)[:20])), key=len)
+    run, notes = train(path, tmp_path / "run", training={"max_steps": 1})
+    assert config(run)["data"]["tokens"] == "chars"
+    assert f"texts have no blanks between words ({shortest}): cut into characters; --tokens chooses" in notes
+    run, notes = train(path, tmp_path / "said", training={"max_steps": 1}, data={"tokens": "words"})
+    assert config(run)["data"]["tokens"] == "words"
+    again, _ = train(path, run.folder, training={"max_steps": 2}, resume=True, model=None, size=None)
+    assert config(again)["data"]["tokens"] == "words"
+
+
 def test_targets_of_symbols_are_words(tmp_path):
     path = tmp_path / "phonemes.tsv"
     path.write_text("hello\tHH AH0 L OW1\nlow\tL OW1\nhall\tHH AO1 L\nall\tAO1 L\nholo\tHH OW1 L OW1\n" * 4)
@@ -197,6 +211,9 @@ def test_swapped_columns_are_spoken_of(tmp_path):
         seqloom.SeqloomError, match="60 labels in 60 lines, but only 2 texts: the columns seem to be sw"
     ):
         train(path, tmp_path / "run", training={"max_steps": 1}, valid=0)
+    path.write_text("".join(f"{'good' if i % 2 else 'bad'}\ttext number {i % 50}\n" for i in range(600)))
+    with pytest.raises(seqloom.SeqloomError, match="50 labels in 600 lines, but only 2 texts"):
+        train(path, tmp_path / "run", training={"max_steps": 1}, valid=0)
 
 
 def test_a_diverged_training_ends_with_a_word(tmp_path):
@@ -212,9 +229,19 @@ def test_a_diverged_training_ends_with_a_word(tmp_path):
     assert diverged([steps[0], {"step": 100, "loss": 0.01}, by_heart]) is None
     assert diverged([{"step": 50, "loss": 0.01}, {"step": 100, "loss": 0.03}]) is None
     assert diverged([]) is None
+    high = {"step": 40, "valid": {"loss": 48.1, "perplexity": 8e20}}
+    assert diverged([high]) is None
+    assert "the loss on validation data is 48.1, and 3.7 by guessing blindly" in diverged([high], 3.7)
+    assert diverged([{"step": 50, "loss": 0.1}, high], 3.7) is None, "learned by heart"
+    assert "the loss is 9.1 at the end, and 3.7 by guessing" in diverged([{"step": 50, "loss": 9.1}], 3.7)
+    assert diverged([{"step": 50, "loss": 3.9}, {"step": 9, "valid": {"loss": 7.0}}], 3.7) is None
     path = tmp_path / "numbers.tsv"
     path.write_text("".join(f"{'long ' * (i % 5)}text\t{i % 5}.5\n" for i in range(60)))
     rates = {"rate": 3.0, "clip": 0.0, "optimiser": "sgd", "schedule": "constant", "warmup": 0, "log_every": 1}
     run, notes = train(path, tmp_path / "run", training={"max_steps": 4, **rates}, data={"target": "number"})
     assert notes[-1].startswith("the training diverged: ")
     assert "The training diverged: " in (run.folder / "report.html").read_text()
+    words = tmp_path / "words.tsv"
+    words.write_text("".join(f"text {i}\t{'ab'[i % 2]}\n" for i in range(60)))
+    _, notes = train(words, tmp_path / "early", training={"max_steps": 4, **rates, "rate": 1e4, "log_every": 50})
+    assert "by guessing blindly" in notes[-1]
