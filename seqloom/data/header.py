@@ -29,7 +29,7 @@ frage antwort aussprache deutsch englisch texte phrase cible mot étiquette clas
 français texto frase fuente etiqueta clase categoría palabra
 """
 KNOWN = frozenset(_WORDS.split())
-_NUMBER = re.compile(r"\s*[-+]?(\d[\d.,]*|\.\d+)([eE][-+]?\d+)?\s*%?\s*")
+_NUMBER = re.compile(r"\s*[-+]?(\d[\d.,]*|\.\d+)([eE][-+]?\d+)?(\s*%)?\s*")
 _NAME = re.compile(r"#?\s*[^\W\d][\w#.\-/() ]{0,39}")
 _FOREIGN = re.compile("[^\\W\\d_\\u0000-\\u024f\\u1e00-\\u1eff]")  # a letter of a script other than the Latin
 

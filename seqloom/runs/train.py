@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -31,6 +31,7 @@ from seqloom.runs.progress import Progress, Silent
 from seqloom.runs.progress import progress as make_progress
 from seqloom.runs.report import finish, write
 from seqloom.runs.session import CHECKPOINTS, JOURNAL, Session
+from seqloom.runs.stored import Allowance
 from seqloom.runs.trial import Trial, trial
 from seqloom.safety import named
 from seqloom.tasks import wordvectors
@@ -286,7 +287,7 @@ def _newest(session: Session) -> checkpoint.Checkpoint | None:
     found, problems = checkpoint.newest(parent)
     for problem in problems:
         session.progress.note(problem)
-    if found is not None and found.values["fingerprint"] != session.data.train.fingerprint:
+    if found is not None and found.values.get("fingerprint") != session.data.train.fingerprint:
         raise SeqloomError(f"{session.folder}: cannot resume: the training data or its options have changed")
     return found
 
@@ -295,7 +296,8 @@ def make_session(folder: Path, config: Mapping[str, Any], prepared: Ready, ranks
     settings, task = Training.of(config["training"]), find(config["task"])
     torch.manual_seed(settings.seed)
     stored = prepared.vocabularies()
-    model = build(task.models, config["model"], **task.sizes(stored))
+    with _allowed(folder, config):
+        model = build(task.models, config["model"], **task.sizes(stored))
     if settings.vectors and not any((folder / CHECKPOINTS).glob("step-*")):
         told = _given_vectors(model, stored, settings.vectors)
         progress.note(f"{settings.vectors}: {told}")
@@ -312,6 +314,13 @@ def make_session(folder: Path, config: Mapping[str, Any], prepared: Ready, ranks
         runner = task.runner(folder, dict(config), model, stored, ranks.device)
         session.glimpse = lambda: glimpse(runner)
     return session
+
+
+def _allowed(folder: Path, config: Mapping[str, Any]) -> AbstractContextManager[Any]:
+    """A model that goes on from weights, or begins with those of another run, is not to be larger than they are."""
+    start = config["inputs"].get("from")
+    files = [folder / MODEL] if start is None or "taken" in config["inputs"] else [folder / MODEL, Path(start) / MODEL]
+    return next((Allowance(file) for file in files if file.is_file()), nullcontext())
 
 
 def _given_vectors(model: nn.Module, stored: Mapping[str, Any], vectors: str) -> wordvectors.Coverage:
