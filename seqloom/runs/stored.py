@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from seqloom.errors import SeqloomError, known
-from seqloom.options import hints_of
+from seqloom.options import checked, hints_of
 from seqloom.tasks.known import TASKS
 from seqloom.tasks.known import task as find
 from seqloom.training.settings import Training
@@ -106,8 +107,6 @@ def _known_task(name: Any) -> None:
 
 def _made(make: Callable[..., Any], values: Mapping[str, Any], section: str) -> None:
     """Types and bounds, as the section's dataclass has them."""
-    from seqloom.options import checked
-
     make(**checked(make, values, section))
 
 
@@ -166,3 +165,10 @@ class Allowance(TorchFunctionMode):
             if self.left < 0:
                 raise SeqloomError(f"{self.file}: does not fit the model of config.yaml, which is larger")
         return func(*args, **(kwargs or {}))
+
+
+def allowed(folder: Path, config: Mapping[str, Any], name: str) -> AbstractContextManager[Any]:
+    """A model that goes on from weights, or begins with all those of another run, is not to be larger than they are."""
+    start = config["inputs"].get("from")
+    files = [folder / name] if start is None or "taken" in config["inputs"] else [folder / name, Path(start) / name]
+    return next((Allowance(file) for file in files if file.is_file()), nullcontext())

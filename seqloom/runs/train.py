@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -31,7 +31,7 @@ from seqloom.runs.progress import Progress, Silent
 from seqloom.runs.progress import progress as make_progress
 from seqloom.runs.report import finish, write
 from seqloom.runs.session import CHECKPOINTS, JOURNAL, Session
-from seqloom.runs.stored import Allowance
+from seqloom.runs.stored import allowed
 from seqloom.runs.trial import Trial, trial
 from seqloom.safety import named
 from seqloom.tasks import wordvectors
@@ -296,7 +296,7 @@ def make_session(folder: Path, config: Mapping[str, Any], prepared: Ready, ranks
     settings, task = Training.of(config["training"]), find(config["task"])
     torch.manual_seed(settings.seed)
     stored = prepared.vocabularies()
-    with _allowed(folder, config):
+    with allowed(folder, config, MODEL):
         model = build(task.models, config["model"], **task.sizes(stored))
     if settings.vectors and not any((folder / CHECKPOINTS).glob("step-*")):
         told = _given_vectors(model, stored, settings.vectors)
@@ -314,13 +314,6 @@ def make_session(folder: Path, config: Mapping[str, Any], prepared: Ready, ranks
         runner = task.runner(folder, dict(config), model, stored, ranks.device)
         session.glimpse = lambda: glimpse(runner)
     return session
-
-
-def _allowed(folder: Path, config: Mapping[str, Any]) -> AbstractContextManager[Any]:
-    """A model that goes on from weights, or begins with those of another run, is not to be larger than they are."""
-    start = config["inputs"].get("from")
-    files = [folder / MODEL] if start is None or "taken" in config["inputs"] else [folder / MODEL, Path(start) / MODEL]
-    return next((Allowance(file) for file in files if file.is_file()), nullcontext())
 
 
 def _given_vectors(model: nn.Module, stored: Mapping[str, Any], vectors: str) -> wordvectors.Coverage:

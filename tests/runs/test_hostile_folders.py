@@ -115,5 +115,5 @@ def test_a_stranger_s_run_is_refused_in_a_line(place, tmp_path):
 
 @pytest.mark.slow
 def test_every_damaged_run_is_refused_in_a_line(place, tmp_path):
-    assert len({str(case) for case in CASES}) == len(CASES) >= 162
+    assert len({str(case) for case in CASES}) == len(CASES) >= 471
     check(CASES, place, tmp_path)
