@@ -78,7 +78,7 @@ def test_many_runs_and_many_folds_are_bounded(tmp_path):
     with pytest.raises(SeqloomError, match="1,000,000 runs are named; at most 1,000 answer together"):
         check_once([tmp_path] * 10**6)
     job = Job(task="translate", files="x.tsv", output=tmp_path / "run")
-    with pytest.raises(SeqloomError, match="--folds takes 2 or more and at most 1,000, here 1000000"):
+    with pytest.raises(SeqloomError, match="--folds takes 2 or more and at most 10,000, here 1000000"):
         cross_validate(job, 10**6)
     assert time.process_time() - started < BOUND
     assert not (tmp_path / "run").exists()

@@ -19,7 +19,7 @@ from seqloom.runs.train import Run, carry_out
 from seqloom.training.distributed import Launch
 
 FILE = "folds.json"
-MOST = 1000  # as many trainings, each of which reads all of the data
+MOST = 10_000  # as many trainings, each of which reads all of the data
 
 
 @dataclass(frozen=True)
