@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import uuid4
 
-from seqloom.errors import SeqloomError, missing
+from seqloom.documents import parse_json
+from seqloom.errors import SeqloomError
 from seqloom.safety import failing, kind_of, open_own
 
 MANIFEST = "manifest.json"
@@ -96,38 +97,6 @@ def _stream(path: Path) -> BinaryIO | None:
 
 def write_json(path: Path, value: Any) -> None:
     write_atomic(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Keys and values of a JSON file."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise missing(path) from error
-    except (OSError, ValueError) as error:
-        raise SeqloomError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(value, dict):
-        raise SeqloomError(f"{path}: expected keys and values")
-    return value
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Keys and values of a YAML file; what is wrong with it is said with its line."""
-    import yaml
-
-    try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise missing(path) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise SeqloomError(f"{path}: cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise SeqloomError(f"{where}: not YAML: {getattr(error, 'problem', error)}") from error
-    if not isinstance(loaded, dict):
-        raise SeqloomError(f"{path}: expected keys and values")
-    return loaded
 
 
 @contextmanager
@@ -245,8 +214,8 @@ def _sums(manifest: Path) -> dict[str, Any] | None:
     with failing(manifest, "read"), manifest.open("rb") as file:
         raw = file.read(BLOCK)
     try:
-        found = json.loads(raw)
-    except (ValueError, RecursionError):
+        found = parse_json(raw, manifest)
+    except SeqloomError:
         return None
     return found if isinstance(found, dict) else None
 

@@ -51,6 +51,25 @@ def named(what: object) -> Iterator[None]:
         raise SeqloomError(f"{error.filename or what}: {error.strerror or error}") from error
 
 
+UNFIT = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError)
+
+
+@contextmanager
+def understood(where: object) -> Iterator[None]:
+    """What nobody foresaw in a file that somebody else wrote is one line that names it, as what was foreseen is."""
+    try:
+        yield
+    except SeqloomError as error:
+        if str(where) in str(error):
+            raise
+        raise SeqloomError(f"{where}: {error}") from error
+    except UNFIT as error:
+        if "memory" in str(error):
+            raise  # that is not the file's fault
+        told = (str(error).splitlines() or [""])[0]
+        raise SeqloomError(f"{where}: what it holds is not understood: {type(error).__name__}: {told[:200]}") from error
+
+
 def open_own(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
     """A file in a folder of ours and nothing else: links are not followed, and a FIFO is not waited for.
 

@@ -24,7 +24,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # A room may import from rooms on lower shelves, never from its own neighbours or above.
 SHELVES = [
     {"errors", "version"},
-    {"safety"},
+    {"safety", "documents"},
     {"files", "options"},
     {"data"},
     {"parts"},
@@ -166,6 +166,25 @@ def test_nothing_unsafe_is_called():
     for file in FILES:
         for number, line in enumerate(file.read_text().splitlines(), 1):
             assert not bad.search(line) or "nothing is pickled" in line, f"{file}:{number}: {line.strip()}"
+
+
+# Where JSON is parsed without a bound, and why it may be.
+PARSED = {
+    "documents.py": "the bounded parser itself",
+    "data/jsonlines.py": "lines of data, of which a deep value or a long number is an error of its line",
+    **dict.fromkeys(("data/collect.py", "data/corpus.py", "data/running.py"), "our cache, compared with its sums"),
+    **dict.fromkeys(("data/workers.py", "runs/abreast.py", "training/distributed.py"), "from another process of ours"),
+    **dict.fromkeys(("data/tokens.py", "data/portable.py"), "what the library of tokenizers has just written"),
+    **dict.fromkeys(("data/embedded.py", "runs/setting_table.py"), "a file of a package"),
+    "tasks/tablerecord.py": "what was written in the same line",
+}
+
+
+def test_json_and_yaml_are_read_in_one_place():
+    """By seqloom/documents.py, which bounds how large and how deep they are."""
+    parses = re.compile(r"json\.loads?\(|yaml\.(safe_)?load|yaml\.compose|JSONDecoder\(")
+    found = {str(file.relative_to(PACKAGE)) for file in FILES if parses.search(file.read_text())}
+    assert found - {"runs/export_example.py"} == PARSED.keys()  # the example is not ours to run
 
 
 def test_what_runs_alone_stands_where_make_looks_for_it():

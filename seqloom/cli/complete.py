@@ -131,8 +131,8 @@ def _recipe(ctx: typer.Context) -> Mapping[str, Any] | None:
 
 
 def _yaml(path: Path) -> Mapping[str, Any] | None:
+    from seqloom.documents import read_yaml
     from seqloom.errors import SeqloomError
-    from seqloom.files import read_yaml
 
     try:
         return read_yaml(path)

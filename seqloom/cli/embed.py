@@ -69,7 +69,7 @@ def embed(
     from seqloom.data.codec import Codec
     from seqloom.data.columns import Reading
     from seqloom.data.read import read_sources
-    from seqloom.files import read_json
+    from seqloom.documents import read_json
     from seqloom.runs.load import load_one
     from seqloom.tasks.embed import Embedder
 

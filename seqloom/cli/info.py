@@ -33,15 +33,15 @@ def info(
 
     check_folder(Path(run))
     if (Path(run) / ENGINE).is_file():
-        _exported(Path(run) / ENGINE, as_json)
+        _exported(Path(run), as_json)
         return
     model = load(run, device="cpu")
     layers = cost(model.model, lambda: model.once(length))
     if as_json:
         typer.echo(json.dumps({"config": model.config, "layers": [layer._asdict() for layer in layers]}))
         return
-    inputs = model.config["inputs"]
-    typer.echo(f"{run}: {model.config['task']}, trained on {', '.join(inputs['train'])}")
+    files = model.config.get("inputs", {}).get("train", [])
+    typer.echo(f"{run}: {model.config['task']}, trained on {', '.join(files)}")
     sides = f"{length} source and {length} target" if model.config["task"] == "translate" else f"{length}"
     typer.echo(f"one example of {sides} tokens, forward pass")
     typer.echo(f"{'layer':<34} {'parameters':>12} {'operations':>14} {'memory':>10}")
@@ -50,15 +50,15 @@ def info(
         typer.echo(f"{name:<34} {layer.parameters:>12,} {layer.operations:>14,} {layer.memory / 1024:>8,.0f} K")
 
 
-def _exported(file: Path, as_json: bool) -> None:
+def _exported(folder: Path, as_json: bool) -> None:
     """An exported folder holds no layers of ours to count: what it is for, and how near it is to torch."""
-    from seqloom.files import read_json
+    from seqloom.runs.engines import facts_of
 
-    facts = read_json(file)
+    facts = facts_of(folder)
     if as_json:
         typer.echo(json.dumps(facts, ensure_ascii=False))
         return
     libraries = ", ".join(f"{name} {version}" for name, version in facts["libraries"].items())
-    typer.echo(f"{file.parent}: exported for the engine {facts['engine']}{' in int8' if facts['int8'] else ''}")
+    typer.echo(f"{folder}: exported for the engine {facts['engine']}{' in int8' if facts.get('int8') else ''}")
     typer.echo(f"written by seqloom {facts['seqloom']} with {libraries}")
     typer.echo(f"its logits differ from torch's by at most {facts['difference']:.1e} of the largest")

@@ -104,7 +104,14 @@ class Codec:
     def from_json(cls, value: dict[str, Any]) -> Codec:
         try:
             kind, fold, tokens = value["kind"], folding(value["fold"]), value["tokens"]
+            if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+                raise TypeError("its tokens must be a list of texts")
+            if kind == "tokenizer" and not isinstance(value.get("tokenizer"), dict):
+                raise TypeError("it has no tokenizer")
             splitter = make(kind, tokens, value.get("merges"), value.get("tokenizer"), value.get("clean"))
             return cls(kind, splitter, tokens, fold, value.get("half_width", False))  # not in the first files
-        except (KeyError, TypeError, ValueError) as error:
-            raise SeqloomError(f"the stored vocabulary is damaged: {type(error).__name__}: {error}") from error
+        except SeqloomError:
+            raise
+        except Exception as error:  # the library of tokenizers raises nothing more precise
+            told = str(error).partition("\n")[0][:200]
+            raise SeqloomError(f"the stored vocabulary is damaged: {type(error).__name__}: {told}") from error

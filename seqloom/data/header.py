@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
-LOOKED = 500  # lines the first that it is compared with
+LOOKED = 500  # lines after the first that it is compared with
 _FEW = 20  # lines from which something can be said of all
 _WORDS = """
 text texts sentence sentences sent source sources src target targets tgt input inputs output outputs question answer
@@ -48,7 +48,7 @@ es it pt nl ru zh ja ko ar tr pl cs sv da fi hu ro el he hi vi uk eng deu fra sp
 LANGUAGES = frozenset(_LANGUAGES.split())
 KNOWN = frozenset(_WORDS.split()) | LANGUAGES
 _COMPOUND = re.compile(f"(?:{'|'.join(_PARTS.split())})+")
-_NUMBER = re.compile(r"\s*[-+]?(\d[\d.,]*|\.\d+)([eE][-+]?\d+)?\s*%?\s*")
+_NUMBER = re.compile(r"\s*[-+]?(\d[\d.,]*|\.\d+)([eE][-+]?\d+)?(\s*%)?\s*")
 _NAME = re.compile(r"#?\s*[^\W\d][\w#.\-/()（）: ]{0,39}")
 # A letter of a script other than the Latin, to which the signs of phonetics belong.
 _FOREIGN = re.compile("[^\\W\\d_\\u0000-\\u02ff\\u1d00-\\u1eff]")

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from seqloom.errors import SeqloomError
+
+
+@contextmanager
+def _unpanicked() -> Iterator[None]:
+    """The library ends some broken tokenizers by what is no Exception; then it is one."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(str(error)) from error
 
 
 class Wrapped:
@@ -22,17 +34,21 @@ class Wrapped:
 
         self.tokenizer = tokenizer
         if tokenizer is not None:
-            self.model = Tokenizer.from_str(json.dumps(tokenizer))
-            self.model.no_padding()
-            self.model.no_truncation()
-            self.names = {number: token for token, number in self.model.get_vocab().items()}
-            self.end = next(reversed(self.model.encode("").ids), None)
+            with _unpanicked():
+                self.model = Tokenizer.from_str(json.dumps(tokenizer))
+                self.model.no_padding()
+                self.model.no_truncation()
+                self.names = {number: token for token, number in self.model.get_vocab().items()}
+                self.end = next(reversed(self.model.encode("").ids), None)
 
     def learn(self, texts: Iterable[str], max_vocab: int | None, min_count: int) -> list[str]:
         raise SeqloomError("tokens 'tokenizer' come with an imported model; choose chars, words, bytes or bpe:N")
 
     def split(self, text: str) -> list[str]:
-        numbers = self.model.encode(text).ids
+        try:
+            numbers = self.model.encode(text).ids
+        except Exception as error:  # the library raises nothing more precise
+            raise SeqloomError(f"the tokenizer of this model cannot cut {text[:80]!r}: {error}") from error
         return [self.names[number] for number in (numbers[:-1] if numbers[-1:] == [self.end] else numbers)]
 
     def join(self, tokens: list[str]) -> str:

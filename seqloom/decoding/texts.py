@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -16,6 +17,22 @@ from seqloom.decoding.replay import Replays
 from seqloom.decoding.search import Hypothesis, Search, decode
 from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
+
+LONG = 10_000  # tokens of a source that are worth a word
+
+
+def may_be_long(text: str) -> bool:
+    """Before it is cut: a character is at most four tokens, its bytes."""
+    return 4 * len(text) > LONG
+
+
+def tell_of_long(lengths: Sequence[int], done: int) -> None:
+    """A line to standard error for each source of more than `LONG` tokens, before it is read: it may take an hour."""
+    for number, length in enumerate(lengths, done + 1):
+        if length > LONG:
+            told = f"source {number:,} has {length:,} tokens: time and memory of a Transformer grow with the square"
+            way = "a model that is trained with --max-length cuts what is longer"
+            print(f"seqloom: warning: {told} of them; {way}", file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -79,6 +96,7 @@ class Texts:
     def _chunk(self, texts: list[str], search: Search, rows: int, done: int) -> list[list[Answer]]:
         """Answers in the order asked, whatever the order in which they are found. `done`: texts before these."""
         encoded = [self.encode(text) for text in texts]
+        tell_of_long([len(ids) for ids in encoded], done)
         found: list[list[Answer]] = [[Answer("", (), 0.0, 0.0, 1.0)] for _ in texts]  # nothing is said of an empty line
         asked = sorted((i for i, text in enumerate(texts) if text.strip()), key=lambda i: len(encoded[i]))
         for start in range(0, len(asked), rows):

@@ -17,12 +17,14 @@ from typing import Any
 
 import yaml
 
+from seqloom.documents import parse_yaml, read_yaml
 from seqloom.errors import SeqloomError, known
-from seqloom.files import read_yaml, write_atomic
+from seqloom.files import write_atomic
 from seqloom.models.presets import DEFAULT, TASKS, merge, preset, suited
 from seqloom.options import checked, flat
 from seqloom.parts.choose import change, complete
 from seqloom.parts.choose import settings as keywords
+from seqloom.runs.stored import check_config
 from seqloom.safety import check_own, failing
 from seqloom.tasks.known import task as find
 from seqloom.tasks.task import Task
@@ -189,7 +191,9 @@ def load(folder: Path) -> dict[str, Any]:
             f"{folder}: written by a newer Seqloom (format {config['format']}, this one reads up to {FORMAT}); "
             "upgrade seqloom"
         )
-    return _renewed(config)
+    config = _renewed(config)
+    check_config(config, folder / FILE)
+    return config
 
 
 def check_folder(folder: Path) -> None:
@@ -222,8 +226,8 @@ def _renewed(config: dict[str, Any]) -> dict[str, Any]:
 def parse_value(text: str) -> Any:
     """The value of `--set a.b=c`, read as YAML: numbers, true and false, [lists], else a string."""
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        return parse_yaml(text, "a setting")
+    except (yaml.YAMLError, SeqloomError):
         return text
 
 

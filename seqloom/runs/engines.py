@@ -16,13 +16,16 @@ import torch
 
 from seqloom.decoding.ct2 import opened
 from seqloom.decoding.onnx import Sessions
+from seqloom.documents import read_json
 from seqloom.errors import SeqloomError, known
-from seqloom.files import damage, new_folder, read_json, sha256, write_atomic, write_json
+from seqloom.files import damage, new_folder, sha256, write_atomic, write_json
 from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import complete
 from seqloom.runs import config as configs
 from seqloom.runs import export_ct2, export_example, export_onnx
 from seqloom.runs.load import ENGINE, MODEL, load_one, vocabularies
+from seqloom.runs.stored import check_whole, shown
+from seqloom.safety import understood
 from seqloom.tasks.translate import TASK
 from seqloom.tasks.translator import Translator
 from seqloom.version import __version__
@@ -64,8 +67,19 @@ def load_engine(run: str | Path, engine: str | None = None) -> Translator:
     return _opened(kept)
 
 
+def facts_of(folder: Path) -> dict[str, Any]:
+    """What an exported folder says of itself."""
+    file = folder / ENGINE
+    facts = read_json(file)
+    known(str(facts.get("engine", "")), ENGINES, f"engine in {file}")
+    for name, kind in {"seqloom": str, "libraries": dict, "places": list, "difference": float, "weights": str}.items():
+        if not isinstance(facts.get(name), kind):
+            raise SeqloomError(f"{file}: {name} cannot be {shown(facts.get(name))}; export it again")
+    return facts
+
+
 def _checked(folder: Path, engine: str | None) -> Path:
-    made_for = read_json(folder / ENGINE).get("engine")
+    made_for = facts_of(folder)["engine"]
     if engine not in (None, made_for):
         raise SeqloomError(f"{folder}: was exported for the engine {made_for}, not for {engine}; leave --engine out")
     if wrong := damage(folder, (ENGINE, configs.FILE), beside=(README,)):
@@ -77,8 +91,8 @@ def _fresh(run: Path, kept: Path) -> bool:
     """Whether the engine kept in a run's folder is whole, and made of these weights by this version."""
     if not kept.is_dir() or damage(kept, (ENGINE, configs.FILE), beside=(README,)):
         return False
-    facts = read_json(kept / ENGINE)
-    return facts.get("seqloom") == __version__ and (run / MODEL).is_file() and facts["weights"] == sha256(run / MODEL)
+    facts = facts_of(kept)
+    return facts["seqloom"] == __version__ and (run / MODEL).is_file() and facts["weights"] == sha256(run / MODEL)
 
 
 def _write(run: Path, folder: Path, engine: str, int8: bool) -> float:
@@ -126,14 +140,16 @@ def _written(
 
 
 def _opened(folder: Path) -> Translator:
-    config, facts = configs.load(folder), read_json(folder / ENGINE)
-    name = known(facts.get("engine", ""), ENGINES, f"engine in {folder / ENGINE}")
+    config, facts = configs.load(folder), facts_of(folder)
+    check_whole(config, folder / configs.FILE)
+    name = facts["engine"]
     stored, device = vocabularies(folder, config), torch.device("cpu")
-    if name == "onnx":
-        return TASK.runner(folder, config, Sessions(folder, facts["places"]), stored, device)
-    nothing: Any = None  # there is no model but theirs
-    plain = TASK.runner(folder, config, nothing, stored, device)
-    return Translator(folder, config, opened(folder, facts["places"], plain.texts))
+    with understood(folder):
+        if name == "onnx":
+            return TASK.runner(folder, config, Sessions(folder, facts["places"]), stored, device)
+        nothing: Any = None  # there is no model but theirs
+        plain = TASK.runner(folder, config, nothing, stored, device)
+        return Translator(folder, config, opened(folder, facts["places"], plain.texts))
 
 
 def _card(config: Mapping[str, Any], facts: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from seqloom.runs.train import Run, carry_out
 from seqloom.training.distributed import Launch
 
 FILE = "folds.json"
+MOST = 10_000  # as many trainings, each of which reads all of the data
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ def cross_validate(job: Job, count: int, kind: str = "usual", at_once: int = 1) 
     time, each in a process of its own. An interrupted cross-validation is resumed like a training: folds that are
     done are not trained again.
     """
-    if count < 2:
-        raise SeqloomError(f"--folds takes 2 or more, here {count}")
+    if not 2 <= count <= MOST:
+        raise SeqloomError(f"--folds takes 2 or more and at most {MOST:,}, here {count}")
     if job.valid is not None:
         raise SeqloomError("--folds and --valid exclude one another: every fold is held out once")
     if job.test is not None:

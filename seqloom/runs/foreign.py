@@ -18,12 +18,13 @@ import torch
 from torch import Tensor
 
 from seqloom.data.tokens import SPECIALS
+from seqloom.documents import read_json
 from seqloom.errors import SeqloomError, known
-from seqloom.files import read_json
 from seqloom.models.exchange import FAMILIES, OFFSET, SIDES, Family, Taken, Tensors, gather, names
 from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import build, complete
 from seqloom.parts.position import sinusoids
+from seqloom.runs.stored import Rule, is_number, is_whole, shown
 from seqloom.training.checkpoint import read_tensors
 
 # e^−1000 is 0 in float64 too, so a row with this bias has no share in any softmax; and it is finite, so that label
@@ -34,6 +35,30 @@ ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
 EMBEDDINGS = tuple(f"model.{side}.embed_tokens.weight" for side in SIDES)
 BOUND = "seqloom_bound"  # what an exported run adds to config.json
 SHARED, HEAD = "model.shared.weight", "lm_head.weight"
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _tokens(value: Any) -> bool:
+    return isinstance(value, list) and all(map(is_whole, value))
+
+
+# What their settings must be, where they are set.
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(("tie_word_embeddings", "share_encoder_decoder_embeddings"), (_flag, "true or false")),
+    **dict.fromkeys(("scale_embedding", "renormalize_logits"), (_flag, "true or false")),
+    "dropout": (lambda value: is_number(value) and 0 <= value < 1, "a number of 0 or more and below 1"),
+    "activation_function": (lambda value: isinstance(value, str), "a name"),
+    "max_length": (lambda value: is_whole(value, 2), "a whole number of 2 or more"),
+    "max_position_embeddings": (lambda value: is_whole(value, 2) and value <= 1 << 24, "a number of places"),
+    **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id"), (is_whole, "a token's number")),
+    "suppress_tokens": (_tokens, "a list of tokens' numbers"),
+    "bad_words_ids": (lambda value: isinstance(value, list) and all(map(_tokens, value)), "lists of tokens' numbers"),
+    "num_beams": (lambda value: is_whole(value, 1), "a whole number of 1 or more"),
+    "length_penalty": (is_number, "a number"),
+}
 
 
 @dataclass(frozen=True)
@@ -48,16 +73,29 @@ class Theirs:
     def need(self, name: str) -> int:
         """A size that every config has."""
         value = self.config.get(name)
-        if not isinstance(value, int) or value < 1:
-            raise SeqloomError(f"{self.folder / 'config.json'}: {name} must be a number above 0, here {value}")
-        return value
+        if not is_whole(value, 1):
+            raise SeqloomError(f"{self.folder / 'config.json'}: {name} must be a number above 0, here {shown(value)}")
+        return value  # pyright: ignore[reportReturnType]
+
+    def check(self) -> None:
+        """Refuse settings of another type than theirs have, and more words than the weights have room for."""
+        file = self.folder / "config.json"
+        for name, (fits, what) in RULES.items():
+            value = self.generation.get(name)
+            if value is not None and not fits(value):
+                raise SeqloomError(f"{file} or generation_config.json: {name} must be {what}, here {shown(value)}")
+        room = sum(one.stat().st_size for one in self.folder.glob("*.safetensors") if one.is_file())
+        if max(self.sizes) * self.need("d_model") > room:
+            raise SeqloomError(f"{file}: vocab_size and d_model ask for more than the {room:,} bytes of its weights")
 
     @property
     def sizes(self) -> tuple[int, int]:
         """Ids of source and target."""
         source = self.need("vocab_size")
         shared = self.config.get("share_encoder_decoder_embeddings", True)
-        return source, source if shared else self.config.get("decoder_vocab_size") or source
+        return source, source if shared or not self.config.get("decoder_vocab_size") else self.need(
+            "decoder_vocab_size"
+        )
 
     @property
     def eos(self) -> int:
@@ -74,8 +112,10 @@ class Theirs:
 
     def _id(self, name: str, value: Any) -> int:
         size = self.sizes[1]
-        if not isinstance(value, int) or not 0 <= value < size:
-            raise SeqloomError(f"{self.folder / 'config.json'}: {name} must be one id below {size}, here {value}")
+        if not is_whole(value) or value >= size:
+            raise SeqloomError(
+                f"{self.folder / 'config.json'}: {name} must be one id below {size}, here {shown(value)}"
+            )
         return value
 
 
@@ -86,10 +126,15 @@ def read_folder(folder: Path) -> Theirs:
     if not (folder / "config.json").is_file():
         raise SeqloomError(f"{folder}: no Hugging Face folder: it has no config.json")
     config = read_json(folder / "config.json")
-    family = FAMILIES[known(config.get("model_type", ""), FAMILIES, "model_type")]
+    kind = config.get("model_type", "")
+    if not isinstance(kind, str):
+        raise SeqloomError(f"{folder / 'config.json'}: model_type must be a name, here {shown(kind)}")
+    family = FAMILIES[known(kind, FAMILIES, "model_type")]
     extra = folder / "generation_config.json"
     generation = config | (read_json(extra) if extra.is_file() else {})
-    return Theirs(folder, config, generation, family)
+    found = Theirs(folder, config, generation, family)
+    found.check()
+    return found
 
 
 def read_weights(folder: Path) -> Tensors:
@@ -98,8 +143,11 @@ def read_weights(folder: Path) -> Tensors:
     if (folder / "model.safetensors").is_file():
         return read_tensors(folder / "model.safetensors")
     if index.is_file():
-        files = sorted(set(read_json(index).get("weight_map", {}).values()))
-        if any(Path(name).name != name for name in files):
+        places = read_json(index).get("weight_map")
+        if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
+            raise SeqloomError(f"{index}: weight_map must name a file for every tensor, here {shown(places)}")
+        files = sorted(set(places.values()))
+        if any(Path(name).name != name or name in ("", ".", "..") or "\0" in name for name in files):
             raise SeqloomError(f"{index}: names files outside its folder")
         return {name: tensor for file in files for name, tensor in read_tensors(folder / file).items()}
     if any(folder.glob("pytorch_model*.bin")):
@@ -137,7 +185,7 @@ def convert(theirs: Theirs, source_end: int) -> tuple[dict[str, Any], Tensors]:
 
 def _stack(theirs: Theirs, side: str) -> dict[str, Any]:
     config = theirs.config
-    activation = known(config.get("activation_function", "gelu"), ACTIVATIONS, "activation_function")
+    activation = known(config.get("activation_function") or "gelu", ACTIVATIONS, "activation_function")
     return {
         "kind": "transformer",
         "dim": theirs.need("d_model"),
@@ -146,7 +194,7 @@ def _stack(theirs: Theirs, side: str) -> dict[str, Any]:
         "hidden": theirs.need(f"{side}_ffn_dim"),
         "norm": theirs.family.norm,
         "activation": ACTIVATIONS[activation],
-        "dropout": float(config.get("dropout", 0.1)),
+        "dropout": float(0.1 if config.get("dropout") is None else config["dropout"]),
         "scale": bool(config.get("scale_embedding", False)),
         "enter_norm": theirs.family.enter_norm,
     }

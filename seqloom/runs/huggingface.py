@@ -11,8 +11,9 @@ from seqloom.data.codec import Codec
 from seqloom.data.corpus import DataOptions
 from seqloom.data.tokens import EOS, make
 from seqloom.decoding.texts import Bound
+from seqloom.documents import read_json
 from seqloom.errors import SeqloomError
-from seqloom.files import read_json, write_json
+from seqloom.files import write_json
 from seqloom.models.presets import IMPORTED, suited
 from seqloom.models.seq2seq import MODELS
 from seqloom.options import checked
@@ -20,6 +21,7 @@ from seqloom.parts.choose import build
 from seqloom.runs import config as configs
 from seqloom.runs.environment import environment
 from seqloom.runs.foreign import BOUND, SHIFT, Theirs, convert, read_folder
+from seqloom.safety import understood
 from seqloom.training.checkpoint import load_weights, save_weights, weights
 from seqloom.training.settings import Training
 from seqloom.version import FORMAT, __version__
@@ -51,24 +53,25 @@ def import_hf(path: str | Path, output: str | Path, *, ids: bool = False) -> Imp
     folder = Path(output)
     if folder.exists():
         raise SeqloomError(f"{folder}: is there already; name another --output")
-    theirs = read_folder(Path(path))
-    codecs = _number_codecs(theirs) if ids else _tokenizer_codecs(theirs)
-    model, tensors = convert(theirs, source_end=_end(codecs[0], theirs.eos))
-    made = build(MODELS, model, source_size=codecs[0].size, target_size=codecs[1].size)
-    load_weights(made, tensors, theirs.folder)
-    decoding, notes = _decoding(theirs)
-    data = DataOptions(source_tokens=codecs[0].kind, target_tokens=codecs[1].kind, max_length=_room(model))
-    config = {
-        "format": FORMAT,
-        "seqloom": __version__,
-        "task": "translate",
-        "preset": {"model": theirs.config["model_type"], "size": IMPORTED},
-        "data": asdict(data),
-        "model": model,
-        "training": asdict(Training.of(suited("translate", model))),
-        "decoding": decoding,
-        "inputs": {"train": [str(path)], "valid": None},
-    }
+    with understood(path):
+        theirs = read_folder(Path(path))
+        codecs = _number_codecs(theirs) if ids else _tokenizer_codecs(theirs)
+        model, tensors = convert(theirs, source_end=_end(codecs[0], theirs.eos))
+        made = build(MODELS, model, source_size=codecs[0].size, target_size=codecs[1].size)
+        load_weights(made, tensors, theirs.folder)
+        decoding, notes = _decoding(theirs)
+        data = DataOptions(source_tokens=codecs[0].kind, target_tokens=codecs[1].kind, max_length=_room(model))
+        config = {
+            "format": FORMAT,
+            "seqloom": __version__,
+            "task": "translate",
+            "preset": {"model": theirs.config["model_type"], "size": IMPORTED},
+            "data": asdict(data),
+            "model": model,
+            "training": asdict(Training.of(suited("translate", model))),
+            "decoding": decoding,
+            "inputs": {"train": [str(path)], "valid": None},
+        }
     folder.mkdir(parents=True)
     save_weights(folder / "model.safetensors", weights(made))
     for name, codec in zip(("source", "target"), codecs, strict=True):
@@ -90,6 +93,9 @@ def _decoding(theirs: Theirs) -> tuple[dict[str, Any], list[str]]:
     asked, eos = theirs.generation, theirs.eos
     longest = asked.get("max_length") or theirs.need("max_position_embeddings")
     forced, banned = asked.get("forced_bos_token_id"), asked.get("bad_words_ids") or []
+    for number in (*({words[0] for words in banned if len(words) == 1}), *(asked.get("suppress_tokens") or []), forced):
+        if number is not None and number >= theirs.sizes[1]:
+            raise SeqloomError(f"their generation settings name the token {number} of {theirs.sizes[1]}")
     never = {words[0] for words in banned if len(words) == 1} | set(asked.get("suppress_tokens") or [])
     limit = min(longest - 1, theirs.need("max_position_embeddings"))  # theirs counts the start token
     ours = theirs.config.get(BOUND)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from seqloom.data.lines import STDIN
 from seqloom.data.split import Fold
 from seqloom.data.supply import Ready
 from seqloom.data.symbols import symbols, unspaced
+from seqloom.documents import read_json
 from seqloom.errors import SeqloomError, known
 from seqloom.models.presets import IMPORTED, SIZES, about
 from seqloom.options import hints_of
@@ -23,6 +23,8 @@ from seqloom.runs import config as configs
 from seqloom.runs import testing
 from seqloom.runs.load import vocabularies
 from seqloom.runs.session import CHECKPOINTS
+from seqloom.runs.stored import check_whole
+from seqloom.safety import understood
 from seqloom.tasks.known import TASKS
 from seqloom.tasks.known import task as find
 from seqloom.tasks.transfer import Handed, handed
@@ -33,7 +35,10 @@ NUMBERING = (
     *("source_tokens", "target_tokens", "tokens", "fold", "half_width", "max_vocab", "min_count"),
     *("repair", "stop_words", "separator", "target"),
 )
-SEEDED = re.compile(r"(fold \d+/\d+|[\d.]+%?) with seed (\d+)")  # held out alike, whatever the seed of the training
+NEEDED = ("task", "preset", "data", "model", "training", "inputs")  # of a run that goes on, or that one starts from
+SEEDED = re.compile(
+    r"(fold \d+/\d+|[\d.]+%?) with seed (\d{1,18})"
+)  # held out alike, whatever the seed of the training
 Files = str | Path | Sequence[str | Path]
 
 
@@ -89,6 +94,8 @@ def settle(job: Job, ranks: Ranks) -> Settled:
     if saved is not None and saved["task"] != job.task:
         raise SeqloomError(f"{job.folder}: holds a run of the task {saved['task']}, not of {job.task}")
     base = None if saved is not None or job.start is None else configs.load(Path(job.start))
+    if base is not None:
+        check_whole(base, Path(str(job.start)) / configs.FILE, NEEDED)
     before, data, settings, brought = saved, job.data, job.settings, None
     if saved is None:
         data, brought = registry.suited(job.names, job.data, job.task)
@@ -121,7 +128,7 @@ def settle(job: Job, ranks: Ranks) -> Settled:
     if start and config["training"]["vectors"]:
         raise SeqloomError(f"--from {start} brings the source's embedding: leave --vectors out")
     home = None if start is None else job.folder if saved is not None else Path(start)
-    kept = None if home is None else vocabularies(home, configs.load(home))
+    kept = None if home is None else _kept(home)
     return Settled(
         config=config,
         saved=saved,
@@ -132,6 +139,15 @@ def settle(job: Job, ranks: Ranks) -> Settled:
         free=saved is None and not chosen and not job.recorded,
         told=told,
     )
+
+
+def _kept(home: Path) -> dict[str, Any]:
+    """The vocabularies of a run, which must be whole before data are numbered by them."""
+    config = configs.load(home)
+    stored = vocabularies(home, config)
+    with understood(home):
+        find(config["task"]).sizes(stored)
+    return stored
 
 
 def _rules(job: Job, base: Mapping[str, Any] | None) -> int:
@@ -222,8 +238,8 @@ def _begun_by(folder: Path, ranks: Ranks) -> bool:
     """torchrun starts this training again, and what is in the folder comes from an earlier attempt of its own."""
     if not any(launch.attempt for launch in ranks.launches) or not (folder / "env.json").is_file():
         return False
-    begun = json.loads((folder / "env.json").read_text(encoding="utf-8")).get("launches", [])
-    return any(launch.name in begun for launch in ranks.launches)
+    begun = read_json(folder / "env.json").get("launches", [])
+    return isinstance(begun, list) and any(launch.name in begun for launch in ranks.launches)
 
 
 def _open(folder: Path, resume: bool) -> dict[str, Any] | None:
@@ -233,6 +249,8 @@ def _open(folder: Path, resume: bool) -> dict[str, Any] | None:
     if not resume:
         check_free(folder)
     saved = configs.load(folder) if (folder / configs.FILE).exists() else None
+    if saved is not None:
+        check_whole(saved, folder / configs.FILE, NEEDED)
     if saved is not None and saved["preset"]["size"] == IMPORTED and "from" not in saved["inputs"]:
         raise SeqloomError(f"{folder}: was imported, not trained here: train from it with --from {folder}")
     return saved
@@ -250,7 +268,7 @@ def file_names(files: Files) -> list[str]:
 def share_or_files(valid: Files | float) -> list[str] | float | Fold:
     """`0.05`, `"5%"`, `"fold 2/5"`, either with a seed behind it, or file names."""
     valid, _ = _parted(valid)
-    if isinstance(valid, str) and (found := re.fullmatch(r"fold (\d+)/(\d+)", valid)):
+    if isinstance(valid, str) and (found := re.fullmatch(r"fold (\d{1,9})/(\d{1,9})", valid)):
         return _fold(int(found[1]), int(found[2]))
     if isinstance(valid, int | float):
         share = float(valid)

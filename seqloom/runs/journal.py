@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from seqloom.documents import parse_json
+from seqloom.errors import SeqloomError
 from seqloom.safety import failing, open_own
 
+LONGEST = 1 << 24  # bytes of a line: of many languages or labels a line of scores may have some thousands
 TIMES = ("seconds", "tokens_per_second")  # what differs between two runs that are otherwise the same
 
 
@@ -46,7 +49,17 @@ class Journal:
             if not self._begun():
                 return []
             with open_own(self.path) as lines:  # which end at "\n" only: a sample may hold other ends
-                return [json.loads(line) for line in lines]
+                return list(self._parsed(lines))
+
+    def _parsed(self, lines: BinaryIO) -> Iterator[dict[str, Any]]:
+        for number, raw in enumerate(iter(lambda: lines.readline(LONGEST + 1), b""), 1):
+            where = f"{self.path}:{number}"
+            if len(raw) > LONGEST:
+                raise SeqloomError(f"{where}: cannot be read: a line of more than {LONGEST:,} bytes")
+            line = parse_json(raw, where)
+            if not isinstance(line, dict):
+                raise SeqloomError(f"{where}: expected keys and values")
+            yield line
 
     def _begun(self) -> bool:
         """A link that leads nowhere counts too: it is refused on opening, not followed."""

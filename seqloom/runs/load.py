@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seqloom.documents import read_json
 from seqloom.errors import SeqloomError
-from seqloom.files import read_json
-from seqloom.parts.choose import build
+from seqloom.parts.choose import build, complete
 from seqloom.runs import config as configs
 from seqloom.runs.ensemble import Member, check_once, combined, members_of
 from seqloom.runs.environment import choose_device
-from seqloom.safety import named
+from seqloom.runs.stored import Allowance, check_whole
+from seqloom.safety import named, understood
 from seqloom.tasks.known import task
 from seqloom.tasks.task import Model
 from seqloom.training.checkpoint import load_weights, read_tensors
@@ -49,8 +50,9 @@ def load(run: str | Path, *more: str | Path, device: str | None = None, engine: 
 def load_one(run: str | Path, device: str = "auto") -> Any:
     """As `load`, for what needs a model of its own: several together are refused."""
     one = _member(Path(run), device)
-    runner = task(one.config["task"]).runner
-    return runner(one.folder, one.config, one.model, one.vocabularies, choose_device(device))
+    runner, place = task(one.config["task"]).runner, choose_device(device)
+    with understood(one.folder):
+        return runner(one.folder, one.config, one.model, one.vocabularies, place)
 
 
 def _by_engine(folders: list[Path], device: str, engine: str | None) -> Any:
@@ -65,15 +67,21 @@ def _by_engine(folders: list[Path], device: str, engine: str | None) -> Any:
 
 def _member(folder: Path, device: str) -> Member:
     config = configs.load(folder)
+    check_whole(config, folder / configs.FILE)
     if (folder / ENGINE).is_file():
         raise SeqloomError(
             f"{folder}: was exported to predict, by itself; for anything else name the run it was made of"
         )
     place, shape = choose_device(device), task(config["task"])
     stored = vocabularies(folder, config)
-    model = build(shape.models, config["model"], **shape.sizes(stored))
     if not (folder / MODEL).exists():
         raise SeqloomError(f"{folder}: has no model yet: its training stopped before the first validation; --resume it")
+    with understood(folder):
+        sizes = shape.sizes(stored)
+    with understood(folder / configs.FILE):
+        complete(shape.models, config["model"])  # its types and bounds
+        with Allowance(folder / MODEL):
+            model = build(shape.models, config["model"], **sizes)
     load_weights(model, read_tensors(folder / MODEL), folder / MODEL)
     return Member(folder, config, stored, model.to(place).eval())
 

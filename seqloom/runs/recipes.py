@@ -12,8 +12,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from seqloom.documents import read_yaml
 from seqloom.errors import SeqloomError, known
-from seqloom.files import read_yaml
 from seqloom.metrics.table import METRICS
 from seqloom.options import checked
 from seqloom.training.settings import respelled

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -15,8 +16,9 @@ import torch
 import yaml
 
 from seqloom.data.columns import RULES, Reading
+from seqloom.documents import read_json
 from seqloom.errors import SeqloomError
-from seqloom.files import read_json, write_atomic, write_json, write_output
+from seqloom.files import write_atomic, write_json, write_output
 from seqloom.models.presets import suited
 from seqloom.options import flat, hints_of
 from seqloom.reporting.card import card, is_ours
@@ -30,7 +32,8 @@ from seqloom.runs.journal import Journal
 from seqloom.runs.load import MODEL, load
 from seqloom.runs.progress import Progress, say
 from seqloom.runs.session import JOURNAL
-from seqloom.safety import named
+from seqloom.runs.stored import shown
+from seqloom.safety import UNFIT, named, understood
 from seqloom.tasks.evaluation import SCHEMA
 from seqloom.tasks.known import task as find
 from seqloom.training.settings import Training
@@ -81,11 +84,31 @@ def write(folder: Path) -> Path:
 
 
 def _written(folder: Path, found: Facts) -> Path:
-    write_atomic(folder / REPORT, report(found))
+    write_atomic(folder / REPORT, _rendered(report, found, folder))
     readme = folder / CARD
     if not readme.exists() or is_ours(readme.read_text(encoding="utf-8", errors="replace")):
-        write_atomic(readme, card(found))
+        write_atomic(readme, _rendered(card, found, folder))
     return folder / REPORT
+
+
+def _rendered(draw: Callable[[Facts], str], found: Facts, folder: Path) -> str:
+    """A page. Where a file tells what cannot be drawn, it is the one without which the page can be."""
+    try:
+        return draw(found)
+    except UNFIT:
+        parts = {evaluation(name): {"records": _without(found.records, name)} for name in found.records}
+        parts |= {"data.json": {"data": {}}, "env.json": {"environment": {}}, JOURNAL: {"history": []}}
+        for file, less in parts.items():
+            with suppress(*UNFIT):
+                draw(Facts(**{**vars(found), **less}))
+                with understood(folder / file):
+                    return draw(found)
+        with understood(folder):
+            return draw(found)
+
+
+def _without(records: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {one: record for one, record in records.items() if one != name}
 
 
 @named("the report")
@@ -105,7 +128,14 @@ def together(folders: Sequence[Path], output: Path | None = None, whole: Whole |
         output = Path(REPORT)
         if output.is_file() and f'content="{GENERATOR} ' not in output.read_text(encoding="utf-8", errors="replace"):
             raise SeqloomError(f"{output}: is there already and is no report of Seqloom; name another --output")
-    write_output(output, report(found[0]) if len(found) == 1 else compare(_told_apart(found, folders), whole))
+    if len(found) == 1:
+        page = _rendered(report, found[0], folders[0])
+    else:
+        for one, folder in zip(found, folders, strict=True):
+            _rendered(report, one, folder)  # whatever is wrong in one of them is told by its name
+        with understood("the report"):
+            page = compare(_told_apart(found, folders), whole)
+    write_output(output, page)
     return output
 
 
@@ -121,7 +151,9 @@ def _told_apart(found: list[Facts], folders: Sequence[Path]) -> list[Facts]:
 def facts(folder: Path) -> Facts:
     """What the files of a run folder tell. Only config.yaml must be there."""
     config = configs.load(folder)
-    stored = {side: _json(folder / f"{side}.json") or {} for side in ("source", "target")}
+    stored = {side: _vocabulary(folder / f"{side}.json") for side in ("source", "target")}
+    with understood(folder / configs.FILE):
+        again = command(folder, config)
     return Facts(
         name=folder.resolve().name,
         config=config,
@@ -132,15 +164,26 @@ def facts(folder: Path) -> Facts:
         parameters=_parameters(folder / MODEL),
         vocabulary={side: len(found["tokens"]) for side, found in stored.items() if found.get("tokens")},
         learned={side: _learned(found) for side, found in stored.items() if found.get("tokens")},
-        command=command(folder, config),
+        command=again,
     )
+
+
+def _vocabulary(path: Path) -> dict[str, Any]:
+    stored = _json(path) or {}
+    tokens = stored.get("tokens", [])
+    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+        raise SeqloomError(f"{path}: its tokens must be a list of texts")
+    return stored
 
 
 def _records(folder: Path) -> dict[str, Any]:
     """Its evaluations on `test` and `valid` data, as far as there are any."""
     evaluated = {name: _json(folder / evaluation(name)) for name in HELD_OUT}
     for name, found in evaluated.items():
-        if found and found.get("schema", SCHEMA) > SCHEMA:
+        schema = (found or {}).get("schema", SCHEMA)
+        if not isinstance(schema, int):
+            raise SeqloomError(f"{folder / evaluation(name)}: schema must be a whole number, here {shown(schema)}")
+        if schema > SCHEMA:
             raise SeqloomError(f"{folder / evaluation(name)}: written by a newer Seqloom; upgrade seqloom")
     return {name: found for name, found in evaluated.items() if found}
 

@@ -21,6 +21,8 @@ from seqloom.metrics.table import lower_is_better
 from seqloom.runs.journal import Journal, NoJournal
 from seqloom.runs.load import MODEL
 from seqloom.runs.progress import Progress
+from seqloom.runs.stored import check_state
+from seqloom.safety import understood
 from seqloom.tasks.task import Judge
 from seqloom.training import checkpoint
 from seqloom.training.loop import Loop, NonFiniteError, Update
@@ -214,13 +216,18 @@ class Session:
 
     def restore(self, found: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint, exactly. The loop comes last, since it restores the random states."""
+        check_state(found.values, found.folder / checkpoint.VALUES)
+        with understood(found.folder):
+            self._restore(found)
+
+    def _restore(self, found: checkpoint.Checkpoint) -> None:
         checkpoint.load_weights(self.model, found.weights, found.folder)
         if self.ranks.first:
             checkpoint.drop_newer(self.folder / CHECKPOINTS, found.folder)
         for name in ("best", "worse", "validated", "averaged"):
             setattr(self, name, found.values[name])
         self.saved = found.values["step"]
-        self.window = found.tensors["window"].to(self.loop.device)
+        self.window.copy_(found.tensors["window"])
         self.clock, self.earlier = time.monotonic(), float(self.window[1])
         self.journal.cut_back(found.values["journal"])
         before, now = found.values.get("processes", 1), self.ranks.world

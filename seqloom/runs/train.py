@@ -31,6 +31,7 @@ from seqloom.runs.progress import Progress, Silent
 from seqloom.runs.progress import progress as make_progress
 from seqloom.runs.report import finish, write
 from seqloom.runs.session import CHECKPOINTS, JOURNAL, Session
+from seqloom.runs.stored import allowed
 from seqloom.runs.trial import Trial, trial
 from seqloom.safety import named
 from seqloom.tasks import wordvectors
@@ -286,7 +287,7 @@ def _newest(session: Session) -> checkpoint.Checkpoint | None:
     found, problems = checkpoint.newest(parent)
     for problem in problems:
         session.progress.note(problem)
-    if found is not None and found.values["fingerprint"] != session.data.train.fingerprint:
+    if found is not None and found.values.get("fingerprint") != session.data.train.fingerprint:
         raise SeqloomError(f"{session.folder}: cannot resume: the training data or its options have changed")
     return found
 
@@ -295,7 +296,8 @@ def make_session(folder: Path, config: Mapping[str, Any], prepared: Ready, ranks
     settings, task = Training.of(config["training"]), find(config["task"])
     torch.manual_seed(settings.seed)
     stored = prepared.vocabularies()
-    model = build(task.models, config["model"], **task.sizes(stored))
+    with allowed(folder, config, MODEL):
+        model = build(task.models, config["model"], **task.sizes(stored))
     if settings.vectors and not any((folder / CHECKPOINTS).glob("step-*")):
         told = _given_vectors(model, stored, settings.vectors)
         progress.note(f"{settings.vectors}: {told}")

@@ -21,7 +21,7 @@ from seqloom.data.read import Example
 from seqloom.data.skip import examples as read_examples
 from seqloom.data.tokens import EOS, UNK
 from seqloom.decoding.search import Search
-from seqloom.decoding.texts import Answer
+from seqloom.decoding.texts import Answer, may_be_long, tell_of_long
 from seqloom.errors import SeqloomError
 from seqloom.metrics.labels import Guesses, Numbers, score_labels
 from seqloom.options import checked
@@ -77,8 +77,10 @@ class Labeller(Predicting[str]):
         search = search or Search()
         if search.sample or search.beam > search.n_best:
             raise SeqloomError("a classifier knows the likeliest labels: --sample and --beam are for other tasks")
-        texts = iter(sources)
+        texts, done = iter(sources), 0
         while chunk := list(islice(texts, ahead * rows)):
+            tell_of_long([len(self.encode(text)) if may_be_long(text) else 0 for text in chunk], done)
+            done += len(chunk)
             for text, logits in zip(chunk, self.logits(chunk, rows), strict=True):
                 yield said(self.target, logits, search.n_best) if text.strip() else [NOTHING]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +13,7 @@ import safetensors
 
 from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer
+from seqloom.documents import parse_json
 from seqloom.errors import SeqloomError
 from seqloom.options import checked, hints_of
 
@@ -184,8 +184,8 @@ def _best(folder: Path) -> dict[str, Any] | None:
     with suppress(OSError), path.open("rb") as file:
         file.seek(max(0, file.seek(0, 2) - LONGEST))
         for raw in reversed(file.read().split(b"\n")):
-            with suppress(ValueError, RecursionError):
-                line = json.loads(raw)
+            with suppress(SeqloomError):
+                line = parse_json(raw, path)
                 if isinstance(line, dict) and line.get("best") and isinstance(line.get("valid"), dict):
                     return {"step": line.get("step"), "scores": line["valid"]}
     return None

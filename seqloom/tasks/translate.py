@@ -14,6 +14,7 @@ from seqloom.data.codec import Codec
 from seqloom.data.corpus import DataOptions, Prepared, prepare
 from seqloom.data.split import Fold
 from seqloom.decoding.texts import Bound, Texts
+from seqloom.errors import SeqloomError
 from seqloom.metrics.score import METRICS
 from seqloom.models.ensemble import Writers
 from seqloom.models.seq2seq import MODELS
@@ -97,7 +98,10 @@ def _codecs(vocabularies: Mapping[str, Any]) -> tuple[Codec, Codec]:
 
 
 def _texts(model: Any, codecs: tuple[Codec, Codec], config: Mapping[str, Any], device: torch.device) -> Texts:
-    data, bound = config["data"], Bound(**config["decoding"])
+    data, bound, size = config["data"], Bound(**config["decoding"]), codecs[1].size
+    for number in (*bound.never, *(() if bound.first is None else (bound.first,))):
+        if number >= size:
+            raise SeqloomError(f"decoding names the token {number}, and the vocabulary of targets has {size}")
     return Texts(model, *codecs, bound, device, max_length=data["max_length"], cut=data["cut"])
 
 

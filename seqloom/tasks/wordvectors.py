@@ -13,8 +13,8 @@ from seqloom.data import registry
 from seqloom.data.codec import Codec
 from seqloom.data.tokens import SPECIALS
 from seqloom.data.wordvectors import Vectors, of_pairs, read_vectors, write_vectors
+from seqloom.documents import read_json
 from seqloom.errors import SeqloomError
-from seqloom.files import read_json
 from seqloom.training.checkpoint import read_tensors
 
 

@@ -13,8 +13,9 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from seqloom.documents import read_json
 from seqloom.errors import SeqloomError
-from seqloom.files import damage, new_folder, read_json, remove_folder, write_atomic, write_json
+from seqloom.files import damage, new_folder, remove_folder, write_atomic, write_json
 from seqloom.safety import failing, kind_of, no_file
 from seqloom.training.parallel import counted, placed, whole
 
@@ -55,6 +56,8 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], file: Path | s
             if parameter.shape != tensor.shape:
                 shapes = f"{tuple(tensor.shape)}, the model has {tuple(parameter.shape)}"
                 raise SeqloomError(f"{file}: does not fit the model of config.yaml: {name} is {shapes}")
+            if tensor.dtype != parameter.dtype and not (tensor.is_floating_point() and parameter.is_floating_point()):
+                raise SeqloomError(f"{file}: {name} is of the type {tensor.dtype}, the model's of {parameter.dtype}")
             parameter.copy_(placed(tensor, parameter))
 
 

@@ -273,6 +273,7 @@ class Loop:
     def restore(self, tensors: Mapping[str, Tensor], values: dict[str, Any]) -> None:
         """The random states come last: nothing after them may draw a number."""
         self.plan = Plan(tensors["order"].cpu().numpy(), tensors["ends"].cpu().numpy())
+        self.plan.check(len(self.supply))
         self.plateau = Plateau(**values["plateau"])
         for name in COUNTERS:
             setattr(self, name, values[name])

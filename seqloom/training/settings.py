@@ -148,7 +148,7 @@ def respelled(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def seconds(text: str) -> float:
     """`90`, `90s`, `5m`, `1.5h` -> seconds."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text)
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
     if not found:
         raise SeqloomError(f"cannot read the time {text!r}; write it as 90s, 5m or 1.5h")
     return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]

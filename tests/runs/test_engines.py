@@ -9,7 +9,8 @@ import pytest
 
 import seqloom
 from seqloom import Search, SeqloomError
-from seqloom.files import read_json, write_json
+from seqloom.documents import read_json
+from seqloom.files import write_json
 from seqloom.runs import engines
 from seqloom.runs.engines import export_engine, load_engine
 from seqloom.training.checkpoint import read_tensors, save_weights

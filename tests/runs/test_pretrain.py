@@ -10,8 +10,8 @@ import torch
 
 import seqloom
 from seqloom.data.codec import Codec
+from seqloom.documents import read_json
 from seqloom.errors import SeqloomError
-from seqloom.files import read_json
 from seqloom.tasks.embed import Embedder
 from seqloom.tasks.filling import Filler
 from seqloom.tasks.likeness import Likeness

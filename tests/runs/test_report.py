@@ -193,7 +193,8 @@ def test_a_failed_report_loses_no_run(pairs, tmp_path, monkeypatch, capsys, quie
     assert run.load().predict(["abc"])
     told = capsys.readouterr().err.splitlines()
     assert [line for line in told if line.startswith("seqloom: warning:")] == [
-        f"seqloom: warning: {tmp_path / 'run'}: the run is done, but not its report: no"
+        f"seqloom: warning: {tmp_path / 'run'}: the run is done, but not its report: "
+        f"{tmp_path / 'run'}: what it holds is not understood: ValueError: no"
     ]
     assert quiet == (len(told) == 1)
 

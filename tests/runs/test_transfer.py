@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import seqloom
+from seqloom.documents import read_json
 from seqloom.errors import SeqloomError
-from seqloom.files import read_json
 from seqloom.training.checkpoint import read_tensors
 from tests.tasks.conftest import ANIMALS, FOODS, plain, sentences
 

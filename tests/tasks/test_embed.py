@@ -10,8 +10,8 @@ import seqloom
 from seqloom.data.batch import pad
 from seqloom.data.codec import Codec
 from seqloom.data.tokens import EOS
+from seqloom.documents import read_json
 from seqloom.errors import SeqloomError
-from seqloom.files import read_json
 from seqloom.tasks import embed
 from seqloom.tasks.embed import Embedder, nearest, recall
 from tests.conftest import words

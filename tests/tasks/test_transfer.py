@@ -7,8 +7,8 @@ import torch
 
 from seqloom.data.codec import Codec
 from seqloom.data.columns import Reading
+from seqloom.documents import read_json, read_yaml
 from seqloom.errors import SeqloomError
-from seqloom.files import read_json, read_yaml
 from seqloom.models.masked import MODELS, Masked
 from seqloom.parts.choose import build, complete
 from seqloom.tasks.mask import MaskOptions

@@ -1,0 +1,119 @@
+"""Damaged and hostile run folders, by a table: one line or no harm, at once, and nothing outside is touched."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+
+import seqloom
+from seqloom.cli.info import info
+from seqloom.errors import SeqloomError
+from seqloom.runs.journal import Journal
+from seqloom.runs.report import together
+from tests.conftest import words, write_pairs
+from tests.hostile import CASES, Case, within
+
+SECONDS = 10
+
+
+def train(data: Path, output: Path, steps: int, **more):
+    training = {"batch_rows": 8, "valid_every": 2, "save_every": 1, "valid_decode": 2, "max_steps": steps}
+    return seqloom.train(
+        "translate", data, output=output, training=training, valid="20%", quiet=True, device="cpu", **more
+    )
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stranger")
+    data = write_pairs(folder / "words.tsv", words(60))
+    train(data, folder / "whole", 2, model="gru-attention", size="tiny")
+    return folder
+
+
+def do(use: str, run: Path, data: Path) -> None:
+    if use in ("load", "evaluate"):
+        model = seqloom.load(run, device="cpu")
+        model.predict(["abc"]) if use == "load" else model.evaluate(str(data))
+    elif use == "report":
+        together([run])
+    elif use == "info":
+        with contextlib.redirect_stdout(io.StringIO()):
+            info(str(run))
+    elif use == "history":
+        Journal(run / "metrics.jsonl").lines()
+    elif use == "resume":
+        train(data, run, 4, resume=True)
+    else:
+        train(data, run.with_name("another"), 1, start=run)
+
+
+def told(case: Case, use: str, place: Path, tmp_path: Path) -> str | None:
+    """The line that it ends with; None: it worked."""
+    work = tmp_path / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(place / "whole", work / "run")
+    case.change(work / "run")
+    try:
+        with within(SECONDS):
+            do(use, work / "run", place / "words.tsv")
+    except SeqloomError as error:
+        return str(error)
+    return None
+
+
+def named(case: Case) -> list[str]:
+    """A key, or what stands under it."""
+    words = (word.strip("'[]") for word in case.done.replace(".", " ").split(" "))
+    return [word for word in words if len(word) > 2]
+
+
+def wrong(case: Case, place: Path, tmp_path: Path) -> list[str]:
+    """What a case does that it should not."""
+    found = []
+    for use in case.uses:
+        try:
+            line = told(case, use, place, tmp_path)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            found.append(f"{use}: {type(error).__name__}: {error}")
+            continue
+        if line is None and not case.harmless(use):
+            found.append(f"{use}: went unnoticed")
+        if line is not None and case.harmless(use):
+            found.append(f"{use}: should work: {line}")
+        if line is not None and ("\n" in line or len(line) > 2000):
+            found.append(f"{use}: more than a line: {line}")
+        if line is not None and not any(part in line for part in (str(tmp_path), case.file, *named(case))):
+            found.append(f"{use}: does not say where: {line}")
+    return [f"{case}: {one}" for one in found]
+
+
+def check(cases: list[Case], place: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "victim"
+    outside.write_text("precious\n")
+    found = [line for case in cases for line in wrong(case, place, tmp_path)]
+    assert not found, "\n".join(found)
+    assert outside.read_text() == "precious\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"victim", "work"}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    """A command that a file runs would leave what it makes here."""
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_stranger_s_run_is_refused_in_a_line(place, tmp_path):
+    check(CASES[::24], place, tmp_path)
+
+
+@pytest.mark.slow
+def test_every_damaged_run_is_refused_in_a_line(place, tmp_path):
+    assert len({str(case) for case in CASES}) == len(CASES) >= 471
+    check(CASES, place, tmp_path)
