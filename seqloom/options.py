@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from seqloom.errors import SeqloomError, known
+from seqloom.errors import SeqloomError, known, shown
 
 
 def checked(make: Callable[..., Any], values: Mapping[str, Any], section: str) -> dict[str, Any]:
@@ -59,11 +59,11 @@ def typed(name: str, hint: Any, value: Any) -> Any:
     if float in kinds and not isinstance(value, bool):
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             pass
         else:
             return typed(name, float, number)
-    raise SeqloomError(f"{name} takes {' or '.join(_name(kind) for kind in kinds)}, here {value!r}")
+    raise SeqloomError(f"{name} takes {' or '.join(_name(kind) for kind in kinds)}, here {shown(value)}")
 
 
 def _name(kind: Any) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from seqloom.cli.usage import UsageError
-from seqloom.errors import SeqloomError
+from seqloom.errors import SettingError, shown
 from seqloom.tasks.known import TASKS
 
 if TYPE_CHECKING:
@@ -113,5 +113,5 @@ def pair(text: str, parse: Any) -> tuple[str, Any]:
     """`--set a.b=c`"""
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise SeqloomError(f"--set takes key=value, here {text!r}")
+        raise SettingError(f"--set takes key=value, here {shown(text)}")
     return key.strip(), parse(value)

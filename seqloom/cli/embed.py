@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqloom.cli import complete
-from seqloom.cli.usage import UsageError
+from seqloom.cli.streams import exact
+from seqloom.cli.usage import UsageError, named
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +24,9 @@ def embed(
     file: Annotated[str, typer.Argument(help="Texts, one a line, or TSV, CSV, JSONL; - reads standard input.")] = "-",
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", help="Write the vectors here, or what is near: .npy, .tsv or .jsonl."),
+        typer.Option(
+            "--output", "-o", callback=named, help="Write the vectors here, or what is near: .npy, .tsv or .jsonl."
+        ),
     ] = None,
     nearest: Annotated[int | None, typer.Option(help="For each line so many that are nearest, by cosine.")] = None,
     among: Annotated[
@@ -142,8 +145,9 @@ def _near(texts: list[str], others: list[str], near: Any, json_lines: bool) -> I
 
 def _put(output: str | None, lines: Iterable[str]) -> None:
     if output is None:
+        put = exact()
         for line in lines:
-            typer.echo(line)
+            put(line)
         return
     from seqloom.files import write_output
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from seqloom.cli import complete
+from seqloom.cli.streams import exact
 from seqloom.errors import SeqloomError
 
 
@@ -40,10 +41,11 @@ def generate(
         raise SeqloomError(f"{run}: is a model of the task {model.config['task']}; seqloom predict answers with it")
     usual = model.config["decoding"]["longest"]
     course = Course(length=usual if length is None else length, stop=tuple(stop or ()), label=label)
+    put = exact(end="", flush=True)
     for number in range(count):
         if number and not model.texts.lines:
-            typer.echo("")
-        typer.echo(prompt, nl=False)
+            put("\n")
+        put(prompt)
         for text in model.generate(prompt, search, course, number):
-            print(text, end="", flush=True)
-        typer.echo("")
+            put(text)
+        put("\n")

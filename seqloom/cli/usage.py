@@ -13,6 +13,13 @@ from seqloom.errors import SeqloomError
 UsageError: Any = typer.BadParameter.__mro__[1]  # click's, which newer typers carry inside under another name
 
 
+def named(output: str | None) -> str | None:
+    """What an option is called back with whose value names a file or a folder to write."""
+    if output == "":
+        raise UsageError("an output needs a name, here ''")
+    return output
+
+
 def members(run: str, more: Sequence[str]) -> tuple[list[str], list[str]]:
     """All runs that a command was given, and what stands behind the last of them. Where a run has the name of a
     dataset, that is what is meant behind the first; `./NAME` is the run."""
