@@ -93,14 +93,21 @@ def _resolve(table: Table, choice: Any, place: str = "") -> tuple[Callable[..., 
     options = {"kind": choice} if isinstance(choice, str) else dict(choice)
     if "kind" not in options:
         raise SeqloomError(f"{where}a choice needs its kind, one of: {', '.join(sorted(table))}")
-    make = table[known(options.pop("kind"), table, f"kind of {place}" if place else "kind")]
+    make = table[_known(options.pop("kind"), table, "kind", where)]
     if isinstance(make, Mapping):
         opened = {name: _opened(make.get(name), value) for name, value in options.items()}
         return _resolve(table, {**make, **opened}, place)
     defaults = settings(make)
     for name in options:
-        known(name, defaults, f"setting of {make.__name__}")
+        _known(name, defaults, f"setting of {make.__name__}", where)
     return make, {name: _opened(defaults[name], value) for name, value in options.items()}
+
+
+def _known(name: Any, names: Mapping[str, Any], what: str, where: str) -> str:
+    try:
+        return known(name, names, what)
+    except SeqloomError as error:
+        raise SeqloomError(f"{where}{error}") from None
 
 
 def _opened(usual: Any, value: Any) -> Any:

@@ -112,7 +112,7 @@ OPTIONS = {
         "x" * 300,
         "out/\udcff",
     ],
-    "--predictions": ["", "data/null", "data/full", "data", "data/book.txt/x"],
+    "--predictions": ["", "data/null", "data/full", "out", "data/book.txt/x"],
     "--to": ["hf", "tokenizers", "tokenizers", "x"],
     "--way": ["mean", "summary"],
     "--among": PLACES,
