@@ -125,7 +125,13 @@ def read_yaml(path: Path) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
         raise SeqloomError(f"{where}: not YAML: {getattr(error, 'problem', error)}") from error
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:  # its tags raise what they like
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:  # its tags raise what they like
         raise SeqloomError(f"{path}: cannot be read: {error}") from error
     if not isinstance(loaded, dict):
         raise SeqloomError(f"{path}: expected keys and values")

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from seqloom.errors import SeqloomError, known, shown
 
+WIDEST = 2**63  # whole numbers beyond it fit nowhere
+
 
 def checked(make: Callable[..., Any], values: Mapping[str, Any], section: str) -> dict[str, Any]:
     """`values` for the keywords of a dataclass or function: names known, types as annotated."""
@@ -50,6 +52,8 @@ def typed(name: str, hint: Any, value: Any) -> Any:
         return value
     if isinstance(value, float) and not math.isfinite(value):
         raise SeqloomError(f"{name} takes a finite number, here {value}")
+    if any(isinstance(one, int) and abs(one) > WIDEST for one in (value if isinstance(value, list) else [value])):
+        raise SeqloomError(f"{name} takes numbers of at most 64 bits, here {shown(value)}")
     for kind in kinds:
         plain = get_origin(kind) or kind
         if kind is type(None) and value is None:

@@ -11,7 +11,7 @@ import typer
 
 from seqloom.cli import complete
 from seqloom.cli.streams import exact
-from seqloom.cli.usage import UsageError, named
+from seqloom.cli.usage import MOST_ROWS, UsageError, named
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +47,7 @@ def embed(
     columns: Annotated[
         str | None, typer.Option(help="The column of the texts (with --pairs: both), by name or by number from 1.")
     ] = None,
-    batch: Annotated[int, typer.Option(help="Texts a batch.")] = 64,
+    batch: Annotated[int, typer.Option(max=MOST_ROWS, help="Texts a batch.")] = 64,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=complete.devices)] = "auto",
 ) -> None:
     """One vector for every text: write them, find the nearest texts, or measure how often pairs find each other.

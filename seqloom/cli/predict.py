@@ -14,7 +14,7 @@ import typer
 from seqloom.cli import complete
 from seqloom.cli.data import DELIMITER, ENCODING, HEADER
 from seqloom.cli.streams import exact
-from seqloom.cli.usage import UsageError, members, named
+from seqloom.cli.usage import MOST_ROWS, UsageError, members, named
 from seqloom.errors import SeqloomError, SettingError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def predict(
     seed: Annotated[
         int, SAMPLING(help="Of the sampling: a line draws by the seed and its number alone, whatever its batch.")
     ] = 7,
-    batch: Annotated[int, typer.Option(help="Sentences a batch.")] = 64,
+    batch: Annotated[int, typer.Option(max=MOST_ROWS, help="Sentences a batch.")] = 64,
     stream: Annotated[bool, typer.Option("--stream", help="Answer each line as it comes.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=complete.devices)] = "auto",
     engine: Annotated[

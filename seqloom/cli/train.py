@@ -224,8 +224,9 @@ def train(
     if recipe is not None and folds is not None:
         raise UsageError("--recipe and --folds exclude one another: a recipe has its own split")
     task, files = words(task, files, recipe)
+    from seqloom.errors import setting
     from seqloom.runs.config import parse_value
-    from seqloom.runs.job import Job
+    from seqloom.runs.job import Job, share_or_files
     from seqloom.training.settings import seconds
 
     chosen = [name for name in ("quiet", "verbose", "log_json") if given[name]]
@@ -233,6 +234,9 @@ def train(
         raise UsageError("--quiet, --verbose and --log-json exclude one another: choose one")
     if lowercase and fold:
         raise UsageError("--lowercase and --fold exclude one another: the first keeps ß, the second makes it ss")
+    if valid is not None and len(valid) == 1:
+        with setting("--valid"):
+            share_or_files(valid[0])
     sections = (
         "columns",
         "header",

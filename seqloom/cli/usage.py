@@ -10,6 +10,7 @@ import typer
 
 from seqloom.errors import SeqloomError
 
+MOST_ROWS = 1_000_000  # in a batch
 UsageError: Any = typer.BadParameter.__mro__[1]  # click's, which newer typers carry inside under another name
 
 

@@ -33,7 +33,9 @@ NUMBERING = (
     *("source_tokens", "target_tokens", "tokens", "fold", "half_width", "max_vocab", "min_count"),
     *("repair", "stop_words", "separator", "target"),
 )
-SEEDED = re.compile(r"(fold \d+/\d+|[\d.]+%?) with seed (\d+)")  # held out alike, whatever the seed of the training
+SEEDED = re.compile(
+    r"(fold \d+/\d+|[\d.]+%?) with seed (\d{1,19})"
+)  # held out alike, whatever the seed of the training
 Files = str | Path | Sequence[str | Path]
 
 
@@ -245,7 +247,7 @@ def file_names(files: Files) -> list[str]:
 def share_or_files(valid: Files | float) -> list[str] | float | Fold:
     """`0.05`, `"5%"`, `"fold 2/5"`, either with a seed behind it, or file names."""
     valid, _ = _parted(valid)
-    if isinstance(valid, str) and (found := re.fullmatch(r"fold (\d+)/(\d+)", valid)):
+    if isinstance(valid, str) and (found := re.fullmatch(r"fold (\d{1,9})/(\d{1,9})", valid)):
         return _fold(int(found[1]), int(found[2]))
     if isinstance(valid, int | float):
         share = float(valid)

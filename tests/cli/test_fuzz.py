@@ -158,7 +158,11 @@ def _names(case: Case, message: str) -> str | None:
     kinds = [
         one.rpartition("=")[2] for one in case.settings if ".kind=" in f".{one}"
     ]  # a model without what others have
-    right = any(part and part in message for part in (*parts, *kinds)) or ("''" in message and "" in parts)
+    right = (
+        any(part and part in message for part in parts)
+        or any(one and one in message.lower() for one in kinds)
+        or ("''" in message and "" in parts)
+    )
     return None if right else f"names no setting: {message}"
 
 
