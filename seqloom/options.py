@@ -52,7 +52,7 @@ def typed(name: str, hint: Any, value: Any) -> Any:
         return value
     if isinstance(value, float) and not math.isfinite(value):
         raise SeqloomError(f"{name} takes a finite number, here {value}")
-    if any(isinstance(one, int) and abs(one) > WIDEST for one in (value if isinstance(value, list) else [value])):
+    if _is_too_wide(value):
         raise SeqloomError(f"{name} takes numbers of at most 64 bits, here {shown(value)}")
     for kind in kinds:
         plain = get_origin(kind) or kind
@@ -68,6 +68,10 @@ def typed(name: str, hint: Any, value: Any) -> Any:
         else:
             return typed(name, float, number)
     raise SeqloomError(f"{name} takes {' or '.join(_name(kind) for kind in kinds)}, here {shown(value)}")
+
+
+def _is_too_wide(value: Any) -> bool:
+    return any(map(_is_too_wide, value)) if isinstance(value, list) else isinstance(value, int) and abs(value) > WIDEST
 
 
 def _name(kind: Any) -> str:

@@ -16,6 +16,13 @@ def data(tmp_path_factory):
     return write_pairs(tmp_path_factory.mktemp("refused") / "words.tsv", words(30))
 
 
+@pytest.fixture(scope="module")
+def small(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("refused") / "run"
+    library.train("translate", data, output=folder, size="tiny", training={"max_steps": 1}, quiet=True)
+    return folder
+
+
 @pytest.fixture
 def train(seqloom, data, tmp_path):
     def call(*more: str) -> tuple[int, str, str]:
@@ -136,7 +143,7 @@ def test_only_translations_are_exported(seqloom, tmp_path):
     ],
     ids=lambda value: " ".join(value)[-24:] if isinstance(value, list) else "",
 )
-def test_other_commands_refuse_with_2_too(seqloom, run, data, line, told):
-    result = seqloom(*({"RUN": run, "FILE": data}.get(word, word) for word in line))
+def test_other_commands_refuse_with_2_too(seqloom, small, data, line, told):
+    result = seqloom(*({"RUN": small, "FILE": data}.get(word, word) for word in line))
     one_line(result, told)
     assert result[0] == 2
