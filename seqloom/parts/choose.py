@@ -17,8 +17,9 @@ from seqloom.options import hints_of, typed
 
 # The least that a setting of this name may be, in every part that has it.
 LEAST = dict.fromkeys(("dim", "layers", "heads", "embedding", "longest", "length", "window"), 1) | {"hidden": 0}
-# And the most: what is larger has no memory, or takes hours to be built.
-MOST = dict.fromkeys(LEAST, 1 << 24) | {"layers": 1000}
+# The most: more is a slip or a trap, and would be out of memory or time before it is found to be wrong.
+MOST = dict.fromkeys(("dim", "embedding", "hidden"), 1 << 20) | {"layers": 1000, "heads": 1 << 12}
+MOST |= dict.fromkeys(("longest", "length", "window"), 1 << 24)
 Choice = str | Mapping[str, Any] | Callable[..., Any]  # "gru", {"kind": "gru", "layers": 2}, or the user's own class
 Table = Mapping[str, Any]  # name -> class, or name -> {"kind": another name, keyword: value}
 
@@ -55,7 +56,7 @@ def _fitting(make: Callable[..., Any], name: str, value: Any) -> Any:
     if name in LEAST and any(isinstance(n, int | float) and n < LEAST[name] for n in numbers):
         raise SeqloomError(f"{name} of {make.__name__} is at least {LEAST[name]}, here {value}")
     if name in MOST and any(isinstance(n, int | float) and n > MOST[name] for n in numbers):
-        raise SeqloomError(f"{name} of {make.__name__} is at most {MOST[name]:,}, here {shown(value)}")
+        raise SeqloomError(f"{name} of {make.__name__} is at most {MOST[name]:,}, here {value}")
     if name == "dropout" and not 0 <= numbers[0] < 1:
         raise SeqloomError(f"dropout of {make.__name__} is at least 0 and below 1, here {value}")
     return value

@@ -7,7 +7,7 @@ from math import isfinite, nan
 from statistics import fmean, stdev
 from typing import Any
 
-from seqloom.errors import SettingError, shown
+from seqloom.errors import SettingError
 from seqloom.files import write_json
 from seqloom.reporting.compare import Whole
 from seqloom.runs import config as configs
@@ -19,7 +19,7 @@ from seqloom.runs.train import Run, carry_out
 from seqloom.training.distributed import Launch
 
 FILE = "folds.json"
-MOST = 1000  # folds, each a training and a folder
+MOST = 1000  # as many trainings, each of which reads all of the data
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def cross_validate(job: Job, count: int, kind: str = "usual", at_once: int = 1) 
     done are not trained again.
     """
     if not 2 <= count <= MOST:
-        raise SettingError(f"--folds takes 2 to {MOST:,}, here {shown(count)}")
+        raise SettingError(f"--folds takes 2 or more and at most {MOST:,}, here {count}")
     if job.valid is not None:
         raise SettingError("--folds and --valid exclude one another: every fold is held out once")
     if job.test is not None:

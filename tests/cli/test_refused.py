@@ -51,7 +51,7 @@ def train(seqloom, data, tmp_path):
         (f"training.smoothing=0x{'f' * 5000}", "training.smoothing takes"),
         ("training.warmup=" + "9" * 30, "training.warmup takes numbers of at most 64 bits"),
         ("encoder.dim=[" + "9" * 30 + "]", "dim of RecurrentEncoder takes numbers of at most 64 bits"),
-        ("encoder.dim=99999999999", "dim of RecurrentEncoder is at most 16,777,216, here 99999999999"),
+        ("encoder.dim=99999999999", "dim of RecurrentEncoder is at most 1,048,576, here 99999999999"),
         ("encoder.layers=100000", "layers of RecurrentEncoder is at most 1,000, here 100000"),
         ("encoder=[]", "encoder: [] is no choice; name one of: convolution, gru"),
         ("encoder=3", "encoder: 3 is no choice; name one of: convolution, gru"),
@@ -81,7 +81,7 @@ def test_layers_without_a_width_are_refused(train, part):
     ("options", "told"),
     [
         (["--output", ""], "an output needs a name, here ''; try seqloom train --help"),
-        (["--folds", "1000000"], "--folds takes 2 to 1,000, here 1000000"),
+        (["--folds", "1000000"], "--folds takes 2 or more and at most 1,000, here 1000000"),
         (["--time", "9" * 400 + "s"], "training.time takes a finite number"),
         (["--time", "soon"], "cannot read the time 'soon'"),
         (["--valid", f"5% with seed {NINES}"], "--valid: cannot read the share '5% with seed 999"),
