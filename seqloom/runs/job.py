@@ -34,7 +34,7 @@ NUMBERING = (
     *("repair", "stop_words", "separator", "target"),
 )
 SEEDED = re.compile(
-    r"(fold \d+/\d+|[\d.]+%?) with seed (\d{1,18})"
+    r"(fold \d+/\d+|[\d.]+%?) with seed (\d{1,19})"
 )  # held out alike, whatever the seed of the training
 Files = str | Path | Sequence[str | Path]
 
