@@ -98,7 +98,7 @@ def parse_yaml(text: str, where: object) -> Any:
     loader.where = where
     try:
         return loader.get_single_data()
-    except (ValueError, LookupError) as error:  # !!int x, !!bool x
+    except (ValueError, LookupError, TypeError, AttributeError) as error:  # !!int x, !!bool x
         raise SeqloomError(f"{where}: a value is not of the type that its tag says: {error}") from error
     except RecursionError as error:
         raise _too_deep(where) from error

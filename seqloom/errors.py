@@ -3,12 +3,37 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+MOST = 100  # characters of a wrong value that are shown
 
 
 class SeqloomError(Exception):
     """Something the user can mend. The command line prints its text as one line and leaves with a non-zero status."""
+
+
+class SettingError(SeqloomError):
+    """A setting or an option that is refused: the command line leaves with 2, as of an option that it does not know."""
+
+
+@contextmanager
+def setting(name: str = "") -> Iterator[None]:
+    """Whatever is refused meanwhile is a setting, of that name."""
+    try:
+        yield
+    except SeqloomError as error:
+        raise SettingError(f"{name}: {error}" if name else str(error)) from error
+
+
+def shown(value: object) -> str:
+    """A value as an error shows it: on one line, and not at length."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write numbers of more than some thousand digits
+        return "a number of thousands of digits"
+    return text if len(text) <= MOST else f"{text[:MOST]}…"
 
 
 def missing(path: str | Path) -> SeqloomError:
@@ -26,4 +51,5 @@ def known(name: str, names: Iterable[str], what: str = "name") -> str:
         return name
     near = difflib.get_close_matches(str(name), choices, 1)
     guess = f"; did you mean {near[0]!r}?" if near else "."
-    raise SeqloomError(f"unknown {what} {name!r}{guess} Choose from: {', '.join(choices)}")
+    which = f"Choose from: {', '.join(choices)}" if choices else "There is none."
+    raise SeqloomError(f"unknown {what} {shown(name)}{guess} {which}")

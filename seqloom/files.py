@@ -124,6 +124,8 @@ def new_folder(path: Path, keep_existing: bool = False) -> Iterator[Path]:
 
 def _beside(path: Path) -> Path:
     """A name that nobody else has: in two containers with one volume processes have the same numbers."""
+    if not path.name:
+        raise SeqloomError(f"'{path}' is the name of no file or folder")
     return path.with_name(f".{path.name}.{uuid4().hex[:12]}.tmp")
 
 

@@ -8,7 +8,9 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from seqloom.errors import SeqloomError, known
+from seqloom.errors import SeqloomError, known, shown
+
+WIDEST = 2**63  # whole numbers beyond it fit nowhere
 
 
 def checked(make: Callable[..., Any], values: Mapping[str, Any], section: str) -> dict[str, Any]:
@@ -50,6 +52,8 @@ def typed(name: str, hint: Any, value: Any) -> Any:
         return value
     if isinstance(value, float) and not math.isfinite(value):
         raise SeqloomError(f"{name} takes a finite number, here {value}")
+    if _is_too_wide(value):
+        raise SeqloomError(f"{name} takes numbers of at most 64 bits, here {shown(value)}")
     for kind in kinds:
         plain = get_origin(kind) or kind
         if kind is type(None) and value is None:
@@ -59,11 +63,15 @@ def typed(name: str, hint: Any, value: Any) -> Any:
     if float in kinds and not isinstance(value, bool):
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             pass
         else:
             return typed(name, float, number)
-    raise SeqloomError(f"{name} takes {' or '.join(_name(kind) for kind in kinds)}, here {value!r}")
+    raise SeqloomError(f"{name} takes {' or '.join(_name(kind) for kind in kinds)}, here {shown(value)}")
+
+
+def _is_too_wide(value: Any) -> bool:
+    return any(map(_is_too_wide, value)) if isinstance(value, list) else isinstance(value, int) and abs(value) > WIDEST
 
 
 def _name(kind: Any) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from seqloom.cli.usage import UsageError
-from seqloom.errors import SeqloomError, missing
+from seqloom.errors import SettingError, SeqloomError, missing, shown
 from seqloom.tasks.known import TASKS
 
 if TYPE_CHECKING:
@@ -117,5 +117,5 @@ def pair(text: str, parse: Any) -> tuple[str, Any]:
     """`--set a.b=c`"""
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise SeqloomError(f"--set takes key=value, here {text!r}")
+        raise SettingError(f"--set takes key=value, here {shown(text)}")
     return key.strip(), parse(value)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from seqloom.cli import complete
+from seqloom.cli.usage import named
 from seqloom.errors import known
 
 COLUMNS = "Source and targets, by name in the first line (text,label) or by number from 1 (2,5); keys of JSON lines."
@@ -70,7 +71,9 @@ def get(
         list[str],
         typer.Argument(metavar="NAME", help="Datasets, as `list` names them.", autocompletion=complete.datasets),
     ],
-    output: Annotated[str | None, typer.Option("--output", "-o", help="Write the splits to this folder.")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", callback=named, help="Write the splits to this folder.")
+    ] = None,
 ) -> None:
     """Fetch datasets, verify them by SHA-256, write their splits and print where they are."""
     from pathlib import Path
@@ -152,7 +155,7 @@ def check(
     from seqloom.data import registry
     from seqloom.data.amounts import counted
     from seqloom.data.columns import Reading
-    from seqloom.data.looking import named
+    from seqloom.data.looking import named as shown
 
     report = import_module(f"seqloom.data.{CHECKS[known(task, CHECKS, 'task')]}").check(
         registry.resolve(files, "train", task),
@@ -162,7 +165,7 @@ def check(
     if as_json:
         typer.echo(json.dumps(report.to_json(), ensure_ascii=False))
     else:
-        for line in map(named, report.ordered()) if every else map(str, report.kinds):
+        for line in map(shown, report.ordered()) if every else map(str, report.kinds):
             typer.echo(line)
         for note in report.notes:
             typer.echo(f"note: {note}")

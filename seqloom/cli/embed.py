@@ -11,7 +11,8 @@ import typer
 
 from seqloom.cli import complete
 from seqloom.cli.data import DELIMITER, ENCODING, HEADER
-from seqloom.cli.usage import UsageError
+from seqloom.cli.streams import exact
+from seqloom.cli.usage import MOST_ROWS, UsageError, named
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +25,9 @@ def embed(
     file: Annotated[str, typer.Argument(help="Texts, one a line, or TSV, CSV, JSONL; - reads standard input.")] = "-",
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", help="Write the vectors here, or what is near: .npy, .tsv or .jsonl."),
+        typer.Option(
+            "--output", "-o", callback=named, help="Write the vectors here, or what is near: .npy, .tsv or .jsonl."
+        ),
     ] = None,
     nearest: Annotated[int | None, typer.Option(help="For each line so many that are nearest, by cosine.")] = None,
     among: Annotated[
@@ -48,7 +51,7 @@ def embed(
     header: Annotated[bool | None, typer.Option("--header/--no-header", help=HEADER)] = None,
     delimiter: Annotated[str | None, typer.Option(help=DELIMITER)] = None,
     encoding: Annotated[str | None, typer.Option(help=ENCODING)] = None,
-    batch: Annotated[int, typer.Option(help="Texts a batch.")] = 64,
+    batch: Annotated[int, typer.Option(max=MOST_ROWS, help="Texts a batch.")] = 64,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=complete.devices)] = "auto",
 ) -> None:
     """One vector for every text: write them, find the nearest texts, or measure how often pairs find each other.
@@ -153,8 +156,9 @@ def _near(texts: list[str], others: list[str], near: Any, json_lines: bool) -> I
 
 def _put(output: str | None, lines: Iterable[str]) -> None:
     if output is None:
+        put = exact()
         for line in lines:
-            typer.echo(line)
+            put(line)
         return
     from seqloom.files import write_output
 

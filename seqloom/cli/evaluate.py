@@ -9,7 +9,7 @@ import typer
 
 from seqloom.cli import complete
 from seqloom.cli.data import COLUMNS, DELIMITER, ENCODING, HEADER
-from seqloom.cli.usage import UsageError, members
+from seqloom.cli.usage import UsageError, members, named
 from seqloom.metrics.moses import LANGUAGES, MOSES
 
 TOKENIZERS = ("13a", "intl", "zh", "char", "none", *MOSES)
@@ -52,7 +52,9 @@ def evaluate(
             autocompletion=complete.offer(*TOKENIZERS),
         ),
     ] = None,
-    predictions: Annotated[str | None, typer.Option(help="Write the predictions to this file, a line each.")] = None,
+    predictions: Annotated[
+        str | None, typer.Option(callback=named, help="Write the predictions to this file, a line each.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=complete.devices)] = "auto",
 ) -> None:

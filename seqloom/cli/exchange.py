@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from seqloom.cli.complete import offer
-from seqloom.errors import SeqloomError, known
+from seqloom.cli.usage import named
+from seqloom.errors import SettingError, known, setting
 
 ENGINES = ("onnx", "ct2")
 
@@ -20,13 +21,14 @@ def import_(
         ),
     ],
     path: Annotated[str, typer.Argument(help="The local folder, with config.json and model.safetensors.")],
-    output: Annotated[str, typer.Option("--output", "-o", help="Folder for the run.")],
+    output: Annotated[str, typer.Option("--output", "-o", callback=named, help="Folder for the run.")],
     ids: Annotated[
         bool, typer.Option("--ids", help="Without its tokenizer: texts are its ids, with blanks between.")
     ] = False,
 ) -> None:
     """Turn somebody else's checkpoint into a run: predict, evaluate and look inside as with your own."""
-    known(kind, ("hf",), "kind of checkpoint")
+    with setting():
+        known(kind, ("hf",), "kind of checkpoint")
     from seqloom.runs.huggingface import import_hf
 
     done = import_hf(path, output, ids=ids)
@@ -46,15 +48,16 @@ def export(
             autocompletion=offer("hf", "tokenizers", *ENGINES),
         ),
     ],
-    output: Annotated[str, typer.Option("--output", "-o", help="A new folder.")],
+    output: Annotated[str, typer.Option("--output", "-o", callback=named, help="A new folder.")],
     int8: Annotated[
         bool, typer.Option("--int8", help="Of onnx and ct2: weights of 8 bits, smaller and often faster, not the same.")
     ] = False,
 ) -> None:
     """Write a run in a form that other libraries read, with the same outputs."""
-    known(to, ("hf", "tokenizers", *ENGINES), "form")
+    with setting():
+        known(to, ("hf", "tokenizers", *ENGINES), "form")
     if int8 and to not in ENGINES:
-        raise SeqloomError(f"--int8 goes with --to {' or '.join(ENGINES)}, not with {to}")
+        raise SettingError(f"--int8 goes with --to {' or '.join(ENGINES)}, not with {to}")
     if to in ENGINES:
         from seqloom.runs.engines import export_engine
 

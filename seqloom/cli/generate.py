@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from seqloom.cli import complete
+from seqloom.cli.streams import exact
 from seqloom.errors import SeqloomError
 
 
@@ -44,10 +45,11 @@ def generate(
     for note in Strange.of([unknown_pieces(codec, prompt) if codec.kind == "chars" else []]).notes():
         typer.echo(f"note: {note}", err=True)
     course = Course(length=usual if length is None else length, stop=tuple(stop or ()), label=label)
+    put = exact(end="", flush=True)
     for number in range(count):
         if number and not model.texts.lines:
-            typer.echo("")
-        typer.echo(prompt, nl=False)
+            put("\n")
+        put(prompt)
         for text in model.generate(prompt, search, course, number):
-            print(text, end="", flush=True)
-        typer.echo("")
+            put(text)
+        put("\n")

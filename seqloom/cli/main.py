@@ -5,16 +5,31 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import suppress
 from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any, NoReturn
 
 import typer
 
-from seqloom.cli import complete, data, demo, embed, evaluate, exchange, generate, info, predict, recipes, report, train
+from seqloom.cli import (
+    complete,
+    data,
+    demo,
+    embed,
+    evaluate,
+    exchange,
+    generate,
+    info,
+    predict,
+    recipes,
+    report,
+    streams,
+    train,
+)
 from seqloom.cli import settings as listed
 from seqloom.cli.usage import UsageError
-from seqloom.errors import SeqloomError
+from seqloom.errors import SeqloomError, SettingError
 
 app = typer.Typer(
     name="seqloom",
@@ -37,6 +52,7 @@ app.command(name="import")(exchange.import_)
 app.command(name="export")(exchange.export)
 app.add_typer(data.app, name="data")
 
+LONGEST = 1500  # signs of an error
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 
 
@@ -54,6 +70,7 @@ def root(version: bool = typer.Option(False, "--version", help="Print the versio
 
 def run() -> None:
     """What goes wrong on the user's side is one line and a non-zero exit; anything else is our fault and is shown."""
+    streams.prepare()
     try:
         _take_the_shells_name(sys.argv)
         with complete.whole_words():
@@ -66,18 +83,26 @@ def run() -> None:
     except (typer.Abort, KeyboardInterrupt):
         _leave("stopped", 130)
     except SeqloomError as error:
-        _leave(str(error), 1)
-    except BrokenPipeError:
-        _nobody_listens()
+        _leave(str(error), 2 if isinstance(error, SettingError) else 1)
+    except BrokenPipeError:  # whoever read our output has gone, as `head` does
+        streams.settle()
+        sys.exit(1)
     except OSError as error:
-        _leave(f"{error.filename or 'a file'}: {error.strerror or error}", 1)
+        _leave(f"{error.filename or 'standard output, or a file'}: {error.strerror or error}", 1)
     except (MemoryError, RuntimeError) as error:
         # By name: torch, whose error it may be, is not imported for commands that do not need it.
-        if type(error).__name__ not in ("MemoryError", "OutOfMemoryError"):
+        short = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+        if not short and "DefaultCPUAllocator" not in str(error):
             raise
-        _leave("out of memory; try a smaller --size or --batch-rows", 1)
+        _leave(f"out of memory{_wanted(error)}; try a smaller --size or --batch-rows", 1)
     else:
         sys.exit(status)
+
+
+def _wanted(error: Exception) -> str:
+    """How much could not be had, as torch says on the CPU."""
+    found = re.search(r"tried to allocate (\d+) bytes", str(error))
+    return f": {int(found[1]):,} bytes could not be had" if found else ""
 
 
 def _usage(error: Any) -> str:
@@ -106,12 +131,14 @@ def _take_the_shells_name(arguments: list[str]) -> None:
             os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
 
 
-def _nobody_listens() -> NoReturn:
-    """Whoever read our output has gone, as `head` does; what is still in the buffer has nowhere to go either."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(1)
-
-
 def _leave(message: str, status: int) -> NoReturn:
-    print(f"seqloom: {message}", file=sys.stderr)
+    with suppress(OSError):  # nobody may read it
+        print(f"seqloom: {_on_one_line(message)}", file=sys.stderr)
+    streams.settle()
     sys.exit(status)
+
+
+def _on_one_line(message: str) -> str:
+    """Names of files and values may hold anything: line ends, signs that steer a terminal, thousands of letters."""
+    line = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in message)
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]}…"

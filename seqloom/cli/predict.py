@@ -13,8 +13,9 @@ import typer
 
 from seqloom.cli import complete
 from seqloom.cli.data import DELIMITER, ENCODING, HEADER
-from seqloom.cli.usage import UsageError, members
-from seqloom.errors import SeqloomError
+from seqloom.cli.streams import exact
+from seqloom.cli.usage import MOST_ROWS, UsageError, members, named
+from seqloom.errors import SeqloomError, SettingError
 
 if TYPE_CHECKING:
     from seqloom.decoding.texts import Answer
@@ -50,7 +51,8 @@ def predict(
     delimiter: Annotated[str | None, typer.Option(help=DELIMITER)] = None,
     encoding: Annotated[str | None, typer.Option(help=ENCODING)] = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", help="Write to this file, which appears when it is whole.")
+        str | None,
+        typer.Option("--output", "-o", callback=named, help="Write to this file, which appears when it is whole."),
     ] = None,
     beam: Annotated[int, typer.Option(help="Width of the beam; 1 is greedy.")] = 1,
     n_best: Annotated[int, typer.Option(help="So many answers a line: number, score and text, with tabs.")] = 1,
@@ -83,7 +85,7 @@ def predict(
     seed: Annotated[
         int, SAMPLING(help="Of the sampling: a line draws by the seed and its number alone, whatever its batch.")
     ] = 7,
-    batch: Annotated[int, typer.Option(help="Sentences a batch.")] = 64,
+    batch: Annotated[int, typer.Option(max=MOST_ROWS, help="Sentences a batch.")] = 64,
     stream: Annotated[bool, typer.Option("--stream", help="Answer each line as it comes.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=complete.devices)] = "auto",
     engine: Annotated[
@@ -168,7 +170,7 @@ def predict(
 
 def _check(right: bool, message: str) -> None:
     if not right:
-        raise SeqloomError(message)
+        raise SettingError(message)
 
 
 def _line(text: str, answer: Answer, place: tuple[int, ...], scores: bool) -> str:
@@ -196,7 +198,7 @@ def _typed(text: str) -> str:
 def _writer(output: str | None, stream: bool) -> Iterator[Callable[[str], object]]:
     """A function that writes one line, to standard output or to a file that is whole or not there."""
     if output is None:
-        yield lambda line: print(line, flush=stream)
+        yield exact(flush=stream)
         return
     from pathlib import Path
 

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from seqloom.cli.usage import named
+
 
 def report(
     runs: Annotated[
@@ -14,7 +16,9 @@ def report(
     ],
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", help="The page (default: report.html, of one run in its own folder)."),
+        typer.Option(
+            "--output", "-o", callback=named, help="The page (default: report.html, of one run in its own folder)."
+        ),
     ] = None,
 ) -> None:
     """Write a page that tells of a run: scores, curves, errors, examples, data, settings. Several runs share one page.

@@ -29,13 +29,14 @@ def settings(
 
     Examples: seqloom settings translate transformer; seqloom settings tag --find dropout
     """
-    from seqloom.errors import known
+    from seqloom.errors import known, setting
     from seqloom.runs.setting_table import settings as every
 
-    known(task, TASKS, "task")
-    if model is not None:
-        known(model, about(task), f"model of {task}")
-    found = every(task, model, size)
+    with setting():
+        known(task, TASKS, "task")
+        if model is not None:
+            known(model, about(task), f"model of {task}")
+        found = every(task, model, size)
     if find is not None:
         word = find.casefold()
         found = [one for one in found if word in " ".join((one.key, one.about, *one.choices)).casefold()]

@@ -11,8 +11,7 @@ from seqloom.cli import complete
 from seqloom.cli.carry import carry_out, pair, words
 from seqloom.cli.complete import offer
 from seqloom.cli.data import COLUMNS, DELIMITER, ENCODING, HEADER
-from seqloom.cli.usage import UsageError
-from seqloom.errors import SeqloomError
+from seqloom.cli.usage import UsageError, named
 from seqloom.models.presets import SIZES
 from seqloom.tasks.known import TASKS
 from seqloom.training.settings import OPTIMISERS, PRECISIONS, SCHEDULES
@@ -40,7 +39,8 @@ def train(
         ),
     ] = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", help="Folder for the run (a recipe's default: runs/NAME).")
+        str | None,
+        typer.Option("--output", "-o", callback=named, help="Folder for the run (a recipe's default: runs/NAME)."),
     ] = None,
     model: Annotated[
         str | None,
@@ -224,15 +224,19 @@ def train(
     if recipe is not None and folds is not None:
         raise UsageError("--recipe and --folds exclude one another: a recipe has its own split")
     task, files = words(task, files, recipe)
+    from seqloom.errors import setting
     from seqloom.runs.config import parse_value
-    from seqloom.runs.job import Job
+    from seqloom.runs.job import Job, share_or_files
     from seqloom.training.settings import seconds
 
     chosen = [name for name in ("quiet", "verbose", "log_json") if given[name]]
     if len(chosen) > 1:
-        raise SeqloomError("--quiet, --verbose and --log-json exclude one another: choose one")
+        raise UsageError("--quiet, --verbose and --log-json exclude one another: choose one")
     if lowercase and fold:
         raise UsageError("--lowercase and --fold exclude one another: the first keeps ß, the second makes it ss")
+    if valid is not None and len(valid) == 1:
+        with setting("--valid"):
+            share_or_files(valid[0])
     sections = (
         "columns",
         "header",

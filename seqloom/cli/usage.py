@@ -10,7 +10,15 @@ import typer
 
 from seqloom.errors import SeqloomError
 
+MOST_ROWS = 1_000_000  # in a batch
 UsageError: Any = typer.BadParameter.__mro__[1]  # click's, which newer typers carry inside under another name
+
+
+def named(output: str | None) -> str | None:
+    """What an option is called back with whose value names a file or a folder to write."""
+    if output == "":
+        raise UsageError("an output needs a name, here ''")
+    return output
 
 
 def members(run: str, more: Sequence[str]) -> tuple[list[str], list[str]]:

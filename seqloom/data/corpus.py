@@ -30,7 +30,7 @@ from seqloom.data.skip import note as skip_note
 from seqloom.data.split import Fold, Split
 from seqloom.data.store import Corpus, Writer
 from seqloom.data.tokens import make
-from seqloom.errors import SeqloomError
+from seqloom.errors import SeqloomError, setting
 from seqloom.files import MANIFEST, damage, default_cache, new_folder, sha256, write_json
 
 __all__ = ["Corpus", "DataOptions", "Prepared", "prepare"]
@@ -54,8 +54,9 @@ class DataOptions(Numbering):
     target_tokens: str = "chars"
 
     def __post_init__(self) -> None:
-        make(self.source_tokens)
-        make(self.target_tokens)
+        for name in ("source_tokens", "target_tokens"):
+            with setting(f"data.{name}"):
+                make(getattr(self, name))
         super().__post_init__()
 
     def kind(self, side: str) -> str:

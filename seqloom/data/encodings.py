@@ -62,6 +62,8 @@ def named(encoding: str) -> str:
     try:
         found = codecs.lookup(encoding)
         text = found._is_text_encoding  # pyright: ignore
+        if text and found.name != UTF8:  # some, such as punycode, are for names alone
+            codecs.getincrementaldecoder(encoding)("seqloom.lost").decode(bytes(range(256)), True)
     except (LookupError, ValueError):
         text = found = None
     if found is None or not text:

@@ -27,7 +27,7 @@ from seqloom.data.counted import (
 )
 from seqloom.data.graphemes import graphemes
 from seqloom.data.wrapped import Wrapped
-from seqloom.errors import SeqloomError, known
+from seqloom.errors import SeqloomError, known, shown
 
 __all__ = ["BOS", "EOS", "FOLDS", "PAD", "SPECIALS", "TOKENS", "UNK", "Splitter"]
 __all__ += ["folded", "folding", "lost", "make", "normal", "whole"]
@@ -230,13 +230,13 @@ def make(
         return Labels(size)
     if name != "bpe":
         if colon:
-            raise SeqloomError(f"tokens {kind!r}: {name} takes no size; only bpe does, as in bpe:4000")
+            raise SeqloomError(f"tokens {shown(kind)}: {name} takes no size; only bpe does, as in bpe:4000")
         return Wrapped(tokenizer) if name == "tokenizer" else TOKENS[name]()
     if not (size.isascii() and size.isdigit()):
-        raise SeqloomError(f"tokens {kind!r}: bpe needs the size of its vocabulary, as in bpe:4000")
+        raise SeqloomError(f"tokens {shown(kind)}: bpe needs the size of its vocabulary, as in bpe:4000")
     if not Bpe.least <= int(size[:10]) <= 1_000_000:
         limits = f"from {Bpe.least} (256 bytes and {len(SPECIALS)} special tokens) to 1,000,000"
-        raise SeqloomError(f"tokens {kind!r}: the size of the vocabulary goes {limits}, as in bpe:4000")
+        raise SeqloomError(f"tokens {shown(kind)}: the size of the vocabulary goes {limits}, as in bpe:4000")
     return Bpe(int(size), tokens, merges)
 
 

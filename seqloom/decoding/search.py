@@ -17,7 +17,7 @@ from seqloom.data.batch import Padded
 from seqloom.data.tokens import BOS, EOS, PAD, UNK
 from seqloom.decoding.draws import Draws
 from seqloom.decoding.found import Ended, Hypothesis, Walks
-from seqloom.errors import SeqloomError
+from seqloom.errors import SeqloomError, SettingError
 from seqloom.models.seq2seq import Stepper
 from seqloom.parts.memory import keep_freed
 
@@ -48,13 +48,13 @@ class Search:
 
     def __post_init__(self) -> None:
         if self.beam < 1 or self.n_best < 1:
-            raise SeqloomError(f"beam and n-best are at least 1, here {self.beam} and {self.n_best}")
+            raise SettingError(f"beam and n-best are at least 1, here {self.beam} and {self.n_best}")
         if not self.sample and self.n_best > self.beam:
-            raise SeqloomError(f"n-best {self.n_best} needs a beam at least as wide, here {self.beam}")
+            raise SettingError(f"n-best {self.n_best} needs a beam at least as wide, here {self.beam}")
         if self.sample and self.beam > 1:
-            raise SeqloomError("choose a beam or sampling, not both")
+            raise SettingError("choose a beam or sampling, not both")
         if self.temperature < 0 or self.top_k < 0 or not 0 < self.top_p <= 1:
-            raise SeqloomError("temperature and top-k are at least 0, and top-p lies above 0 and at most 1")
+            raise SettingError("temperature and top-k are at least 0, and top-p lies above 0 and at most 1")
 
 
 PLAIN = Search()

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from torch import Tensor, cat, is_grad_enabled, nn, promote_types
 
-from seqloom.errors import known
+from seqloom.errors import SeqloomError, known
 from seqloom.parts import activated, product
 from seqloom.parts.added import added, fits
 from seqloom.parts.attention import Memory
@@ -62,6 +62,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, dim: int, hidden: int, activation: str = "relu", dropout: float = 0.0) -> None:
         super().__init__()
+        if hidden < 1:
+            raise SeqloomError(f"hidden of a Transformer's feed-forward layers is at least 1, here {hidden}")
         self.up = Linear(dim, hidden)
         self.activation = ACTIVATIONS[known(activation, ACTIVATIONS, "activation")]()
         self.down = Linear(hidden, dim)

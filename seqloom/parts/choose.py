@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, get_args, get_origin
 
-from seqloom.errors import SeqloomError, known
+from seqloom.errors import SeqloomError, known, shown
 from seqloom.options import hints_of, typed
 
 # The least that a setting of this name may be, in every part that has it.
@@ -32,19 +32,20 @@ def build(table: Mapping[str, Any], choice: Choice, **sizes: Any) -> Any:
     return make(**sizes, **options)
 
 
-def complete(table: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
-    """The same choice with every default written out, nested choices too."""
+def complete(table: Table, choice: Choice, place: str = "") -> dict[str, Any]:
+    """The same choice with every default written out, nested choices too. `place` is where it stands: encoder.cell."""
     if callable(choice):
         raise SeqloomError(
             f"{choice!r} is a class of your own: a run's config can only name what is in the tables; "
             "build the model with it in Python, or add it to its table"
         )
-    make, options = _resolve(table, choice)
+    make, options = _resolve(table, choice, place)
     result: dict[str, Any] = {"kind": next(name for name, entry in table.items() if entry is make)}
     tables = nested_tables(make)
     for name, default in settings(make).items():
         value = options.get(name, default)
-        result[name] = complete(tables[name], value) if name in tables else _fitting(make, name, value)
+        inner = f"{place}.{name}" if place else name
+        result[name] = complete(tables[name], value, inner) if name in tables else _fitting(make, name, value)
     return result
 
 
@@ -90,19 +91,28 @@ def change(config: dict[str, Any], key: str, value: Any) -> None:
         here[last] = value
 
 
-def _resolve(table: Table, choice: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
+def _resolve(table: Table, choice: Any, place: str = "") -> tuple[Callable[..., Any], dict[str, Any]]:
+    where = f"{place}: " if place else ""
     if not isinstance(choice, str | Mapping):
-        raise SeqloomError(f"{choice!r} is no choice; name one of: {', '.join(sorted(table))}")
+        raise SeqloomError(f"{where}{shown(choice)} is no choice; name one of: {', '.join(sorted(table))}")
     options = {"kind": choice} if isinstance(choice, str) else dict(choice)
     if "kind" not in options:
-        raise SeqloomError(f"a choice needs its kind, one of: {', '.join(sorted(table))}")
-    make = table[known(options.pop("kind"), table, "kind")]
+        raise SeqloomError(f"{where}a choice needs its kind, one of: {', '.join(sorted(table))}")
+    make = table[_known(options.pop("kind"), table, "kind", where)]
     if isinstance(make, Mapping):
-        return _resolve(table, {**make, **{name: _opened(make.get(name), value) for name, value in options.items()}})
+        opened = {name: _opened(make.get(name), value) for name, value in options.items()}
+        return _resolve(table, {**make, **opened}, place)
     defaults = settings(make)
     for name in options:
-        known(name, defaults, f"setting of {make.__name__}")
+        _known(name, defaults, f"setting of {make.__name__}", where)
     return make, {name: _opened(defaults[name], value) for name, value in options.items()}
+
+
+def _known(name: Any, names: Mapping[str, Any], what: str, where: str) -> str:
+    try:
+        return known(name, names, what)
+    except SeqloomError as error:
+        raise SeqloomError(f"{where}{error}") from None
 
 
 def _opened(usual: Any, value: Any) -> Any:

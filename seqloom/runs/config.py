@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from torch import nn
 
 from seqloom.documents import parse_yaml, read_yaml
-from seqloom.errors import SeqloomError, known
+from seqloom.errors import SeqloomError, known, setting
 from seqloom.files import write_atomic
 from seqloom.models.presets import DEFAULT, TASKS, merge, preset, suited
 from seqloom.options import checked, flat
-from seqloom.parts.choose import change, complete
+from seqloom.parts.choose import build, change, complete
 from seqloom.parts.choose import settings as keywords
 from seqloom.runs.stored import check_config
 from seqloom.safety import check_own, failing
@@ -72,8 +73,20 @@ def composed(
     saved: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], bool]:
     """`compose`, and whether anybody chose how large a batch is; else the size of the data may."""
+    with setting():
+        return _composed(task, model, size, {"data": data, "training": training}, settings, saved)
+
+
+def _composed(
+    task: str,
+    model: str | Mapping[str, Any] | None,
+    size: str | None,
+    given: Mapping[str, Mapping[str, Any]],
+    settings: Mapping[str, Any],
+    saved: Mapping[str, Any] | None,
+) -> tuple[dict[str, Any], bool]:
     held = None if model is None or isinstance(model, str) else dict(model)
-    own: dict[str, Any] = {"data": _given(data), "model": {}, "training": {}}
+    own: dict[str, Any] = {"data": _given(given["data"]), "model": {}, "training": {}}
     if saved is not None:
         own = {name: merge(saved[name], own[name]) for name in SECTIONS}
     named = {"model": DEFAULT[task], "size": "small"} if saved is None else saved["preset"]
@@ -83,10 +96,11 @@ def composed(
         raise SeqloomError(f"--size goes with the name of a preset; {told} says its own sizes")
     if saved is None or chosen != named:
         own["model"], own["training"] = _model(task, chosen, own["training"], held)
-    own["training"].update(_given(respelled(training)))
+    own["training"].update(_given(respelled(given["training"])))
     shape = find(task)
     for key, value in settings.items():
         change(*_place(own, key, shape), value)
+    built = complete(shape.models, {"kind": shape.kind, **own["model"]})
     trained = Training.of(_over({**shape.training, **suited(task, own["model"])}, own["training"]))
     known(trained.select, shape.scores, f"score to select by in {task}")
     config = {
@@ -95,10 +109,17 @@ def composed(
         "task": task,
         "preset": chosen,
         "data": asdict(data_options(task, own["data"])),
-        "model": complete(shape.models, {"kind": shape.kind, **own["model"]}),
+        "model": built,
         "training": asdict(trained),
     }
     return config, any(own["training"].get(name) for name in BATCH)
+
+
+def built(config: Mapping[str, Any], sizes: Mapping[str, Any]) -> nn.Module:
+    """The model of a config. What only its parts can see, such as a width that the heads do not divide, is a setting's
+    fault too."""
+    with setting():
+        return build(find(config["task"]).models, config["model"], **sizes)
 
 
 def _model(
@@ -224,7 +245,10 @@ def _renewed(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """The value of `--set a.b=c`, read as YAML: numbers, true and false, [lists], else a string."""
+    """The value of `--set a.b=c`, read as YAML: numbers, true and false, [lists], {keys: and values}, else a string.
+
+    What else YAML reads, such as dates, and what it cannot read, is a string too: whether one is right, its key says.
+    """
     try:
         return parse_yaml(text, "a setting")
     except (yaml.YAMLError, SeqloomError):

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from seqloom.errors import SeqloomError, known
+from seqloom.errors import SettingError, known, setting
 from seqloom.version import __version__
 
 PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "rapidfuzz", "typer", "rich", "matplotlib")
@@ -39,21 +39,22 @@ def choose_device(name: str, local: int | None = None) -> torch.device:
     """`auto` takes the GPU where there is one; asking for one that is not there is an error. Of several processes on a
     machine, `local` says which this is: each has a GPU of its own."""
     kind = name.partition(":")[0]
-    known(kind, ("auto", "cpu", "cuda"), "device")
+    with setting():
+        known(kind, ("auto", "cpu", "cuda"), "device")
     if kind == "auto":
         name = kind = "cuda" if torch.cuda.is_available() else "cpu"
     if kind == "cuda" and not torch.cuda.is_available():
-        raise SeqloomError("device 'cuda': torch finds no GPU here; use --device cpu, or auto to take what there is")
+        raise SettingError("device 'cuda': torch finds no GPU here; use --device cpu, or auto to take what there is")
     if local is not None and kind == "cuda":
         if ":" in name:
-            raise SeqloomError(f"device {name!r}: of several processes each takes its own GPU; write --device cuda")
+            raise SettingError(f"device {name!r}: of several processes each takes its own GPU; write --device cuda")
         name = f"cuda:{local}"
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise SeqloomError(f"unknown device {name!r}; choose from: auto, cpu, cuda, cuda:N") from error
+        raise SettingError(f"unknown device {name!r}; choose from: auto, cpu, cuda, cuda:N") from error
     if kind == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise SeqloomError(f"device {name!r}: there are only {torch.cuda.device_count()} GPUs here")
+        raise SettingError(f"device {name!r}: there are only {torch.cuda.device_count()} GPUs here")
     return device
 
 

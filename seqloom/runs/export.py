@@ -35,7 +35,7 @@ ALIKE = ("dim", "norm", "activation", "scale", "enter_norm", "position")  # they
 
 def export_tokenizers(run: str | Path, output: str | Path) -> Path:
     """Write source/tokenizer.json, which ends texts with <eos>, and target/tokenizer.json, with <bos> before them."""
-    folder, texts = _new(output), load_one(run, "cpu").texts
+    folder, texts = _new(output), _translator(run).texts
     found = {side: tokenizer_json(codec, side) for side, codec in (("source", texts.source), ("target", texts.target))}
     for side, value in found.items():
         (folder / side).mkdir(parents=True)
@@ -45,7 +45,7 @@ def export_tokenizers(run: str | Path, output: str | Path) -> Path:
 
 def export_hf(run: str | Path, output: str | Path) -> str:
     """Write a run's Transformer as a Hugging Face folder; gives the model_type that holds it."""
-    folder, made = _new(output), load_one(run, "cpu")
+    folder, made = _new(output), _translator(run)
     model, texts = complete(MODELS, made.config["model"]), made.texts  # an older run's config has fewer keywords
     model_type = fitting(model, str(run))
     union = not model["share"] and model_type != "marian"
@@ -190,6 +190,13 @@ def _generation(bound: Bound) -> dict[str, Any]:
 def _tokenizer_config(codec: Codec) -> dict[str, Any]:
     named = dict(zip(("pad_token", "bos_token", "eos_token", "unk_token"), special_names(codec), strict=True))
     return {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **named}
+
+
+def _translator(run: str | Path) -> Any:
+    made = load_one(run, "cpu")
+    if (task := made.config["task"]) != "translate":
+        raise SeqloomError(f"{run}: is a model of the task {task}; what is exported is of translate")
+    return made
 
 
 def _new(output: str | Path) -> Path:

@@ -7,7 +7,7 @@ from math import isfinite, nan
 from statistics import fmean, stdev
 from typing import Any
 
-from seqloom.errors import SeqloomError
+from seqloom.errors import SettingError
 from seqloom.files import write_json
 from seqloom.reporting.compare import Whole
 from seqloom.runs import config as configs
@@ -52,11 +52,11 @@ def cross_validate(job: Job, count: int, kind: str = "usual", at_once: int = 1) 
     done are not trained again.
     """
     if not 2 <= count <= MOST:
-        raise SeqloomError(f"--folds takes 2 or more and at most {MOST:,}, here {count}")
+        raise SettingError(f"--folds takes 2 or more and at most {MOST:,}, here {count}")
     if job.valid is not None:
-        raise SeqloomError("--folds and --valid exclude one another: every fold is held out once")
+        raise SettingError("--folds and --valid exclude one another: every fold is held out once")
     if job.test is not None:
-        raise SeqloomError("--folds and --test exclude one another: every fold is scored on the part left out")
+        raise SettingError("--folds and --test exclude one another: every fold is scored on the part left out")
     configs.check_folder(job.folder)
     numbers = range(1, count + 1)
     jobs = [replace(job, output=job.folder / f"fold-{one}", valid=f"fold {one}/{count}") for one in numbers]

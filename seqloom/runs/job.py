@@ -37,7 +37,7 @@ NUMBERING = (
 )
 NEEDED = ("task", "preset", "data", "model", "training", "inputs")  # of a run that goes on, or that one starts from
 SEEDED = re.compile(
-    r"(fold \d+/\d+|[\d.]+%?) with seed (\d{1,18})"
+    r"(fold \d+/\d+|[\d.]+%?) with seed (\d{1,19})"
 )  # held out alike, whatever the seed of the training
 Files = str | Path | Sequence[str | Path]
 

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.documents import read_yaml
-from seqloom.errors import SeqloomError, known
+from seqloom.errors import SeqloomError, known, shown
 from seqloom.metrics.table import METRICS
 from seqloom.options import checked
+from seqloom.safety import failing
 from seqloom.training.settings import respelled
 
 FILE = "recipe.yaml"
+MOST = 1000  # members
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +117,8 @@ def written(recipe: Recipe) -> dict[str, Any]:
 
 
 def _members(values: list, file: str) -> list[dict[str, Any]]:
+    if len(values) > MOST:
+        raise SeqloomError(f"recipe {file}: at most {MOST:,} members, here {len(values):,}")
     for number, one in enumerate(values, 1):
         if not isinstance(one, dict):
             raise SeqloomError(f"recipe {file}: member {number} is made of keys and values, as in {{seed: {number}}}")
@@ -127,8 +131,11 @@ def _members(values: list, file: str) -> list[dict[str, Any]]:
 def _placed(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Files beside the recipe are found there, from wherever the command is given."""
 
-    def place(one: str) -> str:
-        return str(folder / one) if (folder / one).is_file() else one
+    def place(one: Any) -> str:
+        if not isinstance(one, str) or "\0" in one:
+            raise SeqloomError(f"recipe in {folder}: {shown(one)} is no name of a file or a dataset")
+        with failing(folder, "read"):
+            return str(folder / one) if (folder / one).is_file() else one
 
     found = {key: values[key] for key in ("train", "valid", "test") if values.get(key) is not None}
     return {key: place(one) if isinstance(one, str) else [place(file) for file in one] for key, one in found.items()}

@@ -16,9 +16,8 @@ from seqloom.data.codec import Codec
 from seqloom.data.given import given
 from seqloom.data.supply import Ready
 from seqloom.data.verify import explained
-from seqloom.errors import SeqloomError
+from seqloom.errors import SeqloomError, setting
 from seqloom.files import locked, tidy, write_json
-from seqloom.parts.choose import build
 from seqloom.reporting.wording import wording
 from seqloom.runs import config as configs
 from seqloom.runs import testing
@@ -297,13 +296,16 @@ def make_session(folder: Path, config: Mapping[str, Any], prepared: Ready, ranks
     torch.manual_seed(settings.seed)
     stored = prepared.vocabularies()
     with allowed(folder, config, MODEL):
-        model = build(task.models, config["model"], **task.sizes(stored))
+        model = configs.built(config, task.sizes(stored))
     if settings.vectors and not any((folder / CHECKPOINTS).glob("step-*")):
         told = _given_vectors(model, stored, settings.vectors)
         progress.note(f"{settings.vectors}: {told}")
     if settings.freeze:
-        progress.detail(f"frozen: {', '.join(freeze(model, settings.freeze))}")
-    objective = agreeable(task.objective(model, settings, config), settings, task.name)
+        with setting():
+            frozen = freeze(model, settings.freeze)
+        progress.detail(f"frozen: {', '.join(frozen)}")
+    with setting():
+        objective = agreeable(task.objective(model, settings, config), settings, task.name)
     objective = wrapped(objective, ranks, settings.shard)
     loop = Loop(objective, prepared.train, settings, ranks.device, ranks)
     judge = task.judge(model, prepared, config, ranks.device)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from seqloom.errors import SeqloomError, known
+from seqloom.errors import SeqloomError, SettingError, known, shown
 from seqloom.metrics.table import SELECT
 from seqloom.options import checked
 
@@ -150,5 +150,5 @@ def seconds(text: str) -> float:
     """`90`, `90s`, `5m`, `1.5h` -> seconds."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
     if not found:
-        raise SeqloomError(f"cannot read the time {text!r}; write it as 90s, 5m or 1.5h")
+        raise SettingError(f"cannot read the time {shown(text)}; write it as 90s, 5m or 1.5h")
     return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
