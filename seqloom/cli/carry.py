@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from seqloom.cli.usage import UsageError
-from seqloom.errors import SettingError, SeqloomError, missing, shown
+from seqloom.errors import SettingError, missing, shown
 from seqloom.tasks.known import TASKS
 
 if TYPE_CHECKING:
