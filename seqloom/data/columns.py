@@ -12,7 +12,7 @@ from seqloom.data.amounts import counted
 from seqloom.data.counted import SPECIALS
 from seqloom.data.encodings import named
 from seqloom.data.lines import Line, LineError, decode
-from seqloom.errors import SeqloomError, known
+from seqloom.errors import SeqloomError, known, shown
 
 FARTHEST = 10_000  # lines a quoted field may span before its quote counts as forgotten
 # What a first row of a .csv had to be to be taken as names before its content was looked at; see `header`.
@@ -147,7 +147,9 @@ def sign_of(name: str) -> str:
     """The sign that `--delimiter` names."""
     sign = SIGNS.get(name.strip().lower(), name)
     if len(sign) != 1 or sign.isalnum() or sign in '"\r\n':
-        raise SeqloomError(f"--delimiter {name!r}: expected {', '.join(list(SIGNS)[:4])}, blank, or one sign such as ;")
+        raise SeqloomError(
+            f"--delimiter {shown(name)}: expected {', '.join(list(SIGNS)[:4])}, blank, or one sign such as ;"
+        )
     return sign
 
 

@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from typing import BinaryIO
 
-from seqloom.errors import SeqloomError
+from seqloom.errors import SeqloomError, shown
 
 UTF8 = "utf-8"
 HEAD = 1 << 16  # bytes of a file that are looked at before it is read
@@ -68,7 +68,7 @@ def named(encoding: str) -> str:
         text = found = None
     if found is None or not text:
         raise SeqloomError(
-            f"--encoding {encoding!r} is none that is known; some are utf-8, utf-16, cp1252 (Latin-1), gb18030"
+            f"--encoding {shown(encoding)} is none that is known; some are utf-8, utf-16, cp1252 (Latin-1), gb18030"
         )
     return UTF8 if found.name == "utf-8-sig" else found.name
 

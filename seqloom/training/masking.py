@@ -108,6 +108,7 @@ def disturbed(labels: Tensor, size: int) -> Tensor:
     """What is shown in place of the chosen tokens."""
     draws = torch.rand(labels.shape, device=labels.device)
     others = torch.randint(len(SPECIALS), max(size, len(SPECIALS) + 1), labels.shape, device=labels.device)
+    others.clamp_(max=size - 1)  # where all tokens are rare, there are no others than the specials
     shown = torch.where(draws < HIDDEN + REPLACED, others, labels)
     return shown.masked_fill(draws < HIDDEN, MASK)
 

@@ -24,7 +24,7 @@ from seqloom.cli.main import run as main
 from seqloom.errors import SeqloomError, SettingError, shown
 from seqloom.runs.config import built, compose, parse_value
 from seqloom.tasks.known import task as find
-from tests.cli.fuzz import FILES, Case, Fuzz, make_files
+from tests.cli.fuzz import FILES, Case, Fuzz, keys, make_files
 from tests.cli.test_main import COMMAND
 
 LONGEST = 10  # seconds of the processor
@@ -152,17 +152,11 @@ def _built(task: str, config: dict[str, Any]) -> None:
 
 
 def _names(case: Case, message: str) -> str | None:
-    """Whether it can be told from the message which setting it is about."""
-    keys = [one.partition("=")[0] for one in case.settings]
-    parts = {shown(part.strip())[1:-1] for key in keys for part in (*key.split("."), key)}
-    kinds = [
-        one.rpartition("=")[2] for one in case.settings if ".kind=" in f".{one}"
-    ]  # a model without what others have
-    right = (
-        any(part and part in message for part in parts)
-        or any(one and one in message.lower() for one in kinds)
-        or ("''" in message and "" in parts)
-    )
+    """Whether it can be told from the message which setting it is about: one that was given, or one of the model's."""
+    given = [part for one in case.settings for part in (*one.partition("=")[0].split("."), one.partition("=")[0])]
+    every = [part for one in keys(*case.words) for part in one.key.split(".")]
+    parts = {shown(part.strip())[1:-1] for part in (*given, *every, "--set")}
+    right = any(part and part in message for part in parts) or ("''" in message and "" in parts)
     return None if right else f"names no setting: {message}"
 
 
