@@ -214,8 +214,6 @@ def train(
 
     Example: seqloom train translate words.tsv --source-tokens chars --target-tokens words --output runs/words
     """
-    if recipe is not None and task is not None and task not in TASKS:
-        task, files = None, [task, *(files or [])]  # a recipe knows its task: what stands there are files
     given = locals()
     if recipe is None and not (task and files):
         raise UsageError("name a task and files, as in: seqloom train translate words.tsv -o runs/words; or a --recipe")
