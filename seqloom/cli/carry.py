@@ -72,7 +72,7 @@ def carry_out(job: Job, ways: dict[str, Any], kind: str) -> None:
             typer.echo("\n".join([*several, *cost.lines()] if first else ()), nl=first)
         return
     told, number = _trained(job, recipe, ways, kind)
-    for line in told if first else ():
+    for line in told if first and kind != "quiet" else ():
         typer.echo(line)
     if number is not None:
         if first:
@@ -97,7 +97,7 @@ def _trained(job: Job, recipe: Recipe | None, ways: dict[str, Any], kind: str) -
         alone = follow.follow(recipe, job, progress(kind))
         return alone.lines(recipe), alone.signal
     run = train.carry_out(job, progress(kind))
-    return ([] if run.scores is None or kind == "quiet" else testing.lines(run.scores)), run.signal
+    return ([] if run.scores is None else testing.lines(run.scores)), run.signal
 
 
 def _again(job: Job, ways: dict[str, Any]) -> str:

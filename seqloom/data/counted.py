@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 PAD, BOS, EOS, UNK = range(4)
-_TERM = re.compile(r"</?\w+ ?/?>|\w+(?:['’-]\w+)*|[^\w\s]")
+TERM = re.compile(r"</?\w+ ?/?>|\w+(?:['’-]\w+)*|[^\w\s]")
 MENDED = 6  # repeated letters of a word of which each may be one or two
 _REPEATED = re.compile(r"([^\W\d_])\1{2,}")
 
@@ -57,7 +57,7 @@ class Terms(Counted):
     """
 
     def split(self, text: str) -> list[str]:
-        return _TERM.findall(text)
+        return TERM.findall(text)
 
     def join(self, tokens: list[str]) -> str:
         return " ".join(tokens)

@@ -142,6 +142,8 @@ class Form:
 def form_of_task(task: str, data: Mapping[str, Any]) -> Form:
     """`data`: the settings that decide what an example is."""
     loose, chosen = bool(data.get("skip_bad")), data.get("columns")
+    if chosen is not None and (isinstance(chosen, bool) or not isinstance(chosen, str | int)):
+        raise SeqloomError(f"columns takes names or numbers with commas between, as in 'text,label', not {chosen!r}")
     chosen = None if chosen is None else str(chosen)
     if task == "table":
         return Form(".jsonl", _row, "table")

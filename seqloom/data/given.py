@@ -47,12 +47,17 @@ def given(
         return names, False
     rows = _rows(examples, what, data.get("limit"))
     form = form_of_task(task, data)
-    return [str(_written(rows, form, data.get("limit"), (cache or default_cache()) / FOLDER))], True
+    try:
+        return [str(_written(rows, form, data.get("limit"), (cache or default_cache()) / FOLDER, what))], True
+    except SeqloomError as error:
+        raise error if what == "files" else SeqloomError(f"{what}: {error}") from error
 
 
 def _names(value: Any, task: str) -> list[str] | None:
     """What names files or datasets; None for examples."""
     if isinstance(value, str | Path):
+        if not str(value):
+            raise SeqloomError("'' names no file")
         return [str(value)]
     if not isinstance(value, list | tuple) or not value or not all(isinstance(one, str | Path) for one in value):
         return None
@@ -91,7 +96,7 @@ def _rows(value: Any, what: str, limit: int | None) -> Rows:
         raise SeqloomError(f"{what}: {problem}; {TAKES}")
     count = _length(value)
     if count is None and _endless(value) and limit is None:
-        raise SeqloomError(f"{what}: {type(value).__name__} never ends; set limit=N to take its first N examples")
+        raise SeqloomError(f"{what}: {type(value).__name__} never ends; {_first_of(what)} to take its first N")
     if hasattr(value, "__iter__"):
         return Rows(iter(value), count)
     return Rows((value[place] for place in range(count or 0)), count)
@@ -102,7 +107,9 @@ def _foreign(value: Any) -> str | None:
     name = f"{type(value).__module__}.{type(value).__qualname__}"
     torchs = {base.__name__ for base in type(value).__mro__ if base.__module__.partition(".")[0] == "torch"}
     if torchs & {"Dataset", "IterableDataset", "DataLoader"}:
-        return f"{name} is a torch dataset, whose items have no known form"
+        each = "; if its items are examples, give (dataset[i] for i in range(len(dataset)))"
+        items = each if "DataLoader" not in torchs and _length(value) is not None else ""
+        return f"{name} is a torch dataset, whose items have no known form{items}"
     if torchs:
         return f"{name} is no data"
     if isinstance(value, Mapping):
@@ -150,13 +157,18 @@ def _hugging_face(value: Any, what: str) -> Rows:
     return Rows(examples, _length(value), Columns.of(columns, features))
 
 
-def _written(rows: Rows, form: Form, limit: int | None, folder: Path) -> Path:
+def _first_of(what: str) -> str:
+    """How to ask for the beginning of something endless; `limit` is of the training data alone."""
+    return "set limit=N" if what == "files" else "use itertools.islice(…, N)"
+
+
+def _written(rows: Rows, form: Form, limit: int | None, folder: Path, what: str) -> Path:
     """All examples as a file that is named by its content."""
     temporary, digest = folder / f".{uuid4().hex}.tmp", hashlib.sha256()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
-            for line in _lines(rows, form, limit):
+            for line in _lines(rows, form, limit, what):
                 file.write(line)
                 digest.update(line)
         path = folder / f"{digest.hexdigest()[:32]}{form.ending}"
@@ -169,7 +181,7 @@ def _written(rows: Rows, form: Form, limit: int | None, folder: Path) -> Path:
     return path
 
 
-def _lines(rows: Rows, form: Form, limit: int | None) -> Iterator[bytes]:
+def _lines(rows: Rows, form: Form, limit: int | None, what: str) -> Iterator[bytes]:
     """Each example as bytes; no more of them than were promised."""
     count = size = 0
     most = max(MOST, rows.count or 0)
@@ -182,7 +194,7 @@ def _lines(rows: Rows, form: Form, limit: int | None) -> Iterator[bytes]:
             reached = f"{most:,} examples" if count > most else f"{LARGEST >> 20:,} MiB"
             raise SeqloomError(
                 f"an iterable gave more than {reached} and does not say how many it has; "
-                "limit=N takes its first N, and more than that may stand in a file"
+                f"{_first_of(what)} to take its first N; more than that may stand in a file"
             )
         yield line
     if not count:

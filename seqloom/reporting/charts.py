@@ -110,8 +110,8 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _axis(values: Sequence[float], start: float, end: float, *, zero: bool = False, log: bool = False) -> Axis:
-    """Around the values, with a little air; a single value gets room on both sides. Nothing is below 0 unless a value
-    is: of shares and losses that would be a lie."""
+    """Around the values, upwards to round numbers; a single value gets room on both sides. Nothing is below 0 unless a
+    value is, and nothing above 100 where all is right: of shares and losses that would be a lie."""
     low, high = min(values), max(values)
     if log:
         return Axis(low / 1.1, high * 1.1, start, end, True)
@@ -119,10 +119,7 @@ def _axis(values: Sequence[float], start: float, end: float, *, zero: bool = Fal
         low, high = min(low, 0.0), max(high, 0.0)
     if high - low <= 1e-9 * max(abs(low), abs(high)):
         room = abs(high) / 2 or 1.0
-        low, high = low if zero else _below(low, room), high + room
-    elif start > end:
-        room = 0.05 * (high - low)
-        low, high = _below(low, room), high + room
+        low, high = low if zero else _below(low, room), high if high == 100 else high + room
     return Axis(*(_on_ticks(low, high) if start > end else (low, high)), start, end)  # upwards
 
 

@@ -28,9 +28,10 @@ def heat(
     longest = max(map(length, columns))
     left = math.ceil(12 + max(map(length, rows)))
     size = min(max(math.floor((room - left - 4) / len(columns)), SMALLEST), LARGEST)
-    turned = longest > size - 3  # they would run into each other
-    top = math.ceil(10 + longest) if turned else 22
-    parts = [_above(token, left + size * (j + 0.5), top - 6, turned) for j, token in enumerate(columns)]
+    fits = size - 3  # longer ones would run into each other
+    top = math.ceil(10 + longest) if longest > fits else 22
+    places = (left + size * (j + 0.5) for j in range(len(columns)))
+    parts = [_above(token, x, top - 6, length(token) > fits) for token, x in zip(columns, places, strict=True)]
     for i, (token, row) in enumerate(zip(rows, cells, strict=True)):
         y = top + size * i
         parts.append(_token(token, x=left - 6, y=y + size / 2 + 4, text_anchor="end"))

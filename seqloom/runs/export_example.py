@@ -9,15 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.data.codec import Codec
+from seqloom.data.counted import TERM
+from seqloom.data.graphemes import cluster_pattern
 from seqloom.data.portable import special_names, tokenizer_json
-from seqloom.data.tokens import BOS, EOS, PAD, UNK
+from seqloom.data.tokens import BOS, EOS, PAD, UNK, WIDE
 from seqloom.decoding.onnx import ENCODER, STEP, Graph
-from seqloom.decoding.texts import Bound, Texts
+from seqloom.decoding.texts import Texts
 from seqloom.errors import SeqloomError
 from seqloom.files import write_atomic, write_json
 from seqloom.version import __version__
 
-JOINS = {"chars": "", "words": " ", "jieba": ""}
+JOINS = {"chars": "", "words": " ", "terms": " ", "jieba": "", "bytes": ""}
+CUTS = {  # how the example cuts a text, as Python says it
+    "chars": 're.findall(about["pattern"], text, re.S)',
+    "terms": 're.findall(about["pattern"], text)',
+    "words": "text.split()",
+    "bytes": 'text.encode().decode("latin-1")',
+}
+PATTERNS = {"chars": cluster_pattern, "terms": lambda: TERM.pattern}
 TOKENS, EXAMPLE = "tokens.json", "example.py"
 SPECIAL = {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK}
 LARGE = 1_000_000  # tokens of a source: whatever bounds the target then is a bound for all
@@ -41,13 +50,17 @@ def add(texts: Texts, folder: Path) -> None:
 def described(texts: Texts) -> dict[str, Any]:
     """Ids, names and rules, as JSON can hold them. An answer has `ratio` times the source's tokens and `more`, but at
     `most` so many."""
-    bound: Bound = texts.bound
+    bound, source = texts.bound, texts.source
+    more = {"pattern": PATTERNS[source.kind]()} if source.kind in PATTERNS else {}
+    more |= {"wide": {code: chr(plain) for code, plain in WIDE.items()}} if source.half_width else {}
+    last = (bound.limit or 10) - bound.close  # an answer that must end has room for nothing beside its end
     return {
         "special": SPECIAL,
         "source": _side(texts.source),
         "target": _side(texts.target),
         "never": sorted({PAD, BOS, UNK, *bound.never}),
-        "length": {"ratio": 0.0 if bound.limit else bound.ratio, "more": bound.limit or 10, "most": bound(LARGE)},
+        "length": {"ratio": 0.0 if bound.limit else bound.ratio, "more": last, "most": bound(LARGE) - bound.close},
+        **more,
     }
 
 
@@ -76,37 +89,51 @@ def _label(file: Path, values: dict[str, str]) -> None:
 
 def example(texts: Texts, reads: bool, writes: bool) -> str:
     """A program of a few lines that answers one text greedily, by onnxruntime and numpy alone where tokens are
-    characters or words; by the tokenizers library too where they are not."""
+    characters, bytes or words; by the tokenizers library too where they are not."""
     source, target = texts.source, texts.target
-    text = "text.casefold()" if source.fold else "text"
-    cuts = {"chars": f'unicodedata.normalize("NFC", {text})', "words": f"{text}.split()"}
-    library = "" if source.kind in cuts and target.kind in JOINS else "from tokenizers import Tokenizer\n"
-    if source.kind not in cuts and reads:
-        cut = 'Tokenizer.from_file(str(here / "source-tokenizer.json")).encode(text).ids'
-    else:
-        tokens = cuts.get(source.kind, "text.split()")
-        cut = f'[ids.get(token, special["unk"]) for token in {tokens}] + [special["eos"]]'
-        cut += "" if source.kind in cuts else "  # of a text that is cut already, with blanks between its tokens"
+    wide = "text.translate({int(code): sign for code, sign in about['wide'].items()})"
+    plain = f'unicodedata.normalize("NFC", {wide if source.half_width else "text"})'
+    if source.fold:
+        plain = f'unicodedata.normalize("NFC", {plain}.{"lower" if source.fold == "lower" else "casefold"}())'
+    read, cut = _reading(texts, plain, reads)
     if target.kind not in JOINS and writes:
         joined = 'Tokenizer.from_file(str(here / "target-tokenizer.json")).decode(said)'
     else:
         joined = f"{JOINS.get(target.kind, ' ')!r}.join(names[token] for token in said)"
+        joined += '.encode("latin-1").decode("utf-8", "replace")' if target.kind == "bytes" else ""
+    first = texts.bound.first
+    token = "logits.argmax()" if first is None else f"logits.argmax() if len(said) > 1 else {first}"
+    library = "from tokenizers import Tokenizer\n" if "Tokenizer." in read + joined else ""
     more = " and tokenizers" if library else ""
-    return PROGRAM.format(library=library, more=more, cut=cut, joined=joined)
+    return PROGRAM.format(library=library, more=more, read=read, cut=cut, joined=joined, token=token)
+
+
+def _reading(texts: Texts, plain: str, reads: bool) -> tuple[str, str]:
+    """The lines that make the text ready, and what then gives the ids of its tokens; `plain` is its normal form."""
+    source, limit = texts.source, texts.max_length
+    kept = "" if limit is None else f"[:{limit}]" if texts.cut == "tail" else f"[-{limit}:]"
+    end = '[special["eos"]]'
+    if source.kind not in CUTS and reads:
+        read = 'cutter = Tokenizer.from_file(str(here / "source-tokenizer.json"))\n'
+        read += "" if source.kind == "tokenizer" else "cutter.encode_special_tokens = True  # a written <eos> is text\n"
+        return read, f"cutter.encode(text).ids[:-1]{kept} + {end}"
+    read = f"text = {plain}\nids = {{name: id for id, name in enumerate(about['source']['names']) if id > 3}}\n"
+    read += "" if source.kind in CUTS else "# The text is cut already, with blanks between its tokens.\n"
+    tokens = CUTS.get(source.kind, "text.split()")
+    return read, f'[ids.get(token, special["unk"]) for token in {tokens}{kept}] + {end}'
 
 
 PROGRAM = '''\
 """Answers a text greedily, as in: python example.py "a text". Needs onnxruntime{more}, and nothing of Seqloom's."""
 
-import json, math, pathlib, sys, unicodedata
+import json, math, pathlib, re, sys, unicodedata
 import numpy as np, onnxruntime
 {library}
 here, text = pathlib.Path(__file__).parent, sys.argv[1]
 about = json.loads((here / "tokens.json").read_text("utf-8"))
 names, special, length, state = about["target"]["names"], about["special"], about["length"], about["state"]
 encoder, step = (onnxruntime.InferenceSession(here / name) for name in ("encoder.onnx", "step.onnx"))
-ids = {{name: id for id, name in enumerate(about["source"]["names"])}}
-source = {cut}
+{read}source = {cut}
 read = {{"tokens": np.array([source]), "lengths": np.array([len(source)])}}
 first = zip(about["read"], encoder.run(about["read"], {{name: read[name] for name in about["reads"]}}))
 known = {{name: np.zeros(shape, np.float32) for name, shape in state.items() if name.startswith("row_")}}
@@ -115,7 +142,7 @@ said = [special["bos"]]
 for _ in range(min(math.ceil(length["ratio"] * len(source)) + length["more"], length["most"])):
     logits, *rows = step.run(None, {{"tokens": np.array([said[-1:]]), **{{name: known[name] for name in state}}}})
     logits[..., about["never"]] = -np.inf
-    said.append(int(logits.argmax()))
+    said.append(int({token}))
     if said[-1] == special["eos"]:
         break
     known |= {{f"row_{{number}}": row for number, row in enumerate(rows)}}

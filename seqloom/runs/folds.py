@@ -32,7 +32,8 @@ class Folds:
 
     def lines(self) -> list[str]:
         """For the eye."""
-        every = [f"{name:<12} {mean:8.2f} ± {spread:.2f}" for name, (mean, spread) in self.scores.items()]
+        widest = max([12, *map(len, self.scores)])
+        every = [f"{name:<{widest}} {mean:8.2f} ± {spread:.2f}" for name, (mean, spread) in self.scores.items()]
         return (
             [f"{len(self.runs)} folds, mean and standard deviation", *(f"  {line}" for line in every)] if every else []
         )

@@ -82,7 +82,8 @@ def on_own_data(recipe: Recipe, job: Job) -> Recipe:
     """The recipe as it is followed on other data than its own, if the job names any: how it trains stays, what belongs
     to its files does not. Its record was reached on its own data alone, so there is none to compare with."""
     own = bool(job.names) and job.names != file_names(recipe.train)
-    if not own and job.test is None:
+    test = None if job.test is None else file_names(job.test)
+    if not own and (test is None or tested(recipe) in (test, [f"{name}:test" for name in test])):
         return recipe
     changed: dict[str, Any] = {"reached": {}, "published": ""}
     if own:
@@ -90,9 +91,9 @@ def on_own_data(recipe: Recipe, job: Job) -> Recipe:
         data = {name: value for name, value in brought.items() if name not in hints_of(Reading)}
         shared = recipe.valid is not None and not isinstance(share_or_files(recipe.valid), list)
         changed |= {"train": job.names, "valid": recipe.valid if shared else None, "test": None, "data": data}
-    if job.test is not None:
-        testing.check(file_names(job.test), recipe.task)
-        changed["test"] = file_names(job.test)
+    if test is not None:
+        testing.check(test, recipe.task)
+        changed["test"] = test
     return replace(recipe, **changed)
 
 

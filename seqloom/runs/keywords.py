@@ -41,7 +41,13 @@ class DataKeywords(TypedDict, total=False):
     columns: str | None
     skip_bad: bool
     limit: int | None
-    fold: bool
+    sample: int | None
+    rules: int
+    header: bool | None
+    delimiter: str | None
+    encoding: str | None
+    recognise: bool
+    fold: bool | str
     half_width: bool
     max_vocab: int | None
     min_count: int
@@ -55,7 +61,6 @@ class DataKeywords(TypedDict, total=False):
     stop_words: str
     repair: bool
     weights: str
-    header: bool
     without: str | None
     kinds: dict[str, str]
     flag_missing: bool
@@ -145,25 +150,36 @@ def sorted_out(
 
 
 def read_in(
-    task: str, files: Examples, valid: Examples | float | None, chosen: Sections, cache: Path | None
-) -> tuple[list[str], Files | float | None]:
-    """The files to train and to validate on: examples given in Python are written to the cache first."""
+    task: str,
+    files: Examples,
+    valid: Examples | float | None,
+    test: Examples | None,
+    chosen: Sections,
+    cache: Path | None,
+) -> tuple[list[str], Files | float | None, list[str] | None]:
+    """The files to train, to validate and to be scored on: examples given in Python are written to the cache first."""
     below = {key.removeprefix("data."): value for key, value in chosen.settings.items() if key.startswith("data.")}
     read = {**chosen.data, **below}
+    beside = {**read, "limit": None}
     names, written = given(files, task, read, cache)
+    forms = {written}
     if valid is None or isinstance(valid, int | float | str | Path):
-        held, too = valid, written and not isinstance(share_or_files(valid or 0), list)
+        held = valid
+        forms |= {False} if valid is not None and isinstance(share_or_files(valid), list) else set()
     else:
-        held, too = given(valid, task, {**read, "limit": None}, cache, "valid")
-    if task != "table" and (written or too) and read.get("columns") is not None:
-        if written != too:
-            raise SeqloomError("columns= cannot be for files and for examples at once: give both in the same form")
+        held, one = given(valid, task, beside, cache, "valid")
+        forms.add(one)
+    tested, one = (None, written) if test is None else given(test, task, beside, cache, "test")
+    forms.add(one)
+    if task != "table" and True in forms and read.get("columns") is not None:
+        if False in forms:
+            raise SeqloomError("columns= cannot be for files and for examples at once: give all in the same form")
         chosen.data.pop("columns", None)  # they were chosen as the examples were written
         chosen.settings.pop("data.columns", None)
-    for name in WRITTEN if written and (too or not isinstance(held, list)) else ():
+    for name in WRITTEN if False not in forms else ():
         if task != "table" or name != "header":
             chosen.data.pop(name, None)  # of files, and what is written here is always the same
-    return names, held
+    return names, held, tested
 
 
 def _section(values: Any, name: str) -> dict[str, Any]:

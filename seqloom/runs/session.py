@@ -198,7 +198,8 @@ class Session:
         one that knows better how sure it is. Where a loss is not known, the earlier one stays."""
         if before is None or self._key(scores) != self._key(before):
             return False
-        return scores.get("loss", math.inf) < before.get("loss", -math.inf)
+        new, old = scores.get("loss", math.inf), before.get("loss", -math.inf)
+        return new < (math.inf if math.isnan(old) else old)
 
     def _save(self, extra: bool = False) -> None:
         settle(self.data.train.folder)

@@ -45,8 +45,10 @@ def lines(
 ) -> list[str]:
     """Scores on test data; `beside`: what stands behind the one of a name."""
     told = [counted(scores["count"], f"test {scores.get('unit', 'examples')}")]
-    for name in wanted or list(scores["metrics"]):
+    names = wanted or list(scores["metrics"])
+    widest = max([12, *map(len, names)])
+    for name in names:
         value, (low, high) = scores["metrics"][name], scores["intervals"].get(name, (None, None))
         spread = "" if low is None else f"  95 %: {low:.2f} … {high:.2f}"
-        told.append(f"  {name:<12} {'none' if value is None else f'{value:.2f}':>8}{spread}{beside(name)}")
+        told.append(f"  {name:<{widest}} {'none' if value is None else f'{value:.2f}':>8}{spread}{beside(name)}")
     return told

@@ -13,7 +13,6 @@ from torch import nn
 
 from seqloom.data.amounts import counted
 from seqloom.data.codec import Codec
-from seqloom.data.given import given
 from seqloom.data.supply import Ready
 from seqloom.data.verify import explained
 from seqloom.errors import SeqloomError, setting
@@ -108,13 +107,13 @@ def train(
     """
     chosen = sorted_out(task, options, data, training, settings)
     model = checked_model(model)
-    names, held = read_in(task, files, valid, chosen, cache)
+    names, held, tested = read_in(task, files, valid, test, chosen, cache)
     job = Job(
         task=task,
         files=names,
         output=output,
         valid=held,
-        test=None if test is None else given(test, task, chosen.data, cache, "test")[0],
+        test=tested,
         model=model,
         size=size,
         data=chosen.data,

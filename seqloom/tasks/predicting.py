@@ -81,8 +81,11 @@ class Predicting(Generic[Source]):
         """
         search, rows = search_of(search, n_best, ways)
         alone = isinstance(sources, self.one)
-        if not alone and not hasattr(sources, "__iter__"):
+        if not alone and (not hasattr(sources, "__iter__") or isinstance(sources, Mapping)):
             raise SeqloomError(f"predict takes one {self._kind()} or several, here {type(sources).__name__}")
+        if not alone and hasattr(sources, "columns"):  # to go through a DataFrame gives the names of its columns
+            part = "its rows as dicts" if Mapping in self.each else "a column of it, as in predict(frame['source'])"
+            raise SeqloomError(f"predict takes no {type(sources).__name__}: give {part}")
         found = self.answers(self._checked([sources] if alone else sources), search, rows)
         texts = [[answer.text for answer in several] for several in found]
         said = texts if n_best is not None else [several[0] for several in texts]
@@ -183,9 +186,14 @@ def _best(folder: Path) -> dict[str, Any] | None:
         return None
     with suppress(OSError), path.open("rb") as file:
         file.seek(max(0, file.seek(0, 2) - LONGEST))
+        scores = None
         for raw in reversed(file.read().split(b"\n")):
             with suppress(SeqloomError):
                 line = parse_json(raw, path)
-                if isinstance(line, dict) and line.get("best") and isinstance(line.get("valid"), dict):
-                    return {"step": line.get("step"), "scores": line["valid"]}
+                if not isinstance(line, dict):
+                    continue
+                if scores is None and line.get("best") and isinstance(line.get("valid"), dict):
+                    scores = line["valid"]
+                if scores is not None and "step" in line:  # an average has none: it is of the last step before it
+                    return {"step": line["step"], "scores": scores}
     return None

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.conftest import one_line
 from tests.conftest import words, write_pairs
+from tests.runs.test_export_example import ODD
 
 SETTINGS = [f"--set={side}.{name}" for side in ("encoder", "decoder") for name in ("dim=16", "heads=2", "layers=1")]
 
@@ -63,6 +64,32 @@ def _alone(folder, text, said):
         carried = onnxruntime.InferenceSession(folder / file).get_modelmeta().custom_metadata_map
         assert json.loads(carried["tokens"]) == about[side]
         assert json.loads(carried["special"]) == about["special"]
+
+
+WAYS = [
+    ("--lowercase", "--half-width", "--max-length", 6),
+    ("--fold", "--source-tokens", "terms", "--max-length", 2, "--cut", "head"),
+    ("--source-tokens", "bytes", "--target-tokens", "bytes"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+def test_the_example_reads_texts_as_the_model_was_trained(seqloom, tmp_path, way):
+    data = write_pairs(tmp_path / "words.tsv", words(60))
+    lines = [f"{text}\tA B\n" for text in ODD if "<" not in text]
+    data.write_text(data.read_text() + "".join(lines), encoding="utf-8")
+    run, out = tmp_path / "run", tmp_path / "out"
+    way = way if "--target-tokens" in way else (*way, "--target-tokens", "words")
+    options = ["--size", "tiny", "--max-steps", 40, "--valid", "0%", "--rate", 0.02, "--device", "cpu", "--quiet", *way]
+    assert seqloom("train", "translate", data, "--output", run, "--model", "gru", *options)[0] == 0
+    assert seqloom("export", run, "--to", "onnx", "--output", out)[0] == 0
+    said = seqloom("predict", run, *(word for text in ODD for word in ("--text", text)))[1]
+    program = "import runpy, sys\nfor text in sys.argv[2:]:\n    sys.argv[1:] = [text]\n    runpy.run_path(PATH)\n"
+    command = [sys.executable, "-I", "-c", program.replace("PATH", repr(str(out / "example.py"))), "-", *ODD]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == (said, "")
+    assert len(set(said.splitlines())) > 1, "answers that could differ"
 
 
 def test_ct2(seqloom, tmp_path, asked):

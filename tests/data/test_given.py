@@ -130,7 +130,8 @@ def test_names_of_files_stay_names_and_texts_are_told_apart(tmp_path):
     [
         (torch.nn.Linear(1, 1), "is no data"),
         (torch.zeros(2, 2), "is no data"),
-        (torch.utils.data.TensorDataset(torch.zeros(2)), "is a torch dataset"),
+        (torch.utils.data.TensorDataset(torch.zeros(2)), r"is a torch dataset, .*dataset\[i\] for i in range"),
+        ("", "'' names no file"),
         (torch.utils.data.DataLoader([1, 2]), "is a torch dataset"),
         (itertools.count(), "count never ends; set limit=N"),
         (itertools.cycle(PAIRS), "cycle never ends"),
@@ -170,7 +171,7 @@ def test_an_endless_generator_stops_at_a_bound_and_leaves_nothing_behind(monkeyp
     seen = itertools.count()
     endless = (("a", str(next(seen))) for _ in iter(int, 1))
     monkeypatch.setattr(module, "MOST", 500)
-    with pytest.raises(SeqloomError, match="more than 500 examples and does not say how many it has; limit=N"):
+    with pytest.raises(SeqloomError, match="more than 500 examples and does not say how many it has; set limit=N"):
         given(endless, "translate", {}, tmp_path)
     assert next(seen) == 501
     monkeypatch.setattr(module, "LARGEST", 1 << 20)

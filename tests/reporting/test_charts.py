@@ -129,6 +129,14 @@ def test_an_axis_begins_and_ends_at_a_round_number(low, high):
     assert min(grid) == pytest.approx(26)
 
 
+@pytest.mark.parametrize("points", [[(0, 12.0), (10, 100.0)], [(0, 100.0), (10, 100.0)], [(0, 0.0), (10, 100.0)]])
+def test_no_axis_of_shares_goes_beyond_all(points):
+    heights = [
+        float(e.text) for e in parsed(one(points)).iter() if e.get("text-anchor") == "end" and e.text[0].isdigit()
+    ]
+    assert max(heights) == 100
+
+
 def test_numbers_of_the_y_axis_have_room():
     tree = parsed(one([(0, 123_456.1), (10, 123_456.9)]))
     ends = [(float(e.get("x", "")), len(e.text or "")) for e in tree.iter() if e.get("text-anchor") == "end"]

@@ -41,6 +41,11 @@ def test_turned_labels_have_room(label, real):
     assert float(parsed(heat([label], ["x"], [[1.0]], what="")).get("width", "")) >= real + 6 + LARGEST
 
 
+def test_only_labels_that_do_not_fit_are_turned():
+    tree = parsed(heat(["a"], ["上", "海", "t", "<eos>"], [[1.0] * 4], what="attention"))
+    assert [e.text for e in tree.iter() if e.get("transform")] == ["<eos>"]
+
+
 def test_a_long_source_has_smaller_cells_before_it_scrolls():
     letters = "abcdefghijklmnopqrstuvwxyz0123456789"
     assert drawn([*letters[:10]])[1] == LARGEST

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
-from typing import get_type_hints
+from types import UnionType
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ from seqloom import SeqloomError
 from seqloom.files import default_cache
 from seqloom.options import hints_of
 from seqloom.runs.config import compose
-from seqloom.runs.keywords import DataKeywords, TrainingKeywords, checked_model
+from seqloom.runs.keywords import DataKeywords, Keywords, TrainingKeywords, checked_model
 from seqloom.tasks.known import TASKS, task
 from seqloom.training.checkpoint import read_tensors
 from seqloom.training.settings import Training
@@ -78,8 +80,17 @@ def test_examples_are_evaluated_and_validated_on(tmp_path, monkeypatch):
         assert seqloom.train("translate", rows, **chosen).data == {}, "the file that was written has its own columns"
     file = tmp_path / "x.tsv"
     file.write_text("a\tb\n")
+    for beside in ({"valid": [file]}, {"test": file}):
+        with pytest.raises(SeqloomError, match="columns= cannot be for files and for examples at once"):
+            seqloom.train("translate", rows, **beside, **chosen)
     with pytest.raises(SeqloomError, match="columns= cannot be for files and for examples at once"):
-        seqloom.train("translate", rows, valid=[file], **chosen)
+        seqloom.train("translate", file, test=rows, **{**chosen, "columns": "1,2"})
+
+
+def test_test_data_is_read_as_the_training_data_and_whole(tmp_path):
+    rows = [{"id": 1, "word": word, "sounds": said} for word, said in PAIRS]
+    chosen = {"columns": "word,sounds", "limit": 30, "output": tmp_path / "run", "max_steps": 1, **KEYWORDS}
+    assert seqloom.train("translate", rows, test=rows[:50], **chosen).scores["count"] == 50
 
 
 @pytest.mark.parametrize(
@@ -101,6 +112,9 @@ def test_examples_are_evaluated_and_validated_on(tmp_path, monkeypatch):
         ({"model": {"decoder": {"score": {1, 2}}}}, "takes a dictionary of names, numbers and texts"),
         ({"model": "gru", "size": "tiny", "time": "soon"}, "cannot read the time 'soon'"),
         ({"valid": torch.nn.Linear(1, 1)}, "valid: .*Linear is no data"),
+        ({"valid": itertools.count(), "limit": 5}, r"valid: count never ends; use itertools.islice\(…, N\)"),
+        ({"test": [("a", "b"), 7]}, "test: example 2: expected"),
+        ({"columns": ["a", "b"]}, r"columns takes names or numbers with commas between, .* not \['a', 'b'\]"),
     ],
 )
 def test_wrong_keywords_say_what_was_meant_and_nothing_is_written(keywords, told, tmp_path):
@@ -143,3 +157,11 @@ def test_the_typed_keywords_are_all_settings_there_are():
     assert set(get_type_hints(DataKeywords)) == data, "seqloom/runs/keywords.py lists every setting of data"
     assert set(get_type_hints(TrainingKeywords)) == training, "seqloom/runs/keywords.py lists every setting of training"
     assert not data & training
+    takes = {name: _kinds(hint) for name, hint in get_type_hints(Keywords).items()}
+    for options in (Training, *(task(one).options for one in TASKS)):
+        for name, hint in hints_of(options).items():
+            assert _kinds(hint) <= takes[name], f"{name} may be {hint} in {options.__name__}"
+
+
+def _kinds(hint):
+    return set(get_args(hint)) if isinstance(hint, UnionType) else {hint}

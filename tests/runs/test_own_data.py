@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from seqloom.errors import SeqloomError
-from seqloom.runs import follow, recipes
-from seqloom.runs.folds import cross_validate
+from seqloom.runs import follow, recipes, testing
+from seqloom.runs.folds import Folds, cross_validate
 from seqloom.runs.job import Job
 from tests.cli.conftest import one_line, seqloom  # noqa: F401 - a fixture
 from tests.conftest import words, write_pairs
@@ -41,6 +41,9 @@ def test_on_its_own_data_a_recipe_keeps_its_record():
     mine = recipes.load("ewt")
     assert follow.on_own_data(mine, asked([])) is mine
     assert follow.on_own_data(mine, asked(["ud-ewt"])) is mine
+    for test in ("ud-ewt", "ud-ewt:test"):
+        assert follow.on_own_data(mine, asked([], test=test)) is mine, "what it is scored on anyway"
+    assert follow.on_own_data(recipes.load("trec"), asked([], test="sst2")).reached == {}
 
 
 def test_another_dataset_is_scored_on_its_own_test_split():
@@ -56,6 +59,7 @@ def test_a_recipe_on_own_files_is_scored_on_test_and_on_nothing_else(seqloom, pa
     assert "on your own data: its record (per 5.99, exact_match 74.41) is of other data and not compared" in err
     assert out.startswith("9 test examples\n  per ")
     assert "on record" not in out
+    assert seqloom(*way, pairs, "--test", test, "-o", tmp_path / "b", "--quiet") == (0, "", "")
     kept = yaml.safe_load((tmp_path / "a" / "recipe.yaml").read_text())
     assert (kept["train"], kept["test"]) == ([str(pairs)], [str(test)])
     assert not {"reached", "published"} & kept.keys()
@@ -79,6 +83,13 @@ def test_any_training_is_scored_on_test(seqloom, pairs, tmp_path):  # noqa: F811
     again = seqloom("train", "translate", pairs, "--test", test, "-o", tmp_path / "run", *FEW, "--resume", "--quiet")
     assert again == (0, "", ""), "quiet prints nothing"
     assert (tmp_path / "run" / "evaluation-test.json").exists()
+
+
+def test_long_names_of_scores_keep_the_columns():
+    scores = {"count": 2, "metrics": {"accuracy": 1.0, "calibration_error": 22.0}, "intervals": {}}
+    assert testing.lines(scores)[1:] == ["  accuracy              1.00", "  calibration_error    22.00"]
+    told = Folds([], {"loss": (1.0, 0.5), "calibration_error": (22.0, 0.5)}).lines()[1:]
+    assert told == ["  loss                  1.00 ± 0.50", "  calibration_error    22.00 ± 0.50"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 
@@ -59,6 +60,26 @@ def test_a_tie_keeps_the_model_with_the_lower_loss(run):
 
 def test_where_the_loss_is_not_known_the_earliest_stays(run):
     assert run(known=False).best == {"step": 2, "scores": {"accuracy": 60.0}}
+
+
+def test_a_loss_that_is_no_number_is_the_worst(monkeypatch):
+    tie = partial(Session._tie, Session.__new__(Session))
+    monkeypatch.setattr(Session, "_key", lambda self, scores: -scores["accuracy"])
+    odd, sure = {"accuracy": 60.0, "loss": float("nan")}, {"accuracy": 60.0, "loss": 0.5}
+    assert (tie(sure, odd), tie(odd, sure), tie(odd, odd)) == (True, False, False)
+
+
+def test_an_average_as_good_is_kept_by_its_loss(run):
+    """The mean of checkpoints is scored last, here as the best before it but for the loss."""
+    SCORES.append((60.0, 0.4))
+    try:
+        found = run("surer", average=2)
+        assert found.best == {"step": 6, "scores": {"accuracy": 60.0, "loss": 0.4}}
+        assert "accuracy 60 at step 6" in repr(found.load("cpu")), "an average is of the last step"
+        SCORES[-1] = (60.0, 0.6)
+        assert run("less", average=2).best["step"] == 3
+    finally:
+        SCORES.pop()
 
 
 def test_patience_goes_by_scores_alone(run):

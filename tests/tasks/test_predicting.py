@@ -15,6 +15,15 @@ from seqloom.tasks.predicting import Predicting, Ways, described, search_of
 from tests.conftest import words
 
 
+class Frame:
+    """As a DataFrame: going through it gives the names of its columns."""
+
+    columns = ("source", "target")
+
+    def __iter__(self):
+        return iter(self.columns)
+
+
 @pytest.fixture(scope="module")
 def model(run):
     return seqloom.load(run, "cpu")
@@ -55,7 +64,7 @@ def test_wrong_keywords_say_what_was_meant(model, keywords, told):
         model.predict(["ab"], **keywords)
 
 
-@pytest.mark.parametrize("sources", [None, 5, [5], ["ab", None], [["ab"]]])
+@pytest.mark.parametrize("sources", [None, 5, [5], ["ab", None], [["ab"]], {"ab": 1}, Frame()])
 def test_what_is_no_text_is_refused(model, sources):
     with pytest.raises(SeqloomError, match="predict takes"):
         model.predict(sources)
