@@ -36,9 +36,8 @@ NUMBERING = (
     *("repair", "stop_words", "separator", "target"),
 )
 NEEDED = ("task", "preset", "data", "model", "training", "inputs")  # of a run that goes on, or that one starts from
-SEEDED = re.compile(
-    r"(fold \d+/\d+|[\d.]+%?) with seed (\d{1,19})"
-)  # held out alike, whatever the seed of the training
+# Held out alike, whatever the seed of the training.
+SEEDED = re.compile(r"(fold \d+/\d+|[\d.]+%?) with seed (\d{1,19})")
 Files = str | Path | Sequence[str | Path]
 
 

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import torch
-from torch import nn
 
 from seqloom.data.amounts import counted
-from seqloom.data.codec import Codec
 from seqloom.data.supply import Ready
 from seqloom.data.verify import explained
 from seqloom.errors import SeqloomError, setting
@@ -20,6 +18,7 @@ from seqloom.files import locked, tidy, write_json
 from seqloom.reporting.wording import wording
 from seqloom.runs import config as configs
 from seqloom.runs import testing
+from seqloom.runs.batch_size import few, suit
 from seqloom.runs.environment import choose_device, environment
 from seqloom.runs.job import Job, Settled, check_free, file_names, prepared, settle
 from seqloom.runs.journal import Journal
@@ -44,7 +43,7 @@ from seqloom.training.distributed import Launch, Ranks, connected
 from seqloom.training.freeze import freeze
 from seqloom.training.loop import Loop
 from seqloom.training.parallel import wrapped
-from seqloom.training.settings import FEW, LEAST_ROWS, Training, planned, suited_rows
+from seqloom.training.settings import Training
 
 
 @dataclass(frozen=True, repr=False)
@@ -130,7 +129,7 @@ def train(
 def carry_out(job: Job, progress: Progress) -> Run:
     """Train as the job says. Under torchrun every process does this; the first one speaks and writes."""
     with named(job.folder), explained(), _joined(job) as ranks:
-        settled = _told(job, ranks)
+        settled = Settled(**ranks.lead(lambda: asdict(settle(job, ranks))))
         progress = progress if ranks.first else Silent()
         if job.resume and settled.saved is None:
             progress.note(f"{job.folder}: holds no run to resume; a new one begins")
@@ -159,7 +158,7 @@ def _tested(job: Job, run: Run) -> Run:
 def rehearse(job: Job, progress: Progress) -> Trial:
     """What the job would cost, from two steps; nothing is written but the cache of the data."""
     with named(job.folder), explained(), _joined(job) as ranks:
-        settled = _told(job, ranks)
+        settled = Settled(**ranks.lead(lambda: asdict(settle(job, ranks))))
         progress = progress if ranks.first else Silent()
         session = _session(job, settled, ranks, progress)
         if hasattr(session.model, "fit"):
@@ -174,10 +173,6 @@ def _joined(job: Job) -> AbstractContextManager[Ranks]:
     return connected(launch, choose_device(job.device, launch.local if launch.world > 1 else None))
 
 
-def _told(job: Job, ranks: Ranks) -> Settled:
-    return Settled(**ranks.lead(lambda: asdict(settle(job, ranks))))
-
-
 def _session(job: Job, settled: Settled, ranks: Ranks, progress: Progress) -> Session:
     """Data and model, ready to train; what is about to happen is said."""
     data = prepared(job, settled, ranks)
@@ -186,42 +181,17 @@ def _session(job: Job, settled: Settled, ranks: Ranks, progress: Progress) -> Se
     asked = job.training.get("select") or job.settings.get("training.select")
     if hasattr(task, "select") and settled.saved is None and not asked:
         settled.config["training"]["select"] = task.select(data)  # pyright: ignore[reportAttributeAccessIssue]
-    told = [] if not settled.free else _suit_batch(settled, data)
+    told = suit(settled, data) if settled.free else []
     with ranks.together():
         session = make_session(job.folder, settled.config, data, ranks, progress)
         if settled.brought:
             progress.note(f"validates on {settled.valid}")
         _greet(session, data, progress)
-        for note in (*settled.told, *(() if hasattr(session.model, "fit") else (*told, *_few(session)))):
+        for note in (*settled.told, *(() if hasattr(session.model, "fit") else (*told, *few(session)))):
             progress.note(note)
     if settled.start is not None:
         _take_over(session, Path(settled.start), "taken" not in settled.config["inputs"])
     return session
-
-
-def _suit_batch(settled: Settled, data: Ready) -> list[str]:
-    """Choose how many examples a batch holds by how many there are; of running text and of pairs of words, which make
-    examples of their own, as many as usual."""
-    settings = settled.config["training"]
-    if not settings["batch_rows"] or settled.config["task"] == "vectors" or not getattr(data.train, "by_rows", True):
-        return []
-    aside = 0 if isinstance(settled.valid, list) or data.valid is None or settled.brought else len(data.valid)
-    count = len(data.train) + aside  # the same in every fold
-    rows = suited_rows(settings["batch_rows"], count, Training.of(settings))
-    usual, settings["batch_rows"] = settings["batch_rows"], rows
-    if rows == usual:
-        return []
-    return [f"{len(data.train):,} examples are few: batches of {rows} rows, not {usual} (--batch-rows chooses)"]
-
-
-def _few(session: Session) -> Iterator[str]:
-    """A word where a training is likely to end before the model has learned anything."""
-    settings = session.settings
-    updates = planned(settings, len(session.loop.plan))
-    if updates is not None and updates < FEW:
-        smaller = " or smaller --batch-rows" if (settings.batch_rows or 0) > LEAST_ROWS else ""
-        epochs = counted(settings.epochs, "epochs")
-        yield f"only {counted(updates, 'updates')} in {epochs}: few to learn from; more --epochs{smaller} give more"
 
 
 def _take_over(session: Session, run: Path, alike: bool) -> None:
@@ -297,7 +267,7 @@ def make_session(folder: Path, config: Mapping[str, Any], prepared: Ready, ranks
     with allowed(folder, config, MODEL):
         model = configs.built(config, task.sizes(stored))
     if settings.vectors and not any((folder / CHECKPOINTS).glob("step-*")):
-        told = _given_vectors(model, stored, settings.vectors)
+        told = wordvectors.given(model, stored, settings.vectors)
         progress.note(f"{settings.vectors}: {told}")
     if settings.freeze:
         with setting():
@@ -315,13 +285,6 @@ def make_session(folder: Path, config: Mapping[str, Any], prepared: Ready, ranks
         runner = task.runner(folder, dict(config), model, stored, ranks.device)
         session.glimpse = lambda: glimpse(runner)
     return session
-
-
-def _given_vectors(model: nn.Module, stored: Mapping[str, Any], vectors: str) -> wordvectors.Coverage:
-    if not hasattr(model, "source") or "source" not in stored:
-        raise SeqloomError(f"vectors {vectors}: this model has no embedding of words to begin with them")
-    codec = Codec.from_json(stored["source"])
-    return wordvectors.initialise(model, codec, wordvectors.load(vectors, codec))
 
 
 def _greet(session: Session, prepared: Ready, progress: Progress) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +31,14 @@ class Coverage:
     def __str__(self) -> str:
         folded = f" ({self.folded:,} by their lower case)" if self.folded else ""
         return f"{self.found:,} of {self.total:,} tokens{folded}, {self.found / max(self.total, 1):.1%}, have a vector"
+
+
+def given(model: nn.Module, stored: Mapping[str, Any], vectors: str) -> Coverage:
+    """Begin a model's embedding with `vectors`. `stored`: its vocabularies, as a run keeps them."""
+    if not hasattr(model, "source") or "source" not in stored:
+        raise SeqloomError(f"vectors {vectors}: this model has no embedding of words to begin with them")
+    codec = Codec.from_json(stored["source"])
+    return initialise(model, codec, load(vectors, codec))
 
 
 def load(name: str, codec: Codec) -> Vectors:

@@ -60,10 +60,10 @@ def texts(tmp_path):
 def test_small_data_has_small_batches():
     usual = Training.of({})
     found = [suited_rows(128, count, usual) for count in (10, 1000, 3600, 5000, 9000, 20_000, 30_000, 10**7)]
-    assert found == [16, 16, 16, 16, 32, 64, 128, 128]
+    assert found == [16, 16, 16, 16, 16, 32, 32, 128]
     assert suited_rows(32, 20_000, usual) == 32  # what suits a model is not made larger
     assert suited_rows(8, 100, usual) == 8
-    assert suited_rows(128, 3600, Training.of({"epochs": 200})) == 128
+    assert suited_rows(128, 3600, Training.of({"epochs": 400})) == 128
     assert suited_rows(128, 3600, Training.of({"max_steps": 100})) == 128  # updates are as many in any case
     assert planned(usual, 29) == 580
     assert planned(Training.of({"accumulate": 4}), 29) == 160
@@ -73,7 +73,7 @@ def test_small_data_has_small_batches():
 def test_the_size_of_the_batch_is_written_and_resumed(pairs, tmp_path):
     run, notes = train(pairs, tmp_path / "run", training={"epochs": 1})
     assert config(run)["training"]["batch_rows"] == 16
-    assert "57 examples are few: batches of 16 rows, not 64 (--batch-rows chooses)" in notes
+    assert "batches of 16 rows, not 64, as there are 57 examples (--batch-rows chooses)" in notes
     assert any(note.startswith("only 4 updates in 1 epoch: few to learn from") for note in notes)
     kept = dict(config(run))
     more, notes = train(pairs, run.folder, training={"epochs": 2}, resume=True, model=None, size=None)
