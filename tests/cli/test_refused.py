@@ -70,6 +70,12 @@ def test_a_setting_of_the_wrong_kind_is_named(train, pair, told):
     assert len(result[2]) < 600
 
 
+def test_a_kind_that_is_no_name_is_said_before_what_belongs_to_it(train):
+    result = train("--set", "kind.0=language", "--set", "dropout=0.1")
+    one_line(result, "unknown kind {'0': 'language'}")
+    assert result[0] == 2
+
+
 @pytest.mark.parametrize("part", ["encoder", "decoder"])
 def test_layers_without_a_width_are_refused(train, part):
     result = train("--model", "transformer", "--set", f"{part}.hidden=0", "--quiet")
