@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import seqloom as library
@@ -137,10 +139,23 @@ def test_only_translations_are_exported(seqloom, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", ["../elsewhere", "/elsewhere", "..", "", "a\nb"])
+def test_a_recipe_writes_nowhere_but_in_runs(seqloom, data, tmp_path, monkeypatch, name):
+    """Without --output its own name says where, and it may come from a stranger."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    recipe = {"name": name, "about": "x", "task": "translate", "train": str(data), "model": "gru", "size": "tiny"}
+    (tmp_path / "here" / "x.yaml").write_text(json.dumps(recipe))
+    for line in (["train", "--recipe", "x.yaml", "--max-steps", "1", "--quiet"], ["recipes", "x.yaml"]):
+        one_line(seqloom(*line), "is no name: a folder in runs/ is called by it")
+    assert [file.name for file in tmp_path.rglob("*")] == ["here", "x.yaml"]
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [
         (["predict", "RUN", "FILE", "--beam", "0"], "beam and n-best are at least 1"),
+        (["predict", "RUN", "FILE", "--beam", "9" * 30], "beam and n-best are at most 1,000,000"),
         (["predict", "RUN", "FILE", "--batch", "9" * 30], "--batch"),
         (["predict", "RUN", "FILE", "--threshold", "2"], "--threshold is a confidence of 0 to 1"),
         (["predict", "RUN", "FILE", "--output", ""], "an output needs a name, here ''"),
