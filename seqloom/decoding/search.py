@@ -17,9 +17,11 @@ from seqloom.data.batch import Padded
 from seqloom.data.tokens import BOS, EOS, PAD, UNK
 from seqloom.decoding.draws import Draws
 from seqloom.decoding.found import Ended, Hypothesis, Walks
-from seqloom.errors import SeqloomError, SettingError
+from seqloom.errors import SeqloomError, SettingError, shown
 from seqloom.models.seq2seq import Stepper
 from seqloom.parts.memory import keep_freed
+
+WIDEST = 1_000_000  # hypotheses of a source: more has no memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,8 @@ class Search:
     def __post_init__(self) -> None:
         if self.beam < 1 or self.n_best < 1:
             raise SettingError(f"beam and n-best are at least 1, here {self.beam} and {self.n_best}")
+        if max(self.beam, self.n_best) > WIDEST:
+            raise SettingError(f"beam and n-best are at most {WIDEST:,}, here {shown((self.beam, self.n_best))}")
         if not self.sample and self.n_best > self.beam:
             raise SettingError(f"n-best {self.n_best} needs a beam at least as wide, here {self.beam}")
         if self.sample and self.beam > 1:

@@ -157,7 +157,8 @@ def _place(own: dict[str, Any], key: str, shape: Task) -> tuple[dict[str, Any], 
         if not rest:
             raise SeqloomError(f"cannot set {key!r}: name a setting of {first}, as in training.clip=1.0")
         return own[first], SPELLINGS.get(rest, rest) if first == "training" else rest
-    make = shape.models.get(own["model"].get("kind", shape.kind))
+    kind = own["model"].get("kind", shape.kind)
+    make = shape.models.get(kind) if isinstance(kind, str) else None
     if callable(make):  # else its kind is not known, which is said when it is chosen
         known(first, {"kind", *SECTIONS, *keywords(make)}, "setting")
     return own["model"], key

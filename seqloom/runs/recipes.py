@@ -106,6 +106,9 @@ def load(name: str) -> Recipe:
     checked(Evaluate, values.get("evaluate", {}), f"evaluate in {path.name}")
     for name in values.get("evaluate", {}).get("metrics", []):
         known(name, METRICS, f"metric of evaluate in {path.name}")
+    called = values.get("name", path.name)
+    if called in ("", ".", "..") or "/" in called or not called.isprintable():
+        raise SeqloomError(f"recipe {path.name}: {shown(called)} is no name: a folder in runs/ is called by it")
     values["members"] = _members(values.get("members", []), path.name)
     return Recipe(**{"name": path.name.rpartition(".")[0], **values, **_placed(values, path.parent)})
 

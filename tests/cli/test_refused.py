@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import seqloom as library
@@ -70,6 +72,12 @@ def test_a_setting_of_the_wrong_kind_is_named(train, pair, told):
     assert len(result[2]) < 600
 
 
+def test_a_kind_that_is_no_name_is_said_before_what_belongs_to_it(train):
+    result = train("--set", "kind.0=language", "--set", "dropout=0.1")
+    one_line(result, "unknown kind {'0': 'language'}")
+    assert result[0] == 2
+
+
 @pytest.mark.parametrize("part", ["encoder", "decoder"])
 def test_layers_without_a_width_are_refused(train, part):
     result = train("--model", "transformer", "--set", f"{part}.hidden=0", "--quiet")
@@ -81,7 +89,7 @@ def test_layers_without_a_width_are_refused(train, part):
     ("options", "told"),
     [
         (["--output", ""], "an output needs a name, here ''; try seqloom train --help"),
-        (["--folds", "1000000"], "--folds takes 2 or more and at most 1,000, here 1000000"),
+        (["--folds", "1000000"], "--folds takes 2 or more and at most "),
         (["--time", "9" * 400 + "s"], "training.time takes a finite number"),
         (["--time", "soon"], "cannot read the time 'soon'"),
         (["--valid", f"5% with seed {NINES}"], "--valid: cannot read the share '5% with seed 999"),
@@ -131,10 +139,23 @@ def test_only_translations_are_exported(seqloom, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", ["../elsewhere", "/elsewhere", "..", "", "a\nb"])
+def test_a_recipe_writes_nowhere_but_in_runs(seqloom, data, tmp_path, monkeypatch, name):
+    """Without --output its own name says where, and it may come from a stranger."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    recipe = {"name": name, "about": "x", "task": "translate", "train": str(data), "model": "gru", "size": "tiny"}
+    (tmp_path / "here" / "x.yaml").write_text(json.dumps(recipe))
+    for line in (["train", "--recipe", "x.yaml", "--max-steps", "1", "--quiet"], ["recipes", "x.yaml"]):
+        one_line(seqloom(*line), "is no name: a folder in runs/ is called by it")
+    assert [file.name for file in tmp_path.rglob("*")] == ["here", "x.yaml"]
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [
         (["predict", "RUN", "FILE", "--beam", "0"], "beam and n-best are at least 1"),
+        (["predict", "RUN", "FILE", "--beam", "9" * 30], "beam and n-best are at most 1,000,000"),
         (["predict", "RUN", "FILE", "--batch", "9" * 30], "--batch"),
         (["predict", "RUN", "FILE", "--threshold", "2"], "--threshold is a confidence of 0 to 1"),
         (["predict", "RUN", "FILE", "--output", ""], "an output needs a name, here ''"),

@@ -86,7 +86,7 @@ def test_what_is_wrong_is_named(tmp_path, values, message):
         ({"settings": {"encoder.dropout": 7}}, "dropout of RecurrentEncoder is at least 0 and below 1, here 7"),
         ({"model": "gruu"}, "unknown model 'gruu'; did you mean 'gru'"),
         ({"task": "translat"}, "unknown task 'translat'; did you mean 'translate'"),
-        ({"data": {"source_tokens": "charz"}}, "unknown kind of tokens 'charz'"),
+        ({"data": {"source_tokens": "charz"}}, "data.source_tokens: unknown kind of tokens 'charz'"),
         ({"valid": "200%"}, "a validation share lies between 0% and 100%"),
         ({"evaluate": {"beam": -3}}, "beam and n-best are at least 1"),
         ({"evaluate": {"tokenize": "foo"}}, "unknown tokenizer 'foo'"),
