@@ -26,7 +26,6 @@ CUTS = {  # how the example cuts a text, as Python says it
     "words": "text.split()",
     "bytes": 'text.encode().decode("latin-1")',
 }
-PATTERNS = {"chars": cluster_pattern, "terms": lambda: TERM.pattern}
 TOKENS, EXAMPLE = "tokens.json", "example.py"
 SPECIAL = {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK}
 LARGE = 1_000_000  # tokens of a source: whatever bounds the target then is a bound for all
@@ -51,7 +50,8 @@ def described(texts: Texts) -> dict[str, Any]:
     """Ids, names and rules, as JSON can hold them. An answer has `ratio` times the source's tokens and `more`, but at
     `most` so many."""
     bound, source = texts.bound, texts.source
-    more = {"pattern": PATTERNS[source.kind]()} if source.kind in PATTERNS else {}
+    pattern = cluster_pattern() if source.kind == "chars" else TERM.pattern if source.kind == "terms" else None
+    more: dict[str, Any] = {} if pattern is None else {"pattern": pattern}
     more |= {"wide": {code: chr(plain) for code, plain in WIDE.items()}} if source.half_width else {}
     last = (bound.limit or 10) - bound.close  # an answer that must end has room for nothing beside its end
     return {

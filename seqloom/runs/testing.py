@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +43,24 @@ def score(folder: Path, names: Sequence[str], device: str, search: Search | None
 def lines(
     scores: Mapping[str, Any], wanted: Sequence[str] | None = None, beside: Callable[[str], str] = lambda _: ""
 ) -> list[str]:
-    """Scores on test data; `beside`: what stands behind the one of a name."""
+    """Scores on test data, under the names that `evaluate` gives them too; `beside`: what stands behind the one of a
+    name."""
+    rows = list(_rows(scores, wanted))
+    widest = max([12, *(len(name) for name, *_ in rows)])
     told = [counted(scores["count"], f"test {scores.get('unit', 'examples')}")]
-    names = wanted or list(scores["metrics"])
-    widest = max([12, *map(len, names)])
-    for name in names:
-        value, (low, high) = scores["metrics"][name], scores["intervals"].get(name, (None, None))
+    for name, value, low, high in rows:
         spread = "" if low is None else f"  95 %: {low:.2f} … {high:.2f}"
         told.append(f"  {name:<{widest}} {'none' if value is None else f'{value:.2f}':>8}{spread}{beside(name)}")
     return told
+
+
+def _rows(scores: Mapping[str, Any], wanted: Sequence[str] | None) -> Iterator[tuple[str, Any, Any, Any]]:
+    """Name, value and interval. A `wer` that is the `per` again is left out unless it is wanted; of pronunciations the
+    word error rate is the share of words with any error."""
+    metrics = scores["metrics"]
+    for name in wanted or [name for name in metrics if name != "wer" or metrics["wer"] != metrics.get("per")]:
+        value, (low, high) = metrics[name], scores["intervals"].get(name, (None, None))
+        yield name, value, low, high
+        if name == "exact_match" and scores.get("pronunciations") and value is not None:
+            best, worst = (None, None) if low is None else (100 - high, 100 - low)
+            yield "word error rate", 100 - value, best, worst

@@ -109,6 +109,7 @@ def frame(runner: Any, scores: Evaluation, asked: Any, seconds: float, available
     return {
         "schema": SCHEMA,
         **scores.to_json(),
+        **({"pronunciations": True} if scores.pronunciations else {}),
         "available": available,
         "fingerprint": hashlib.sha256(told).hexdigest(),
         "device": _device(runner.device),

@@ -75,13 +75,16 @@ def test_without_test_data_validation_alone_is_said_to_be_it():
 
 def test_any_training_is_scored_on_test(seqloom, pairs, tmp_path):  # noqa: F811
     test = write_pairs(tmp_path / "test.tsv", words(9, seed=5))
-    status, out, _ = seqloom("train", "translate", pairs, "--test", test, "-o", tmp_path / "run", *FEW)
+    way = ["train", "translate", pairs, "--test", test, "-o", tmp_path / "run", "--target-tokens", "words", *FEW]
+    status, out, _ = seqloom(*way)
     assert status == 0
     assert out.startswith("9 test examples\n")
+    rows = {line[2:20].strip(): line[20:].split()[0] for line in out.splitlines()[1:]}
+    assert "wer" not in rows, "it would be the per again"
+    assert float(rows["word error rate"]) == 100 - float(rows["exact_match"])
     assert json.loads((tmp_path / "run" / "evaluation-test.json").read_text())["count"] == 9
     assert "Test data" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    again = seqloom("train", "translate", pairs, "--test", test, "-o", tmp_path / "run", *FEW, "--resume", "--quiet")
-    assert again == (0, "", ""), "quiet prints nothing"
+    assert seqloom(*way, "--resume", "--quiet") == (0, "", ""), "quiet prints nothing"
     assert (tmp_path / "run" / "evaluation-test.json").exists()
 
 
