@@ -189,11 +189,11 @@ def _cases() -> Iterator[Case]:
     yield from _values("generation_config.json", GENERATION, ASKED)
     for value in MAPS:
 
-        def change(folder: Path, value: Any = value) -> None:
+        def mapped(folder: Path, value: Any = value) -> None:
             (folder / "model.safetensors").unlink()
             (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": value}))
 
-        yield Case("model.safetensors.index.json", f"weight_map is {str(value)!r}", change)
+        yield Case("model.safetensors.index.json", f"weight_map is {str(value)!r}", mapped)
     for name, raw in WEIGHTS.items():
         yield Case("model.safetensors", name, lambda folder, raw=raw: written(folder / "model.safetensors", raw))
     for name in ("a folder", "a FIFO", "a link to nothing", "a link to itself", "a link to /dev/zero", "cut in half"):

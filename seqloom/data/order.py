@@ -17,11 +17,11 @@ class Plan:
     order: np.ndarray  # [rows] int64
     ends: np.ndarray  # [batches] int64
 
-    def check(self, rows: int) -> None:
-        """Refuse one that is not of so many rows: it may have been stored by a stranger."""
+    def check(self) -> None:
+        """Refuse what no plan is like: it may have been stored by a stranger."""
         whole = self.order.dtype == self.ends.dtype == np.int64 and self.order.ndim == self.ends.ndim == 1
-        if not whole or (len(self.order) and not 0 <= self.order.min() <= self.order.max() < rows):
-            raise SeqloomError(f"the order of the rows is not one of {rows:,} rows")
+        if not whole or self.order.min(initial=0) < 0:
+            raise SeqloomError("the order of the rows is no list of rows")
         if (np.diff(self.ends, prepend=0) < 0).any() or self.ends[-1:].sum() != len(self.order):
             raise SeqloomError(f"the ends of the batches do not fit {len(self.order):,} rows in order")
 

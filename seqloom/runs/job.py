@@ -19,6 +19,7 @@ from seqloom.documents import read_json
 from seqloom.errors import SeqloomError, known
 from seqloom.models.presets import IMPORTED, SIZES, about
 from seqloom.options import hints_of
+from seqloom.parts.choose import complete
 from seqloom.runs import config as configs
 from seqloom.runs import testing
 from seqloom.runs.load import vocabularies
@@ -92,9 +93,7 @@ def settle(job: Job, ranks: Ranks) -> Settled:
     saved = _open(job.folder, job.resume or _begun_by(job.folder, ranks))
     if saved is not None and saved["task"] != job.task:
         raise SeqloomError(f"{job.folder}: holds a run of the task {saved['task']}, not of {job.task}")
-    base = None if saved is not None or job.start is None else configs.load(Path(job.start))
-    if base is not None:
-        check_whole(base, Path(str(job.start)) / configs.FILE, NEEDED)
+    base = None if saved is not None or job.start is None else _stored(Path(job.start))
     before, data, settings, brought = saved, job.data, job.settings, None
     if saved is None:
         data, brought = registry.suited(job.names, job.data, job.task)
@@ -138,6 +137,15 @@ def settle(job: Job, ranks: Ranks) -> Settled:
         free=saved is None and not chosen and not job.recorded,
         told=told,
     )
+
+
+def _stored(folder: Path) -> dict[str, Any]:
+    """The config of a run that goes on, or that one starts from: whole, and of a model that there is."""
+    config = configs.load(folder)
+    check_whole(config, folder / configs.FILE, NEEDED)
+    with understood(folder / configs.FILE):
+        complete(find(config["task"]).models, config["model"])
+    return config
 
 
 def _kept(home: Path) -> dict[str, Any]:
@@ -247,9 +255,7 @@ def _open(folder: Path, resume: bool) -> dict[str, Any] | None:
         raise SeqloomError(f"{folder}: is a file; --output names a folder")
     if not resume:
         check_free(folder)
-    saved = configs.load(folder) if (folder / configs.FILE).exists() else None
-    if saved is not None:
-        check_whole(saved, folder / configs.FILE, NEEDED)
+    saved = _stored(folder) if (folder / configs.FILE).exists() else None
     if saved is not None and saved["preset"]["size"] == IMPORTED and "from" not in saved["inputs"]:
         raise SeqloomError(f"{folder}: was imported, not trained here: train from it with --from {folder}")
     return saved
