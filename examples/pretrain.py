@@ -13,7 +13,7 @@ import seqloom
 from seqloom.data import registry
 from seqloom.data.codec import Codec
 from seqloom.data.read import read_sources
-from seqloom.files import read_json
+from seqloom.documents import read_json
 from seqloom.tasks.embed import Embedder, nearest
 
 

@@ -14,6 +14,7 @@ from typing import BinaryIO
 from seqloom.errors import SeqloomError, shown
 
 UTF8 = "utf-8"
+_NO_FILES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape")  # of names, or of Python alone
 HEAD = 1 << 16  # bytes of a file that are looked at before it is read
 _CHUNK = 1 << 16
 _MARKS = (  # the longer ones first: a UTF-32 file begins as a UTF-16 one does
@@ -61,9 +62,7 @@ def named(encoding: str) -> str:
     """An encoding that the user names, as Python calls it."""
     try:
         found = codecs.lookup(encoding)
-        text = found._is_text_encoding  # pyright: ignore
-        if text and found.name != UTF8:  # some, such as punycode, are for names alone
-            codecs.getincrementaldecoder(encoding)("seqloom.lost").decode(bytes(range(256)), True)
+        text = found._is_text_encoding and found.name not in _NO_FILES  # pyright: ignore
     except (LookupError, ValueError):
         text = found = None
     if found is None or not text:

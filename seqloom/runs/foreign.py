@@ -85,6 +85,8 @@ class Theirs:
             if value is not None and not fits(value):
                 raise SeqloomError(f"{file} or generation_config.json: {name} must be {what}, here {shown(value)}")
         room = sum(one.stat().st_size for one in self.folder.glob("*.safetensors") if one.is_file())
+        if not room:
+            raise _no_weights(self.folder)
         if max(self.sizes) * self.need("d_model") > room:
             raise SeqloomError(f"{file}: vocab_size and d_model ask for more than the {room:,} bytes of its weights")
 
@@ -150,12 +152,16 @@ def read_weights(folder: Path) -> Tensors:
         if any(Path(name).name != name or name in ("", ".", "..") or "\0" in name for name in files):
             raise SeqloomError(f"{index}: names files outside its folder")
         return {name: tensor for file in files for name, tensor in read_tensors(folder / file).items()}
-    if any(folder.glob("pytorch_model*.bin")):
-        raise SeqloomError(
-            f"{folder}: has only pytorch_model.bin, which can run code when it is opened and is not read here; load it "
-            "with transformers where you trust it, and save_pretrained writes model.safetensors"
-        )
-    raise SeqloomError(f"{folder}: has no model.safetensors")
+    raise _no_weights(folder)
+
+
+def _no_weights(folder: Path) -> SeqloomError:
+    if not any(folder.glob("pytorch_model*.bin")):
+        return SeqloomError(f"{folder}: has no model.safetensors")
+    return SeqloomError(
+        f"{folder}: has only pytorch_model.bin, which can run code when it is opened and is not read here; load it "
+        "with transformers where you trust it, and save_pretrained writes model.safetensors"
+    )
 
 
 def convert(theirs: Theirs, source_end: int) -> tuple[dict[str, Any], Tensors]:

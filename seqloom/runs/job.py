@@ -19,13 +19,10 @@ from seqloom.documents import read_json
 from seqloom.errors import SeqloomError, known
 from seqloom.models.presets import IMPORTED, SIZES, about
 from seqloom.options import hints_of
-from seqloom.parts.choose import complete
 from seqloom.runs import config as configs
 from seqloom.runs import testing
-from seqloom.runs.load import vocabularies
+from seqloom.runs.load import stored_config, stored_vocabularies, vocabularies
 from seqloom.runs.session import CHECKPOINTS
-from seqloom.runs.stored import check_whole
-from seqloom.safety import understood
 from seqloom.tasks.known import TASKS
 from seqloom.tasks.known import task as find
 from seqloom.tasks.transfer import Handed, handed
@@ -36,7 +33,6 @@ NUMBERING = (
     *("source_tokens", "target_tokens", "tokens", "fold", "half_width", "max_vocab", "min_count"),
     *("repair", "stop_words", "separator", "target"),
 )
-NEEDED = ("task", "preset", "data", "model", "training", "inputs")  # of a run that goes on, or that one starts from
 # Held out alike, whatever the seed of the training.
 SEEDED = re.compile(r"(fold \d+/\d+|[\d.]+%?) with seed (\d{1,19})")
 Files = str | Path | Sequence[str | Path]
@@ -93,7 +89,7 @@ def settle(job: Job, ranks: Ranks) -> Settled:
     saved = _open(job.folder, job.resume or _begun_by(job.folder, ranks))
     if saved is not None and saved["task"] != job.task:
         raise SeqloomError(f"{job.folder}: holds a run of the task {saved['task']}, not of {job.task}")
-    base = None if saved is not None or job.start is None else _stored(Path(job.start))
+    base = None if saved is not None or job.start is None else stored_config(Path(job.start))
     before, data, settings, brought = saved, job.data, job.settings, None
     if saved is None:
         data, brought = registry.suited(job.names, job.data, job.task)
@@ -126,7 +122,7 @@ def settle(job: Job, ranks: Ranks) -> Settled:
     if start and config["training"]["vectors"]:
         raise SeqloomError(f"--from {start} brings the source's embedding: leave --vectors out")
     home = None if start is None else job.folder if saved is not None else Path(start)
-    kept = None if home is None else _kept(home)
+    kept = None if home is None else stored_vocabularies(home)
     return Settled(
         config=config,
         saved=saved,
@@ -137,24 +133,6 @@ def settle(job: Job, ranks: Ranks) -> Settled:
         free=saved is None and not chosen and not job.recorded,
         told=told,
     )
-
-
-def _stored(folder: Path) -> dict[str, Any]:
-    """The config of a run that goes on, or that one starts from: whole, and of a model that there is."""
-    config = configs.load(folder)
-    check_whole(config, folder / configs.FILE, NEEDED)
-    with understood(folder / configs.FILE):
-        complete(find(config["task"]).models, config["model"])
-    return config
-
-
-def _kept(home: Path) -> dict[str, Any]:
-    """The vocabularies of a run, which must be whole before data are numbered by them."""
-    config = configs.load(home)
-    stored = vocabularies(home, config)
-    with understood(home):
-        find(config["task"]).sizes(stored)
-    return stored
 
 
 def _rules(job: Job, base: Mapping[str, Any] | None) -> int:
@@ -255,7 +233,7 @@ def _open(folder: Path, resume: bool) -> dict[str, Any] | None:
         raise SeqloomError(f"{folder}: is a file; --output names a folder")
     if not resume:
         check_free(folder)
-    saved = _stored(folder) if (folder / configs.FILE).exists() else None
+    saved = stored_config(folder) if (folder / configs.FILE).exists() else None
     if saved is not None and saved["preset"]["size"] == IMPORTED and "from" not in saved["inputs"]:
         raise SeqloomError(f"{folder}: was imported, not trained here: train from it with --from {folder}")
     return saved

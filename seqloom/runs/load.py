@@ -20,6 +20,7 @@ from seqloom.tasks.task import Model
 from seqloom.training.checkpoint import load_weights, read_tensors
 
 MODEL = "model.safetensors"
+NEEDED = ("task", "preset", "data", "model", "training", "inputs")  # of a run that goes on, or that one starts from
 ENGINE = "engine.json"  # in the folder of a run that was exported for another library
 
 
@@ -53,6 +54,24 @@ def load_one(run: str | Path, device: str = "auto") -> Any:
     runner, place = task(one.config["task"]).runner, choose_device(device)
     with understood(one.folder):
         return runner(one.folder, one.config, one.model, one.vocabularies, place)
+
+
+def stored_config(folder: Path) -> dict[str, Any]:
+    """The config of a run that goes on, or that one starts from: whole, and of a model that there is."""
+    config = configs.load(folder)
+    check_whole(config, folder / configs.FILE, NEEDED)
+    with understood(folder / configs.FILE):
+        complete(task(config["task"]).models, config["model"])
+    return config
+
+
+def stored_vocabularies(home: Path) -> dict[str, Any]:
+    """The vocabularies of a run, which must be whole before data are numbered by them."""
+    config = configs.load(home)
+    stored = vocabularies(home, config)
+    with understood(home):
+        task(config["task"]).sizes(stored)
+    return stored
 
 
 def _by_engine(folders: list[Path], device: str, engine: str | None) -> Any:

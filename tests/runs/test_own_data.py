@@ -37,13 +37,15 @@ def test_the_tokens_of_a_recipes_dataset_stay(tmp_path):
     assert own.data == {"source_tokens": "chars", "target_tokens": "words"}
 
 
-def test_on_its_own_data_a_recipe_keeps_its_record():
+def test_on_its_own_data_a_recipe_keeps_its_record(tmp_path):
     mine = recipes.load("ewt")
     assert follow.on_own_data(mine, asked([])) is mine
     assert follow.on_own_data(mine, asked(["ud-ewt"])) is mine
     for test in ("ud-ewt", "ud-ewt:test"):
         assert follow.on_own_data(mine, asked([], test=test)) is mine, "what it is scored on anyway"
-    assert follow.on_own_data(recipes.load("trec"), asked([], test="sst2")).reached == {}
+    other = tmp_path / "test.tsv"
+    other.write_text("why ?\tDESC\n")
+    assert follow.on_own_data(recipes.load("trec"), asked([], test=str(other))).reached == {}
 
 
 def test_another_dataset_is_scored_on_its_own_test_split():
