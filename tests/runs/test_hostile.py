@@ -16,6 +16,7 @@ from seqloom.runs.journal import Journal
 from seqloom.runs.report import together
 from seqloom.training.checkpoint import read_tensors
 from tests.conftest import words, write_pairs
+from tests.hostile import within
 
 OURS = (".lock", "metrics.jsonl", "config.yaml", "model.safetensors", "source.json", "data.json", "env.json")
 OURS += ("evaluation-valid.json", "report.html", "README.md", "ensemble.json", "engine.json")
@@ -140,6 +141,18 @@ def test_lock_and_journal_never_follow_a_link(tmp_path):
     assert victim.read_text() == "precious\n"
 
 
+def test_lock_and_journal_never_wait_for_a_fifo(tmp_path):
+    """Not even for one that was put there after the folder was looked at."""
+    for name in (".lock", "metrics.jsonl"):
+        os.mkfifo(tmp_path / name)
+    journal = Journal(tmp_path / "metrics.jsonl")
+    for use in (lambda: locked(tmp_path).__enter__(), journal.lines, journal.sync, lambda: journal.cut_back(0)):
+        with within(1), pytest.raises(SeqloomError, match="is a FIFO, not a file"):
+            use()
+    with within(1), pytest.raises(SeqloomError, match="could not be written"):  # nobody reads
+        journal.add({})
+
+
 def test_tidying_leaves_alone_what_links_lead_to(hostile):
     run, outside = hostile
     before = stood(outside)
@@ -147,6 +160,7 @@ def test_tidying_leaves_alone_what_links_lead_to(hostile):
     (run / ".b.old").symlink_to(outside)
     tidy(run)
     assert stood(outside) == before
+    assert not (run / ".a.tmp").is_symlink(), "the link itself is what was left"
 
 
 def test_weights_in_a_fifo_are_not_waited_for(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,20 @@ def _elsewhere(tmp_path, monkeypatch):
 
 
 def test_a_stranger_s_run_is_refused_in_a_line(place, tmp_path):
-    check(CASES[::24], place, tmp_path)
+    check(CASES[::40], place, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["dim is '30000'", "layers is '100000000'", "embedding is '1000000'"])
+def test_a_model_larger_than_its_weights_is_never_made(place, tmp_path, name):
+    """It would take all memory, or minutes, before it is found not to fit."""
+    [case] = [case for case in CASES if case.done in (f"model.{name}", f"model.encoder.{name}")]
+    started = time.process_time()
+    for use in ("load", "resume", "from"):
+        line = told(case, use, place, tmp_path)
+        assert line is not None
+        assert "config.yaml" in line
+        assert "which is larger" in line or "at most 1,000" in line
+    assert time.process_time() - started < SECONDS
 
 
 @pytest.mark.slow

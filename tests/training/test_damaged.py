@@ -10,6 +10,7 @@ import safetensors.torch
 import torch
 
 from seqloom.errors import SeqloomError
+from seqloom.files import damage
 from seqloom.training import checkpoint
 from tests.damaged import KINDS, damaged, flipped, put, taken
 
@@ -85,6 +86,14 @@ def test_a_manifest_that_names_only_some_is_none(parent):
         assert found is not None
         assert found.values["step"] == 1
         assert name in problem
+
+
+def test_a_file_that_the_manifest_leaves_out(parent):
+    newest = checkpoint.folders(parent)[-1]
+    assert damage(newest) is None
+    (newest / "more.npy").write_bytes(b"")
+    assert damage(newest) == "more.npy is not in manifest.json"
+    assert damage(newest, beside=("more.npy",)) is None
 
 
 def test_what_file_managers_leave_is_no_damage(parent):
