@@ -63,7 +63,7 @@ def test_small_data_has_small_batches():
     assert found == [16, 16, 16, 16, 16, 32, 32, 128]
     assert suited_rows(32, 20_000, usual) == 32  # what suits a model is not made larger
     assert suited_rows(8, 100, usual) == 8
-    assert suited_rows(128, 3600, Training.of({"epochs": 400})) == 128
+    assert suited_rows(128, 3600, Training.of({"epochs": 500})) == 128
     assert suited_rows(128, 3600, Training.of({"max_steps": 100})) == 128  # updates are as many in any case
     assert planned(usual, 29) == 580
     assert planned(Training.of({"accumulate": 4}), 29) == 160
