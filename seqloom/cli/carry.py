@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from seqloom.cli.usage import UsageError
-from seqloom.errors import SettingError, missing, shown
+from seqloom.errors import SettingError, known, missing, setting, shown
 from seqloom.tasks.known import TASKS
 
 if TYPE_CHECKING:
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 def words(task: str | None, files: Sequence[str] | None, recipe: str | None) -> tuple[str, list[str]]:
     """The task and the files that a training was given. A recipe has its task, so that files may stand alone."""
     given = list(files or [])
-    if recipe is None or task is None:
-        return task or "", given
+    if recipe is None:
+        with setting():
+            return known(task or "", TASKS, "task"), given
+    if task is None:
+        return "", given
     if task in TASKS:
         return task, given
     from seqloom.data.registry import DATASETS

@@ -62,7 +62,8 @@ def train(
     test: Annotated[
         list[str] | None,
         typer.Option(
-            help="Score the best model on this file, or dataset, at the end.", autocompletion=complete.datasets
+            help="Score the best model on this file, or dataset, at the end; lines with one source are one example.",
+            autocompletion=complete.datasets,
         ),
     ] = None,
     epochs: Annotated[

@@ -14,7 +14,7 @@ WORDS = {
     "skip_bad": "leave out broken lines and count them, instead of stopping",
     "limit": "only the first so many examples of the training files",
     "sample": "only so many examples, drawn by a hash from all of the training files",
-    "rules": "2: what is held out is decided within each label; 1: by the source alone, as older runs have it",
+    "rules": "2, as all new runs have it: what is held out is decided within each label; 1: by the source alone",
     "header": "whether the first line names the columns; null: told by what stands in the file",
     "delimiter": "what stands between columns: tab, comma, semicolon, bar or a sign; null: told by the file",
     "encoding": "of the files, such as utf-8, latin-1 or gb18030; null: told by the file",

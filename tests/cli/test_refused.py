@@ -162,6 +162,7 @@ def test_a_recipe_writes_nowhere_but_in_runs(seqloom, data, tmp_path, monkeypatc
         (["evaluate", "RUN", "FILE", "--predictions", ""], "an output needs a name, here ''"),
         (["export", "RUN", "--to", "nope", "-o", "x"], "unknown form 'nope'"),
         (["settings", "nope"], "unknown task 'nope'"),
+        (["train", "trnslate", "FILE", "-o", "x"], "unknown task 'trnslate'; did you mean 'translate'?"),
     ],
     ids=lambda value: " ".join(value)[-24:] if isinstance(value, list) else "",
 )
