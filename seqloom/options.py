@@ -22,6 +22,11 @@ def checked(make: Callable[..., Any], values: Mapping[str, Any], section: str) -
     }
 
 
+def set_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that somebody set: None is what nobody did."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings by their dotted names."""
     found: dict[str, Any] = {}

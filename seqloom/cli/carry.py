@@ -47,6 +47,7 @@ def carry_out(job: Job, ways: dict[str, Any], kind: str) -> None:
 
     from seqloom.data.registry import DATASETS
     from seqloom.runs import abreast, follow, members, recipes, train
+    from seqloom.runs.job import file_names
     from seqloom.runs.progress import progress
     from seqloom.training.distributed import Launch
 
@@ -60,6 +61,8 @@ def carry_out(job: Job, ways: dict[str, Any], kind: str) -> None:
         if job.task not in ("", recipe.task):
             raise UsageError(f"recipe {ways['recipe']} is of the task {recipe.task}, not of {job.task}")
         job = replace(job, output=job.output or f"runs/{recipe.name}")
+        if job.names == file_names(recipe.train):  # its own data by name: followed as it is
+            job = replace(job, files=[])
         recipe, theirs = follow.on_own_data(recipe, job), recipe
         if recipe is not theirs and first:
             for name in job.names:

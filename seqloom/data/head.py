@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 LEAST = 20  # examples from which a lack is no accident
-FAR = 1_000_000  # examples that are looked at
+FAR = 100_000  # examples that are looked at
 UNLIKE = 0.25  # difference of two shares that is told
 
 

@@ -16,13 +16,18 @@ from seqloom.errors import SeqloomError, known
 TARGETS = ("label", "labels", "number")
 
 
+def swapped(lines: int, texts: int, labels: int) -> bool:
+    """Whether the labels seem to be the texts: far more of them differ. `texts`: how many of these do."""
+    return lines >= 10 and 5 * texts <= labels
+
+
 def doubt(lines: int, texts: int, labels: int) -> str | None:
     """What so many labels in so many lines make one doubt. `texts`: how many of them are distinct."""
-    swapped = 5 * texts <= labels  # every label has a text at least
-    if lines < 10 or (2 * labels < lines and not swapped):
+    turned = swapped(lines, texts, labels)
+    if lines < 10 or (2 * labels < lines and not turned):
         return None
     told = f"{labels:,} labels in {lines:,} lines"
-    if swapped:
+    if turned:
         return f"{told}, but only {texts:,} texts: the columns seem to be swapped; --columns 2,1 turns them"
     return (
         f"{told}: with a label for nearly every text there is little to learn; is another column the label (--columns)?"

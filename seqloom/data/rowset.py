@@ -142,7 +142,7 @@ def _head(files: Sequence[str], plan: Layout, options: TableOptions) -> str:
     """What there is to say where not all rows are read and the first are not like the others."""
     assert options.limit is not None
     with suppress(SeqloomError):  # broken rows behind the limit are nobody's concern
-        classes = _classes(sound(files, plan, Skipped(), options.limit + FAR // 10), plan, options)
+        classes = _classes(sound(files, plan, Skipped(), options.limit + FAR), plan, options)
         return one_sided(classes or (), options.limit)
     return ""
 

@@ -22,10 +22,14 @@ _checks: dict[Path, _Check] = {}
 class _Check(threading.Thread):
     def __init__(self, folder: Path) -> None:
         super().__init__(name=f"sums of {folder.name}", daemon=True)
-        self.folder, self.wrong = folder, None
+        self.folder = folder
+        self.wrong: str | None = None
 
     def run(self) -> None:
-        self.wrong = damage(self.folder)
+        try:
+            self.wrong = damage(self.folder)
+        except SeqloomError as error:  # what cannot be read now cannot be trusted either
+            self.wrong = str(error)
 
 
 def begin(folder: Path) -> None:

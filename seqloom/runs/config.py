@@ -22,7 +22,7 @@ from seqloom.documents import parse_yaml, read_yaml
 from seqloom.errors import SeqloomError, known, setting
 from seqloom.files import write_atomic
 from seqloom.models.presets import DEFAULT, TASKS, merge, preset, suited
-from seqloom.options import checked, flat
+from seqloom.options import checked, flat, set_values
 from seqloom.parts.choose import build, change, complete
 from seqloom.parts.choose import settings as keywords
 from seqloom.runs.stored import check_config
@@ -86,17 +86,17 @@ def _composed(
     saved: Mapping[str, Any] | None,
 ) -> tuple[dict[str, Any], bool]:
     held = None if model is None or isinstance(model, str) else dict(model)
-    own: dict[str, Any] = {"data": _given(given["data"]), "model": {}, "training": {}}
+    own: dict[str, Any] = {"data": set_values(given["data"]), "model": {}, "training": {}}
     if saved is not None:
         own = {name: merge(saved[name], own[name]) for name in SECTIONS}
     named = {"model": DEFAULT[task], "size": "small"} if saved is None else saved["preset"]
-    chosen = {**named, **_given({"model": model if held is None else _name_of(held), "size": size})}
+    chosen = {**named, **set_values({"model": model if held is None else _name_of(held), "size": size})}
     if size is not None and chosen["model"].endswith(YAML):
         told = chosen["model"] if held is None else "the dictionary"
         raise SeqloomError(f"--size goes with the name of a preset; {told} says its own sizes")
     if saved is None or chosen != named:
         own["model"], own["training"] = _model(task, chosen, own["training"], held)
-    own["training"].update(_given(respelled(given["training"])))
+    own["training"].update(set_values(respelled(given["training"])))
     shape = find(task)
     for key, value in settings.items():
         change(*_place(own, key, shape), value)
@@ -162,10 +162,6 @@ def _place(own: dict[str, Any], key: str, shape: Task) -> tuple[dict[str, Any], 
     if callable(make):  # else its kind is not known, which is said when it is chosen
         known(first, {"kind", *SECTIONS, *keywords(make)}, "setting")
     return own["model"], key
-
-
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def data_options(task: str, values: Mapping[str, Any]) -> Any:

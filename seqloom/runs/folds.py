@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isfinite, nan
 from statistics import fmean, stdev
@@ -9,6 +10,7 @@ from typing import Any
 
 from seqloom.errors import SettingError
 from seqloom.files import write_json
+from seqloom.options import set_values
 from seqloom.reporting.compare import Whole
 from seqloom.runs import config as configs
 from seqloom.runs.abreast import Part, abreast
@@ -62,8 +64,7 @@ def cross_validate(job: Job, count: int, kind: str = "usual", at_once: int = 1) 
     numbers = range(1, count + 1)
     jobs = [replace(job, output=job.folder / f"fold-{one}", valid=f"fold {one}/{count}") for one in numbers]
     if begun := [one for one in jobs if (one.folder / configs.FILE).exists()]:  # all are parts of one division
-        rules = configs.load(begun[0].folder)["data"].get("rules", 1)
-        jobs = [replace(one, data={**one.data, "rules": rules}) for one in jobs]
+        jobs = _alike(jobs, configs.load(begun[0].folder))
     if at_once > 1:
         followed, signal = abreast([Part(one.folder.name, one) for one in jobs], at_once, kind)
         runs = [one.run for one in followed]
@@ -77,6 +78,15 @@ def cross_validate(job: Job, count: int, kind: str = "usual", at_once: int = 1) 
         page = together([run.folder for run in runs], job.folder / REPORT, Whole(folds=found.scores))
         progress(kind).note(f"all folds: {job.folder}; their report: {page}")
     return found
+
+
+def _alike(jobs: list[Job], saved: Mapping[str, Any]) -> list[Job]:
+    """The jobs with all that the first fold was given by a look at its data, or by the rules of its day."""
+    sizes = {name: saved["training"].get(name) for name in ("batch_rows", "batch_tokens")}
+    return [
+        replace(one, data={**saved["data"], **set_values(one.data)}, training={**sizes, **set_values(one.training)})
+        for one in jobs
+    ]
 
 
 def _in_turn(jobs: list[Job], kind: str) -> tuple[list[Run], int | None]:

@@ -15,7 +15,7 @@ from seqloom.decoding.search import Search
 from seqloom.errors import SeqloomError, known
 from seqloom.files import write_atomic
 from seqloom.metrics.text import tokenizer
-from seqloom.options import hints_of
+from seqloom.options import hints_of, set_values
 from seqloom.runs import config as configs
 from seqloom.runs import recipes, testing
 from seqloom.runs.job import Job, file_names, share_or_files
@@ -108,6 +108,7 @@ def told_of_own_data(recipe: Recipe, own: Recipe) -> str:
 
 def job_of(recipe: Recipe, job: Job) -> Job:
     """The recipe's job; what the user asks for besides wins."""
+    asked = set_values(respelled(job.training))
     return replace(
         job,
         task=recipe.task,
@@ -116,8 +117,8 @@ def job_of(recipe: Recipe, job: Job) -> Job:
         valid=recipe.valid if job.valid is None else job.valid,
         model=job.model or (recipe.model if job.start is None else None),
         size=job.size or (recipe.size if job.model is None and job.start is None else None),
-        data={**recipe.data, **_given(job.data)},
-        training={**_without(respelled(recipe.training), _given(job.training)), **_given(respelled(job.training))},
+        data={**recipe.data, **set_values(job.data)},
+        training={**_without(respelled(recipe.training), asked), **asked},
         settings={**(recipe.settings if job.start is None else {}), **job.settings},
         recorded=not job.files,
     )
@@ -164,7 +165,3 @@ def tested(recipe: Recipe) -> list[str]:
         return file_names(recipe.test)
     dataset = registry.DATASETS.get(file_names(recipe.train)[0])
     return [f"{dataset.name}:test"] if dataset and "test" in dataset.sizes else []
-
-
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}

@@ -18,7 +18,7 @@ from seqloom.data.symbols import symbols, unspaced
 from seqloom.documents import read_json
 from seqloom.errors import SeqloomError, known
 from seqloom.models.presets import IMPORTED, SIZES, about
-from seqloom.options import hints_of
+from seqloom.options import hints_of, set_values
 from seqloom.runs import config as configs
 from seqloom.runs import testing
 from seqloom.runs.load import stored_config, stored_vocabularies, vocabularies
@@ -99,11 +99,11 @@ def settle(job: Job, ranks: Ranks) -> Settled:
     if base is not None and before is None:
         job = _like(job, base)
         given = _handed(job, base)
-        data, settings = {**data, **given.data, **_given(job.data)}, {**given.model, **job.settings}
+        data, settings = {**data, **given.data, **set_values(job.data)}, {**given.model, **job.settings}
         _same_vocabularies(job, given.data, data)
     told: list[str] = []
     if saved is None:
-        fresh = {"rules": _rules(job, base), **_given(data)}
+        fresh = {"rules": _rules(job, base), **set_values(data)}
         told = _cut_as_they_look(job, fresh) if base is None and not job.recorded else []
         data = fresh
     config, chosen = configs.composed(job.task, job.model, job.size, data, job.training, settings, before)
@@ -294,10 +294,6 @@ def _found(valid: Files | float, task: str) -> list[str] | float | Fold:
     """As `share_or_files`, with files for the names of datasets."""
     held = share_or_files(valid)
     return registry.resolve(held, "valid", task) if isinstance(held, list) else held
-
-
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _plain(valid: Files | float) -> Any:

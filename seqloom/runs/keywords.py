@@ -14,7 +14,7 @@ from seqloom.runs.config import YAML
 from seqloom.runs.job import Files, share_or_files
 from seqloom.tasks.known import TASKS
 from seqloom.tasks.known import task as find
-from seqloom.training.settings import Training, seconds
+from seqloom.training.settings import Training, respelled, seconds
 
 Examples = Files | Iterable[Any]  # names of files and datasets, or what `seqloom.data.given` takes
 
@@ -26,7 +26,6 @@ ELSEWHERE = {
     "lr": "rate",
     "learning_rate": "rate",
     "steps": "max_steps",
-    "optimizer": "optimiser",
     "num_epochs": "epochs",
     "label_smoothing": "smoothing",
     "warmup_steps": "warmup",
@@ -134,7 +133,7 @@ def sorted_out(
     known(task, TASKS, "task")
     found = Sections(_section(data, "data"), _section(training, "training"), _section(settings, "settings"))
     sections = {"data": hints_of(find(task).options), "training": hints_of(Training)}
-    for name, value in options.items():
+    for name, value in respelled(options).items():
         homes = [section for section, names in sections.items() if name in names]
         if not homes:
             raise SeqloomError(_unknown(name, task, [*sections["data"], *sections["training"]]))

@@ -17,9 +17,16 @@ from seqloom.errors import SeqloomError, known, shown
 from seqloom.metrics.table import METRICS
 from seqloom.options import checked
 from seqloom.safety import failing
+from seqloom.tasks.known import TASKS
 from seqloom.training.settings import respelled
 
 FILE = "recipe.yaml"
+SCORED = {  # what the metrics of a task score; those of the loss are of all
+    "translate": ("texts",),
+    "classify": ("labels", "numbers"),
+    "table": ("labels", "numbers"),
+    "tag": ("tags",),
+}
 MOST = 1000  # members
 
 
@@ -105,7 +112,9 @@ def load(name: str) -> Recipe:
         raise SeqloomError(f"{path}: a recipe needs {', '.join(needed)}; {missing[0]} is missing")
     checked(Evaluate, values.get("evaluate", {}), f"evaluate in {path.name}")
     for name in values.get("evaluate", {}).get("metrics", []):
-        known(name, METRICS, f"metric of evaluate in {path.name}")
+        of = METRICS[known(name, METRICS, f"metric of evaluate in {path.name}")].of
+        if values["task"] in TASKS and of and not set(of) & set(SCORED.get(values["task"], ())):
+            raise SeqloomError(f"recipe {path.name}: evaluate: {name} is no metric of the task {values['task']}")
     called = values.get("name", path.name)
     if called in ("", ".", "..") or "/" in called or not called.isprintable():
         raise SeqloomError(f"recipe {path.name}: {shown(called)} is no name: a folder in runs/ is called by it")

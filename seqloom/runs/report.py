@@ -233,7 +233,8 @@ def _said(config: Mapping[str, Any], changed: dict[str, Any], tuned: bool = Fals
     chosen = {} if rows is None else {"training.batch_rows": rows}
     if not tuned:
         chosen |= {} if rules == RULES[-1] else {"data.rules": rules}
-        chosen |= {f"data.{name}": config["data"][name] for name in ("target_tokens",) if name in config["data"]}
+        looked = {"classify": "tokens", "translate": "target_tokens"}.get(config["task"])  # how a new run cuts texts
+        chosen |= {f"data.{looked}": config["data"][looked]} if looked in config["data"] else {}
     return {name: value for name, value in changed.items() if name != "data.rules"} | chosen
 
 

@@ -18,7 +18,7 @@ from seqloom.data.corpus import Prepared
 from seqloom.data.corpus import prepare as prepare_pairs
 from seqloom.data.head import one_sided
 from seqloom.data.labelled import LabelSupply, Target, label_weights, values_of
-from seqloom.data.labels import LabelOptions, doubt
+from seqloom.data.labels import LabelOptions, doubt, swapped
 from seqloom.data.read import Example
 from seqloom.data.skip import Skipped
 from seqloom.data.split import Fold, Split
@@ -190,8 +190,9 @@ def _doubted(prepared: Prepared, options: LabelOptions, target: Target, count: i
     """A label for nearly every line is hardly meant; where texts are few, the columns are swapped."""
     if target.kind != "label":
         return []
-    told = doubt(count, prepared.facts["train"]["distinct_sources"], target.size)
-    if told is not None and "swapped" in told and options.columns is None:
+    amounts = count, prepared.facts["train"]["distinct_sources"], target.size
+    told = doubt(*amounts)
+    if swapped(*amounts) and options.columns is None:
         raise SeqloomError(f"{files}: {told}")
     return [told] if told else []
 

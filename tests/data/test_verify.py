@@ -46,6 +46,20 @@ def test_a_small_cache_is_compared_at_once_and_made_anew(pairs, tmp_path):
 
 
 @pytest.mark.usefixtures("large")
+def test_a_cache_that_cannot_be_read_is_not_taken_for_whole(pairs, tmp_path, monkeypatch):
+    def unreadable(folder):
+        raise SeqloomError(f"{folder}: could not be read: Input/output error")
+
+    folder = prepared(pairs, tmp_path).train.folder
+    verify.settle(folder)
+    verify._checks.clear()
+    monkeypatch.setattr(verify, "damage", unreadable)
+    verify.begin(folder)
+    with pytest.raises(SeqloomError, match="Input/output error"):
+        verify.settle(folder)
+
+
+@pytest.mark.usefixtures("large")
 def test_a_large_cache_is_compared_beside_the_training(pairs, tmp_path):
     folder = prepared(pairs, tmp_path).train.folder
     verify.settle(folder)

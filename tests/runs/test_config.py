@@ -9,6 +9,7 @@ import yaml
 import seqloom
 from seqloom.errors import SeqloomError
 from seqloom.runs import config as configs
+from seqloom.runs.keywords import sorted_out
 from seqloom.training.checkpoint import read_tensors
 from tests.conftest import words, write_pairs
 
@@ -70,6 +71,7 @@ def test_optimizer_is_another_spelling(tmp_path):
     assert (
         configs.compose("translate", None, None, {}, {"optimizer": "sgd"}, {}, saved)["training"]["optimiser"] == "sgd"
     )
+    assert sorted_out("translate", {"optimizer": "sgd"}, None, None, None).training == {"optimiser": "sgd"}
     with pytest.raises(SeqloomError, match="optimizer and optimiser are one setting: set it once"):
         configs.compose("translate", None, None, {}, {"optimizer": "sgd", "optimiser": "adamw"}, {})
     with pytest.raises(SeqloomError, match="unknown optimiser 'sdg'"):

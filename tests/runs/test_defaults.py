@@ -110,7 +110,7 @@ def test_runs_from_before_go_on_by_their_rules(pairs, tmp_path):
 def test_folds_from_before_go_on_by_their_rules(pairs, tmp_path):
     from seqloom.runs.folds import cross_validate
 
-    settings = {"max_steps": 1, "valid_decode": 0}
+    settings = {"epochs": 1, "valid_decode": 0, "batch_rows": 128}  # as it was chosen then
     usual = {
         "task": "translate",
         "files": pairs,
@@ -123,9 +123,15 @@ def test_folds_from_before_go_on_by_their_rules(pairs, tmp_path):
     for path in (tmp_path / "folds" / "fold-2").rglob("*"):
         if path.is_file():
             path.unlink()
-    cross_validate(replace(job, data={}, resume=True), 2, "quiet")
+    begun = tmp_path / "folds" / "fold-1" / "config.yaml"
+    before = yaml.safe_load(begun.read_text())
+    before["data"]["recognise"] = False
+    begun.write_text(yaml.safe_dump(before))
+    del settings["batch_rows"]
+    cross_validate(replace(job, data={}, training=settings, resume=True), 2, "quiet")
     found = [yaml.safe_load((tmp_path / "folds" / f"fold-{n}" / "config.yaml").read_text()) for n in (1, 2)]
-    assert [one["data"]["rules"] for one in found] == [1, 1]
+    assert found[0]["data"] == found[1]["data"] == before["data"]
+    assert [one["training"]["batch_rows"] for one in found] == [128, 128]
 
 
 @pytest.mark.parametrize("name", recipes.names())

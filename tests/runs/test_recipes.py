@@ -69,6 +69,7 @@ def test_written_is_what_was_read(tmp_path):
         ({"evaluate": {"beams": 5}}, "unknown setting of evaluate in mine.yaml 'beams'; did you mean 'beam'"),
         ({"evaluate": {"metrics": "per"}}, "evaluate in mine.yaml.metrics takes"),
         ({"evaluate": {"metrics": ["pre"]}}, "unknown metric of evaluate in mine.yaml 'pre'; did you mean 'per'"),
+        ({"evaluate": {"metrics": ["f1"]}}, "mine.yaml: evaluate: f1 is no metric of the task translate"),
         ({"training": 5}, "training takes keys and values, here 5"),
         ({"train": 5}, "train takes text or a list, here 5"),
     ],
