@@ -48,6 +48,17 @@ def test_on_its_own_data_a_recipe_keeps_its_record(tmp_path):
     assert follow.on_own_data(recipes.load("trec"), asked([], test=str(other))).reached == {}
 
 
+def test_its_own_dataset_by_name_is_followed_as_it_was_recorded(seqloom, tmp_path, monkeypatch):  # noqa: F811
+    def stop(recipe, job, progress):
+        raise SeqloomError(f"{job.names} recorded {job.recorded}")
+
+    monkeypatch.setattr(follow, "follow", stop)
+    (tmp_path / "mine.yaml").write_text("about: a\ntask: translate\ntrain: copy\nmodel: gru\nsize: tiny\n")
+    for names, recorded in (([], True), (["copy"], True), (["reverse"], False)):
+        result = seqloom("train", "--recipe", tmp_path / "mine.yaml", *names, "-o", tmp_path / "run")
+        assert f"{names or ['copy']} recorded {recorded}" in result[2]
+
+
 def test_another_dataset_is_scored_on_its_own_test_split():
     own = follow.on_own_data(recipes.load("trec"), asked(["sst2"]))
     assert (follow.tested(own), own.reached) == (["sst2:test"], {})
