@@ -154,11 +154,11 @@ def _cut_as_they_look(job: Job, data: dict[str, Any]) -> list[str]:
         options = configs.data_options(job.task, values)
         if job.task == "translate" and (example := symbols(job.names, options)):
             data[name] = "words"
-            why = "targets are short symbols with single blanks between"
-            return [f"{why} ({example}): cut into words; --target-tokens chars cuts them into characters"]
+            told = f"targets look like space-separated symbols ({example}), so they are split at spaces"
+            return [f"{told}; --target-tokens chars splits them into characters"]
         if job.task == "classify" and (example := unspaced(job.names, options)):
             data[name] = "chars"
-            return [f"texts have no blanks between words ({example}): cut into characters; --tokens chooses"]
+            return [f"texts have no spaces between words ({example}), so they are split into characters; --tokens chooses"]
     return []
 
 

@@ -88,7 +88,7 @@ def test_layers_without_a_width_are_refused(train, part):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--output", ""], "an output needs a name, here ''; try seqloom train --help"),
+        (["--output", ""], "the output has no name: ''; try seqloom train --help"),
         (["--folds", "1000000"], "--folds takes 2 or more and at most "),
         (["--time", "9" * 400 + "s"], "training.time takes a finite number"),
         (["--time", "soon"], "cannot read the time 'soon'"),
@@ -158,8 +158,8 @@ def test_a_recipe_writes_nowhere_but_in_runs(seqloom, data, tmp_path, monkeypatc
         (["predict", "RUN", "FILE", "--beam", "9" * 30], "beam and n-best are at most 1,000,000"),
         (["predict", "RUN", "FILE", "--batch", "9" * 30], "--batch"),
         (["predict", "RUN", "FILE", "--threshold", "2"], "--threshold is a confidence of 0 to 1"),
-        (["predict", "RUN", "FILE", "--output", ""], "an output needs a name, here ''"),
-        (["evaluate", "RUN", "FILE", "--predictions", ""], "an output needs a name, here ''"),
+        (["predict", "RUN", "FILE", "--output", ""], "the output has no name: ''"),
+        (["evaluate", "RUN", "FILE", "--predictions", ""], "the output has no name: ''"),
         (["export", "RUN", "--to", "nope", "-o", "x"], "unknown form 'nope'"),
         (["settings", "nope"], "unknown task 'nope'"),
         (["train", "trnslate", "FILE", "-o", "x"], "unknown task 'trnslate'; did you mean 'translate'?"),
