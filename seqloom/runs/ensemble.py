@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from seqloom.documents import read_json
-from seqloom.errors import SeqloomError
+from seqloom.errors import SeqloomError, shown
 from seqloom.files import write_json
 from seqloom.runs import config as configs
-from seqloom.runs.stored import LONGEST_NAME, shown
+from seqloom.runs.stored import LONGEST_NAME
 from seqloom.safety import check_own
 from seqloom.tasks.known import TASKS
 from seqloom.tasks.known import task as find
