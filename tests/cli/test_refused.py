@@ -93,6 +93,7 @@ def test_layers_without_a_width_are_refused(train, part):
         (["--time", "9" * 400 + "s"], "training.time takes a finite number"),
         (["--time", "soon"], "cannot read the time 'soon'"),
         (["--valid", f"5% with seed {NINES}"], "--valid: cannot read the share '5% with seed 999"),
+        (["--valid", "fold 1/99999999999"], "--valid: fold 1/99999999999: there are at most 10,000 folds"),
         (["--valid", "200%"], "--valid: a validation share lies between 0% and 100%"),
         (["--device", "abacus"], "unknown device 'abacus'"),
         (["--batch-rows", "0"], "training.batch_rows must be above 0, here 0"),
