@@ -159,7 +159,8 @@ def _cut_as_they_look(job: Job, data: dict[str, Any]) -> list[str]:
             return [f"{told}; --target-tokens chars splits them into characters"]
         if job.task == "classify" and (example := unspaced(job.names, options)):
             data[name] = "chars"
-            return [f"texts have no spaces between words ({example}), so they are split into characters; --tokens chooses"]
+            told = f"texts have no spaces between words ({example}), so they are split into characters"
+            return [f"{told}; --tokens chooses"]
     return []
 
 

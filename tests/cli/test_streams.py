@@ -100,7 +100,7 @@ def test_memory_that_cannot_be_had_is_one_line(seqloom, chinese, monkeypatch):
 
     monkeypatch.setattr(loading, "load", greedy)
     one_line(
-        seqloom("predict", chinese / "run", chinese / "words.txt"), "out of memory: 1,152,921,504,606,846,976 bytes"
+        seqloom("predict", chinese / "run", chinese / "words.txt"), "out of memory: failed to allocate 1,152,921,504,606,846,976 bytes;"
     )
 
 

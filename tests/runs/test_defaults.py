@@ -148,7 +148,8 @@ def test_texts_without_blanks_are_cut_into_characters(texts, tmp_path):
     shortest = min((f"{text}{i}" for i, text in enumerate((texts * 20)[:20])), key=len)
     run, notes = train(path, tmp_path / "run", training={"max_steps": 1})
     assert config(run)["data"]["tokens"] == "chars"
-    assert f"texts have no spaces between words ({shortest}), so they are split into characters; --tokens chooses" in notes
+    told = f"texts have no spaces between words ({shortest}), so they are split into characters"
+    assert f"{told}; --tokens chooses" in notes
     run, notes = train(path, tmp_path / "said", training={"max_steps": 1}, data={"tokens": "words"})
     assert config(run)["data"]["tokens"] == "words"
     again, _ = train(path, run.folder, training={"max_steps": 2}, resume=True, model=None, size=None)
