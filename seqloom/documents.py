@@ -1,6 +1,9 @@
 """JSON and YAML that anybody may have written: bounded in size and depth, and nothing in it but plain values.
 
-All that Seqloom reads of either goes through here. What is refused is a SeqloomError with the place it came from.
+Settings, recipes, runs, models and whatever else comes as a whole file goes through here. JSON lines of data, and what
+Seqloom itself or one of its libraries wrote (caches, pipes, files of packages), are parsed where they are used; the
+list of those places, each with its reason, is in tests/test_guards.py. What is refused is a SeqloomError with the
+place it came from.
 """
 
 from __future__ import annotations

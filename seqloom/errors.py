@@ -28,12 +28,13 @@ def setting(name: str = "") -> Iterator[None]:
 
 
 def shown(value: object) -> str:
-    """A value as an error shows it: on one line, and not at length."""
+    """A value as an error shows it: on one line, not at length, and with nothing that a terminal would obey."""
     try:
         text = repr(value)
     except ValueError:  # Python does not write numbers of more than some thousand digits
         return "a number of thousands of digits"
-    return text if len(text) <= MOST else f"{text[:MOST]}…"
+    text = text if len(text) <= MOST else f"{text[:MOST]}…"
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)  # as repr does of text
 
 
 def missing(path: str | Path) -> SeqloomError:

@@ -67,7 +67,7 @@ def understood(where: object) -> Iterator[None]:
         if "memory" in str(error):
             raise  # that is not the file's fault
         told = (str(error).splitlines() or [""])[0]
-        raise SeqloomError(f"{where}: what it holds is not understood: {type(error).__name__}: {told[:200]}") from error
+        raise SeqloomError(f"{where}: its content is not as expected: {type(error).__name__}: {told[:200]}") from error
 
 
 def open_own(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:

@@ -168,7 +168,7 @@ def test_nothing_unsafe_is_called():
             assert not bad.search(line) or "nothing is pickled" in line, f"{file}:{number}: {line.strip()}"
 
 
-# Where JSON is parsed without a bound, and why it may be.
+# Where JSON is parsed without the bounds of documents.py, and why it may be.
 PARSED = {
     "documents.py": "the bounded parser itself",
     "data/jsonlines.py": "lines of data, of which a deep value or a long number is an error of its line",
@@ -181,7 +181,7 @@ PARSED = {
 
 
 def test_json_and_yaml_are_read_in_one_place():
-    """By seqloom/documents.py, which bounds how large and how deep they are."""
+    """By seqloom/documents.py, which bounds how large and how deep they are, and in the files listed above."""
     parses = re.compile(r"json\.loads?\(|yaml\.(safe_)?load|yaml\.compose|JSONDecoder\(")
     found = {str(file.relative_to(PACKAGE)) for file in FILES if parses.search(file.read_text())}
     assert found - {"runs/export_example.py"} == PARSED.keys()  # the example is not ours to run

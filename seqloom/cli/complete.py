@@ -11,18 +11,24 @@ from typing import Any
 
 import typer
 
-LABELS = ("accuracy", "macro_f1", "micro_f1", "calibration_error", "mse", "mae", "r2")
-METRICS = {
-    "translate": ("per", "cer", "wer", "exact_match", "bleu", "chrf"),
-    "classify": LABELS,
-    "table": LABELS,
-    "tag": ("accuracy", "f1", "precision", "recall", "f1_strict", "sentence_accuracy"),
+from seqloom.metrics.table import METRICS as TABLE
+
+
+def _scoring(*kinds: str) -> tuple[str, ...]:
+    return tuple(name for name, one in TABLE.items() if set(kinds) & set(one.of))
+
+
+METRICS = {  # by task; those of a loss are no functions, of which the table could tell
+    "translate": _scoring("texts"),
+    "classify": _scoring("labels", "numbers"),
+    "table": _scoring("labels", "numbers"),
+    "tag": _scoring("tags"),
     "generate": ("loss", "perplexity", "bits_per_character"),
     "mask": ("accuracy", "perplexity", "loss"),
     "vectors": ("loss",),
 }
 DRIVER = Path("/dev")  # where NVIDIA shows its GPUs
-KINDS = ("chars", "words", "bytes", "bpe:", "jieba")
+KINDS = ("chars", "words", "terms", "jieba", "bytes", "bpe:")
 
 
 def offer(*values: str) -> Callable[[str], list[str]]:

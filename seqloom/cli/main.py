@@ -100,9 +100,9 @@ def run() -> None:
 
 
 def _wanted(error: Exception) -> str:
-    """How much could not be had, as torch says on the CPU."""
+    """How much could not be allocated, as torch says on the CPU."""
     found = re.search(r"tried to allocate (\d+) bytes", str(error))
-    return f": {int(found[1]):,} bytes could not be had" if found else ""
+    return f": failed to allocate {int(found[1]):,} bytes" if found else ""
 
 
 def _usage(error: Any) -> str:

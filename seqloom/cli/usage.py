@@ -17,7 +17,7 @@ UsageError: Any = typer.BadParameter.__mro__[1]  # click's, which newer typers c
 def named(output: str | None) -> str | None:
     """What an option is called back with whose value names a file or a folder to write."""
     if output == "":
-        raise UsageError("an output needs a name, here ''")
+        raise UsageError("the output has no name: ''")
     return output
 
 

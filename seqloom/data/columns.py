@@ -107,7 +107,7 @@ class Reading:
         if self.limit is not None:
             yield f"only the first {self.limit:,} {unit} of the training files are read"
         if self.sample is not None:
-            yield f"{self.sample:,} {unit} are drawn from all of the training files, by a hash"
+            yield f"a fixed random sample of {self.sample:,} of the training {unit} is used"
 
     @property
     def names(self) -> tuple[str, ...] | None:

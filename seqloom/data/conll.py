@@ -99,9 +99,7 @@ def source_of(name: str | Path, reading: Reading) -> Source:
     by_name = form == "conll" and reading.names is not None and reading.numbers is None
     if not rows or form == "conllu" or not (by_name or _is_header(cells, source, reading)):
         return source
-    told = (
-        f"{file}: the first line, {' '.join(cells[0])}, names the columns and is no word; --no-header reads it as data"
-    )
+    told = f"{file}: the first line ({' '.join(cells[0])}) is taken as a header; --no-header reads it as data"
     return replace(source, header=rows[0][0], notes=(*notes, *([] if by_name else [told])))
 
 

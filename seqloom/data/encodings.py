@@ -67,7 +67,7 @@ def named(encoding: str) -> str:
         text = found = None
     if found is None or not text:
         raise SeqloomError(
-            f"--encoding {shown(encoding)} is none that is known; some are utf-8, utf-16, cp1252 (Latin-1), gb18030"
+            f"unknown --encoding {shown(encoding)}; for example utf-8, utf-16, cp1252 (Latin-1), gb18030"
         )
     return UTF8 if found.name == "utf-8-sig" else found.name
 

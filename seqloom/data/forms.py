@@ -56,7 +56,7 @@ def encoding_of(file: str, raw: bytes, reading: Reading) -> tuple[str, tuple[str
         encoding = named(reading.encoding)
         doubt = encoding != UTF8 and not raw.isascii() and guessed(raw) == UTF8 and b"\0" not in raw
         doubt = doubt and _is_utf8(raw)
-        told = f"{file}: read as {reading.encoding}, as told, though it is sound UTF-8"
+        told = f"{file}: read as {reading.encoding} as requested, although it is valid UTF-8"
         return encoding, (told,) if doubt else dropped if encoding == UTF8 else ()
     encoding = guessed(raw) if reading.recognise else UTF8
     if encoding == UTF8:

@@ -115,7 +115,7 @@ def _foreign(value: Any) -> str | None:
     if isinstance(value, Mapping):
         if any(hasattr(one, "column_names") for one in value.values()):
             return f"a dictionary of splits: choose one, as in dataset[{next(iter(value))!r}]"
-        return "one dictionary is one example at most; of columns make rows: list(zip(*columns.values()))"
+        return "a dictionary of columns is not taken; give rows: list(zip(*columns.values()))"
     if isinstance(value, io.IOBase):
         return f"an open file: give its name, {str(getattr(value, 'name', '…'))!r}"
     if isinstance(value, bytes | bytearray):
@@ -194,7 +194,7 @@ def _lines(rows: Rows, form: Form, limit: int | None, what: str) -> Iterator[byt
             reached = f"{most:,} examples" if count > most else f"{LARGEST >> 20:,} MiB"
             raise SeqloomError(
                 f"an iterable gave more than {reached} and does not say how many it has; "
-                f"{_first_of(what)} to take its first N; more than that may stand in a file"
+                f"{_first_of(what)} to take its first N; write more than that to a file"
             )
         yield line
     if not count:

@@ -177,8 +177,8 @@ def with_columns(
     found = chain(after, found)
     old = numbers is None and group.form == "csv" and looks_like_header(fields)  # as earlier versions told it
     if _named(fields, after, group, reading, ahead, old):
-        how = "names the columns and is no example" if reading.header is None else "is no example, as told"
-        note = f"{file}: the first line, {_short(fields)}, {how}; --no-header reads it as data"
+        asked = "" if reading.header is None else " as requested"
+        note = f"{file}: the first line ({_short(fields)}) is taken as a header{asked}; --no-header reads it as data"
         unusual = () if old else ("header",)
         group = replace(group, header=True, titles=(*group.titles, tuple(fields)))
         return replace(group, **_noted(group, [note, *_wide(group, fields)], unusual)), found

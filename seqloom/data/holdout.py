@@ -103,7 +103,8 @@ def missed(held: int, total: int, share: float, largest: int) -> str:
     wanted = share * total
     if not held or abs(held - wanted) <= max(NEAR * wanted, 1):
         return ""
-    return f"not the {share:.1%} asked for: a source stands on one side, and one of them makes up {largest:,} of them"
+    why = f"examples with the same source stay together, and one source has {largest:,} of them"
+    return f"instead of the {share:.1%} asked for: {why}"
 
 
 def _commonest(place: np.ndarray, labels: np.ndarray) -> np.ndarray:

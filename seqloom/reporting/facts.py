@@ -209,14 +209,15 @@ def diverged(history: list[dict[str, Any]], blind: float | None = None) -> str |
     elif first is not None and last is not None and last > max(WORSE * first, first + NOISE):
         told = f"the loss is {last:,.4g} at the end and was {first:,.4g} at the beginning"
     elif blind is not None and last is not None and last > max(WORSE * blind, blind + NOISE):
-        told = f"the loss is {last:,.4g} at the end, and {blind:,.4g} by guessing blindly"
+        told = f"the final loss ({last:,.4g}) is worse than that of guessing ({blind:,.4g})"
     elif blind is not None and not losses and held and (finite(held[-1].get("loss")) or 0) > WORSE * blind + NOISE:
-        told = f"the loss on validation data is {held[-1]['loss']:,.4g}, and {blind:,.4g} by guessing blindly"
+        end = f"{held[-1]['loss']:,.4g}"
+        told = f"the final loss on validation data ({end}) is worse than that of guessing ({blind:,.4g})"
     elif beyond:
         told = f"the {next(iter(beyond))} on validation data is infinite"
     else:
         return None
-    return f"the training diverged: {told}; lower --rate, and look at the data"
+    return f"the training diverged: {told}: try a lower --rate and check the data"
 
 
 def points(lines: list[dict[str, Any]], key: str) -> list[tuple[Any, Any]]:

@@ -31,6 +31,6 @@ def few(session: Session) -> Iterator[str]:
     settings = session.settings
     updates = planned(settings, len(session.loop.plan))
     if updates is not None and updates < FEW:
-        smaller = " or smaller --batch-rows" if (settings.batch_rows or 0) > LEAST_ROWS else ""
+        smaller = " or lower --batch-rows" if (settings.batch_rows or 0) > LEAST_ROWS else ""
         epochs = counted(settings.epochs, "epochs")
-        yield f"only {counted(updates, 'updates')} in {epochs}: few to learn from; more --epochs{smaller} give more"
+        yield f"only {counted(updates, 'updates')} in {epochs}, which may be too few: raise --epochs{smaller}"

@@ -17,14 +17,14 @@ import torch
 from seqloom.decoding.ct2 import opened
 from seqloom.decoding.onnx import Sessions
 from seqloom.documents import read_json
-from seqloom.errors import SeqloomError, known
+from seqloom.errors import SeqloomError, known, shown
 from seqloom.files import damage, new_folder, sha256, write_atomic, write_json
 from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import complete
 from seqloom.runs import config as configs
 from seqloom.runs import export_ct2, export_example, export_onnx
 from seqloom.runs.load import ENGINE, MODEL, load_one, vocabularies
-from seqloom.runs.stored import check_whole, shown
+from seqloom.runs.stored import check_whole
 from seqloom.safety import understood
 from seqloom.tasks.translate import TASK
 from seqloom.tasks.translator import Translator

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from seqloom.documents import read_json
-from seqloom.errors import SeqloomError
+from seqloom.errors import SeqloomError, shown
 from seqloom.files import write_json
 from seqloom.runs import config as configs
-from seqloom.runs.stored import LONGEST_NAME, shown
+from seqloom.runs.recipes import MEMBERS
+from seqloom.runs.stored import LONGEST_NAME
 from seqloom.safety import check_own
 from seqloom.tasks.known import TASKS
 from seqloom.tasks.known import task as find
 
 LENGTHS = ("ratio", "longest")  # how long targets get: bounds, which may differ
-MOST = 1000  # runs that answer together: more would not fit, and finding that out takes long
 CUTTING = {"max_length": None, "cut": "tail"}  # how texts are cut off, which no vocabulary tells; the defaults
 
 
@@ -55,8 +55,8 @@ def members_of(folder: Path) -> list[Path]:
     names = read_json(file).get("members")
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise SeqloomError(f'{file}: names its runs by their paths from there, as in {{"members": ["1", "2"]}}')
-    if len(names) > MOST:
-        raise SeqloomError(f"{file}: names {len(names):,} runs; at most {MOST:,} answer together")
+    if len(names) > MEMBERS:
+        raise SeqloomError(f"{file}: names {len(names):,} runs; at most {MEMBERS:,} answer together")
     if odd := [name for name in names if not 0 < len(name) <= LONGEST_NAME or "\0" in name]:
         raise SeqloomError(f"{file}: {shown(odd[0])} is the path of no run")
     return [folder / name for name in names]
@@ -64,8 +64,8 @@ def members_of(folder: Path) -> list[Path]:
 
 def check_once(folders: Sequence[Path]) -> None:
     """A run that answers together with itself, however its path is spelt, was not meant."""
-    if len(folders) > MOST:
-        raise SeqloomError(f"{len(folders):,} runs are named; at most {MOST:,} answer together")
+    if len(folders) > MEMBERS:
+        raise SeqloomError(f"{len(folders):,} runs are named; at most {MEMBERS:,} answer together")
     found: set[Path] = set()
     for folder in folders:
         before = len(found)

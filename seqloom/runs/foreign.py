@@ -19,12 +19,12 @@ from torch import Tensor
 
 from seqloom.data.tokens import SPECIALS
 from seqloom.documents import read_json
-from seqloom.errors import SeqloomError, known
+from seqloom.errors import SeqloomError, known, shown
 from seqloom.models.exchange import FAMILIES, OFFSET, SIDES, Family, Taken, Tensors, gather, names
 from seqloom.models.seq2seq import MODELS
 from seqloom.parts.choose import build, complete
 from seqloom.parts.position import sinusoids
-from seqloom.runs.stored import Rule, is_number, is_whole, shown
+from seqloom.runs.stored import Rule, is_number, is_whole
 from seqloom.training.checkpoint import read_tensors
 
 # e^−1000 is 0 in float64 too, so a row with this bias has no share in any softmax; and it is finite, so that label

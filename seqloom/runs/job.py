@@ -33,8 +33,9 @@ NUMBERING = (
     *("source_tokens", "target_tokens", "tokens", "fold", "half_width", "max_vocab", "min_count"),
     *("repair", "stop_words", "separator", "target"),
 )
+FOLD = r"fold \d+/\d+"
 # Held out alike, whatever the seed of the training.
-SEEDED = re.compile(r"(fold \d+/\d+|[\d.]+%?) with seed (\d{1,19})")
+SEEDED = re.compile(rf"({FOLD}|[\d.]+%?) with seed (\d{{1,19}})")
 Files = str | Path | Sequence[str | Path]
 
 
@@ -154,11 +155,12 @@ def _cut_as_they_look(job: Job, data: dict[str, Any]) -> list[str]:
         options = configs.data_options(job.task, values)
         if job.task == "translate" and (example := symbols(job.names, options)):
             data[name] = "words"
-            why = "targets are short symbols with single blanks between"
-            return [f"{why} ({example}): cut into words; --target-tokens chars cuts them into characters"]
+            told = f"targets look like space-separated symbols ({example}), so they are split at spaces"
+            return [f"{told}; --target-tokens chars splits them into characters"]
         if job.task == "classify" and (example := unspaced(job.names, options)):
             data[name] = "chars"
-            return [f"texts have no blanks between words ({example}): cut into characters; --tokens chooses"]
+            told = f"texts have no spaces between words ({example}), so they are split into characters"
+            return [f"{told}; --tokens chooses"]
     return []
 
 
@@ -251,8 +253,8 @@ def file_names(files: Files) -> list[str]:
 def share_or_files(valid: Files | float) -> list[str] | float | Fold:
     """`0.05`, `"5%"`, `"fold 2/5"`, either with a seed behind it, or file names."""
     valid, _ = _parted(valid)
-    if isinstance(valid, str) and (found := re.fullmatch(r"fold (\d{1,9})/(\d{1,9})", valid)):
-        return _fold(int(found[1]), int(found[2]))
+    if isinstance(valid, str) and re.fullmatch(FOLD, valid):
+        return _fold(valid)
     if isinstance(valid, int | float):
         share = float(valid)
     elif isinstance(valid, str) and valid.endswith("%"):
@@ -262,7 +264,7 @@ def share_or_files(valid: Files | float) -> list[str] | float | Fold:
             raise SeqloomError(f"cannot read the share {valid!r}; write it as 5%") from None
     elif isinstance(valid, str) and re.fullmatch(r"0?\.\d+|0", valid):
         share = float(valid)
-    elif isinstance(valid, str) and re.match(r"(fold \d+/\d+|[\d.]+%) ", valid):
+    elif isinstance(valid, str) and re.match(rf"({FOLD}|[\d.]+%) ", valid):
         raise SeqloomError(f"cannot read the share {valid!r}; write it as 5%, or as '5% with seed 7'")
     else:
         return file_names(valid)
@@ -284,9 +286,14 @@ def _parted(valid: Any, usual: int = 0) -> tuple[Any, int]:
     return (found[1], int(found[2])) if found else (valid, usual)
 
 
-def _fold(number: int, count: int) -> Fold:
+def _fold(text: str) -> Fold:
+    from seqloom.runs.folds import MOST  # which needs this file
+
+    number, count = (int(one[:10]) for one in text.removeprefix("fold ").split("/"))  # no text of thousands of digits
+    if count > MOST:
+        raise SeqloomError(f"{text[:100]}: there are at most {MOST:,} folds")
     if not 1 <= number <= count or count < 2:
-        raise SeqloomError(f"fold {number}/{count}: there are folds 1 to {max(count, 2)} of at least 2")
+        raise SeqloomError(f"{text[:100]}: there are folds 1 to {max(count, 2)} of at least 2")
     return Fold(number, count)
 
 

@@ -31,7 +31,7 @@ class Journal:
 
     def sync(self) -> int:
         """Make sure that what a checkpoint counts on is on the disk; gives the size."""
-        with failing(self.path, "brought to the disk"):
+        with failing(self.path, "flushed to disk"):
             if not self._begun():
                 return 0
             with open_own(self.path) as file:

@@ -27,7 +27,7 @@ SCORED = {  # what the metrics of a task score; those of the loss are of all
     "table": ("labels", "numbers"),
     "tag": ("tags",),
 }
-MOST = 1000  # members
+MEMBERS = 1000  # models that answer together: more would not fit, and finding that out takes long
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +129,8 @@ def written(recipe: Recipe) -> dict[str, Any]:
 
 
 def _members(values: list, file: str) -> list[dict[str, Any]]:
-    if len(values) > MOST:
-        raise SeqloomError(f"recipe {file}: at most {MOST:,} members, here {len(values):,}")
+    if len(values) > MEMBERS:
+        raise SeqloomError(f"recipe {file}: at most {MEMBERS:,} members, here {len(values):,}")
     for number, one in enumerate(values, 1):
         if not isinstance(one, dict):
             raise SeqloomError(f"recipe {file}: member {number} is made of keys and values, as in {{seed: {number}}}")

@@ -12,7 +12,7 @@ import safetensors
 import torch
 from torch.overrides import TorchFunctionMode
 
-from seqloom.errors import SeqloomError, known
+from seqloom.errors import SeqloomError, known, shown
 from seqloom.options import checked, hints_of
 from seqloom.tasks.known import TASKS
 from seqloom.tasks.known import task as find
@@ -108,12 +108,6 @@ def _known_task(name: Any) -> None:
 def _made(make: Callable[..., Any], values: Mapping[str, Any], section: str) -> None:
     """Types and bounds, as the section's dataclass has them."""
     make(**checked(make, values, section))
-
-
-def shown(value: Any) -> str:
-    """On one line, and not at length."""
-    text = ascii(value)
-    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def check_state(values: Mapping[str, Any], where: Path) -> None:

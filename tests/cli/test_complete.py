@@ -104,6 +104,12 @@ def test_metrics_are_those_of_the_tables():
     assert real.keys() == TASKS.keys()
 
 
+def test_every_way_to_cut_texts_is_offered():
+    from seqloom.data.tokens import INNER, TOKENS
+
+    assert [kind.rstrip(":") for kind in complete.KINDS] == [kind for kind in TOKENS if kind not in INNER]
+
+
 def test_nothing_heavy_is_imported():
     """Every press of the key starts a process: no torch, no numpy, no data."""
     code = """

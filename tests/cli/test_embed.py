@@ -64,7 +64,7 @@ def test_files_as_spreadsheets_write_them(seqloom, run, tmp_path):
     status, out, err = seqloom("embed", run, file, "--nearest", 1)
     assert (status, len(out.splitlines())) == (0, 3)
     assert "read as UTF-16" in err
-    assert "names the columns and is no example" in err
+    assert "the first line (text,label) is taken as a header; --no-header" in err
     assert len(seqloom("embed", run, file, "--nearest", 1, "--no-header")[1].splitlines()) == 4
     bars = tmp_path / "bars.txt"
     bars.write_text("abc|é\nddd|é\n", "cp1252")

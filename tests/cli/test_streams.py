@@ -99,9 +99,8 @@ def test_memory_that_cannot_be_had_is_one_line(seqloom, chinese, monkeypatch):
         torch.empty(1 << 60, dtype=torch.uint8)  # no machine has it: refused before anything is taken
 
     monkeypatch.setattr(loading, "load", greedy)
-    one_line(
-        seqloom("predict", chinese / "run", chinese / "words.txt"), "out of memory: 1,152,921,504,606,846,976 bytes"
-    )
+    told = "out of memory: failed to allocate 1,152,921,504,606,846,976 bytes; try a smaller --size or --batch-rows"
+    one_line(seqloom("predict", chinese / "run", chinese / "words.txt"), told)
 
 
 def test_other_failures_of_ours_are_shown_whole(seqloom, chinese, monkeypatch):

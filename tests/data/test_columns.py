@@ -90,7 +90,7 @@ def test_a_header_is_guessed_only_from_well_known_names(put):
         [one] = group([put("a.csv", f"{first}\na,x\n")])
         assert one.header == known
         assert len(list(read(one))) == 2 - known
-        told = f"a.csv: the first line, {first}, names the columns and is no example; --no-header reads it as data"
+        told = f"a.csv: the first line ({first}) is taken as a header; --no-header reads it as data"
         assert one.notes == ((told,) if known else ())
     assert len(pairs(put("a.tsv", "source\ttarget\na\tx\n"))) == 1
     assert len(pairs("a.tsv", recognise=False)) == 2, "as runs of earlier versions read it"
@@ -180,7 +180,7 @@ def test_more_than_two_columns_of_a_csv_are_spoken_of(put):
     assert "4 columns, and the first line is data" in one.notes[0]
     assert "--columns" in one.notes[0]
     (one,) = group([put("own.csv", TABLE)])
-    assert "the first line, id,text,label,other, names the columns" in one.notes[0]
+    assert "the first line (id,text,label,other) is taken as a header" in one.notes[0]
     assert "4 columns, and the first column is the source, the others are targets" in one.notes[1]
     assert group([put("two.csv", "a,b\n")])[0].notes == ()
     assert group(["own.csv"], Reading(columns="text,label"))[0].notes == ()

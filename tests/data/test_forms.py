@@ -101,8 +101,8 @@ def test_what_is_told_wins_and_single_damaged_lines_stay_errors(put):
     with pytest.raises(SeqloomError, match=r"c\.tsv:1: byte 0x81 is no character in the encoding of the file"):
         _raise(group([undefined], Reading(encoding="cp1252"))[0])
     (one,) = group([put("d.tsv", rows(GERMAN))], Reading(encoding="cp1252"))
-    assert "as told, though it is sound UTF-8" in one.notes[0]
-    with pytest.raises(SeqloomError, match="--encoding 'utf-99' is none that is known"):
+    assert "read as cp1252 as requested, although it is valid UTF-8" in one.notes[0]
+    with pytest.raises(SeqloomError, match="unknown --encoding 'utf-99'; for example utf-8"):
         Reading(encoding="utf-99")
     with pytest.raises(SeqloomError, match="--encoding 'rot13'"):
         Reading(encoding="rot13")
@@ -224,14 +224,14 @@ def test_headers_of_tagged_sentences(put):
     file = put("a.conll", f"token ner\n{body}")
     found = read_conll([file], TagOptions())
     assert [one.words for one in found.sentences] == [("Ann", "sleeps"), ("Rome",)]
-    assert "the first line, token ner, names the columns" in found.notes[0]
+    assert "the first line (token ner) is taken as a header" in found.notes[0]
     assert len(read_conll([file], TagOptions(header=False)).sentences[0].words) == 3
     assert [one.tags for one in read_conll([file], TagOptions(columns="token,ner")).sentences][1] == ("B-LOC",)
     assert len(read_conll([put("b.conll", f"word O\n{body}")], TagOptions()).sentences[0].words) == 3
     for first in ("#token ner\n", "# of news\n#token ner\n", "# of news\ntoken ner\n"):
         found = read_conll([put("e.conll", first + body)], TagOptions())
         assert [one.words for one in found.sentences] == [("Ann", "sleeps"), ("Rome",)]
-        assert "token ner, names the columns" in found.notes[0]
+        assert "token ner) is taken as a header" in found.notes[0]
     comma = put("c.txt", body.replace(" ", ","))
     assert read_conll([comma], TagOptions(delimiter="comma")).sentences[0].tags == ("B-PER", "O")
     wide = put("d.conll", "张 B-NAME\n三 E-NAME\n\n" * 9, "gb18030")

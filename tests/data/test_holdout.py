@@ -103,9 +103,9 @@ def test_a_source_larger_than_the_share_is_spoken_of(tmp_path):
     ready = prepare([str(path)], 0.2, DataOptions(**NEW), seed=7, cache=tmp_path)
     assert len(ready.valid) == 100  # one of five, whichever it is
     ready = prepare([str(path)], 0.3, DataOptions(**NEW), seed=7, cache=tmp_path)
-    told = "held out 200 of 500 pairs (40.0%) by source for validation, not the 30.0% asked for"
-    assert f"{told}: a source stands on one side, and one of them makes up 100 of them" in ready.notes or (
-        "held out 100 of 500 pairs (20.0%)" in ready.notes[0] and "not the 30.0% asked for" in ready.notes[0]
+    told = "held out 200 of 500 pairs (40.0%) by source for validation, instead of the 30.0% asked for"
+    assert f"{told}: examples with the same source stay together, and one source has 100 of them" in ready.notes or (
+        "held out 100 of 500 pairs (20.0%)" in ready.notes[0] and "instead of the 30.0% asked for" in ready.notes[0]
     )
 
 
@@ -176,7 +176,7 @@ def test_a_sample_is_drawn_from_everywhere(tmp_path):
         assert sum(sizes(prepared(name, files, 0.2, tmp_path, sample=100))) == 100
     ready = prepared("classify", files_of("classify", examples, tmp_path), 0.2, tmp_path, sample=100)
     assert len(ready.target.names) == 3
-    assert "100 examples are drawn from all of the training files, by a hash" in ready.notes
+    assert "a fixed random sample of 100 of the training examples is used" in ready.notes
     other = prepared("classify", files_of("classify", examples, tmp_path), 0.2, tmp_path, sample=100, seed=8)
     lines = [sorted(one.source for one in each.prepared.held()) for each in (ready, other)]
     assert lines[0] != lines[1]  # another part of the same sample is held out

@@ -74,7 +74,7 @@ def test_the_size_of_the_batch_is_written_and_resumed(pairs, tmp_path):
     run, notes = train(pairs, tmp_path / "run", training={"epochs": 1})
     assert config(run)["training"]["batch_rows"] == 16
     assert "batches of 16 rows, not 64, as there are 57 examples (--batch-rows chooses)" in notes
-    assert any(note.startswith("only 4 updates in 1 epoch: few to learn from") for note in notes)
+    assert any(note.startswith("only 4 updates in 1 epoch, which may be too few: raise --epochs") for note in notes)
     kept = dict(config(run))
     more, notes = train(pairs, run.folder, training={"epochs": 2}, resume=True, model=None, size=None)
     assert config(more)["training"] == kept["training"] | {"epochs": 2}
@@ -154,7 +154,8 @@ def test_texts_without_blanks_are_cut_into_characters(texts, tmp_path):
     shortest = min((f"{text}{i}" for i, text in enumerate((texts * 20)[:20])), key=len)
     run, notes = train(path, tmp_path / "run", training={"max_steps": 1})
     assert config(run)["data"]["tokens"] == "chars"
-    assert f"texts have no blanks between words ({shortest}): cut into characters; --tokens chooses" in notes
+    told = f"texts have no spaces between words ({shortest}), so they are split into characters"
+    assert f"{told}; --tokens chooses" in notes
     run, notes = train(path, tmp_path / "said", training={"max_steps": 1}, data={"tokens": "words"})
     assert config(run)["data"]["tokens"] == "words"
     again, _ = train(path, run.folder, training={"max_steps": 2}, resume=True, model=None, size=None)
@@ -167,8 +168,8 @@ def test_targets_of_symbols_are_words(tmp_path):
     job = Job(task="translate", files=str(path), output=tmp_path / "run")
     settled = settle(job, ALONE)
     assert settled.config["data"]["target_tokens"] == "words"
-    told = "targets are short symbols with single blanks between (HH AH0 L OW1): cut into words"
-    assert settled.told == [f"{told}; --target-tokens chars cuts them into characters"]
+    told = "targets look like space-separated symbols (HH AH0 L OW1), so they are split at spaces"
+    assert settled.told == [f"{told}; --target-tokens chars splits them into characters"]
     for more in ({"data": {"target_tokens": "chars"}}, {"settings": {"data.target_tokens": "bytes"}}):
         settled = settle(replace(job, **more), ALONE)
         assert settled.config["data"]["target_tokens"] in ("chars", "bytes")
@@ -225,8 +226,8 @@ def test_swapped_columns_are_spoken_of(tmp_path):
 def test_a_diverged_training_ends_with_a_word(tmp_path):
     steps = [{"step": step, "loss": loss} for step, loss in ((50, 2.3), (100, 3947.0))]
     assert diverged(steps) == (
-        "the training diverged: the loss is 3,947 at the end and was 2.3 at the beginning; "
-        "lower --rate, and look at the data"
+        "the training diverged: the loss is 3,947 at the end and was 2.3 at the beginning: "
+        "try a lower --rate and check the data"
     )
     endless = {"step": 100, "valid": {"loss": 800.0, "perplexity": float("inf")}}
     assert "perplexity on validation data is infinite" in diverged([steps[0], endless])
@@ -237,9 +238,9 @@ def test_a_diverged_training_ends_with_a_word(tmp_path):
     assert diverged([]) is None
     high = {"step": 40, "valid": {"loss": 48.1, "perplexity": 8e20}}
     assert diverged([high]) is None
-    assert "the loss on validation data is 48.1, and 3.7 by guessing blindly" in diverged([high], 3.7)
+    assert "the final loss on validation data (48.1) is worse than that of guessing (3.7)" in diverged([high], 3.7)
     assert diverged([{"step": 50, "loss": 0.1}, high], 3.7) is None, "learned by heart"
-    assert "the loss is 9.1 at the end, and 3.7 by guessing" in diverged([{"step": 50, "loss": 9.1}], 3.7)
+    assert "the final loss (9.1) is worse than that of guessing (3.7)" in diverged([{"step": 50, "loss": 9.1}], 3.7)
     assert diverged([{"step": 50, "loss": 3.9}, {"step": 9, "valid": {"loss": 7.0}}], 3.7) is None
     path = tmp_path / "numbers.tsv"
     path.write_text("".join(f"{'long ' * (i % 5)}text\t{i % 5}.5\n" for i in range(60)))
@@ -250,4 +251,4 @@ def test_a_diverged_training_ends_with_a_word(tmp_path):
     words = tmp_path / "words.tsv"
     words.write_text("".join(f"text {i}\t{'ab'[i % 2]}\n" for i in range(60)))
     _, notes = train(words, tmp_path / "early", training={"max_steps": 4, **rates, "rate": 1e4, "log_every": 50})
-    assert "by guessing blindly" in notes[-1]
+    assert "is worse than that of guessing" in notes[-1]

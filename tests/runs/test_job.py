@@ -146,6 +146,10 @@ def test_wrong_folds(pairs, tmp_path):
     for wrong in ("fold 1/0", "fold 5/3", "fold 0/3", "fold 1/1"):
         with pytest.raises(SeqloomError, match="there are folds 1 to"):
             share_or_files(wrong)
+    for wrong in ("fold 1/99999999999", "fold 1/10001", "fold 1/99999999999 with seed 7", f"fold 1/{'9' * 5000}"):
+        with pytest.raises(SeqloomError, match=r"^fold 1/[0-9]{5,100}: there are at most 10,000 folds$"):
+            share_or_files(wrong)
+    assert share_or_files("fold 1/10000") == Fold(1, 10_000)
 
 
 def test_more_folds_than_examples(pairs, tmp_path):

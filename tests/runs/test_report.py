@@ -194,7 +194,7 @@ def test_a_failed_report_loses_no_run(pairs, tmp_path, monkeypatch, capsys, quie
     told = capsys.readouterr().err.splitlines()
     assert [line for line in told if line.startswith("seqloom: warning:")] == [
         f"seqloom: warning: {tmp_path / 'run'}: the run is done, but not its report: "
-        f"{tmp_path / 'run'}: what it holds is not understood: ValueError: no"
+        f"{tmp_path / 'run'}: its content is not as expected: ValueError: no"
     ]
     assert quiet == (len(told) == 1)
 
