@@ -21,6 +21,7 @@ class Own:
         (10**5000, "a number of thousands of digits"),
         ("x" * 5000, "'" + "x" * (MOST - 1) + "…"),
     ],
+    ids=("text", "dict", "object", "number", "long"),
 )
 def test_a_value_is_shown_on_one_line(value, text):
     assert shown(value) == text

@@ -31,6 +31,7 @@ from seqloom.tasks.translator import Translator
 from seqloom.version import __version__
 
 CACHE, README = "engines", "README.md"
+READ = (".onnx", ".data", ".bin", ".json", ".yaml")  # endings of what engines read
 ENGINES = {
     "onnx": ("onnxruntime", ("onnx", "onnxscript")),
     "ct2": ("ctranslate2", ()),
@@ -82,7 +83,8 @@ def _checked(folder: Path, engine: str | None) -> Path:
     made_for = facts_of(folder)["engine"]
     if engine not in (None, made_for):
         raise SeqloomError(f"{folder}: was exported for the engine {made_for}, not for {engine}; leave --engine out")
-    if wrong := damage(folder, (ENGINE, configs.FILE), beside=(README,)):
+    added = [file.name for file in folder.iterdir() if file.suffix not in READ]  # a Dockerfile, a script of the user's
+    if wrong := damage(folder, (ENGINE, configs.FILE), beside=added):
         raise SeqloomError(f"{folder}: damaged: {wrong}; export it again")
     return folder
 

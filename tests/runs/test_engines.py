@@ -91,6 +91,7 @@ def test_an_exported_folder_needs_nothing_else(transformer, tmp_path):
     card = tmp_path / "elsewhere" / "README.md"
     assert "seqloom predict" in card.read_text()
     card.write_text("mine")  # may be edited
+    (tmp_path / "elsewhere" / "Dockerfile").write_text("FROM scratch")  # what no engine reads may stand beside it
     assert seqloom.load(tmp_path / "elsewhere", engine="ct2").predict(WORDS) == ours
     with pytest.raises(SeqloomError, match="exported for the engine ct2, not for onnx"):
         seqloom.load(tmp_path / "elsewhere", engine="onnx")
