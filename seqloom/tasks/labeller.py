@@ -14,7 +14,7 @@ from torch import nn
 
 from seqloom.data.batch import cut, pad
 from seqloom.data.codec import Codec
-from seqloom.data.columns import Reading
+from seqloom.data.columns import Reading, as_trained
 from seqloom.data.labelled import Target
 from seqloom.data.labels import LabelOptions
 from seqloom.data.read import Example
@@ -55,7 +55,8 @@ class Labeller(Predicting[str]):
     def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
         """How files are read: as those of the training, but for what is given."""
         bad = self.options.skip_bad if skip_bad is None else skip_bad
-        return replace(self.options, columns=columns or self.options.columns, skip_bad=bad, limit=None, sample=None)
+        found = as_trained(self.config["data"], columns, bad)
+        return replace(self.options, columns=found.columns, skip_bad=bad, limit=None, sample=None, **found.written)
 
     def read(self, files: list[str], reading: Reading) -> tuple[list[Example], list[str]]:
         """The examples of some files, and what there is to say about them."""
