@@ -155,7 +155,8 @@ def predict(
     asked, shown = tee(every)
     count, doubted, strange = 0, 0, Strange(model.strange)
     with _writer(output, stream) as write:
-        for number, (source, answers) in enumerate(zip(shown, model.answers(asked, search, rows, ahead), strict=True)):
+        each = model.answers(model.warned(asked), search, rows, ahead)
+        for number, (source, answers) in enumerate(zip(shown, each, strict=True)):
             strange.see(new := model.unknown(source))
             for rank, answer in enumerate(answers):
                 doubt = threshold is not None and answer.confidence < threshold
