@@ -116,8 +116,12 @@ def predict(
     file, *over = rest or ["-"]
     if over:
         raise UsageError(f"got unexpected extra argument(s) ({' '.join(over)})")
-    if text and (rest or columns is not None):
-        raise UsageError(f"give a file or --text, not both: {rest[0] if rest else '--columns'}")
+    written = {"header": header, "delimiter": delimiter, "encoding": encoding}
+    written = {name: value for name, value in written.items() if value is not None}
+    options = [f"--{'no-' if value is False else ''}{name}" for name, value in written.items()]
+    of_files = [*rest, *([] if columns is None else ["--columns"]), *options]
+    if text and of_files:
+        raise UsageError(f"give a file or --text, not both: {of_files[0]}")
 
     _check(
         sample or (temperature, top_k, top_p) == (1.0, 0, 1.0),
@@ -144,8 +148,6 @@ def predict(
     else:
         [found] = registry.resolve([file], "test", model.config["task"])
         table = found == file and file.removesuffix(".gz").endswith((".tsv", ".csv", ".jsonl"))
-        written = {"header": header, "delimiter": delimiter, "encoding": encoding}
-        written = {name: value for name, value in written.items() if value is not None}
         # Plain lines have no columns, and a dataset has its own.
         reading = replace(model.reading(columns) if table else Reading(columns=columns), **written)
         sources = getattr(model, "sources", read_sources)
@@ -153,7 +155,8 @@ def predict(
     asked, shown = tee(every)
     count, doubted, strange = 0, 0, Strange(model.strange)
     with _writer(output, stream) as write:
-        for number, (source, answers) in enumerate(zip(shown, model.answers(asked, search, rows, ahead), strict=True)):
+        each = model.answers(model.warned(asked), search, rows, ahead)
+        for number, (source, answers) in enumerate(zip(shown, each, strict=True)):
             strange.see(new := model.unknown(source))
             for rank, answer in enumerate(answers):
                 doubt = threshold is not None and answer.confidence < threshold

@@ -42,7 +42,8 @@ LEAST = {
 
 LATEST = {"sample": None, "rules": 1}
 
-WRITTEN = ("header", "delimiter", "encoding", "recognise")  # how files are written
+TOLD = ("header", "delimiter", "encoding")  # what may be said of how files are written
+WRITTEN = (*TOLD, "recognise")
 
 Columns = tuple[int, ...]
 Record = tuple[int, "list[str] | LineError"]
@@ -134,12 +135,19 @@ def since(reading: Reading) -> dict[str, Any]:
     return {name: value for name, value in settings if name not in WRITTEN and (name, value) not in LATEST.items()}
 
 
+class Inherited(str):
+    """A delimiter that was told of the training files: files of a form without one are read all the same."""
+
+
 def as_trained(data: Mapping[str, Any], columns: str | None, skip_bad: bool) -> Reading:
     """How further files are read: as those of a training whose `data` section is given. What was not told then is
-    recognised in them by itself."""
-    written: dict[str, Any] = {name: data.get(name) for name in ("header", "delimiter", "encoding")}
+    recognised in them by itself, where that training recognised anything."""
+    written: dict[str, Any] = {name: data.get(name) for name in TOLD}
     if columns is not None:
         written["header"] = None  # other columns, other files
+    if written["delimiter"] is not None:
+        written["delimiter"] = Inherited(written["delimiter"])
+    written["recognise"] = data.get("recognise", False)  # runs of earlier versions did not
     return Reading(columns=columns or data.get("columns"), skip_bad=skip_bad, **written)
 
 

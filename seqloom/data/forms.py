@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import NamedTuple
 
-from seqloom.data.columns import SEPARATORS, Reading, sign_of, told
+from seqloom.data.columns import SEPARATORS, Inherited, Reading, sign_of, told
 from seqloom.data.delimiter import sign_in
 from seqloom.data.encodings import HEAD, NAMES, UTF8, guessed, marked, named
 from seqloom.data.lines import BOM, STDIN, head
@@ -44,7 +44,7 @@ def look(name: str, path: Path, reading: Reading | None = None) -> Form:
             notes += (f"{file}: {told(separator)}s stand between its columns; --delimiter names another sign",)
     elif kind in SEPARATORS and reading.delimiter is not None:
         separator = sign_of(reading.delimiter)
-    elif reading.delimiter is not None:
+    elif reading.delimiter is not None and not isinstance(reading.delimiter, Inherited):
         raise SeqloomError(f"{file}: --delimiter {reading.delimiter!r} goes with TSV and CSV, not with JSON lines")
     return Form(kind, encoding, separator, notes)
 

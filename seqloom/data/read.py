@@ -108,7 +108,7 @@ def read_asked(
     """
     name, reading = str(file), reading or Reading()
     if name == STDIN:
-        one, lines = _stdin(reading)
+        one, lines = stdin(reading)
     else:
         path = place(name)
         one = formed(name, path, look(name, path, reading))
@@ -120,7 +120,7 @@ def read_asked(
         yield entry
 
 
-def _stdin(reading: Reading) -> tuple[Group, Iterator[Line]]:
+def stdin(reading: Reading) -> tuple[Group, Iterator[Line]]:
     """Standard input as it comes: only what is there already is looked at."""
     raw: Any = sys.stdin.buffer
     start = raw.peek() if hasattr(raw, "peek") else b""

@@ -147,11 +147,6 @@ def _keys(files: Sequence[str], reading: Reading) -> list[str]:
     return list(found)
 
 
-def plain_lines(name: str) -> bool:
-    """Whether a file is no table but lines, each of which says by itself what it is."""
-    return look(name, place(name)).kind == "parallel"
-
-
 def form(name: str, reading: Reading) -> str:
     """csv, tsv or jsonl."""
     kind = look(name, place(name), reading).kind

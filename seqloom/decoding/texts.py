@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Any
 
 import torch
 
@@ -26,13 +26,17 @@ def may_be_long(text: str) -> bool:
     return 4 * len(text) > LONG
 
 
-def tell_of_long(lengths: Sequence[int], done: int) -> None:
-    """A line to standard error for each source of more than `LONG` tokens, before it is read: it may take an hour."""
-    for number, length in enumerate(lengths, done + 1):
-        if length > LONG:
-            told = f"source {number:,} has {length:,} tokens: time and memory of a Transformer grow with the square"
+def watched(sources: Iterable[Any], length: Callable[[Any], int], told: Callable[[str], object]) -> Iterator[Any]:
+    """The sources as they pass. Of the first with more than `LONG` tokens it is told before it is read, which may take
+    an hour; of further ones it is not."""
+    heard = False
+    for number, source in enumerate(sources, 1):
+        if not heard and (count := length(source)) > LONG:
+            heard = True
+            cost = "time and memory may grow with the square of that"
             way = "a model that is trained with --max-length cuts what is longer"
-            print(f"seqloom: warning: {told} of them; {way}", file=sys.stderr)
+            told(f"source {number:,} has {count:,} tokens: {cost}; {way}")
+        yield source
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,6 @@ class Texts:
     def _chunk(self, texts: list[str], search: Search, rows: int, done: int) -> list[list[Answer]]:
         """Answers in the order asked, whatever the order in which they are found. `done`: texts before these."""
         encoded = [self.encode(text) for text in texts]
-        tell_of_long([len(ids) for ids in encoded], done)
         found: list[list[Answer]] = [[Answer("", (), 0.0, 0.0, 1.0)] for _ in texts]  # nothing is said of an empty line
         asked = sorted((i for i, text in enumerate(texts) if text.strip()), key=lambda i: len(encoded[i]))
         for start in range(0, len(asked), rows):

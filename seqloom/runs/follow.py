@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -136,7 +136,7 @@ def follow(recipe: Recipe, job: Job, progress: Progress) -> Followed:
     if run.signal is not None or Launch.of().rank:
         return Followed(run, None)
     keep(recipe, run.folder)
-    scores = scored(recipe, run.folder, job.device)
+    scores = scored(recipe, run.folder, job.device, progress.note)
     if scores is not None:
         write(run.folder)
     return Followed(run, scores)
@@ -147,11 +147,12 @@ def keep(recipe: Recipe, folder: Path) -> None:
     write_atomic(folder / recipes.FILE, kept)
 
 
-def scored(recipe: Recipe, folder: Path, device: str) -> dict[str, Any] | None:
-    """What a run, or several together, reach on the recipe's test data; left in the folder too. None: it has none."""
+def scored(recipe: Recipe, folder: Path, device: str, note: Callable[[str], object]) -> dict[str, Any] | None:
+    """What a run, or several together, reach on the recipe's test data; left in the folder too. None: it has none.
+    `note` hears what there is to say about that data."""
     names = tested(recipe)
     more = {name: recipe.evaluate[name] for name in ("tokenize",) if name in recipe.evaluate}
-    return testing.score(folder, names, device, search_of(recipe), **more) if names else None
+    return testing.score(folder, names, device, note, search_of(recipe), **more) if names else None
 
 
 def search_of(recipe: Recipe) -> Search:

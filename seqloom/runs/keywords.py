@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
+from seqloom.data.columns import TOLD
 from seqloom.data.given import given
 from seqloom.errors import SeqloomError, known
 from seqloom.options import hints_of
@@ -17,8 +18,6 @@ from seqloom.tasks.known import task as find
 from seqloom.training.settings import Training, respelled, seconds
 
 Examples = Files | Iterable[Any]  # names of files and datasets, or what `seqloom.data.given` takes
-
-WRITTEN = ("header", "delimiter", "encoding")  # settings that say how the user's files are written
 
 # What other libraries call a setting of ours.
 ELSEWHERE = {
@@ -170,14 +169,13 @@ def read_in(
         forms.add(one)
     tested, one = (None, written) if test is None else given(test, task, beside, cache, "test")
     forms.add(one)
-    if task != "table" and True in forms and read.get("columns") is not None:
-        if False in forms:
-            raise SeqloomError("columns= cannot be for files and for examples at once: give all in the same form")
-        chosen.data.pop("columns", None)  # they were chosen as the examples were written
-        chosen.settings.pop("data.columns", None)
-    for name in WRITTEN if False not in forms else ():
-        if task != "table" or name != "header":
-            chosen.data.pop(name, None)  # of files, and what is written here is always the same
+    # Columns and header of a table go for its examples too.
+    of_files = [name for name in ("columns", *TOLD) if task != "table" or name not in ("columns", "header")]
+    for name in of_files if True in forms else ():
+        if False in forms and read.get(name) is not None:
+            raise SeqloomError(f"{name}= cannot be for files and for examples at once: give all in the same form")
+        chosen.data.pop(name, None)  # what is written here is always the same, its columns as they were chosen
+        chosen.settings.pop(f"data.{name}", None)
     return names, held, tested
 
 

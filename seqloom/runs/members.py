@@ -58,9 +58,10 @@ def follow_all(recipe: Recipe, job: Job, kind: str = "usual", at_once: int = 1) 
         return Members(followed, None, signal)
     keep(recipe, job.folder)
     ensemble.save(job.folder, [one.run.folder.name for one in followed])
-    scores = scored(recipe, job.folder, job.device)
+    shown = progress(kind)
+    scores = scored(recipe, job.folder, job.device, shown.note)
     page = together([one.run.folder for one in followed], job.folder / REPORT, Whole(record=scores))
-    progress(kind).note(f"all together: {job.folder}; their report: {page}")
+    shown.note(f"all together: {job.folder}; their report: {page}")
     return Members(followed, scores)
 
 

@@ -28,11 +28,21 @@ def check(names: Sequence[str], task: str) -> None:
             raise missing(file)
 
 
-def score(folder: Path, names: Sequence[str], device: str, search: Search | None = None, **more: Any) -> dict[str, Any]:
-    """What a run, or several together, reach on test data; left in the folder too."""
+def score(
+    folder: Path,
+    names: Sequence[str],
+    device: str,
+    note: Callable[[str], object],
+    search: Search | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """What a run, or several together, reach on test data; left in the folder too. `note` hears what there is to say
+    about the data."""
     model = load(folder, device=device)
     try:
-        examples, _ = examples_of(model, names, None)
+        examples, notes = examples_of(model, names, None)
+        for text in notes:
+            note(f"test data: {text}")
         scores = model.record(examples, search or Search(), most=EVERY, **more)
     except SeqloomError as error:
         raise SeqloomError(f"{folder}: is trained, but not scored on its test data: {error}") from error

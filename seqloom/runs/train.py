@@ -143,14 +143,14 @@ def carry_out(job: Job, progress: Progress) -> Run:
         if session.signal is None and ranks.first:
             finish(job.folder, session.data.held, ranks.device, progress)
         run = Run(job.folder, settled.config, session.loop.step, session.best, session.signal)
-        return _tested(job, run) if ranks.first else run
+        return _tested(job, run, progress) if ranks.first else run
 
 
-def _tested(job: Job, run: Run) -> Run:
+def _tested(job: Job, run: Run, progress: Progress) -> Run:
     """The run with its scores on the job's test data, which its report then tells too."""
     if job.test is None or run.signal is not None:
         return run
-    scores = testing.score(job.folder, file_names(job.test), job.device)
+    scores = testing.score(job.folder, file_names(job.test), job.device, progress.note)
     write(job.folder)
     return replace(run, scores=scores)
 

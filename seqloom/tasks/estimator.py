@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -15,12 +14,13 @@ import torch
 from torch import nn
 
 from seqloom.data.columns import Reading, as_trained, split_csv
-from seqloom.data.lines import STDIN, Line, LineError, decode, number, read_lines
-from seqloom.data.read import Told, heard
+from seqloom.data.forms import look
+from seqloom.data.lines import STDIN, Line, LineError, decode, place, read_lines
+from seqloom.data.read import Told, heard, stdin
 from seqloom.data.rows import RowSupply, Schema
 from seqloom.data.rowset import right, unseen
 from seqloom.data.skip import Skipped, note
-from seqloom.data.table import Layout, Row, entries, from_json, plain_lines, sound
+from seqloom.data.table import Layout, Row, entries, from_json, sound
 from seqloom.data.table import notes as notes_of
 from seqloom.decoding.search import Search
 from seqloom.decoding.texts import Answer
@@ -64,20 +64,33 @@ class Estimator(Predicting[Asked]):
             *(note(skipped.to_json()) if skipped else ()),
         ]
 
-    def _layout(self, reading: Reading | None) -> Layout:
-        return replace(self.schema.layout, reading=reading or Reading())
+    def _layout(self, reading: Reading) -> Layout:
+        layout = self.schema.layout
+        if reading.header == layout.numbered:  # told, and otherwise than it was of the training
+            option, told = ("--header", "numbers") if layout.numbered else ("--no-header", "names in the first line")
+            raise SeqloomError(
+                f"{option}: this run finds its columns by their {told}, as its training did; leave it out"
+            )
+        return replace(layout, reading=reading)
 
     def sources(self, file: str, reading: Reading | None = None, told: Told | None = None) -> Iterator[str]:
         """The rows of a file as `answers` takes them, one JSON object each; the target need not be there.
 
         What is no table, as standard input ("-"), is read as it comes: its lines are rows already.
         """
-        if file == STDIN or plain_lines(file):
-            lines = number("stdin", sys.stdin.buffer) if file == STDIN else read_lines(file, Path(file))
-            yield from self._lines("stdin" if file == STDIN else file, lines)
+        reading = reading or Reading()
+        layout = self._layout(reading)
+        if file == STDIN:
+            one, lines = stdin(reading)
+            heard(one.notes, told)
+            yield from self._lines("stdin", lines)
             return
-        heard(notes_of([file], reading or Reading()), told)
-        for entry in entries(file, self._layout(reading), need_target=False):
+        found = look(file, place(file), reading)
+        heard(found.notes, told)
+        if found.kind == "parallel":
+            yield from self._lines(file, read_lines(file, place(file), found.encoding))
+            return
+        for entry in entries(file, layout, need_target=False):
             if not isinstance(entry, Row):
                 raise SeqloomError(str(entry))
             if problem := self.schema.wrong(entry, need_target=False):

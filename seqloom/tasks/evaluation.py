@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from seqloom.data import registry
-from seqloom.data.columns import Reading, as_trained
+from seqloom.data.columns import TOLD, Reading, as_trained
 from seqloom.data.given import given
 from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import ratio_interval
@@ -79,17 +79,24 @@ def examples_of(
 ) -> tuple[list[Any], list[str]]:
     """What a runner is asked to score, from files, from the test split of a dataset by name, or examples as
     `seqloom.train` takes them; and notes on it."""
-    task, asked = runner.config["task"], reading or runner.reading()
+    task, trained = runner.config["task"], runner.reading()
+    asked = reading or trained
     settings = {**runner.config["data"], "columns": asked.columns, "skip_bad": asked.skip_bad, "limit": None}
     names, written = given(files, task, settings)
     found = registry.resolve(names, "test", task)
-    # A dataset has columns of its own, and so have examples that were written to a file.
-    own = runner.reading() if found == names and not written else replace(runner.reading(), columns=None)
-    reading = replace(reading, columns=None) if written and reading is not None else reading
-    examples, notes = runner.read(found, reading or own)
+    asked = asked if found == names and not written else _of_others(asked, trained, written)
+    examples, notes = runner.read(found, asked)
     if not examples:
         raise SeqloomError(f"{', '.join(names)}: no {what}")
     return examples, [*notes, *_strange(runner, examples)]
+
+
+def _of_others(asked: Reading, trained: Reading, written: bool) -> Reading:
+    """How files are read that are not of the user's making. A dataset has columns of its own, and so have examples that
+    were `written` to a file: what was said of the training files does not go for them, nor for the latter what is said
+    now."""
+    names = ("columns", *TOLD)
+    return replace(asked, **{name: None for name in names if written or getattr(asked, name) == getattr(trained, name)})
 
 
 def _strange(runner: Any, examples: Sequence[Any]) -> Iterator[str]:

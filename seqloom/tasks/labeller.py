@@ -14,14 +14,14 @@ from torch import nn
 
 from seqloom.data.batch import cut, pad
 from seqloom.data.codec import Codec
-from seqloom.data.columns import Reading
+from seqloom.data.columns import Reading, as_trained
 from seqloom.data.labelled import Target
 from seqloom.data.labels import LabelOptions
 from seqloom.data.read import Example
 from seqloom.data.skip import examples as read_examples
 from seqloom.data.tokens import EOS, UNK
 from seqloom.decoding.search import Search
-from seqloom.decoding.texts import Answer, may_be_long, tell_of_long
+from seqloom.decoding.texts import Answer, may_be_long
 from seqloom.errors import SeqloomError
 from seqloom.metrics.labels import Guesses, Numbers, score_labels
 from seqloom.options import checked
@@ -55,7 +55,8 @@ class Labeller(Predicting[str]):
     def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
         """How files are read: as those of the training, but for what is given."""
         bad = self.options.skip_bad if skip_bad is None else skip_bad
-        return replace(self.options, columns=columns or self.options.columns, skip_bad=bad, limit=None, sample=None)
+        found = as_trained(self.config["data"], columns, bad)
+        return replace(self.options, columns=found.columns, skip_bad=bad, limit=None, sample=None, **found.written)
 
     def read(self, files: list[str], reading: Reading) -> tuple[list[Example], list[str]]:
         """The examples of some files, and what there is to say about them."""
@@ -68,6 +69,9 @@ class Labeller(Predicting[str]):
     def unknown(self, source: str) -> list[str]:
         return unknown_pieces(self.source, source)
 
+    def length(self, source: str) -> int:
+        return len(self.encode(source)) if may_be_long(source) else 0
+
     def answers(
         self, sources: Iterable[str], search: Search | None = None, rows: int = 64, ahead: int = 16
     ) -> Iterator[list[Answer]]:
@@ -77,10 +81,8 @@ class Labeller(Predicting[str]):
         search = search or Search()
         if search.sample or search.beam > search.n_best:
             raise SeqloomError("a classifier knows the likeliest labels: --sample and --beam are for other tasks")
-        texts, done = iter(sources), 0
+        texts = iter(sources)
         while chunk := list(islice(texts, ahead * rows)):
-            tell_of_long([len(self.encode(text)) if may_be_long(text) else 0 for text in chunk], done)
-            done += len(chunk)
             for text, logits in zip(chunk, self.logits(chunk, rows), strict=True):
                 yield said(self.target, logits, search.n_best) if text.strip() else [NOTHING]
 
@@ -118,7 +120,8 @@ class Labeller(Predicting[str]):
     ) -> Evaluation:
         """Scores on files of examples, or on the test split of a dataset by name."""
         examples, notes = examples_of(self, files, reading)
-        judged = self.judge(examples, self.logits([example.source for example in examples]), metrics)
+        sources = list(self.warned(example.source for example in examples))
+        judged = self.judge(examples, self.logits(sources), metrics)
         return replace(judged, notes=(*notes, *judged.notes))
 
     def judge(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
@@ -12,7 +13,7 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 import safetensors
 
 from seqloom.decoding.search import Search
-from seqloom.decoding.texts import Answer
+from seqloom.decoding.texts import Answer, watched
 from seqloom.documents import parse_json
 from seqloom.errors import SeqloomError
 from seqloom.options import checked, hints_of
@@ -47,6 +48,10 @@ ELSEWHERE = {
     "num_return_sequences": "n_best",
     "length_penalty": "alpha",
 }
+
+
+def warn(text: str) -> None:
+    print(f"seqloom: warning: {text}", file=sys.stderr)
 
 
 class Predicting(Generic[Source]):
@@ -86,10 +91,19 @@ class Predicting(Generic[Source]):
         if not alone and hasattr(sources, "columns"):  # to go through a DataFrame gives the names of its columns
             part = "its rows as dicts" if Mapping in self.each else "a column of it, as in predict(frame['source'])"
             raise SeqloomError(f"predict takes no {type(sources).__name__}: give {part}")
-        found = self.answers(self._checked([sources] if alone else sources), search, rows)
+        found = self.answers(self.warned(self._checked([sources] if alone else sources)), search, rows)
         texts = [[answer.text for answer in several] for several in found]
         said = texts if n_best is not None else [several[0] for several in texts]
         return said[0] if alone else said
+
+    def length(self, source: Source) -> int:
+        """How many tokens a source has, of models that very many take long; 0 where there are not many, or it is no
+        matter."""
+        return 0
+
+    def warned(self, sources: Iterable[Source], told: Callable[[str], object] = warn) -> Iterator[Source]:
+        """The sources for `answers`, which itself says nothing: of the first very long one it is told in time."""
+        return watched(sources, self.length, told)
 
     strange = "characters"  # what `unknown` gives
 

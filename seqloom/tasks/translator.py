@@ -15,7 +15,7 @@ from seqloom.data.read import Example
 from seqloom.data.skip import examples as read_examples
 from seqloom.data.tokens import BOS, EOS, UNK, lost
 from seqloom.decoding.search import Search
-from seqloom.decoding.texts import Answer, Texts
+from seqloom.decoding.texts import Answer, Texts, may_be_long
 from seqloom.errors import known
 from seqloom.looking.attention import AttentionMap, attention_maps
 from seqloom.metrics.score import score
@@ -57,6 +57,9 @@ class Translator(Predicting[str]):
 
     def unknown(self, source: str) -> list[str]:
         return unknown_pieces(self.texts.source, source)
+
+    def length(self, source: str) -> int:
+        return len(self.texts.encode(source)) if may_be_long(source) else 0
 
     def answers(
         self, sources: Iterable[str], search: Search | None = None, rows: int = 64, ahead: int = 16

@@ -77,6 +77,8 @@ def test_sources_are_typed_at_the_shell(seqloom, run, sources):
     assert out == seqloom("predict", run, sources)[1]
     one_line(seqloom("predict", run, sources, "--text", "abc"), "give a file or --text, not both", "sources.txt")
     one_line(seqloom("predict", run, "--columns", "1", "--text", "abc"), "not both")
+    for option in (["--header"], ["--no-header"], ["--delimiter", ";"], ["--encoding", "latin-1"]):
+        one_line(seqloom("predict", run, "--text", "abc", *option), "give a file or --text, not both", option[0])
     one_line(seqloom("predict", run, "--text", "a\udcff", "--json"), "not UTF-8")
 
 

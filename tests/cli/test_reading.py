@@ -179,3 +179,16 @@ def test_messages_name_what_is_wrong(seqloom, tmp_path):
     one_line(seqloom("train", "--recipe", "cmudict", "nowhere.tsv", "b.tsv", "-o", "run"), "nowhere.tsv: no such file")
     status, _, err = seqloom("train", "tag", "--recipe", "cmudict", "-o", "run")
     assert (status, "is of the task translate, not of tag" in err) == (2, True)
+
+
+def test_a_delimiter_of_the_training_does_not_stop_json_lines(seqloom, tmp_path):
+    pairs = [(word, pronounce(word)) for word in words(60)]
+    (tmp_path / "a.txt").write_text("".join(f"{word};{said}\n" for word, said in pairs))
+    (tmp_path / "b.jsonl").write_text("".join(f'{{"source": "{word}", "target": "{said}"}}\n' for word, said in pairs))
+    train = ["train", "translate", "a.txt", "-o", "run", *SMALL, "--max-steps", 1]
+    assert seqloom(*train, "--delimiter", ";")[0] == 0
+    assert json.loads(seqloom("evaluate", "run", "b.jsonl", "--json")[1])["count"] == 60
+    status, out, _ = seqloom("predict", "run", "b.jsonl")
+    assert (status, len(out.splitlines())) == (0, 60)
+    for command in ("evaluate", "predict"):
+        one_line(seqloom(command, "run", "b.jsonl", "--delimiter", ";"), "goes with TSV and CSV, not with JSON lines")

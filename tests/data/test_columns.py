@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.data.collect import TextOptions
-from seqloom.data.columns import LEAST, Reading, csv_records, split_csv
+from seqloom.data.columns import LEAST, Reading, as_trained, csv_records, split_csv
 from seqloom.data.corpus import DataOptions
 from seqloom.data.labels import LabelOptions
 from seqloom.data.lines import LineError
@@ -184,3 +184,12 @@ def test_more_than_two_columns_of_a_csv_are_spoken_of(put):
     assert "4 columns, and the first column is the source, the others are targets" in one.notes[1]
     assert group([put("two.csv", "a,b\n")])[0].notes == ()
     assert group(["own.csv"], Reading(columns="text,label"))[0].notes == ()
+
+
+def test_further_files_are_read_as_those_of_the_training():
+    data = {"columns": "1,2", "header": False, "delimiter": ";", "encoding": "latin-1", "recognise": True}
+    assert as_trained(data, None, False) == Reading(columns="1,2", header=False, delimiter=";", encoding="latin-1")
+    others = as_trained(data, "text,label", True)
+    assert others == Reading(columns="text,label", skip_bad=True, delimiter=";", encoding="latin-1")
+    for old in ({}, {"recognise": False}):
+        assert as_trained(old, None, False) == Reading(recognise=False), "as the earlier version read them"

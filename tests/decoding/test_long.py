@@ -38,15 +38,30 @@ def _short(models, monkeypatch):
 
 
 @pytest.mark.parametrize("task", ["translate", "classify"])
-def test_a_long_source_is_told_with_its_number_first(models, monkeypatch, task):
-    order = []
-    monkeypatch.setattr(texts, "print", lambda *told, **more: order.append(told[0]), raising=False)
-    for answer in models[1][task].answers(["ab", "a" * 60, "b"]):
+def test_the_first_long_source_is_told_with_its_number_before_any_is_answered(models, task):
+    order, made = [], models[1][task]
+    for answer in made.answers(made.warned(["ab", "a" * 60, "b", "a" * 60], order.append)):
         order.append(answer[0].text)
-    [place] = [number for number, line in enumerate(order) if "warning" in line]
-    assert place == 0, "before any is answered"
-    assert "source 2 has 61 tokens" in order[0]
+    assert len(order) == 5, "once, whatever the number of long sources"
+    assert order[0].startswith("source 2 has 61 tokens: time and memory may grow with the square")
     assert "--max-length" in order[0]
+
+
+@pytest.mark.parametrize("task", ["translate", "classify"])
+def test_predict_tells_it_once_a_call_and_answers_are_silent(models, task, capsys):
+    made, asked = models[1][task], ["ab", "a" * 60, "a" * 60]
+    list(made.answers(asked))
+    assert capsys.readouterr().err == ""
+    for _ in range(2):
+        made.predict(asked)
+        assert capsys.readouterr().err.count("warning: source 2 has 61 tokens") == 1
+
+
+def test_validation_is_silent(models, tmp_path, capsys):
+    how = {"model": "transformer", "size": "tiny", "device": "cpu", "quiet": True}
+    training = {"max_steps": 2, "valid_every": 1, "valid_decode": 50}
+    seqloom.train("translate", models[0], output=tmp_path / "run", valid=models[0], training=training, **how)
+    assert capsys.readouterr().err == ""
 
 
 def test_max_length_decides(models, capsys):
@@ -56,7 +71,8 @@ def test_max_length_decides(models, capsys):
     assert "warning" not in capsys.readouterr().err
 
 
-def test_evaluate_tells_it_too(models, capsys):
+@pytest.mark.parametrize("task", ["translate", "classify"])
+def test_evaluate_tells_it_too(models, task, capsys):
     file, made = models
-    made["translate"].evaluate(str(file))
+    made[task].evaluate(str(file))
     assert "source 41 has 61 tokens" in capsys.readouterr().err

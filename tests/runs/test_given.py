@@ -87,6 +87,28 @@ def test_examples_are_evaluated_and_validated_on(tmp_path, monkeypatch):
         seqloom.train("translate", file, test=rows, **{**chosen, "columns": "1,2"})
 
 
+@pytest.mark.parametrize("sign", ["\t", ";"])
+def test_how_the_training_files_were_written_is_nothing_to_examples(sign, tmp_path):
+    (tmp_path / "a.tsv").write_text("".join(f"ä{word}{sign}{said}\n" for word, said in PAIRS), encoding="latin-1")
+    told = {"encoding": "latin-1", "header": False, "delimiter": None if sign == "\t" else sign}
+    how = {"source_tokens": "chars", "output": tmp_path / "run", "max_steps": 1, **told, **KEYWORDS}
+    found = seqloom.train("translate", tmp_path / "a.tsv", **how).load("cpu").evaluate([("ä", "AH"), *PAIRS[:6]])
+    assert (found.count, found.notes) == (7, ()), "the ä is none that the model never saw"
+
+
+@pytest.mark.parametrize(("name", "value"), [("header", False), ("delimiter", ";"), ("encoding", "latin-1")])
+def test_how_files_are_written_goes_not_for_examples_beside_them(name, value, tmp_path, asked):
+    file = tmp_path / "x.tsv"
+    file.write_text("a\tb\n")
+    for files, other in (([file], PAIRS), (PAIRS, [file])):
+        for part in ("valid", "test"):
+            with pytest.raises(SeqloomError, match=f"{name}= cannot be for files and for examples at once"):
+                asked("translate", files, output=tmp_path / "run", **{part: other, name: value})
+            assert asked("translate", files, output=tmp_path / "run", **{part: other}).data == {}
+    job = asked("translate", PAIRS, output=tmp_path / "run", settings={f"data.{name}": value})
+    assert (job.data, job.settings) == ({}, {}), "examples alone: it says nothing"
+
+
 def test_test_data_is_read_as_the_training_data_and_whole(tmp_path):
     rows = [{"id": 1, "word": word, "sounds": said} for word, said in PAIRS]
     chosen = {"columns": "word,sounds", "limit": 30, "output": tmp_path / "run", "max_steps": 1, **KEYWORDS}

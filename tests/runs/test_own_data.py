@@ -12,7 +12,7 @@ from seqloom.runs import follow, recipes, testing
 from seqloom.runs.folds import Folds, cross_validate
 from seqloom.runs.job import Job
 from tests.cli.conftest import one_line, seqloom  # noqa: F401 - a fixture
-from tests.conftest import words, write_pairs
+from tests.conftest import pronounce, words, write_pairs
 
 FEW = ["--limit", "60", "--max-steps", "1", "--size", "tiny", "--device", "cpu"]
 
@@ -133,3 +133,18 @@ def test_what_cannot_be_scored_is_said_before_the_training(seqloom, pairs, tmp_p
     assert not (tmp_path / "run").exists()
     with pytest.raises(SeqloomError, match="--folds and --test exclude one another"):
         cross_validate(asked([str(pairs)], test=str(pairs)), 2, "quiet")
+
+
+@pytest.mark.parametrize("start", [["translate"], ["--recipe", "cmudict-cpu"]])
+def test_notes_on_the_test_data_are_told_unless_quiet(seqloom, pairs, tmp_path, start):  # noqa: F811
+    rows = "".join(f"ö{word}\t{pronounce(word)}\n" for word in words(9, seed=5))
+    (tmp_path / "test.tsv").write_text(f"source\ttarget\n{rows}", encoding="latin-1")
+    way = ["train", *start, pairs, "--test", tmp_path / "test.tsv", *FEW]
+    status, _, err = seqloom(*way, "-o", tmp_path / "a")
+    told = [line for line in err.splitlines() if line.startswith("test data: ")]
+    assert (status, len(told)) == (0, 3), err
+    for note, part in zip(
+        told, ("read as", "the first line, source,target, names", "9 unknown characters"), strict=True
+    ):
+        assert part in note
+    assert seqloom(*way, "-o", tmp_path / "b", "--quiet") == (0, "", "")

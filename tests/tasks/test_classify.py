@@ -257,3 +257,11 @@ def test_what_the_vocabularies_depend_on_cannot_be_chosen_again(labeller, tmp_pa
     with pytest.raises(SeqloomError, match=f"brings its vocabularies: {told}"):
         seqloom.train("classify", file, output=tmp_path / "run", start=labeller.folder, data=data, quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+def test_other_columns_have_a_header_of_their_own(tmp_path):
+    made = trained(tmp_path, sentences(60), steps=1, data={"header": False, "recognise": False})
+    (tmp_path / "other.csv").write_text("id,text,label\n1,good,pos\n2,bad,neg\n")
+    assert made.evaluate(str(tmp_path / "other.csv"), reading=made.reading("text,label")).count == 2
+    assert made.evaluate(str(tmp_path / "train.tsv")).count == 60
+    assert (made.reading().header, made.reading().recognise) == (False, False)

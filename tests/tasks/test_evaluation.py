@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import torch
 from torch import nn
 
-from seqloom.tasks.evaluation import SCHEMA, Evaluation, frame
+from seqloom.data import registry
+from seqloom.data.columns import Reading
+from seqloom.tasks.evaluation import SCHEMA, Evaluation, examples_of, frame, reading_of
 
 
 def test_the_frame_of_a_record():
@@ -33,3 +36,20 @@ def test_the_frame_of_a_record():
     assert json.dumps(told, allow_nan=False)
     assert frame(runner, scores, b'[["a", "b"]]', 1.0, 9)["fingerprint"] == told["fingerprint"]
     assert frame(runner, scores, [], 0.0, 9)["per_second"] > 0  # a clock that did not move
+
+
+def test_what_was_told_of_the_training_files_is_nothing_to_a_dataset(monkeypatch):
+    data = {"columns": "text,label", "header": True, "delimiter": ";", "encoding": "latin-1", "recognise": True}
+    asked = []
+    runner = SimpleNamespace(
+        config={"task": "translate", "data": data},
+        reading=lambda: reading_of({"data": data}),
+        read=lambda files, reading: asked.append(reading) or ([1], []),
+    )
+    monkeypatch.setattr(registry, "resolve", lambda names, *_: ["cache/a.tsv"] if names == ["cmudict"] else names)
+    examples_of(runner, ["mine.tsv"], None)
+    assert asked[-1] == Reading(columns="text,label", header=True, delimiter=";", encoding="latin-1")
+    examples_of(runner, ["cmudict"], None)
+    assert asked[-1] == Reading()
+    examples_of(runner, ["cmudict"], replace(runner.reading(), encoding="utf-16", skip_bad=True))
+    assert asked[-1] == Reading(encoding="utf-16", skip_bad=True), "what is told now goes for it"

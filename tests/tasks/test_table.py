@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -325,3 +326,30 @@ def test_fine_tuning_keeps_columns_and_classes(classes, tmp_path):
         device="cpu",
     )
     assert run.load().schema.columns == classes.schema.columns
+
+
+def test_whether_there_is_a_header_is_as_in_the_training(classes, tmp_path):
+    file, usual = str(write_people(tmp_path / "test.csv", 20, seed=4)), classes.reading()
+    assert classes.evaluate(file, reading=replace(usual, header=True)).count == 20
+    without = type(classes)(
+        classes.folder, classes.config, classes.model, replace(classes.schema, numbered=True), classes.device
+    )
+    for made, header, told in (
+        (classes, False, "--no-header: this run finds its columns by their names in the first line"),
+        (without, True, "--header: this run finds its columns by their numbers"),
+    ):
+        reading = replace(usual, header=header)
+        with pytest.raises(SeqloomError, match=told):
+            made.evaluate(file, reading=reading)
+        with pytest.raises(SeqloomError, match=told):
+            list(made.sources(file, reading))
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_plain_rows_are_read_in_their_encoding(classes, tmp_path, monkeypatch, encoding):
+    rows = ["80,1.7,yes,blue,größer", "30,1.7,no,red,schöner"]
+    raw = "".join(f"{row}\n" for row in rows).encode(encoding)
+    (tmp_path / "rows.txt").write_bytes(raw)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(raw)))
+    for file in (str(tmp_path / "rows.txt"), "-"):
+        assert list(classes.sources(file, Reading(encoding=encoding))) == rows
