@@ -144,7 +144,7 @@ def test_notes_on_the_test_data_are_told_unless_quiet(seqloom, pairs, tmp_path, 
     told = [line for line in err.splitlines() if line.startswith("test data: ")]
     assert (status, len(told)) == (0, 3), err
     for note, part in zip(
-        told, ("read as", "the first line, source,target, names", "9 unknown characters"), strict=True
+        told, ("read as", "the first line (source,target) is taken", "9 unknown characters"), strict=True
     ):
         assert part in note
     assert seqloom(*way, "-o", tmp_path / "b", "--quiet") == (0, "", "")
