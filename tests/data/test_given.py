@@ -136,7 +136,7 @@ def test_names_of_files_stay_names_and_texts_are_told_apart(tmp_path):
         (itertools.count(), "count never ends; set limit=N"),
         (itertools.cycle(PAIRS), "cycle never ends"),
         (itertools.repeat(PAIRS[0]), "repeat never ends"),
-        ({"source": ["a"], "target": ["b"]}, "of columns make rows"),
+        ({"source": ["a"], "target": ["b"]}, r"columns is not taken; give rows: list\(zip"),
         ({"train": Hub([{"a": 1}]), "test": Hub([{"a": 1}])}, r"choose one, as in dataset\['train'\]"),
         (7, "int holds no examples"),
         (None, "NoneType holds no examples"),
