@@ -17,7 +17,7 @@ import yaml
 
 from seqloom.data.columns import RULES, Reading
 from seqloom.documents import read_json
-from seqloom.errors import SeqloomError
+from seqloom.errors import SeqloomError, shown
 from seqloom.files import write_atomic, write_json, write_output
 from seqloom.models.presets import suited
 from seqloom.options import flat, hints_of
@@ -32,7 +32,6 @@ from seqloom.runs.journal import Journal
 from seqloom.runs.load import MODEL, load
 from seqloom.runs.progress import Progress, say
 from seqloom.runs.session import JOURNAL
-from seqloom.runs.stored import shown
 from seqloom.safety import UNFIT, named, understood
 from seqloom.tasks.evaluation import SCHEMA
 from seqloom.tasks.known import task as find

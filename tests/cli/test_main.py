@@ -104,7 +104,7 @@ def test_completion_for_any_shell_whichever_is_running(name):
         ("seqloom train cl", ["classify"]),
         ("seqloom train --size ", ["tiny", "small", "base"]),
         ("seqloom train --schedule c", ["constant", "cosine"]),
-        ("seqloom train --source-tokens ", ["chars", "words", "bytes", "bpe:", "jieba"]),
+        ("seqloom train --source-tokens ", ["chars", "words", "terms", "jieba", "bytes", "bpe:"]),
         ("seqloom train --target-tokens j", ["jieba"]),
         ("seqloom train --half", ["--half-width"]),
     ],
