@@ -149,9 +149,9 @@ def recoded(stream: BinaryIO, encoding: str) -> BinaryIO:
 
 class _Recoded(io.RawIOBase):
     def __init__(self, stream: BinaryIO, encoding: str) -> None:
-        self._stream, self._waiting = stream, b""
+        self._stream, self._encoding, self._waiting = stream, encoding, b""
         self._read = getattr(stream, "read1", stream.read)  # of standard input what is there
-        self._decoder = codecs.getincrementaldecoder(encoding)("seqloom.lost")
+        self._decoder: codecs.IncrementalDecoder | None = None
 
     def readable(self) -> bool:
         return True
@@ -159,6 +159,7 @@ class _Recoded(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
         while not self._waiting:
             raw = self._read(_CHUNK)
+            self._decoder = self._decoder or _decoder(self._encoding, raw)
             self._waiting = self._decoder.decode(raw, not raw).encode(UTF8, "surrogatepass")
             if not raw:
                 break
@@ -169,6 +170,13 @@ class _Recoded(io.RawIOBase):
     def close(self) -> None:
         self._stream.close()
         super().close()
+
+
+def _decoder(encoding: str, head: bytes) -> codecs.IncrementalDecoder:
+    """Python wants a mark of UTF-16 and UTF-32; without one they are read as they look, or as Windows writes them."""
+    if encoding in ("utf-16", "utf-32") and marked(head) != encoding:
+        encoding = (_wide(head) if encoding == "utf-16" else None) or f"{encoding}-le"
+    return codecs.getincrementaldecoder(encoding)("seqloom.lost")
 
 
 def _lost(error: UnicodeError) -> tuple[str, int]:

@@ -15,7 +15,7 @@ from seqloom.data.collect import TextOptions, collect
 from seqloom.data.columns import Reading
 from seqloom.data.conll import read as read_conll
 from seqloom.data.corpus import DataOptions, prepare
-from seqloom.data.encodings import guessed
+from seqloom.data.encodings import guessed, recoded
 from seqloom.data.forms import look
 from seqloom.data.header import is_header, known
 from seqloom.data.read import entries, group, read_sources
@@ -363,3 +363,14 @@ def test_a_full_disk_is_told_with_what_is_needed_and_what_is_free(tmp_path, monk
     with pytest.raises(SeqloomError, match=r"cache: .* bytes are needed"), new_folder(tmp_path / "cache") as folder:
         full(folder)
     assert not list(tmp_path.iterdir())
+
+
+def test_wide_encodings_need_no_mark(tmp_path):
+    rows = "".join(f"gut {n}\tgood {n}\n" for n in range(30))
+    for encoding in ("utf-16-le", "utf-16-be", "utf-32-le"):
+        (tmp_path / f"{encoding}.tsv").write_bytes(rows.encode(encoding))
+        family = encoding[:6]
+        found = [*recoded((tmp_path / f"{encoding}.tsv").open("rb"), family)]
+        assert b"".join(found).decode() == rows
+    (tmp_path / "plain.tsv").write_text(rows)
+    assert b"".join(recoded((tmp_path / "plain.tsv").open("rb"), "utf-16")), "other characters, and no exception"
