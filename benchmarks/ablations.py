@@ -23,8 +23,8 @@ from papers import Piece, facts, pieces_of
 from published import ROWS, Row
 
 from seqloom.metrics.bootstrap import percentiles, resampled_sums
-from seqloom.metrics.measured import Measured
-from seqloom.metrics.score import METRICS, Examples
+from seqloom.metrics.metric import Measured
+from seqloom.metrics.text.text_metrics import METRICS, Examples
 
 
 class Difference(NamedTuple):

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import seqloom
-from seqloom.data import registry
-from seqloom.data.saw import DISTANCES, asked
+from seqloom.data.datasets import catalog
+from seqloom.data.datasets.synthetic.ambiguous_words import DISTANCES, asked
 from seqloom.files import write_atomic
 
 BANDS = ((1, 1), (4, 5), (6, 10), (11, 15), (16, 20))  # of distances
@@ -78,7 +78,7 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--only", nargs="*", default=list(TAGGERS), choices=list(TAGGERS), metavar="TAGGER")
     parser.add_argument("--output", type=Path)
     args = parser.parse_args(words)
-    sentences, found = list(registry.find("saw").examples("test")), {}
+    sentences, found = list(catalog.find("saw").examples("test")), {}
     with tempfile.TemporaryDirectory() as folder:
         for name in args.only:
             found[name] = right(trained(name, args.steps, Path(folder)), sentences)

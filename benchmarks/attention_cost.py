@@ -32,10 +32,10 @@ from torch import Tensor  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from seqloom.files import write_atomic  # noqa: E402
-from seqloom.parts.heads import dense  # noqa: E402
-from seqloom.parts.mixer import MIXERS  # noqa: E402
-from seqloom.parts.see import See  # noqa: E402
-from seqloom.parts.sparse import Longformer  # noqa: E402
+from seqloom.parts.mixers.head_projections import dense  # noqa: E402
+from seqloom.parts.mixers.mixers import MIXERS  # noqa: E402
+from seqloom.parts.mixers.sparse import Longformer  # noqa: E402
+from seqloom.parts.visibility import See  # noqa: E402
 
 HEAD_DIM, FITTED = 64, 4096  # exponents are fitted from here on
 WINDOW = 256  # of the mixers by default

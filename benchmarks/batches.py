@@ -8,7 +8,7 @@ import numpy as np
 from wanted import Work
 from words import Words, cmudict
 
-from seqloom.data.tokens import BOS, EOS, SPECIALS
+from seqloom.data.tokenizers.tokenizers import BOS, EOS, SPECIALS
 
 SEED, WIDTH = 7, 32  # tokens of a random sentence
 

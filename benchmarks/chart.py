@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from seqloom.errors import SeqloomError
 from seqloom.files import write_atomic
-from seqloom.reporting.charts import Axis
-from seqloom.reporting.html import Markup, element, join
+from seqloom.reporting.charts.charts import Axis
+from seqloom.reporting.html.elements import Markup, element, join
 
 WIDTH, LEFT, RIGHT, ROW = 720, 190, 60, 19
 STYLE = """

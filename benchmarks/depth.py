@@ -11,9 +11,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from seqloom.models.encoders import ENCODERS
-from seqloom.parts.block import RESIDUALS
-from seqloom.parts.choose import build
+from seqloom.build import build
+from seqloom.models.encoders.encoders import ENCODERS
+from seqloom.parts.transformer.block import RESIDUALS
 
 TOKENS, DIM = 8, 16
 DEPTHS = (2, 8, 24)

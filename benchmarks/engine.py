@@ -24,11 +24,11 @@ from wanted import SMALL
 from words import cmudict
 
 import seqloom
-from seqloom.data.tokens import EOS
-from seqloom.decoding.ct2 import PATIENCE
+from seqloom.data.tokenizers.tokenizers import EOS
 from seqloom.decoding.search import Search
 from seqloom.files import write_atomic
-from seqloom.runs.engines import load_engine
+from seqloom.runs.interop.ctranslate2_run import PATIENCE
+from seqloom.runs.interop.engines import load_engine
 from seqloom.training.checkpoint import save_weights, weights
 
 NEVER = -30.0  # a bias by which no word ends, and which parity can still be measured beside

@@ -13,14 +13,14 @@ from unittest.mock import patch
 
 from torch import Tensor, nn
 
-from seqloom.parts import window
-from seqloom.parts.block import Block, Ways, through
-from seqloom.parts.choose import Choice, build
-from seqloom.parts.mixer import MIXERS
-from seqloom.parts.norm import LayerNorm
-from seqloom.parts.position import POSITIONS
-from seqloom.parts.recurrent import Recurrent
-from seqloom.parts.see import See, last, mean
+from seqloom.build import Choice, build
+from seqloom.parts.layers.norm import LayerNorm
+from seqloom.parts.mixers import window
+from seqloom.parts.mixers.mixers import MIXERS
+from seqloom.parts.positions.positions import POSITIONS
+from seqloom.parts.recurrent.recurrent import Recurrent
+from seqloom.parts.transformer.block import Block, Ways, through
+from seqloom.parts.visibility import See, last, mean
 
 HEADS = 4
 

@@ -28,16 +28,19 @@ import numpy as np
 import torch
 from torch import nn
 
-from seqloom.data.batch import Batch, pad
-from seqloom.data.order import Plan
-from seqloom.data.stream import Stretches
-from seqloom.data.tokens import BOS, EOS
-from seqloom.models.language import Language
+from seqloom.data.batches.bucketing import Plan
+from seqloom.data.batches.collate import Batch, pad
+from seqloom.data.batches.language import Stretches
+from seqloom.data.tokenizers.tokenizers import BOS, EOS
+from seqloom.fast.feedforward import gpu as activated
+from seqloom.models.language_model import Language
 from seqloom.models.seq2seq import Seq2Seq
-from seqloom.parts import activated, attention, block, entropy
+from seqloom.parts.attention import attention
+from seqloom.parts.layers import cross_entropy
+from seqloom.parts.transformer import block
 from seqloom.training.loop import Loop
-from seqloom.training.next_token import NextToken
-from seqloom.training.objective import TeacherForcing
+from seqloom.training.objectives.next_token import NextToken
+from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from seqloom.training.settings import Training
 
 STARTED = time.monotonic()
@@ -200,7 +203,7 @@ def wait(device: torch.device) -> None:
 
 def whole_logits() -> Any:
     """The loss over a matrix of all logits, in float32."""
-    return patch.object(entropy, "CELLS", 1 << 60)
+    return patch.object(cross_entropy, "CELLS", 1 << 60)
 
 
 def never(*_: Any) -> bool:
@@ -280,11 +283,11 @@ def loss_in_pieces(sizes: Sizes, device: torch.device) -> str:
     states = torch.randn(rows, dim, device=device, requires_grad=True)
     found = {}
     for name, cells in (("pieces", rows * size // 5), ("plain", 1 << 60)):
-        with patch.object(entropy, "CELLS", cells), torch.autocast(device.type, torch.bfloat16):
-            loss = entropy.entropy(states, output, labels, 0.1)
+        with patch.object(cross_entropy, "CELLS", cells), torch.autocast(device.type, torch.bfloat16):
+            loss = cross_entropy.entropy(states, output, labels, 0.1)
         found[name] = [loss.detach(), *torch.autograd.grad(loss, [states, output.weight, output.bias])]
-    with patch.object(entropy, "CELLS", 1 << 60):
-        exact = entropy.entropy(states, output, labels, 0.1)
+    with patch.object(cross_entropy, "CELLS", 1 << 60):
+        exact = cross_entropy.entropy(states, output, labels, 0.1)
     best = [exact.detach(), *torch.autograd.grad(exact, [states, output.weight, output.bias])]
     far = {
         name: [f"{((a - b).norm() / b.norm()).item():.1e}" for a, b in zip(parts, best, strict=True)]
@@ -294,9 +297,9 @@ def loss_in_pieces(sizes: Sizes, device: torch.device) -> str:
 
 
 def tests(seconds: float) -> str:
-    words = [sys.executable, "-m", "pytest", "-q", "tests/training/test_capture.py", "-p", "no:cacheprovider"]
+    words = [sys.executable, "-m", "pytest", "-q", "tests/training/test_forward_backward.py", "-p", "no:cacheprovider"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False)
-    return "- tests/training/test_capture.py:\n\n```\n" + (done.stdout + done.stderr)[-2500:] + "\n```"
+    return "- tests/training/test_forward_backward.py:\n\n```\n" + (done.stdout + done.stderr)[-2500:] + "\n```"
 
 
 def profile(line: Line, sizes: Sizes, device: torch.device) -> str:

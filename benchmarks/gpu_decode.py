@@ -23,12 +23,12 @@ import numpy as np
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from seqloom.data.batch import Padded, pad
-from seqloom.data.tokens import EOS
-from seqloom.decoding.fixed import FixedBeam
-from seqloom.decoding.replay import Replays
+from seqloom.data.batches.collate import Padded, pad
+from seqloom.data.tokenizers.tokenizers import EOS
 from seqloom.decoding.search import Search, decode
-from seqloom.models.fixed import fused, products
+from seqloom.fast.cuda_graphs.fixed_shape_decoder import fused, products
+from seqloom.fast.cuda_graphs.fixed_shape_search import FixedBeam
+from seqloom.fast.cuda_graphs.replay import Replays
 from seqloom.models.seq2seq import Seq2Seq
 
 STARTED = time.monotonic()

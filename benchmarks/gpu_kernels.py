@@ -26,11 +26,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from seqloom.parts import entropy, kernels, short
-from seqloom.parts.cell import CELLS
-from seqloom.parts.choose import build
-from seqloom.parts.recurrent import run_cell
-from seqloom.parts.see import See
+from seqloom.build import build
+from seqloom.fast.attention import short_gpu
+from seqloom.fast.triton_common import runtime
+from seqloom.parts.layers import cross_entropy
+from seqloom.parts.recurrent.cells import CELLS
+from seqloom.parts.recurrent.recurrent import run_cell
+from seqloom.parts.visibility import See
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 GPU = DEVICE.type == "cuda"
@@ -89,7 +91,7 @@ def row(what: str, way: str, forward: float, backward: float | None, rate: float
 
 def by_torch(x: Tensor, packed: Tensor | None, see: See, heads: int, scale: float) -> Tensor:
     """As the product does it without our kernel."""
-    q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in short._parts(x, packed))
+    q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in short_gpu._parts(x, packed))
     square = see.square(q.size(-2), k.size(-2))
     mask = None if square else see.keep(q.size(-2), k.size(-2), x.device)
     mixed = F.scaled_dot_product_attention(q, k, v, mask, is_causal=square, scale=scale)
@@ -109,7 +111,7 @@ def attention_lines(shape: tuple[int, int, int, int], sweep: bool) -> Iterator[s
     ]
     for name, inputs, see in cases:
         what = f"{name}, {rows} × {heads} × {t} × {dim}"
-        exact = attended(short.plainly, [None if x is None else x.detach().double() for x in inputs], see, heads)
+        exact = attended(short_gpu.plainly, [None if x is None else x.detach().double() for x in inputs], see, heads)
         for way, form, around in attention_ways(sweep):
             try:
                 with around():
@@ -121,12 +123,12 @@ def attention_lines(shape: tuple[int, int, int, int], sweep: bool) -> Iterator[s
 def attention_ways(sweep: bool) -> Iterator[tuple[str, Callable[..., Tensor], Callable[[], Any]]]:
     for name in ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "MATH") if GPU else ("MATH",):
         yield name.lower(), by_torch, lambda name=name: sdpa_kernel([getattr(SDPBackend, name)])
-    yield "ours", short.attention, nullcontext
+    yield "ours", short_gpu.attention, nullcontext
     for warps in (1, 2, 4, 8) if sweep else ():
-        from seqloom.parts.kernels import short as inner
+        from seqloom.fast.attention import short_triton as inner
 
         sizes = dict.fromkeys(inner.WARPS, warps)
-        yield f"ours, {warps} warps", short.attention, lambda sizes=sizes: patch.object(inner, "WARPS", sizes)
+        yield f"ours, {warps} warps", short_gpu.attention, lambda sizes=sizes: patch.object(inner, "WARPS", sizes)
 
 
 def attended(form: Callable[..., Tensor], inputs: Any, see: See, heads: int) -> list[Tensor]:
@@ -146,15 +148,15 @@ def attention_line(
 
 
 def loss_lines(shape: tuple[int, int, int], sweep: bool) -> Iterator[str]:
-    from seqloom.parts.kernels import guesses
+    from seqloom.fast.loss import triton_kernels as guesses
 
     rows, size, width = shape
     torch.manual_seed(1)
     logits = torch.randn(rows, width, device=DEVICE, dtype=torch.bfloat16)
     logits[:, size:] = float("-inf")
     labels = torch.randint(0, size, (rows,), device=DEVICE)
-    how = entropy._How(0.1, 0, torch.bfloat16, 1)
-    twin = lambda x: entropy.guessed(x, labels, size, how, True)  # noqa: E731
+    how = cross_entropy._How(0.1, 0, torch.bfloat16, 1)
+    twin = lambda x: cross_entropy.guessed(x, labels, size, how, True)  # noqa: E731
     ours = lambda x: (guesses.guessed(x, labels, size, 0.1, 0, True).sum(), x)  # noqa: E731
     ways: list[tuple[str, Callable[[Tensor], Any], Any]] = [("torch", twin, nullcontext())]
     if GPU:
@@ -184,11 +186,11 @@ def whole_lines(rows: int, dim: int, size: int) -> Iterator[str]:
 
     def run() -> Tensor:
         with torch.autocast(DEVICE.type, torch.bfloat16):
-            return entropy.entropy(states, output, labels, 0.1, 0)
+            return cross_entropy.entropy(states, output, labels, 0.1, 0)
 
-    leaves, ready, sums = [states, *output.parameters()], kernels.READY, kernels.SUMS
+    leaves, ready, sums = [states, *output.parameters()], runtime.READY, runtime.SUMS
     for name, flags in (("torch", (False, False)), ("kernel", (ready, False)), ("kernel and sums", (ready, sums))):
-        with patch.multiple(kernels, READY=flags[0], SUMS=flags[1]):
+        with patch.multiple(runtime, READY=flags[0], SUMS=flags[1]):
             what = f"whole loss {rows:,} × {dim} × {size:,}"
             yield row(what, name, *passes(run, leaves), None, f"{run().item():.6e}")
     yield from by_bias_lines(rows // 6, size)
@@ -220,7 +222,7 @@ def lstm_lines(rows: int, steps: int, dim: int) -> Iterator[str]:
     exact = lstm_values(run(torch.float64), leaves)
     cell.float()
     for way, ready in (("torch", False), ("ours", True)):
-        with patch.object(kernels, "READY", ready):
+        with patch.object(runtime, "READY", ready):
             far = [off(mine, best) for mine, best in zip(lstm_values(run(), leaves), exact, strict=True)]
             yield row(what, way, *passes(run, leaves), None, *far)
 
@@ -240,7 +242,7 @@ def tape_lines(rows: int, steps: int, dim: int) -> Iterator[str]:
         run = lambda cell=cell, x=x: run_cell(cell, x, See(), None)[0]  # noqa: E731
         leaves, what = [x, *cell.parameters()], f"{name}, {rows} × {steps:,} × {dim}"
         for way, ready in (("steps", False), ("ours", True))[steps > LOOPED :]:
-            with patch.object(kernels, "READY", ready):
+            with patch.object(runtime, "READY", ready):
                 yield row(what, way, *passes(run, leaves), None, f"{run().norm().item():.6e}")
 
 
@@ -251,10 +253,10 @@ def main() -> None:
     words.add_argument("--tiny", action="store_true", help="a smoke test: small sizes, for Triton's interpreter")
     words.add_argument("--only", nargs="+", choices=("attention", "loss", "whole", "lstm", "tape"), help="these alone")
     chosen = words.parse_args()
-    if kernels.INTERPRETED:
-        kernels.READY = True
-    kernels.prepare(DEVICE)
-    if not kernels.READY:
+    if runtime.INTERPRETED:
+        runtime.READY = True
+    runtime.prepare(DEVICE)
+    if not runtime.READY:
         raise SystemExit("the kernels do not run here: they take Triton and CUDA, or TRITON_INTERPRET=1 with --tiny")
     machine = torch.cuda.get_device_name() if GPU else "CPU, interpreted"
     lines = [f"- {machine}; torch {torch.__version__}; bf16\n", HEAD]
@@ -264,7 +266,7 @@ def main() -> None:
         else ([(2, 2, 5, 16)], [(4, 60, 64)], (40, 8, 60), [(2, 3, 16)], [(2, 3, 16)])
     )
     if chosen.tiny:
-        entropy.CELLS = 1000
+        cross_entropy.CELLS = 1000
     print("\n".join(lines), flush=True)
     parts = [
         *(("attention", attention_lines(shape, chosen.sweep)) for shape in shapes),

@@ -85,7 +85,7 @@ def write_data(folder: Path) -> None:
 
 def trials() -> Iterator[Trial]:
     """Every preset in both precisions, then with every option in bf16, then every part of its tables."""
-    from seqloom.models.presets import about
+    from seqloom.tasks.presets import about
 
     for task in FILES:
         for model in about(task):
@@ -100,13 +100,13 @@ def trials() -> Iterator[Trial]:
 
 def parts() -> Iterator[Trial]:
     """Every cell, score, position, mixer, norm, summary and encoder once, in the model that has a place for it."""
-    from seqloom.models.encoders import ENCODERS
-    from seqloom.parts.cell import CELLS
-    from seqloom.parts.mixer import MIXERS
-    from seqloom.parts.norm import NORMS
-    from seqloom.parts.position import POSITIONS
-    from seqloom.parts.score import SCORES
-    from seqloom.parts.summary import SUMMARIES
+    from seqloom.models.encoders.encoders import ENCODERS
+    from seqloom.parts.attention.scores import SCORES
+    from seqloom.parts.layers.norm import NORMS
+    from seqloom.parts.layers.pooling import SUMMARIES
+    from seqloom.parts.mixers.mixers import MIXERS
+    from seqloom.parts.positions.positions import POSITIONS
+    from seqloom.parts.recurrent.cells import CELLS
 
     for name in SCORES:
         yield Trial("translate", "lstm-attention", "bf16", f"score {name}", settings={"decoder.score": name})
@@ -181,7 +181,7 @@ def used(model: Any, task: str, data: Path) -> None:
 
 
 def table(done: list[tuple[Trial, str]]) -> list[str]:
-    from seqloom.models.presets import about
+    from seqloom.tasks.presets import about
 
     rows = ["| task | presets | trainings | failed |", "|---|---|---:|---:|"]
     count, bad = Counter(t.task for t, _ in done), Counter(t.task for t, error in done if error)

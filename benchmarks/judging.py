@@ -6,19 +6,19 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from seqloom.data import registry
-from seqloom.data.tokens import lost, normal
-from seqloom.metrics.score import score
-from seqloom.runs.follow import search_of, tested
+from seqloom.data.datasets import catalog
+from seqloom.data.tokenizers.tokenizers import lost, normal
+from seqloom.metrics.text.text_metrics import score
 from seqloom.runs.load import load
-from seqloom.runs.recipes import Recipe
+from seqloom.runs.recipes.follow import search_of, tested
+from seqloom.runs.recipes.recipe import Recipe
 
 TONGUES = "sigmorphon2021:test"  # the first sign of a word tells its language
 
 
 def examples(name: str) -> list[Any]:
     dataset, _, split = name.partition(":")
-    return list(registry.find(dataset).examples(split))
+    return list(catalog.find(dataset).examples(split))
 
 
 def answered(recipe: Recipe, folder: Path, most: int | None, device: str) -> dict[str, Any]:

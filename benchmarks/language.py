@@ -29,11 +29,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqloom.data.running import prepare
-from seqloom.data.stream import Stream, StreamOptions
-from seqloom.models.language import Language
+from seqloom.data.batches.language import Stream, StreamOptions
+from seqloom.data.prepare.language import prepare
+from seqloom.models.language_model import Language
 from seqloom.training.loop import Loop
-from seqloom.training.next_token import NextToken
+from seqloom.training.objectives.next_token import NextToken
 from seqloom.training.settings import Training
 
 EMBEDDING, DIM, LAYERS, DROPOUT, RATE, CLIP = 256, 512, 1, 0.2, 1e-3, 1.0

@@ -20,8 +20,8 @@ from judging import examples
 from papers import chosen, facts, pieces_of
 from published import ROWS
 
-from seqloom.data.tokens import normal
-from seqloom.metrics.score import score
+from seqloom.data.tokenizers.tokenizers import normal
+from seqloom.metrics.text.text_metrics import score
 
 
 class Group(NamedTuple):

@@ -37,8 +37,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from updates import Updates
 
-from seqloom.data import registry
-from seqloom.data.readers import mnist_split, reading_order
+from seqloom.data.datasets import catalog
+from seqloom.data.datasets.parsers import mnist_split, reading_order
 from seqloom.errors import SeqloomError, known
 from seqloom.files import write_json
 
@@ -86,7 +86,7 @@ def prepare(folder: Path, tasks: Sequence[str], tiny: bool = False) -> None:
 
 
 def _listops(split: str, tiny: bool) -> tuple[np.ndarray, np.ndarray]:
-    examples = registry.find("listops-short" if tiny else "listops").examples(split)
+    examples = catalog.find("listops-short" if tiny else "listops").examples(split)
     rows = [(text.split(" "), int(label)) for text, label in islice(examples, 64 if tiny else MOST[split])]
     tokens = np.zeros((len(rows), 100 if tiny else 2000), np.uint8)
     for row, (words, _) in zip(tokens, rows, strict=True):
@@ -99,7 +99,7 @@ def _pixels(task: str, split: str, tiny: bool) -> tuple[np.ndarray, np.ndarray]:
         draw = np.random.default_rng(1)
         labels = draw.integers(0, 10, 64)
         return (draw.integers(0, 28, (64, 16)) + 25 * labels[:, None]).astype(np.uint8), labels
-    pictures, labels = zip(*mnist_split(registry.find(task), split), strict=True)
+    pictures, labels = zip(*mnist_split(catalog.find(task), split), strict=True)
     return np.stack(pictures).reshape(len(pictures), -1)[:, reading_order(task)], np.array(labels)
 
 

@@ -31,11 +31,14 @@ from judging import answered, scores_of
 from published import ROWS, Goal, Row
 
 from seqloom.files import write_atomic, write_json
-from seqloom.runs import config, ensemble, follow, recipes
-from seqloom.runs.job import Job
+from seqloom.runs import config
+from seqloom.runs.folder import ensembles
 from seqloom.runs.progress import progress
-from seqloom.runs.recipes import Recipe
-from seqloom.runs.train import carry_out
+from seqloom.runs.recipes import follow
+from seqloom.runs.recipes import recipe as recipes
+from seqloom.runs.recipes.recipe import Recipe
+from seqloom.runs.train.job import Job
+from seqloom.runs.train.train import carry_out
 
 GRACE = 40.0  # seconds in which a training saves and ends
 ASKED = 3  # the exit status of a training that was asked to end
@@ -93,7 +96,7 @@ def work(piece: Piece, args: argparse.Namespace) -> None:
     told: dict[str, Any] = {"key": piece.key, "recipe": piece.recipe.name, "task": piece.recipe.task}
     if piece.needs:
         folder.mkdir(exist_ok=True)
-        ensemble.save(folder, [f"../{key}" for key in piece.needs])
+        ensembles.save(folder, [f"../{key}" for key in piece.needs])
     else:
         run = carry_out(limited(piece, folder, args), progress("verbose"))
         if run.signal is not None:

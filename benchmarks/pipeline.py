@@ -39,10 +39,10 @@ def generate(file: Path, pairs: int, width: int) -> None:
 
 def measure(file: Path, cache: Path, tokens: str, batch: dict[str, int]) -> dict[str, Any]:
     """Run in a process of its own."""
-    from seqloom.data.bulk import bulk
-    from seqloom.data.corpus import DataOptions, prepare
-    from seqloom.data.groups import group
-    from seqloom.data.order import plan
+    from seqloom.data.batches.bucketing import plan
+    from seqloom.data.files.file_groups import group
+    from seqloom.data.formats.pairs_fast import bulk
+    from seqloom.data.prepare.pairs import DataOptions, prepare
 
     options = DataOptions(source_tokens=tokens, target_tokens=tokens)
     lap = Laps()

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from published import ROWS, Goal, Row
 
-from seqloom.runs import recipes
-from seqloom.runs.recipes import Recipe
+from seqloom.runs.recipes import recipe as recipes
+from seqloom.runs.recipes.recipe import Recipe
 
 
 def own() -> list[Row]:

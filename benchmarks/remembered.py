@@ -9,7 +9,7 @@ from frames import KINDS
 from memories import TASKS
 
 from seqloom.errors import SeqloomError
-from seqloom.reporting.html import Markup, element, join
+from seqloom.reporting.html.elements import Markup, element, join
 
 Result = dict[str, Any]
 Shares = dict[tuple[str, str, int], float]  # by mixer, task and length

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from seqloom.parts import kernels
-from seqloom.parts.record import recording
-from seqloom.training.optimise import apply
+from seqloom.fast.cuda_graphs.record import recording
+from seqloom.fast.triton_common import runtime
+from seqloom.training.optim.optimizer import apply
 
 BEFORE = 3  # plain updates before one is recorded
 
@@ -21,7 +21,7 @@ class Updates:
     def __init__(self, model: nn.Module, rate: float, device: torch.device, plain: bool = False) -> None:
         self.model, self.rate, self.device = model, rate, device
         self.capture = device.type == "cuda" and not plain
-        kernels.prepare(device)
+        runtime.prepare(device)
         matrices = [p for p in model.parameters() if p.dim() > 1]
         others = [p for p in model.parameters() if p.dim() <= 1]
         groups = [{"params": matrices, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from seqloom.data.corpus import DataOptions, prepare
-from seqloom.data.order import plan
+from seqloom.data.batches.bucketing import plan
+from seqloom.data.prepare.pairs import DataOptions, prepare
 
 SEED = 7
 

@@ -10,16 +10,16 @@ import tempfile
 from pathlib import Path
 
 import seqloom
-from seqloom.data import registry
-from seqloom.data.codec import Codec
-from seqloom.data.read import read_sources
+from seqloom.data.datasets import catalog
+from seqloom.data.formats.pairs import read_sources
+from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.documents import read_json
-from seqloom.tasks.embed import Embedder, nearest
+from seqloom.tasks.shared.embeddings import Embedder, nearest
 
 
 def dates_file(folder: Path) -> Path:
     path = folder / "dates.txt"
-    path.write_text("".join(f"{source}\n" for source, _ in registry.find("dates").examples("train")), encoding="utf-8")
+    path.write_text("".join(f"{source}\n" for source, _ in catalog.find("dates").examples("train")), encoding="utf-8")
     return path
 
 

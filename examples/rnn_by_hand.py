@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from seqloom.parts.recurrent import Recurrent
-from seqloom.parts.see import See
+from seqloom.parts.recurrent.recurrent import Recurrent
+from seqloom.parts.visibility import See
 
 STEPS, INPUT, DIM = 12, 3, 5
 RADII, DISTANCES = (0.5, 0.9, 1.0, 1.1, 1.5), (1, 10, 20, 40)

@@ -50,9 +50,9 @@ def main(data: str = "houses", steps: int = 500) -> None:
 
 
 def files(data: str) -> list[Path]:
-    from seqloom.data import registry
+    from seqloom.data.datasets import catalog
 
-    return registry.files(data, "test") if data in registry.DATASETS else [Path(data)]
+    return catalog.files(data, "test") if data in catalog.DATASETS else [Path(data)]
 
 
 if __name__ == "__main__":

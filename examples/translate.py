@@ -13,7 +13,7 @@ import seqloom
 
 
 def cmudict_file(folder: Path) -> Path:
-    from seqloom.data.embedded import cmudict
+    from seqloom.data.datasets.from_packages import cmudict
 
     path = folder / "words.tsv"
     path.write_text("".join(f"{word}\t{sounds}\n" for word, sounds in cmudict()), encoding="utf-8")

@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from seqloom.decoding.search import Search
     from seqloom.parts.probe import watch
     from seqloom.runs.load import load
-    from seqloom.runs.train import Run, train
-    from seqloom.tasks.translator import Translator
+    from seqloom.runs.train.train import Run, train
+    from seqloom.tasks.translate.model import Translator
 
 __all__ = ["Run", "Search", "SeqloomError", "Translator", "__version__", "load", "train", "watch"]
 
 # Looked up on first use: `import seqloom` and `seqloom --help` do not wait for torch.
 _HOMES = {
-    "Run": "seqloom.runs.train",
+    "Run": "seqloom.runs.train.train",
     "Search": "seqloom.decoding.search",
-    "Translator": "seqloom.tasks.translator",
+    "Translator": "seqloom.tasks.translate.model",
     "load": "seqloom.runs.load",
-    "train": "seqloom.runs.train",
+    "train": "seqloom.runs.train.train",
     "watch": "seqloom.parts.probe",
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from seqloom.models.exchange import FAMILIES, names
+from seqloom.runs.interop.huggingface_weights import FAMILIES, names
 from tests.hostile import ANY, DEEP, WEIGHTS, written
 
 SIZE, DIM = 20, 16

@@ -17,25 +17,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqloom.data.batch import Padded, pad
-from seqloom.models.encoded import Encoded
-from seqloom.models.encoders import ENCODERS, Enter
+from seqloom.build import Choice, build, complete
+from seqloom.data.batches.collate import Padded, pad
+from seqloom.models.encoders.encoders import ENCODERS, Enter
+from seqloom.models.protocols import Encoded
 from seqloom.models.seq2seq import DECODERS, Seq2Seq
-from seqloom.parts.attention import Attention, MultiHead
-from seqloom.parts.block import ACTIVATIONS, RESIDUALS, Block
-from seqloom.parts.cell import CELLS, Cell, CellState
-from seqloom.parts.choose import Choice, build, complete
-from seqloom.parts.mixer import MIXERS
-from seqloom.parts.norm import NORMS
-from seqloom.parts.normalise import NORMALISERS
-from seqloom.parts.position import POSITIONS
+from seqloom.parts.attention.attention import Attention, MultiHead
+from seqloom.parts.attention.normalisers import NORMALISERS
+from seqloom.parts.attention.scores import SCORES
+from seqloom.parts.layers.activations import ACTIVATIONS
+from seqloom.parts.layers.norm import NORMS
+from seqloom.parts.mixers.mixers import MIXERS
+from seqloom.parts.positions.positions import POSITIONS
 from seqloom.parts.probe import Probed, watch
-from seqloom.parts.recurrent import Recurrent
-from seqloom.parts.score import SCORES
-from seqloom.parts.see import See, keep
+from seqloom.parts.recurrent.cells import CELLS, Cell, CellState
+from seqloom.parts.recurrent.recurrent import Recurrent
 from seqloom.parts.state import Decoding, State, pick
+from seqloom.parts.transformer.block import RESIDUALS, Block
+from seqloom.parts.visibility import See, keep
 from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
-from seqloom.training.parallel import counted
+from seqloom.training.distributed.sharding import counted
 
 SENTENCES, STEPS = 3, 6
 LENGTHS = (4, 6, 1)

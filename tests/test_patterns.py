@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from seqloom.data.counted import Cleaned, Terms
-from seqloom.data.header import _NAME, _NUMBER
+from seqloom.data.files.header import _NAME, _NUMBER
+from seqloom.data.tokenizers.base_tokenizer import Cleaned, Terms
 from seqloom.errors import SeqloomError
-from seqloom.metrics.moses import LANGUAGES, moses
-from seqloom.runs.ensemble import check_once
-from seqloom.runs.folds import cross_validate
-from seqloom.runs.job import Job, share_or_files
+from seqloom.metrics.text.moses_tokenizer import LANGUAGES, moses
+from seqloom.runs.folder.ensembles import check_once
+from seqloom.runs.many.cross_validation import cross_validate
+from seqloom.runs.train.job import Job, share_or_files
 from seqloom.training.settings import seconds
 
 LENGTH, BOUND = 50_000, 2.5  # characters, and seconds of the processor; what took quadratic time took five and more

@@ -10,16 +10,16 @@ import numpy as np
 from peers.talk import BETAS, CLIP, DECAY, RATE, Order, Raw, count, serve, silence
 from torch import Tensor
 
-from seqloom.data.batch import Batch, Padded
-from seqloom.data.order import Plan
-from seqloom.data.stream import Stretches
-from seqloom.decoding.replay import Replays
+from seqloom.data.batches.bucketing import Plan
+from seqloom.data.batches.collate import Batch, Padded
+from seqloom.data.batches.language import Stretches
 from seqloom.decoding.search import Search, decode
-from seqloom.models.language import Language
+from seqloom.fast.cuda_graphs.replay import Replays
+from seqloom.models.language_model import Language
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.training.loop import Loop, Update
-from seqloom.training.next_token import NextToken
-from seqloom.training.objective import TeacherForcing
+from seqloom.training.objectives.next_token import NextToken
+from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from seqloom.training.settings import Training
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from seqloom.metrics.table import METRICS as TABLE
+from seqloom.metrics.metric_table import METRICS as TABLE
 
 
 def _scoring(*kinds: str) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def offer(*values: str) -> Callable[[str], list[str]]:
 
 def models(ctx: typer.Context, incomplete: str) -> list[str]:
     """Those of the task that is typed already, else of all."""
-    from seqloom.models.presets import TASKS, about
+    from seqloom.tasks.presets import TASKS, about
 
     task = _task(ctx)
     return _fitting(dict.fromkeys(name for one in ([task] if task else TASKS) for name in about(one)), incomplete)
@@ -57,7 +57,7 @@ def devices(incomplete: str) -> list[str]:
 
 def datasets(ctx: typer.Context, incomplete: str) -> list[str]:
     """Datasets of the task that is typed already, and the files beside them; none: the shell offers its files."""
-    from seqloom.data.registry import ALIKE, DATASETS
+    from seqloom.data.datasets.catalog import ALIKE, DATASETS
 
     task = _task(ctx)
     tasks = (task, *ALIKE.get(task, ())) if task else ()
@@ -78,8 +78,8 @@ def metrics(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def settings(ctx: typer.Context, incomplete: str) -> list[str]:
     """Keys of `--set`; once there is one left, or an `=` is typed, its values too."""
-    from seqloom.runs.setting_table import Setting
-    from seqloom.runs.setting_table import settings as every
+    from seqloom.runs.settings.setting_table import Setting
+    from seqloom.runs.settings.setting_table import settings as every
 
     task = _task(ctx)
     if task is None:
@@ -109,7 +109,7 @@ def _model(ctx: typer.Context, task: str) -> str | None:
 
 def _task(ctx: typer.Context) -> str | None:
     """By the task that is typed, by the recipe, or by the run that is named."""
-    from seqloom.tasks.known import TASKS
+    from seqloom.tasks.registry import TASKS
 
     named = _first(ctx, "task")
     if named in TASKS:

@@ -18,8 +18,8 @@ DELIMITER = "Between columns: tab, comma, semicolon, bar or the sign itself (def
 ENCODING = "Of the files: utf-8, utf-16, cp1252 (Latin-1), gb18030 … (default: UTF-8, or guessed, which is said)."
 
 # Which module looks through the data of a task.
-CHECKS = {"translate": "check", "classify": "labelcheck", "table": "tablecheck", "tag": "tagcheck"}
-CHECKS |= {"generate": "plain", "mask": "plain", "vectors": "plain"}
+CHECKS = {"translate": "checks.pairs", "classify": "checks.labels", "table": "checks.table", "tag": "checks.tags"}
+CHECKS |= dict.fromkeys(("generate", "mask", "vectors"), "checks.texts")
 
 _tasks = complete.offer(*CHECKS)
 
@@ -43,14 +43,14 @@ def list_(
     embedded: nothing to fetch; in the mirror: under $SEQLOOM_DATA; cached: downloaded before; by hand: cannot be
     downloaded as it is, `get` says where to put it.
     """
-    from seqloom.data import registry
+    from seqloom.data.datasets import catalog
 
-    chosen = list(registry.DATASETS.values())
+    chosen = list(catalog.DATASETS.values())
     if task is not None:
-        known(task, registry.TASKS, "task")
+        known(task, catalog.TASKS, "task")
         chosen = [dataset for dataset in chosen if dataset.task == task]
     if as_json:
-        facts = {dataset.name: registry.facts(dataset) for dataset in chosen}
+        facts = {dataset.name: catalog.facts(dataset) for dataset in chosen}
         typer.echo(json.dumps(facts, ensure_ascii=False))
         return
     typer.echo(f"{'name':<24} {'task':<9} {'train':>9} {'valid':>7} {'test':>7}  {'licence':<15}{'where'}")
@@ -61,7 +61,7 @@ def list_(
         train, valid, test = sizes
         typer.echo(
             f"{dataset.name:<24} {dataset.task:<9} {train:>9} {valid:>7} {test:>7}  {dataset.licence:<15}"
-            f"{registry.state(dataset)}"
+            f"{catalog.state(dataset)}"
         )
 
 
@@ -78,13 +78,13 @@ def get(
     """Fetch datasets, verify them by SHA-256, write their splits and print where they are."""
     from pathlib import Path
 
-    from seqloom.data import registry
+    from seqloom.data.datasets import catalog
 
     for name in names:
-        registry.find(name)  # a wrong name is said before anything is fetched
+        catalog.find(name)  # a wrong name is said before anything is fetched
     for name in names:
         folder = None if output is None else Path(output) if len(names) == 1 else Path(output) / name
-        found = registry.get(name, folder)
+        found = catalog.get(name, folder)
         for path in found:
             typer.echo(str(path))
         if not found:
@@ -99,11 +99,11 @@ def show(
     """What a dataset is, whose it is, and its first examples."""
     from itertools import islice
 
-    from seqloom.data import registry
-    from seqloom.data.fetch import place_of
+    from seqloom.data.datasets import catalog
+    from seqloom.data.datasets.download import place_of
 
-    dataset = registry.find(name)
-    where = registry.state(dataset)
+    dataset = catalog.find(name)
+    where = catalog.state(dataset)
     sizes = ", ".join(f"{split} {size:,}" for split, size in dataset.sizes.items())
     typer.echo(f"{name}: {dataset.about}\n{dataset.task}; {dataset.unit}: {sizes}")
     typer.echo(f"licence: {dataset.licence}\n{dataset.citation}\n{dataset.home}\n{where}")
@@ -152,13 +152,13 @@ def check(
     """
     from importlib import import_module
 
-    from seqloom.data import registry
-    from seqloom.data.amounts import counted
-    from seqloom.data.columns import Reading
-    from seqloom.data.looking import named as shown
+    from seqloom.data.checks.problems import named as shown
+    from seqloom.data.datasets import catalog
+    from seqloom.data.files.columns import Reading
+    from seqloom.plural import counted
 
     report = import_module(f"seqloom.data.{CHECKS[known(task, CHECKS, 'task')]}").check(
-        registry.resolve(files, "train", task),
+        catalog.resolve(files, "train", task),
         max_length=max_length,
         reading=Reading(columns=columns, header=header, delimiter=delimiter, encoding=encoding),
     )

@@ -69,12 +69,12 @@ def embed(
         raise UsageError(f"--output {output}: its name ends in {' or '.join(ENDINGS[1 if nearest else 0 :])}")
     if batch < 1:
         raise UsageError(f"--batch is at least 1, here {batch}")
-    from seqloom.data.codec import Codec
-    from seqloom.data.columns import Reading
-    from seqloom.data.read import read_sources
+    from seqloom.data.files.columns import Reading
+    from seqloom.data.formats.pairs import read_sources
+    from seqloom.data.tokenizers.vocabulary import Codec
     from seqloom.documents import read_json
     from seqloom.runs.load import load_one
-    from seqloom.tasks.embed import Embedder
+    from seqloom.tasks.shared.embeddings import Embedder
 
     model = load_one(run, device)
     embedder = Embedder.of(model, Codec.from_json(read_json(model.folder / "source.json")), way, layer)
@@ -89,7 +89,7 @@ def embed(
     if nearest is None:
         _write(Path(str(output)), texts, vectors)
         return
-    from seqloom.tasks.embed import nearest as find
+    from seqloom.tasks.shared.embeddings import nearest as find
 
     others = texts if among is None else list(read_sources(among, reading, told=_note))
     near = find(vectors, vectors if among is None else _matrix(embedder, others, batch), nearest, same=among is None)
@@ -107,9 +107,9 @@ def _matrix(embedder: Any, texts: list[str], batch: int) -> np.ndarray:
 
 
 def _measure(embedder: Any, file: str, reading: Any, batch: int) -> None:
-    from seqloom.data.amounts import counted
-    from seqloom.data.skip import examples
-    from seqloom.tasks.embed import recall
+    from seqloom.data.formats.bad_lines import examples
+    from seqloom.plural import counted
+    from seqloom.tasks.shared.embeddings import recall
 
     found, notes = examples([file], reading)
     for note in notes:

@@ -10,7 +10,7 @@ import typer
 from seqloom.cli import complete
 from seqloom.cli.data import COLUMNS, DELIMITER, ENCODING, HEADER
 from seqloom.cli.usage import UsageError, members, named
-from seqloom.metrics.moses import LANGUAGES, MOSES
+from seqloom.metrics.text.moses_tokenizer import LANGUAGES, MOSES
 
 TOKENIZERS = ("13a", "intl", "zh", "char", "none", *MOSES)
 
@@ -65,9 +65,9 @@ def evaluate(
     from dataclasses import replace
     from pathlib import Path
 
-    from seqloom.data.amounts import counted
     from seqloom.decoding.search import Search
     from seqloom.files import write_output
+    from seqloom.plural import counted
     from seqloom.runs.load import load
 
     runs, files = members(run, files)

@@ -31,10 +31,10 @@ def generate(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=complete.devices)] = "auto",
 ) -> None:
     """Write on from a prompt, and print it as it is written."""
-    from seqloom.decoding.continuation import Course
+    from seqloom.decoding.generation import Course
     from seqloom.decoding.search import Search
     from seqloom.runs.load import load
-    from seqloom.tasks.strange import Strange, unknown_pieces
+    from seqloom.tasks.shared.unseen_characters import Strange, unknown_pieces
 
     search = Search(sample=True, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     model = load(run, device=device)

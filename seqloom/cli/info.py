@@ -17,7 +17,7 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Versions and hardware; for a run: parameters, operations and memory of every layer."""
-    from seqloom.runs.environment import environment
+    from seqloom.runs.folder.environment import environment
 
     if run is None:
         facts = environment()
@@ -27,7 +27,7 @@ def info(
         for name, value in (facts | facts.pop("packages")).items():
             typer.echo(f"{name:<12} {', '.join(value) if isinstance(value, list) else value}")
         return
-    from seqloom.looking.cost import cost
+    from seqloom.inspection.cost import cost
     from seqloom.runs.config import check_folder
     from seqloom.runs.load import ENGINE, load
 
@@ -52,7 +52,7 @@ def info(
 
 def _exported(folder: Path, as_json: bool) -> None:
     """An exported folder holds no layers of ours to count: what it is for, and how near it is to torch."""
-    from seqloom.runs.engines import facts_of
+    from seqloom.runs.interop.engines import facts_of
 
     facts = facts_of(folder)
     if as_json:

@@ -18,8 +18,8 @@ from seqloom.cli import (
     demo,
     embed,
     evaluate,
-    exchange,
     generate,
+    import_export,
     info,
     predict,
     recipes,
@@ -48,8 +48,8 @@ app.command(name="embed")(embed.embed)
 app.command(name="info")(info.info)
 app.command(name="report")(report.report)
 app.command(name="recipes")(recipes.recipes)
-app.command(name="import")(exchange.import_)
-app.command(name="export")(exchange.export)
+app.command(name="import")(import_export.import_)
+app.command(name="export")(import_export.export)
 app.add_typer(data.app, name="data")
 
 LONGEST = 1500  # signs of an error

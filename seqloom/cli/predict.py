@@ -18,7 +18,7 @@ from seqloom.cli.usage import MOST_ROWS, UsageError, members, named
 from seqloom.errors import SeqloomError, SettingError
 
 if TYPE_CHECKING:
-    from seqloom.decoding.texts import Answer
+    from seqloom.decoding.batched import Answer
 
 # Options under headings of their own in the help.
 DOUBT = partial(typer.Option, rich_help_panel="How sure it is")
@@ -105,12 +105,12 @@ def predict(
     from dataclasses import replace
     from itertools import tee
 
-    from seqloom.data import registry
-    from seqloom.data.columns import Reading
-    from seqloom.data.read import read_sources
+    from seqloom.data.datasets import catalog
+    from seqloom.data.files.columns import Reading
+    from seqloom.data.formats.pairs import read_sources
     from seqloom.decoding.search import Search
     from seqloom.runs.load import load
-    from seqloom.tasks.strange import Strange
+    from seqloom.tasks.shared.unseen_characters import Strange
 
     runs, rest = members(run, files or [])
     file, *over = rest or ["-"]
@@ -146,7 +146,7 @@ def predict(
     if text:
         every = map(_typed, text)
     else:
-        [found] = registry.resolve([file], "test", model.config["task"])
+        [found] = catalog.resolve([file], "test", model.config["task"])
         table = found == file and file.removesuffix(".gz").endswith((".tsv", ".csv", ".jsonl"))
         # Plain lines have no columns, and a dataset has its own.
         reading = replace(model.reading(columns) if table else Reading(columns=columns), **written)

@@ -21,7 +21,7 @@ def recipes(
     """
     import yaml
 
-    from seqloom.runs import recipes as shelf
+    from seqloom.runs.recipes import recipe as shelf
 
     if name is not None:
         one = shelf.written(shelf.load(name))

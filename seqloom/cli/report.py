@@ -27,7 +27,7 @@ def report(
     """
     from pathlib import Path
 
-    from seqloom.runs.report import together
+    from seqloom.runs.evaluate.report_files import together
 
     page = together([Path(run) for run in runs], None if output is None else Path(output))
     typer.echo(str(page))

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqloom.cli import complete
-from seqloom.models.presets import DEFAULT, SIZES, about
-from seqloom.tasks.known import TASKS
+from seqloom.tasks.presets import DEFAULT, SIZES, about
+from seqloom.tasks.registry import TASKS
 
 if TYPE_CHECKING:
-    from seqloom.runs.setting_table import Setting
+    from seqloom.runs.settings.setting_table import Setting
 
 
 def settings(
@@ -30,7 +30,7 @@ def settings(
     Examples: seqloom settings translate transformer; seqloom settings tag --find dropout
     """
     from seqloom.errors import known, setting
-    from seqloom.runs.setting_table import settings as every
+    from seqloom.runs.settings.setting_table import settings as every
 
     with setting():
         known(task, TASKS, "task")

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from seqloom.cli import complete
-from seqloom.cli.carry import carry_out, pair, words
 from seqloom.cli.complete import offer
 from seqloom.cli.data import COLUMNS, DELIMITER, ENCODING, HEADER
+from seqloom.cli.train_modes import carry_out, pair, words
 from seqloom.cli.usage import UsageError, named
-from seqloom.models.presets import SIZES
-from seqloom.tasks.known import TASKS
+from seqloom.tasks.presets import SIZES
+from seqloom.tasks.registry import TASKS
 from seqloom.training.settings import OPTIMISERS, PRECISIONS, SCHEDULES
 
 SHAPES = "; ".join(f"{name}: {what}" for name, what in TASKS.items())
@@ -225,7 +225,7 @@ def train(
     task, files = words(task, files, recipe)
     from seqloom.errors import setting
     from seqloom.runs.config import parse_value
-    from seqloom.runs.job import Job, share_or_files
+    from seqloom.runs.train.job import Job, share_or_files
     from seqloom.training.settings import seconds
 
     chosen = [name for name in ("quiet", "verbose", "log_json") if given[name]]

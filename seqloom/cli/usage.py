@@ -24,8 +24,8 @@ def named(output: str | None) -> str | None:
 def members(run: str, more: Sequence[str]) -> tuple[list[str], list[str]]:
     """All runs that a command was given, and what stands behind the last of them. Where a run has the name of a
     dataset, that is what is meant behind the first; `./NAME` is the run."""
-    from seqloom.data.registry import DATASETS
-    from seqloom.runs.ensemble import is_run
+    from seqloom.data.datasets.catalog import DATASETS
+    from seqloom.runs.folder.ensembles import is_run
 
     count = next((place for place, one in enumerate(more) if one in DATASETS or not is_run(one)), len(more))
     rest = list(more[count:])

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seqloom.data.batch import Padded
-from seqloom.data.tokens import BOS, EOS, PAD, UNK
-from seqloom.decoding.draws import Draws
-from seqloom.decoding.found import Ended, Hypothesis, Walks
+from seqloom.data.batches.collate import Padded
+from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, UNK
+from seqloom.decoding.hypotheses import Ended, Hypothesis, Walks
+from seqloom.decoding.random_draws import Draws
 from seqloom.errors import SeqloomError, SettingError, shown
+from seqloom.fast.malloc import keep_freed
 from seqloom.models.seq2seq import Stepper
-from seqloom.parts.memory import keep_freed
 
 WIDEST = 1_000_000  # hypotheses of a source: more has no memory
 

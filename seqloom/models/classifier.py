@@ -7,16 +7,16 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
-from seqloom.data.batch import Padded
+from seqloom.build import Choice, build
+from seqloom.data.batches.collate import Padded
 from seqloom.errors import SeqloomError
-from seqloom.models.encoders import ENCODERS
-from seqloom.parts.choose import Choice, build
-from seqloom.parts.dropout import dropout
-from seqloom.parts.embedding import embedding_of
-from seqloom.parts.grams import entered, grams_of
-from seqloom.parts.head import Head
-from seqloom.parts.see import keep, mean
-from seqloom.parts.summary import SUMMARIES
+from seqloom.models.encoders.encoders import ENCODERS
+from seqloom.parts.layers.dropout import dropout
+from seqloom.parts.layers.embedding import embedding_of
+from seqloom.parts.layers.ngram_features import entered, grams_of
+from seqloom.parts.layers.output_head import Head
+from seqloom.parts.layers.pooling import SUMMARIES
+from seqloom.parts.visibility import keep, mean
 
 
 class Classifier(nn.Module):

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqloom.data.batch import Padded
-from seqloom.data.tokens import PAD
-from seqloom.data.words import Words
+from seqloom.data.batches.collate import Padded
+from seqloom.data.batches.words import Words
+from seqloom.data.tokenizers.tokenizers import PAD
 from seqloom.models.tagger import Found, found
-from seqloom.parts.crf import Allowed, Softmax
-from seqloom.parts.entropy import of_logits
+from seqloom.parts.layers.crf import Allowed, Softmax
+from seqloom.parts.layers.cross_entropy import of_logits
 from seqloom.parts.state import Decoding
 
 

@@ -6,19 +6,19 @@ from typing import Annotated, Protocol
 
 from torch import Tensor, nn
 
-from seqloom.data.batch import Padded
-from seqloom.data.tokens import EOS, PAD
+from seqloom.build import Choice, build
+from seqloom.data.batches.collate import Padded
+from seqloom.data.tokenizers.tokenizers import EOS, PAD
 from seqloom.errors import SeqloomError, known
-from seqloom.models.attentive import AttentiveDecoder
-from seqloom.models.decoders import RecurrentDecoder, TransformerDecoder
-from seqloom.models.encoded import Encoded
-from seqloom.models.encoders import ENCODERS
-from seqloom.models.views import VIEWS, Views
-from seqloom.parts.choose import Choice, build
-from seqloom.parts.dropout import dropout
-from seqloom.parts.embedding import embedding_of
-from seqloom.parts.entropy import entropy
-from seqloom.parts.norm import looks_across
+from seqloom.models.decoders.attentive import AttentiveDecoder
+from seqloom.models.decoders.decoders import RecurrentDecoder, TransformerDecoder
+from seqloom.models.encoders.encoders import ENCODERS
+from seqloom.models.encoders.layer_views import VIEWS, Views
+from seqloom.models.protocols import Encoded
+from seqloom.parts.layers.cross_entropy import entropy
+from seqloom.parts.layers.dropout import dropout
+from seqloom.parts.layers.embedding import embedding_of
+from seqloom.parts.layers.norm import looks_across
 from seqloom.parts.state import Decoding
 
 DECODERS = {"recurrent": RecurrentDecoder, "attentive": AttentiveDecoder, "transformer": TransformerDecoder}

@@ -8,15 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqloom.data.tokens import UNK
-from seqloom.data.words import Words
+from seqloom.build import Choice, build
+from seqloom.data.batches.words import Words
+from seqloom.data.tokenizers.tokenizers import UNK
 from seqloom.errors import SeqloomError
-from seqloom.models.encoders import ENCODERS
-from seqloom.models.spelling import SPELLINGS
-from seqloom.parts.choose import Choice, build
-from seqloom.parts.crf import OUTPUTS, Allowed, Softmax
-from seqloom.parts.dropout import dropout
-from seqloom.parts.embedding import embedding_of
+from seqloom.models.encoders.characters import SPELLINGS
+from seqloom.models.encoders.encoders import ENCODERS
+from seqloom.parts.layers.crf import OUTPUTS, Allowed, Softmax
+from seqloom.parts.layers.dropout import dropout
+from seqloom.parts.layers.embedding import embedding_of
 
 
 class Found(NamedTuple):

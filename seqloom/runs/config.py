@@ -18,17 +18,17 @@ from typing import Any
 import yaml
 from torch import nn
 
+from seqloom.build import build, change, complete
+from seqloom.build import settings as keywords
 from seqloom.documents import parse_yaml, read_yaml
 from seqloom.errors import SeqloomError, known, setting
 from seqloom.files import write_atomic
-from seqloom.models.presets import DEFAULT, TASKS, merge, preset, suited
 from seqloom.options import checked, flat, set_values
-from seqloom.parts.choose import build, change, complete
-from seqloom.parts.choose import settings as keywords
-from seqloom.runs.stored import check_config
+from seqloom.runs.folder.folder_checks import check_config
 from seqloom.safety import check_own, failing
-from seqloom.tasks.known import task as find
-from seqloom.tasks.task import Task
+from seqloom.tasks.presets import DEFAULT, TASKS, merge, preset, suited
+from seqloom.tasks.registry import task as find
+from seqloom.tasks.shared.task import Task
 from seqloom.training.settings import SPELLINGS, Training, respelled
 from seqloom.version import FORMAT, __version__
 

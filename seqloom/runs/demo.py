@@ -6,12 +6,12 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqloom.data import registry
+from seqloom.data.datasets import catalog
 from seqloom.errors import SeqloomError
 from seqloom.runs import config as configs
-from seqloom.runs.train import Run, train
-from seqloom.tasks.evaluation import Evaluation
-from seqloom.tasks.task import Model
+from seqloom.runs.train.train import Run, train
+from seqloom.tasks.shared.evaluation import Evaluation
+from seqloom.tasks.shared.task import Model
 
 WORDS = ("through", "knowledge", "seqloom", "philharmonic", "thoughtfulness")
 STEPS = 1400
@@ -26,7 +26,7 @@ class Demo:
 
 def demo(output: Path, steps: int = STEPS, quiet: bool = False) -> Demo | None:
     """Train on CMUdict, score on words never seen, and hand everything over to be shown; None if interrupted."""
-    training, valid, test = (registry.files("cmudict", split)[0] for split in ("train", "valid", "test"))
+    training, valid, test = (catalog.files("cmudict", split)[0] for split in ("train", "valid", "test"))
     _make_way(output, training)
     run = train(
         "translate",

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seqloom.build import build, complete
 from seqloom.documents import read_json
 from seqloom.errors import SeqloomError
-from seqloom.parts.choose import build, complete
 from seqloom.runs import config as configs
-from seqloom.runs.ensemble import Member, check_once, combined, members_of
-from seqloom.runs.environment import choose_device
-from seqloom.runs.stored import Allowance, check_whole
+from seqloom.runs.folder.ensembles import Member, check_once, combined, members_of
+from seqloom.runs.folder.environment import choose_device
+from seqloom.runs.folder.folder_checks import Allowance, check_whole
 from seqloom.safety import named, understood
-from seqloom.tasks.known import task
-from seqloom.tasks.task import Model
+from seqloom.tasks.registry import task
+from seqloom.tasks.shared.task import Model
 from seqloom.training.checkpoint import load_weights, read_tensors
 
 MODEL = "model.safetensors"
@@ -75,7 +75,7 @@ def stored_vocabularies(home: Path) -> dict[str, Any]:
 
 
 def _by_engine(folders: list[Path], device: str, engine: str | None) -> Any:
-    from seqloom.runs.engines import load_engine
+    from seqloom.runs.interop.engines import load_engine
 
     if len(folders) > 1:
         raise SeqloomError("several runs answer together by torch alone; leave --engine and exported folders out")

@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from typing import Any, Protocol
 
-from seqloom.reporting.facts import metric
+from seqloom.reporting.run_facts import metric
 
 
 class Progress(Protocol):

@@ -17,7 +17,7 @@ from seqloom.documents import read_json
 from seqloom.errors import SeqloomError
 from seqloom.files import damage, new_folder, remove_folder, write_atomic, write_json
 from seqloom.safety import failing, kind_of, no_file
-from seqloom.training.parallel import counted, placed, whole
+from seqloom.training.distributed.sharding import counted, placed, whole
 
 WEIGHTS, TENSORS, VALUES = "weights.safetensors", "training.safetensors", "training.json"
 EXTRA = "-interrupted"

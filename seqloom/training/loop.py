@@ -13,18 +13,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqloom.data.order import Plan
-from seqloom.data.supply import Piece, Supply
+from seqloom.data.batches.batch_source import Piece, Supply
+from seqloom.data.batches.bucketing import Plan
 from seqloom.errors import SeqloomError
-from seqloom.parts.memory import keep_freed
+from seqloom.fast.malloc import keep_freed
 from seqloom.parts.state import State, join, pick, rebuild
-from seqloom.training.averaging import Averaging
-from seqloom.training.capture import passes_of
-from seqloom.training.distributed import ALONE, Ranks
-from seqloom.training.objective import Loss
-from seqloom.training.optimise import Late, Plateau, apply, optimiser, optimiser_state, rate_at, restore_optimiser
-from seqloom.training.parallel import Counted, gathered, pieces, portion, seeded
-from seqloom.training.randomness import random_states, restore_random, rng_state, set_rng_state
+from seqloom.training.distributed.processes import ALONE, Ranks
+from seqloom.training.distributed.random_state import random_states, restore_random, rng_state, set_rng_state
+from seqloom.training.distributed.sharding import Counted, gathered, pieces, portion, seeded
+from seqloom.training.forward_backward import passes_of
+from seqloom.training.objectives.teacher_forcing import Loss
+from seqloom.training.optim.optimizer import (
+    Late,
+    Plateau,
+    apply,
+    optimiser,
+    optimiser_state,
+    rate_at,
+    restore_optimiser,
+)
+from seqloom.training.optim.weight_averaging import Averaging
 from seqloom.training.settings import Training
 
 PATIENCE_WITH_NAN = 5

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from seqloom.errors import SeqloomError, SettingError, known, shown
-from seqloom.metrics.table import SELECT
+from seqloom.metrics.metric_table import SELECT
 from seqloom.options import checked
 
 EPOCHS = 20  # unless something else says when to stop

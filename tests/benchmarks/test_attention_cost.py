@@ -6,8 +6,8 @@ import pytest
 import torch
 from attention_cost import FLEX, FUSED, Cost, costs, entries, exponent, read, told
 
-from seqloom.parts.attention import MultiHead
-from seqloom.parts.mixer import MIXERS
+from seqloom.parts.attention.attention import MultiHead
+from seqloom.parts.mixers.mixers import MIXERS
 
 CPU = {"device": "cpu", "dtype": torch.float32}
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from longrange import NAMES, PUBLISHED, TASKS, Learner, arguments, grouped, main, prepare, table, works
 
-from seqloom.data import registry
+from seqloom.data.datasets import catalog
 
 TOY = {"dim": 32, "rows": dict.fromkeys(TASKS, 16), "rate": 1e-2, "dropout": 0.0, "seed": 1, "plain": False}
 
@@ -20,9 +20,7 @@ def test_expressions_are_numbered_and_padded_after(tmp_path):
     with np.load(tmp_path / "listops.npz") as stored:
         tokens, labels = stored["test_tokens"], stored["test_labels"]
     names = list(NAMES)
-    for row, label, (text, wanted) in zip(
-        tokens, labels, registry.find("listops-short").examples("test"), strict=False
-    ):
+    for row, label, (text, wanted) in zip(tokens, labels, catalog.find("listops-short").examples("test"), strict=False):
         assert " ".join(names[token] for token in row).strip() == text
         assert str(label) == wanted
 
@@ -73,6 +71,6 @@ def test_pixels_are_those_of_the_registry(tmp_path):
     prepare(tmp_path, ["pixels-permuted"])
     with np.load(tmp_path / "pixels-permuted.npz") as stored:
         tokens, labels = stored["valid_tokens"], stored["valid_labels"]
-    text, label = next(registry.find("pixels-permuted").examples("valid"))
+    text, label = next(catalog.find("pixels-permuted").examples("valid"))
     assert (" ".join(map(str, tokens[0])), str(labels[0])) == (text, label)
     assert tokens.shape == (5_000, 784)

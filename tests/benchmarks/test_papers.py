@@ -13,7 +13,7 @@ import pytest
 import yaml
 from published import ROWS, Goal, Row
 
-from seqloom.runs import recipes
+from seqloom.runs.recipes import recipe as recipes
 
 FOUND = papers.pieces_of(ROWS)
 OWN = {

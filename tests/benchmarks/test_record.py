@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import record
 
-from seqloom.runs import recipes
+from seqloom.runs.recipes import recipe as recipes
 
 TOP = Path(__file__).parents[2]
 GOALS = {row.recipe: row.goals for row in record.own()}

@@ -15,9 +15,9 @@ import typer
 import yaml
 
 from seqloom.cli.main import app
-from seqloom.models.presets import about
-from seqloom.runs.setting_table import Setting, settings
-from seqloom.tasks.known import TASKS
+from seqloom.runs.settings.setting_table import Setting, settings
+from seqloom.tasks.presets import about
+from seqloom.tasks.registry import TASKS
 from tests.cli import hostile
 from tests.conftest import words, write_pairs
 

@@ -14,9 +14,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from seqloom.runs.journal import TIMES
+from seqloom.runs.folder.metrics_log import TIMES
 from tests.cli.conftest import one_line
-from tests.tasks.test_classify import sentences, write
+from tests.tasks.classify.test_task import sentences, write
 
 
 @pytest.fixture(scope="module")

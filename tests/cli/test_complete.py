@@ -91,21 +91,28 @@ def test_other_shells_keep_words_whole(offered):
 
 
 def test_metrics_are_those_of_the_tables():
-    from seqloom.metrics.labels import LABEL_METRICS, NUMBER_METRICS
-    from seqloom.metrics.score import METRICS
-    from seqloom.metrics.spans import TAG_METRICS
-    from seqloom.tasks import author, filling
-    from seqloom.tasks.known import TASKS
+    from seqloom.metrics.classification import LABEL_METRICS, NUMBER_METRICS
+    from seqloom.metrics.span_f1 import TAG_METRICS
+    from seqloom.metrics.text.text_metrics import METRICS
+    from seqloom.tasks.generate import model as generate_model
+    from seqloom.tasks.mask import model as mask_model
+    from seqloom.tasks.registry import TASKS
 
     labels = (*LABEL_METRICS, *NUMBER_METRICS)
-    real = {"translate": METRICS, "classify": labels, "table": labels, "tag": TAG_METRICS, "generate": author.METRICS}
-    real |= {"mask": filling.METRICS, "vectors": ("loss",)}
+    real = {
+        "translate": METRICS,
+        "classify": labels,
+        "table": labels,
+        "tag": TAG_METRICS,
+        "generate": generate_model.METRICS,
+    }
+    real |= {"mask": mask_model.METRICS, "vectors": ("loss",)}
     assert {task: tuple(names) for task, names in real.items()} == complete.METRICS
     assert real.keys() == TASKS.keys()
 
 
 def test_every_way_to_cut_texts_is_offered():
-    from seqloom.data.tokens import INNER, TOKENS
+    from seqloom.data.tokenizers.tokenizers import INNER, TOKENS
 
     assert [kind.rstrip(":") for kind in complete.KINDS] == [kind for kind in TOKENS if kind not in INNER]
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from seqloom.data import registry
+from seqloom.data.datasets import catalog
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def refused(result: tuple[int, str, str], *parts: str) -> None:
 def test_list(seqloom):
     status, out, _ = seqloom("data", "list")
     rows = out.splitlines()
-    assert (status, len(rows)) == (0, 1 + len(registry.DATASETS))
+    assert (status, len(rows)) == (0, 1 + len(catalog.DATASETS))
     assert max(map(len, rows)) <= 100
     found = {row.split()[0]: row for row in rows[1:]}
     assert found["pinyin"].split()[1:] == ["translate", "42,353", "2,335", "2,423", "MIT", "embedded"]
@@ -36,7 +36,7 @@ def test_list_by_task_and_as_json(seqloom):
     rows = seqloom("data", "list", "--task", "graph")[1].splitlines()
     assert [row.split()[0] for row in rows] == ["name", "cora"]
     facts = json.loads(seqloom("data", "list", "--json")[1])
-    assert facts.keys() == registry.DATASETS.keys()
+    assert facts.keys() == catalog.DATASETS.keys()
     assert facts["ud-ewt"]["sizes"] == {"train": 12_544, "valid": 2_001, "test": 2_077}
     assert facts["ud-ewt"]["files"][0]["address"].endswith("/r2.16/en_ewt-ud-train.conllu")
     refused(seqloom("data", "list", "--task", "grahp"), "did you mean 'graph'")

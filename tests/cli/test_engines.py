@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.conftest import one_line
 from tests.conftest import words, write_pairs
-from tests.runs.test_export_example import ODD
+from tests.runs.interop.test_export_example import ODD
 
 SETTINGS = [f"--set={side}.{name}" for side in ("encoder", "decoder") for name in ("dim=16", "heads=2", "layers=1")]
 

@@ -8,7 +8,7 @@ import pytest
 
 import seqloom as package
 from seqloom.cli.usage import members
-from seqloom.runs import ensemble
+from seqloom.runs.folder import ensembles
 from tests.cli.conftest import one_line
 from tests.conftest import words, write_pairs
 
@@ -33,7 +33,7 @@ def test_predict_and_evaluate_take_runs_before_files(seqloom, runs, tmp_path):
     wanted = both.predict(sources.read_text().splitlines(), package.Search(beam=3))
     folder = tmp_path / "both"
     folder.mkdir()
-    ensemble.save(folder, [str(one) for one in runs])
+    ensembles.save(folder, [str(one) for one in runs])
     for given in (runs, (folder,)):
         status, out, err = seqloom("predict", *given, sources, "--beam", 3, "--device", "cpu")
         assert (status, err, out.splitlines()) == (0, "", wanted)
@@ -73,7 +73,7 @@ def test_wrong_arguments(seqloom, runs, tmp_path):
     one_line(seqloom("predict", runs[0], f"{runs[0]}/", file), f"{runs[0]}: is named twice")
     one_line(seqloom("evaluate", *runs), "all are runs; name the test examples after them")
     one_line(seqloom("evaluate", runs[0]), "missing argument 'files'")
-    ensemble.save(tmp_path, [str(one) for one in runs])
+    ensembles.save(tmp_path, [str(one) for one in runs])
     for command in (
         ["embed", tmp_path, "--nearest", "2"],
         ["report", tmp_path, runs[0]],
@@ -85,7 +85,7 @@ def test_wrong_arguments(seqloom, runs, tmp_path):
 
 
 def test_the_report_of_a_folder_that_stands_for_several(seqloom, runs, tmp_path):
-    ensemble.save(tmp_path, [str(one) for one in runs])
+    ensembles.save(tmp_path, [str(one) for one in runs])
     page = tmp_path / "report.html"
     assert seqloom("report", tmp_path) == (0, f"{page}\n", "")
     text = page.read_text(encoding="utf-8")
@@ -97,7 +97,7 @@ def test_the_report_of_a_folder_that_stands_for_several(seqloom, runs, tmp_path)
     assert seqloom("report", tmp_path, "--output", tmp_path / "both.html")[:2] == (0, f"{tmp_path / 'both.html'}\n")
     text = (tmp_path / "both.html").read_text(encoding="utf-8")
     assert f"{record['metrics']['per']:.2f} %" in text.partition("All together")[2]
-    ensemble.save(tmp_path, ["gone"])
+    ensembles.save(tmp_path, ["gone"])
     one_line(seqloom("report", tmp_path), f"{tmp_path / 'gone'}: no such run")
 
 

@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 import torch
 
-from seqloom.cli.carry import pair
 from seqloom.cli.main import run as main
+from seqloom.cli.train_modes import pair
 from seqloom.errors import SeqloomError, SettingError, shown
 from seqloom.runs.config import built, compose, parse_value
-from seqloom.tasks.known import task as find
+from seqloom.tasks.registry import task as find
 from tests.cli.fuzz import FILES, Case, Fuzz, keys, make_files
 from tests.cli.test_main import COMMAND
 

@@ -23,8 +23,8 @@ def test_confidence_is_the_geometric_mean_of_the_tokens_probabilities(run):
     """Counted again by hand, from the model's own log-probabilities, <eos> among them."""
     import torch
 
-    from seqloom.data.batch import pad
-    from seqloom.data.tokens import BOS, EOS, PAD, UNK
+    from seqloom.data.batches.collate import pad
+    from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, UNK
 
     texts = package.load(run, "cpu").texts
     for search in (package.Search(), package.Search(beam=3)):
@@ -41,7 +41,7 @@ def test_confidence_is_the_geometric_mean_of_the_tokens_probabilities(run):
 def test_an_answer_cut_off_has_no_end_to_count(run):
     from dataclasses import replace
 
-    from seqloom.decoding.texts import Bound
+    from seqloom.decoding.batched import Bound
 
     texts = package.load(run, "cpu").texts
     short = replace(texts, bound=Bound(0.0, -6))  # at most 3 tokens

@@ -6,33 +6,33 @@ import json
 
 import pytest
 
-from seqloom.models.presets import SIZES, about
 from seqloom.options import flat
-from seqloom.runs import setting_table
 from seqloom.runs.config import compose
-from seqloom.tasks.known import TASKS
+from seqloom.runs.settings import setting_table
+from seqloom.tasks.presets import SIZES, about
+from seqloom.tasks.registry import TASKS
 from tests.cli.conftest import one_line
 
 EVERY = [(task, model) for task in TASKS for model in about(task)]
 
 
 def test_the_table_is_that_of_the_constructors():
-    from seqloom.runs.signatures import written
+    from seqloom.runs.settings.signatures import written
 
     now = setting_table.FILE.read_text(encoding="utf-8") == written()
-    assert now, "a keyword, a default or a table has changed: run python -m seqloom.runs.signatures"
+    assert now, "a keyword, a default or a table has changed: run python -m seqloom.runs.settings.signatures"
 
 
 def test_every_key_has_a_line_and_right_choices():
     for task, model in EVERY:
         for one in setting_table.settings(task, model):
-            assert one.about, f"{one.key} of {task} {model} has no line: write one in runs/wordbook.py"
+            assert one.about, f"{one.key} of {task} {model} has no line: write one in runs/settings/setting_help.py"
             assert not one.choices or one.default is None or one.default in one.choices, one
 
 
 def test_no_line_is_left_over():
     """What is in the wordbook but means no keyword is a slip or was renamed."""
-    from seqloom.runs.wordbook import WORDS
+    from seqloom.runs.settings.setting_help import WORDS
 
     book = json.loads(setting_table.FILE.read_text(encoding="utf-8"))
     told = [one["about"] for part in book["parts"].values() for one in part.values()]

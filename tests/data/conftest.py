@@ -12,8 +12,8 @@ from typing import ClassVar
 
 import pytest
 
-from seqloom.data import fetch, registry
-from seqloom.data.dataset import Dataset, File
+from seqloom.data.datasets import catalog, download
+from seqloom.data.datasets.dataset import Dataset, File
 
 PAIRS = "".join(f"{number}\t{number * number}\n" for number in range(500)).encode()
 
@@ -85,8 +85,8 @@ def entry(fresh, monkeypatch) -> Callable[..., Dataset]:
             reader="columns",
             files={"train": (File("squares/pairs.tsv", address),)},
         )
-        monkeypatch.setitem(registry.DATASETS, "squares", dataset)
-        monkeypatch.setitem(fetch.checksums(), "squares/pairs.tsv", hashlib.sha256(PAIRS).hexdigest())
+        monkeypatch.setitem(catalog.DATASETS, "squares", dataset)
+        monkeypatch.setitem(download.checksums(), "squares/pairs.tsv", hashlib.sha256(PAIRS).hexdigest())
         return dataset
 
     return make

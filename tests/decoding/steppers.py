@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from seqloom.data.batch import Padded, pad
-from seqloom.data.tokens import BOS, EOS, PAD, UNK
+from seqloom.data.batches.collate import Padded, pad
+from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, UNK
 from seqloom.parts.state import Decoding
 
 

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from seqloom.data.tokens import BOS, EOS, PAD, UNK
+from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, UNK
 from seqloom.decoding.search import Search, beam, decode
 from seqloom.errors import SeqloomError
 from tests.decoding.steppers import (

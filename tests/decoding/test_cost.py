@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from seqloom.data.batch import pad
-from seqloom.data.tokens import EOS
+from seqloom.data.batches.collate import pad
+from seqloom.data.tokenizers.tokenizers import EOS
 from seqloom.decoding.search import Search, decode
 from seqloom.models.seq2seq import Seq2Seq
 

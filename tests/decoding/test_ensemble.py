@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seqloom.data.tokens import BOS
+from seqloom.data.tokenizers.tokenizers import BOS
 from seqloom.decoding.search import Search, beam, decode
 from seqloom.models.ensemble import Writers
 from tests.decoding.steppers import every_string, slow_beam, slow_greedy, speakable

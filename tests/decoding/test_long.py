@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import seqloom
-from seqloom.decoding import texts
+from seqloom.decoding import batched
 from tests.conftest import words, write_pairs
 
 
@@ -34,7 +34,7 @@ def models(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _short(models, monkeypatch):
-    monkeypatch.setattr(texts, "LONG", 40)
+    monkeypatch.setattr(batched, "LONG", 40)
 
 
 @pytest.mark.parametrize("task", ["translate", "classify"])

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from seqloom.data.tokens import EOS
+from seqloom.data.tokenizers.tokenizers import EOS
 from seqloom.decoding.search import Search, decode
 from tests.decoding.steppers import Hashed, sentences, slow_beam, speakable, without_end
 

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqloom.data.batch import pad
-from seqloom.data.tokens import EOS, PAD
+from seqloom.build import build, complete
+from seqloom.data.batches.collate import pad
+from seqloom.data.tokenizers.tokenizers import EOS, PAD
 from seqloom.errors import SeqloomError
 from seqloom.models.classifier import CLASSIFIERS, Classifier
-from seqloom.models.encoders import ENCODERS
-from seqloom.models.presets import SIZES, about, preset, suited
-from seqloom.parts.choose import build, complete
+from seqloom.models.encoders.encoders import ENCODERS
+from seqloom.parts.layers.pooling import SUMMARIES
 from seqloom.parts.probe import watch
-from seqloom.parts.summary import SUMMARIES
+from seqloom.tasks.presets import SIZES, about, preset, suited
 from tests import laws
 
 ROWS = [[5, 6, 7, EOS], [8, EOS], [4, 5, 6, 7, 8, 4, 5, EOS]]

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from seqloom.data.batch import Batch, pad
-from seqloom.data.tokens import BOS, EOS
-from seqloom.models.language import Language
-from seqloom.training.objective import TeacherForcing
+from seqloom.data.batches.collate import Batch, pad
+from seqloom.data.tokenizers.tokenizers import BOS, EOS
+from seqloom.models.language_model import Language
+from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from tests.laws import CELL_CHOICES, close, named, shake, tiny_model
 
 BATCH = Batch.of(pad([[4, 5, EOS], [6, EOS]]), pad([[BOS, 4, EOS], [BOS, 7, 8, EOS]]))

@@ -7,17 +7,17 @@ import itertools
 import pytest
 import torch
 
-from seqloom.data.batch import Batch, pad
-from seqloom.data.codec import Codec
-from seqloom.data.tagged import Tags
-from seqloom.data.tokens import BOS, EOS
-from seqloom.data.words import Lexicon
+from seqloom.data.batches.collate import Batch, pad
+from seqloom.data.batches.tags import Tags
+from seqloom.data.batches.words import Lexicon
+from seqloom.data.tokenizers.tokenizers import BOS, EOS
+from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.models.classifier import Bag, Classifier
 from seqloom.models.ensemble import Labellers, Taggers, Writers, log_mean
 from seqloom.models.tagger import Tagger
-from seqloom.training.objective import TeacherForcing
-from seqloom.training.tags import allowed_moves
-from seqloom.training.validate import likelihood
+from seqloom.training.objectives.tags import allowed_moves
+from seqloom.training.objectives.teacher_forcing import TeacherForcing
+from seqloom.training.validation import likelihood
 from tests import laws
 from tests.laws import VOCABULARY, Stepping, make_module, shake, source_rows, tiny_model
 

@@ -5,8 +5,8 @@ from itertools import zip_longest
 import pytest
 import torch
 
-from seqloom.models.causal import TransformerStack
-from seqloom.parts.normalise import NORMALISERS
+from seqloom.models.decoders.stacks import TransformerStack
+from seqloom.parts.attention.normalisers import NORMALISERS
 from tests.laws import POSITION_CHOICES, SCORE_CHOICES, close, drawn, heads_of, named, shake
 
 # Each choice of each table stands in one of these at least.

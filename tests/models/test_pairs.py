@@ -5,12 +5,12 @@ from itertools import product
 import pytest
 import torch
 
-from seqloom.data.batch import Batch, pad
-from seqloom.data.tokens import BOS, EOS
+from seqloom.data.batches.collate import Batch, pad
+from seqloom.data.tokenizers.tokenizers import BOS, EOS
 from seqloom.decoding.search import Search, decode
 from seqloom.errors import SeqloomError
 from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
-from seqloom.training.objective import TeacherForcing
+from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from tests.laws import close, decoder_choices, encoder_choices, named, shake, source_rows, tiny_model
 
 ENCODERS, DECODERS = encoder_choices(), decoder_choices()

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 import torch
 
-from seqloom.data.schemes import breaks
-from seqloom.data.tagged import TagOptions
-from seqloom.data.tagprepare import prepare_tags
-from seqloom.data.tokens import UNK
+from seqloom.build import build, complete
+from seqloom.data.batches.tags import TagOptions
+from seqloom.data.encoding.tag_schemes import breaks
+from seqloom.data.prepare.tags import prepare_tags
+from seqloom.data.tokenizers.tokenizers import UNK
 from seqloom.errors import SeqloomError
-from seqloom.models.encoders import ENCODERS
-from seqloom.models.presets_tag import ABOUT, PRESETS, SIZES, preset, suited
-from seqloom.models.spelling import SPELLINGS
+from seqloom.models.encoders.characters import SPELLINGS
+from seqloom.models.encoders.encoders import ENCODERS
 from seqloom.models.tagger import TAGGERS, Tagger
-from seqloom.parts.choose import build, complete
-from seqloom.parts.crf import OUTPUTS
+from seqloom.parts.layers.crf import OUTPUTS
+from seqloom.tasks.tag.presets import ABOUT, PRESETS, SIZES, preset, suited
 from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
 from seqloom.training.loop import Loop
+from seqloom.training.objectives.tags import TagLikelihood, allowed_moves, tag_scores
 from seqloom.training.settings import Training
-from seqloom.training.tags import TagLikelihood, allowed_moves, tag_scores
 from tests.laws import close, shake, small
 from tests.tagging import names, sentences, write_tags
 

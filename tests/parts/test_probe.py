@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from seqloom.parts.attention import MultiHead
+from seqloom.parts.attention.attention import MultiHead
 from seqloom.parts.probe import watch
-from seqloom.parts.recurrent import Recurrent
-from seqloom.parts.see import See
+from seqloom.parts.recurrent.recurrent import Recurrent
+from seqloom.parts.visibility import See
 
 
 def test_every_part_by_its_name_one_tensor_a_call():

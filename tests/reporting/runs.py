@@ -6,8 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from seqloom.data.corpus import SIDES, DataOptions, prepare
-from seqloom.reporting.facts import Facts
+from seqloom.data.prepare.pairs import SIDES, DataOptions, prepare
+from seqloom.reporting.run_facts import Facts
 from tests.conftest import words, write_pairs
 
 HOSTILE = [

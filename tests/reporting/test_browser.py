@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from seqloom.reporting.compare import compare
-from seqloom.reporting.run import report
+from seqloom.reporting.pages.comparison import compare
+from seqloom.reporting.pages.run_page import report
 from tests.reporting.runs import hostile, whole
 
 CHROMIUM = shutil.which("chromium")

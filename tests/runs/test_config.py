@@ -9,7 +9,7 @@ import yaml
 import seqloom
 from seqloom.errors import SeqloomError
 from seqloom.runs import config as configs
-from seqloom.runs.keywords import sorted_out
+from seqloom.runs.settings.train_keywords import sorted_out
 from seqloom.training.checkpoint import read_tensors
 from tests.conftest import words, write_pairs
 
@@ -79,8 +79,8 @@ def test_optimizer_is_another_spelling(tmp_path):
 
 
 def test_case_is_lost_in_two_ways_and_what_was_true_stays_so():
-    from seqloom.data.corpus import DataOptions
-    from seqloom.data.numbers import normal_all
+    from seqloom.data.encoding.encode import normal_all
+    from seqloom.data.prepare.pairs import DataOptions
 
     made = configs.compose("translate", None, None, {"fold": True}, {}, {})
     assert made["data"]["fold"] is True, "older runs and recipes are as they were"

@@ -12,8 +12,8 @@ import seqloom
 from seqloom.errors import SeqloomError
 from seqloom.files import locked, tidy
 from seqloom.runs import config as configs
-from seqloom.runs.journal import Journal
-from seqloom.runs.report import together
+from seqloom.runs.evaluate.report_files import together
+from seqloom.runs.folder.metrics_log import Journal
 from seqloom.training.checkpoint import read_tensors
 from tests.conftest import words, write_pairs
 from tests.hostile import within

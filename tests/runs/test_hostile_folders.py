@@ -13,8 +13,8 @@ import pytest
 import seqloom
 from seqloom.cli.info import info
 from seqloom.errors import SeqloomError
-from seqloom.runs.journal import Journal
-from seqloom.runs.report import together
+from seqloom.runs.evaluate.report_files import together
+from seqloom.runs.folder.metrics_log import Journal
 from tests.conftest import words, write_pairs
 from tests.hostile import CASES, Case, within
 

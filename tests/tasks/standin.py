@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar
 
 from torch import nn
 
-from seqloom.data.collect import TextOptions
-from seqloom.models.encoders import ENCODERS
-from seqloom.parts.choose import Choice, build
+from seqloom.build import Choice, build
+from seqloom.data.prepare.texts import TextOptions
+from seqloom.models.encoders.encoders import ENCODERS
 
 
 class Standin(nn.Module):

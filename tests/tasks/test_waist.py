@@ -1,4 +1,4 @@
-"""Every task, whatever it does, keeps to the waist by which runs know it (see seqloom/tasks/task.py)."""
+"""Every task, whatever it does, keeps to the waist by which runs know it (see seqloom/tasks/shared/task.py)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 import torch
 
-from seqloom.data.columns import Reading
-from seqloom.data.split import Fold
-from seqloom.models import presets
-from seqloom.parts.choose import build, complete
+from seqloom.build import build, complete
+from seqloom.data.files.columns import Reading
+from seqloom.data.splits.split import Fold
 from seqloom.runs.config import compose
-from seqloom.tasks import task as waist
-from seqloom.tasks.known import TASKS, task
-from seqloom.training.distributed import ALONE
+from seqloom.tasks import presets
+from seqloom.tasks.registry import TASKS, task
+from seqloom.tasks.shared import task as waist
+from seqloom.training.distributed.processes import ALONE
 from seqloom.training.settings import Training
 from tests.conftest import pronounce, words
 from tests.tasks.conftest import sentences
 
-HOME = Path(waist.__file__).parent
+HOME = Path(waist.__file__).parents[1]
 CPU = torch.device("cpu")
 
 
@@ -92,8 +92,8 @@ def model_of(name: str, ready, model: str | None = None):
 
 def test_no_task_is_forgotten():
     """A module with a TASK is in the list that the command line knows, and the other way round."""
-    homes = {path.stem for path in HOME.glob("*.py") if path.stem not in ("__init__", "task")}
-    found = {home for home in homes if hasattr(import_module(f"seqloom.tasks.{home}"), "TASK")}
+    homes = {path.parent.name for path in HOME.glob("*/task.py") if path.parent.name != "shared"}
+    found = {home for home in homes if hasattr(import_module(f"seqloom.tasks.{home}.task"), "TASK")}
     assert found == set(TASKS) == set(presets.TASKS) == set(presets.DEFAULT)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seqloom.data.corpus import DataOptions, prepare
+from seqloom.data.prepare.pairs import DataOptions, prepare
 from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.training import checkpoint
 from seqloom.training.freeze import freeze
 from seqloom.training.loop import Loop
-from seqloom.training.objective import TeacherForcing
+from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from seqloom.training.settings import Training
 
 

@@ -9,17 +9,17 @@ import pytest
 import torch
 from torch import nn
 
-from seqloom.data.corpus import DataOptions, prepare
-from seqloom.metrics.score import METRICS
-from seqloom.models.presets_translate import PRESETS, preset
+from seqloom.build import build
+from seqloom.data.prepare.pairs import DataOptions, prepare
+from seqloom.fast.linear import cpu as product
+from seqloom.metrics.text.text_metrics import METRICS
 from seqloom.models.seq2seq import MODELS, Seq2Seq
-from seqloom.parts import product
-from seqloom.parts.choose import build
+from seqloom.tasks.translate.presets import PRESETS, preset
 from seqloom.training.checkpoint import learned, load_weights
+from seqloom.training.distributed.sharding import counted
 from seqloom.training.loop import Loop, NonFiniteError
-from seqloom.training.objective import Loss, TeacherForcing
-from seqloom.training.optimise import Plateau, apply, optimiser, rate_at
-from seqloom.training.parallel import counted
+from seqloom.training.objectives.teacher_forcing import Loss, TeacherForcing
+from seqloom.training.optim.optimizer import Plateau, apply, optimiser, rate_at
 from seqloom.training.settings import SELECT, Training, seconds
 
 CPU = torch.device("cpu")

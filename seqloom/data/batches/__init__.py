@@ -1,0 +1,1 @@
+"""Examples to batches: padding, bucketing by length, chunks."""

@@ -1,0 +1,53 @@
+"""Rows of ids of one side, cut into pieces."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from seqloom.data.batches.collate import Padded, pad_flat
+from seqloom.data.encoding.encode import Rows, runs
+from seqloom.data.tokenizers.tokenizers import EOS
+
+
+class Pieces:
+    """Rows of ids, each ended by <eos>: one flat array, and where each row ends."""
+
+    def __init__(self, ids: np.ndarray, offsets: np.ndarray, fingerprint: str = "", folder: Path | None = None) -> None:
+        self.ids, self.offsets, self.fingerprint, self.folder = ids, offsets, fingerprint, folder
+
+    @classmethod
+    def of(cls, rows: Rows, max_length: int | None = None) -> Pieces:
+        """From texts as rows of ids without specials."""
+        ended = in_pieces(rows, max_length).between((), (EOS,))
+        return cls(ended.ids, np.concatenate([[0], np.cumsum(ended.lengths)]))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """[rows] int64, <eos> included."""
+        return np.diff(self.offsets)
+
+    def gather(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The flat places of all tokens of `rows`, and how many each has."""
+        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(self):
+            raise IndexError(f"rows {rows.min()} to {rows.max()} of {len(self)}")
+        return runs(self.offsets[rows], self.lengths[rows]), self.lengths[rows]
+
+    def padded(self, rows: np.ndarray) -> Padded:
+        places, lengths = self.gather(rows)
+        return pad_flat(self.ids[places], lengths)
+
+
+def in_pieces(rows: Rows, limit: int | None) -> Rows:
+    """Longer rows become several of nearly equal length; empty ones are left out."""
+    rows = rows.keep(rows.lengths > 0)
+    if limit is None or not len(rows.lengths):
+        return rows
+    counts = -(-rows.lengths // limit)
+    each, more = np.repeat(rows.lengths // counts, counts), np.repeat(rows.lengths % counts, counts)
+    return Rows(rows.ids, each + (runs(np.zeros(len(counts), np.int64), counts) < more))

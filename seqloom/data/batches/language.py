@@ -1,0 +1,256 @@
+"""Text for language models: what is read, and the batches it is cut into.
+
+Running text is one long row of ids; a batch's row is a stretch of it. Lines are rows of their own, from <bos> (or the
+id of a label, behind all tokens) to <eos>.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqloom.data.batches.bucketing import Plan, plan
+from seqloom.data.batches.collate import send
+from seqloom.data.files.columns import Reading
+from seqloom.data.tokenizers.tokenizers import PAD, folding, make
+from seqloom.errors import SeqloomError, known
+
+BATCHES = ("segments", "random", "stream", "blocks", "lines")
+_BITS = 20  # of a plan's number are the length of a stretch, the others its start
+LONGEST = (1 << _BITS) - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOptions(Reading):
+    """What is read, and how text becomes batches: the `data` section of a language model's configuration.
+
+    `tokens`: chars, words (line ends become <eos>), bytes, bpe:N or jieba. `fold`: lose the difference of upper and
+    lower case, see `tokens.folded`. `half_width`: full-width letters, digits and signs become plain ones. `max_vocab`:
+    ids at most, the four specials included. `min_count`: rarer tokens become <unk>.
+
+    `batches`: `stream` (as many contiguous streams as a batch has rows; a recurrent state is carried on: truncated
+    back-propagation, Williams & Peng 1990; default), `segments` (of `length` tokens, one every `stride`, shuffled),
+    `blocks` (the same, side by side), `random` (as many, anywhere) or `lines` (each line by itself, cut to `length`).
+    `vary`: streams advance by random lengths (Merity et al. 2018, section 5). `condition`: lines are label TAB text,
+    and the label stands in the place of <bos>; `columns` names or numbers the two if they stand elsewhere, or the one
+    column of the text.
+    """
+
+    tokens: str = "chars"
+    fold: bool | str = False
+    half_width: bool = False
+    max_vocab: int | None = None
+    min_count: int = 1
+    batches: str | None = None
+    length: int = 128
+    stride: int | None = None
+    vary: bool = False
+    condition: bool = False
+
+    def __post_init__(self):
+        make(self.tokens)
+        folding(self.fold)
+        if self.batches is not None:
+            known(self.batches, BATCHES, "kind of batches")
+        super().__post_init__()
+        if self.length > LONGEST:
+            raise SeqloomError(f"length is at most {LONGEST:,}, not {self.length:,}")
+        if self.stride is not None and self.batches != "segments":
+            raise SeqloomError("stride goes with batches: segments")
+        if self.vary and self.way != "stream":
+            raise SeqloomError("vary goes with batches: stream")
+        if self.condition and self.way != "lines":
+            raise SeqloomError(f"condition needs batches: lines, not {self.batches}")
+
+    @property
+    def way(self) -> str:
+        """The kind of batches."""
+        return self.batches or ("lines" if self.condition else "stream")
+
+    @property
+    def lines(self) -> bool:
+        return self.way == "lines"
+
+    @property
+    def ways(self) -> dict[str, Any]:
+        """As `normal` takes them."""
+        return {"fold": self.fold, "half_width": self.half_width}
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """As `Codec.build` takes them."""
+        return {**self.ways, "max_vocab": self.max_vocab, "min_count": self.min_count}
+
+
+@dataclass(frozen=True, eq=False)
+class Stretches:
+    """A batch: rows of ids, each to be guessed from those before it. Padded after."""
+
+    tokens: Tensor  # [B, T + 1] int64: what is read is [:, :-1], what is to be guessed [:, 1:]
+    index: Tensor | None  # [N] flat places of the real labels in the [B, T] matrix tokens[:, 1:]; None: all of them
+    rows: tuple[int, ...]
+    count: int  # N, on the host
+    goes_on: bool = False  # the next batch goes on where this one ends, row by row
+
+    def to(self, device: torch.device | str) -> Stretches:
+        index = None if self.index is None else send(self.index, device)
+        return Stretches(send(self.tokens, device), index, self.rows, self.count, self.goes_on)
+
+    def rounded(self, most: int | None = None) -> Stretches | None:
+        """Itself where no place is padded: such batches have few shapes. The others' counts are part of their loss."""
+        return self if self.index is None else None
+
+    def pieces(self, n: int) -> list[Stretches]:
+        """Its rows cut into at most `n` nearly equal parts."""
+        if n < 1:
+            raise ValueError(f"a batch can be cut into 1 or more pieces, not {n}")
+        rows = self.tokens.size(0)
+        n = min(n, rows)
+        if n <= 1:
+            return [self]
+        return [self._part(a, b) for a, b in pairwise(rows * piece // n for piece in range(n + 1))]
+
+    def emptied(self) -> Stretches:
+        """A row without a label."""
+        return Stretches(self.tokens[:1, :2], self.tokens.new_zeros(0), (), 0, False)
+
+    def _part(self, first: int, last: int) -> Stretches:
+        return _stretches(self.tokens[first:last], self._lengths()[first:last], self.rows[first:last], self.goes_on)
+
+    def _lengths(self) -> Tensor:
+        """[B] real labels of each row."""
+        rows, steps = self.tokens.size(0), self.tokens.size(1) - 1
+        if self.index is None:
+            return torch.full((rows,), steps)
+        return torch.bincount(self.index.cpu() // steps, minlength=rows)
+
+
+def _stretches(tokens: Tensor, lengths: Tensor, rows: tuple[int, ...], goes_on: bool = False) -> Stretches:
+    steps, count = tokens.size(1) - 1, int(lengths.sum())
+    if count == lengths.numel() * steps:
+        return Stretches(tokens, None, rows, count, goes_on)
+    keep = torch.arange(steps) < lengths[:, None]
+    index = torch.from_numpy(np.flatnonzero(keep.numpy())).to(tokens.device)
+    return Stretches(tokens, index, rows, count, goes_on)
+
+
+class Stream:
+    """Numbered text that can be trained on. `offsets`: where each line begins, and the end; None: running text.
+    `characters`: how many the text has, a line end after every whole line among them."""
+
+    def __init__(
+        self,
+        ids: np.ndarray,
+        offsets: np.ndarray | None,
+        options: StreamOptions,
+        fingerprint: str = "",
+        folder: Path | None = None,
+        characters: int = 0,
+    ) -> None:
+        self.ids, self.offsets, self.options = ids, offsets, options
+        self.fingerprint, self.folder, self.characters = fingerprint, folder, characters
+        if len(ids) < 2:
+            raise SeqloomError("the text is too short: a language model needs two tokens at least")
+        self.length = min(options.length, len(ids) - 1)
+
+    def __len__(self) -> int:
+        """Lines; of running text stretches of the full length, the last perhaps shorter."""
+        return -(-self.labels // self.length) if self.offsets is None else len(self.offsets) - 1
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether the text has examples of its own; running text is cut into batches of any shape."""
+        return self.offsets is not None
+
+    @property
+    def labels(self) -> int:
+        """Tokens that are guessed: all but the first of each row."""
+        return len(self.ids) - (1 if self.offsets is None else len(self.offsets) - 1)
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """[lines] int32: tokens, from <bos> to <eos>."""
+        return np.diff(self.offsets if self.offsets is not None else [0, len(self.ids)]).astype(np.int32)
+
+    def plan(self, *, seed: int, epoch: int, batch_tokens: int | None, batch_rows: int | None) -> Plan:
+        if self.offsets is not None:
+            lengths = self.lengths
+            return plan(lengths, lengths, seed=seed, epoch=epoch, batch_tokens=batch_tokens, batch_rows=batch_rows)
+        rows = batch_rows or max(1, (batch_tokens or 0) // self.length)
+        random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed % (1 << 64), epoch])))
+        if self.options.way == "stream":
+            return _side_by_side(self.labels, self.length, rows, random if self.options.vary else None)
+        if self.options.way == "random":
+            starts = random.integers(0, self.labels - self.length + 1, len(self))
+        else:
+            starts = random.permutation(np.arange(0, self.labels, self.options.stride or self.length))
+        return _packed(starts, np.minimum(self.length, self.labels - starts), rows)
+
+    def whole(self, length: int, rows: int, carry: bool) -> Plan:
+        """Every token guessed once. `carry`: in `rows` contiguous streams, stepping `length`; else in blocks."""
+        if self.offsets is not None:
+            return self.plan(seed=0, epoch=0, batch_tokens=None, batch_rows=rows)
+        if carry:
+            return _side_by_side(self.labels, min(length, LONGEST), rows, None, all_of_it=True)
+        starts = np.arange(0, self.labels, length)
+        return _packed(starts, np.minimum(length, self.labels - starts), rows)
+
+    def batch(self, rows: np.ndarray) -> Stretches:
+        starts, lengths = self._places(rows)
+        at = starts[:, None] + np.arange(int(lengths.max(initial=1)) + 1)
+        tokens = self.ids[np.minimum(at, len(self.ids) - 1)].astype(np.int64)
+        if int(lengths.min(initial=1)) < tokens.shape[1] - 1:
+            tokens[np.arange(tokens.shape[1]) > lengths[:, None]] = PAD
+        goes_on = self.offsets is None and self.options.way == "stream"
+        return _stretches(torch.from_numpy(tokens), torch.from_numpy(lengths), tuple(rows.tolist()), goes_on)
+
+    def count(self, rows: np.ndarray) -> int:
+        return int(self._places(rows)[1].sum())
+
+    def costs(self, plan: Plan) -> np.ndarray:
+        sizes = np.diff(plan.ends, prepend=0)
+        return np.maximum.reduceat(self._places(plan.order)[1], plan.ends - sizes) * sizes
+
+    def _places(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where rows of a plan begin, and how many labels they have."""
+        rows = np.asarray(rows, np.int64)
+        if self.offsets is None:
+            return rows >> _BITS, rows & LONGEST
+        return self.offsets[rows].astype(np.int64), self.lengths[rows].astype(np.int64) - 1
+
+
+def _packed(starts: np.ndarray, lengths: np.ndarray, rows: int) -> Plan:
+    order = (starts.astype(np.int64) << _BITS) | lengths
+    return Plan(order, np.minimum(np.arange(rows, len(order) + rows, rows, dtype=np.int64), len(order)))
+
+
+def _side_by_side(
+    labels: int, length: int, rows: int, random: np.random.Generator | None, all_of_it: bool = False
+) -> Plan:
+    """`rows` streams of equal length, stepped through together; what is left over, fewer tokens than rows, is dropped,
+    or with `all_of_it` makes the last stream shorter."""
+    rows = min(rows, labels)
+    each = -(-labels // rows) if all_of_it else labels // rows
+    ends = [0]
+    while ends[-1] < each:
+        ends.append(min(each, ends[-1] + (length if random is None else _varied(length, random))))
+    first = np.arange(rows) * each
+    order = []
+    for start, end in pairwise(ends):
+        lengths = np.clip(np.minimum(first + end, labels) - (first + start), 0, None)
+        order.append((np.minimum(first + start, labels) << _BITS) | lengths)
+    sizes = np.arange(rows, rows * (len(ends) - 1) + 1, rows, dtype=np.int64)
+    return Plan(np.concatenate(order).astype(np.int64), sizes)
+
+
+def _varied(length: int, random: np.random.Generator) -> int:
+    """Merity et al. 2018, section 5: mostly about `length`, one time in twenty about half of it."""
+    about = length if random.random() < 0.95 else length / 2
+    return max(min(5, length), int(random.normal(about, 5)))

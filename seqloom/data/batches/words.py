@@ -1,0 +1,159 @@
+"""Sentences of words as numbers: each word by its own number and by its characters, each distinct word only once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from seqloom.data.batches.collate import Padded, cuts, pad_flat, rounded, send
+from seqloom.data.encoding.encode import Rows
+from seqloom.data.tokenizers.tokenizers import BOS, EOS, normal
+from seqloom.data.tokenizers.vocabulary import Codec
+
+LONGEST = 40  # characters of a word that are looked at: as many from its beginning as from its end
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """Sentences as a model reads them; rows are padded after."""
+
+    tokens: Padded  # [B, S] numbers of the words; <unk> for those that were not seen in training
+    index: Tensor  # [B, S] int64: which row of `characters` a word has; 0 at padded places
+    characters: Padded  # [U, C]: <bos> c1 … cn <eos> of each distinct word of the batch
+
+    @property
+    def lengths(self) -> Tensor | None:
+        """[B] on the device; None where every row is full."""
+        return None if self.tokens.full else self.tokens.lengths
+
+    def to(self, device: torch.device | str) -> Words:
+        return Words(self.tokens.to(device), send(self.index, device), self.characters.to(device))
+
+    def part(self, first: int, last: int) -> Words:
+        """Rows `first` to `last` (not included), with their own words only."""
+        tokens = self.tokens.part(first, last)
+        index = self.index[first:last, : tokens.tokens.shape[1]]
+        used, index = torch.unique(index, return_inverse=True)
+        lengths = [self.characters.host[row] for row in used.tolist()]
+        characters = self.characters.tokens[used][:, : max(lengths, default=0)]
+        return Words(tokens, index, Padded(characters, self.characters.lengths[used], tuple(lengths)))
+
+    def rounded(self, most: int | None = None) -> Words:
+        """Padded up to few shapes; more words are spelt, each as the first, which no place asks for."""
+        tokens, characters = self.tokens.rounded(most), self.characters.rounded()
+        more = rounded(len(characters.host)) - len(characters.host)
+        spelt, lengths = (
+            torch.cat([one, one[:1].repeat_interleave(more, 0)]) for one in (characters.tokens, characters.lengths)
+        )
+        host = characters.host + characters.host[:1] * more
+        wider = tokens.tokens.shape[1] - self.index.shape[1]
+        return Words(tokens, F.pad(self.index, (0, wider)), Padded(spelt, lengths, host))
+
+
+@dataclass(frozen=True, eq=False)
+class TagBatch:
+    """What one training step reads."""
+
+    source: Words
+    tags: Tensor  # [B, S] int64; 0 at padded places
+    rows: tuple[int, ...]  # which examples of the supply; none where the batch counts for nothing
+
+    @property
+    def count(self) -> int:
+        """How many words are to be tagged."""
+        return sum(self.source.tokens.host) if self.rows else 0
+
+    def to(self, device: torch.device | str) -> TagBatch:
+        return TagBatch(self.source.to(device), send(self.tags, device), self.rows)
+
+    def rounded(self, most: int | None = None) -> TagBatch | None:
+        """The same in one of few shapes; None where it counts for nothing, which its loss would not know."""
+        if not self.rows:
+            return None
+        source = self.source.rounded(most)
+        return replace(self, source=source, tags=F.pad(self.tags, (0, source.index.shape[1] - self.tags.shape[1])))
+
+    def pieces(self, n: int) -> list[TagBatch]:
+        return [self._part(a, b) for a, b in cuts(len(self.rows), n)] or [self]
+
+    def emptied(self) -> TagBatch:
+        return replace(self._part(0, 1), rows=())
+
+    def _part(self, first: int, last: int) -> TagBatch:
+        source = self.source.part(first, last)
+        return TagBatch(source, self.tags[first:last, : source.tokens.tokens.shape[1]], self.rows[first:last])
+
+
+class Lexicon:
+    """From words to numbers. `fold` holds for words alone: their characters keep their case."""
+
+    def __init__(self, words: Codec, characters: Codec) -> None:
+        self.words, self.characters = words, characters
+
+    def shape(self, word: str) -> str:
+        """The word as its characters are read; words of one shape are one type."""
+        return normal(word, half_width=self.words.half_width)
+
+    def number(self, word: str) -> int:
+        return self.words.number(self.words.normal(word))
+
+    def spell(self, shape: str) -> list[int]:
+        """<bos> c1 … cn <eos>; of a very long word, the beginning and the end."""
+        ids = self.characters.encode(shape)
+        if len(ids) > LONGEST:
+            ids = ids[: LONGEST // 2] + ids[-LONGEST // 2 :]
+        return [BOS, *ids, EOS]
+
+    def words_of(self, sentences: Sequence[Sequence[str]]) -> Words:
+        """Sentences in memory as a model reads them, for prediction."""
+        types = Types(self)
+        flat = [types.add(word) for sentence in sentences for word in sentence]
+        lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+        return types.words(Rows(np.array(flat, np.int64), lengths))
+
+
+class Types:
+    """A table of distinct words, each numbered and spelt once."""
+
+    def __init__(self, lexicon: Lexicon, shapes: Iterable[str] = ()) -> None:
+        self.lexicon = lexicon
+        self.places: dict[str, int] = {}
+        self._tables: tuple[np.ndarray, Rows] | None = None
+        for shape in shapes:
+            self.add(shape)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def add(self, word: str) -> int:
+        """The place of a word in the table."""
+        shape = self.lexicon.shape(word)
+        self._tables = None
+        return self.places.setdefault(shape, len(self.places))
+
+    @property
+    def tables(self) -> tuple[np.ndarray, Rows]:
+        """The number of every type, and its characters."""
+        if self._tables is None:
+            spelt = [self.lexicon.spell(shape) for shape in self.places]
+            lengths = np.fromiter(map(len, spelt), np.int64, len(spelt))
+            flat = np.fromiter((number for row in spelt for number in row), np.int32, int(lengths.sum()))
+            numbers = np.fromiter(map(self.lexicon.number, self.places), np.int64, len(self.places))
+            self._tables = numbers, Rows(flat, lengths)
+        return self._tables
+
+    def words(self, rows: Rows) -> Words:
+        """Rows of places in this table as a batch."""
+        numbers, spelt = self.tables
+        used, index = np.unique(rows.ids, return_inverse=True)
+        characters = spelt.take(used)
+        return Words(
+            pad_flat(numbers[rows.ids], rows.lengths),
+            pad_flat(index, rows.lengths, value=0).tokens,
+            pad_flat(characters.ids.astype(np.int64), characters.lengths),
+        )

@@ -1,0 +1,61 @@
+"""Looking through labelled texts before training: every broken line, duplicates, overlap, and how common labels are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from seqloom.data.checks.pairs import Report, Statistics
+from seqloom.data.files.columns import Reading
+from seqloom.data.files.file_groups import FOLDER, Group, group
+from seqloom.data.formats.pairs import MAX_LENGTH, Example, Problem
+from seqloom.data.prepare.labels import LabelOptions, doubt
+from seqloom.plural import counted
+
+SHOWN = 20  # labels that are named
+
+
+def check(files: list[str], *, max_length: int | None = None, reading: Reading | None = None) -> LabelReport:
+    """As `check.check`, for a text and its label on every line, or a folder for each label."""
+    reading = reading or Reading()
+    options = LabelOptions(columns=reading.columns, **reading.written)
+    return LabelReport(group(files, options), MAX_LENGTH if max_length is None else max_length)
+
+
+class LabelReport(Report):
+    def counted(self, group: Group) -> Statistics:
+        return LabelStatistics(group)
+
+    def doubts(self, statistics: Statistics) -> Iterator[Problem]:
+        assert isinstance(statistics, LabelStatistics)
+        found = doubt(statistics.pairs, statistics.distinct_sources, len(statistics.labels))
+        if found is not None and statistics.group.form != FOLDER:
+            yield Problem(statistics.group.files[0], 1, found, "warning", "labels")
+
+
+@dataclass
+class LabelStatistics(Statistics):
+    """The numbers of one group of files."""
+
+    labels: Counter[str] = field(default_factory=Counter)
+
+    def add(self, example: Example) -> None:
+        super().add(example)
+        self.labels.update(" ".join(target.split()) for target in example.targets)
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"labels": dict(self.labels.most_common())}
+
+    def told(self) -> list[str]:
+        """In three lines, for the eye."""
+        common = ", ".join(f"{label} {count:,}" for label, count in self.labels.most_common(SHOWN))
+        more = f", and {len(self.labels) - SHOWN:,} more" if len(self.labels) > SHOWN else ""
+        return [
+            f"{', '.join(self.group.files)}: {counted(self.pairs, 'texts')} in "
+            f"{counted(self.lines + self.broken, 'lines')} ({self.group.form}), {self.distinct_sources:,} distinct, "
+            f"{self.several_targets:,} of them with several labels",
+            f"  text: {self.source.told()}",
+            f"  {counted(len(self.labels), 'labels')}: {common}{more}",
+        ]

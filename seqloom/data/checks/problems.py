@@ -1,0 +1,130 @@
+"""What every look through data gives: problems one by one, each kind of them once, then numbers."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from seqloom.data.formats.pairs import Problem
+
+KEPT = 1_000  # problems that to_json lists; all are counted
+KINDS = 200  # kinds of problem that are told apart by their words; the others by their codes
+SHOWN = 5  # lines of a kind that are named
+# Of these the words differ from line to line, though the matter is one.
+_ONE = ("scheme", "tag", "invisible", "duplicate", "overlap", "utf8")
+_DETAIL = re.compile(r"\d[\d,.]*|0x\w+|'[^']*'")
+
+
+@dataclass
+class Kind:
+    """What is wrong in the same way with several lines of a file."""
+
+    first: Problem
+    count: int = 0
+    lines: list[int] = field(default_factory=list)  # the first of them
+
+    def add(self, problem: Problem) -> None:
+        if not self.count or problem.line < self.first.line:
+            self.first = problem
+        self.count += 1
+        self.lines = sorted([*self.lines, problem.line])[:SHOWN]
+
+    def __str__(self) -> str:
+        told = named(self.first)
+        if self.count == 1:
+            return told
+        more = ", …" if self.count > len(self.lines) else ""
+        return f"{told} ({self.count:,} such lines: {', '.join(map(str, self.lines))}{more})"
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.first._asdict(), "count": self.count, "lines": self.lines}
+
+
+def named(problem: Problem) -> str:
+    """A problem in one line, as compilers have it."""
+    return f"{problem.file}:{problem.line}: {problem.kind}: {problem.reason}"
+
+
+class Report:
+    """Iterating reads the files and gives each `Problem`; after that the numbers are there.
+
+    `errors`, `warnings` and all other numbers read the files themselves if nobody has iterated yet. A kind of data has
+    its own `_problems`, which fills `_statistics` with whatever has a `to_json` with its lines for the eye (`told`).
+    """
+
+    _done = False
+
+    def __iter__(self) -> Iterator[Problem]:
+        self._done = False
+        self._counts: Counter[str] = Counter()
+        self._codes: Counter[str] = Counter()
+        self._kept: list[Problem] = []
+        self._kinds: dict[tuple[str, ...], Kind] = {}
+        self._statistics: list[Any] = []
+        for problem in self._problems():
+            self._counts[problem.kind] += 1
+            self._codes[problem.code] += 1
+            if len(self._kept) < KEPT:
+                self._kept.append(problem)
+            self._kinds.setdefault(self._alike(problem), Kind(problem)).add(problem)
+            yield problem
+        self._done = True
+
+    def _alike(self, problem: Problem) -> tuple[str, ...]:
+        """What problems of one kind have in common."""
+        plain = problem.code in _ONE or len(self._kinds) >= KINDS
+        return problem.file, problem.kind, problem.code, "" if plain else _DETAIL.sub("…", problem.reason)
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Each kind of problem once, in the order of files and lines."""
+        return sorted(self._read()._kinds.values(), key=lambda kind: self._place(kind.first))
+
+    def ordered(self) -> list[Problem]:
+        """All problems in the order of files and lines."""
+        return sorted(self, key=self._place)
+
+    def _place(self, problem: Problem) -> tuple[int, int]:
+        files = list(dict.fromkeys(kind[0] for kind in self._kinds))
+        return files.index(problem.file), problem.line
+
+    def _problems(self) -> Iterator[Problem]:
+        raise NotImplementedError
+
+    @property
+    def errors(self) -> int:
+        return self._read()._counts["error"]
+
+    @property
+    def warnings(self) -> int:
+        return self._read()._counts["warning"]
+
+    @property
+    def notes(self) -> list[str]:
+        """What was decided about the files."""
+        return []
+
+    @property
+    def statistics(self) -> list[Any]:
+        """One for each file, or group of files."""
+        return self._read()._statistics
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "errors": self.errors,
+            "warnings": self.warnings,
+            "codes": dict(self._codes),
+            "notes": self.notes,
+            "kinds": [kind.to_json() for kind in self.kinds],
+            "problems": [{**p._asdict(), "text": str(p)} for p in sorted(self._kept, key=self._place)],
+            "groups": [statistics.to_json() for statistics in self.statistics],
+        }
+
+    def _read(self) -> Report:
+        if not self._done:
+            for _ in self:
+                pass
+        return self

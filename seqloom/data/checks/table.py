@@ -1,0 +1,156 @@
+"""Looking through tables before training: every broken row, rows that come twice, and what the columns are like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from seqloom.data.batches.table import Schema
+from seqloom.data.checks import problems
+from seqloom.data.checks.suspicious_text import Marks
+from seqloom.data.files.columns import Reading
+from seqloom.data.formats.column_types import plain
+from seqloom.data.formats.pairs import Problem
+from seqloom.data.formats.table import Row, TableOptions, entries, form, layout, notes
+from seqloom.data.prepare.table import columns_told, draft
+from seqloom.errors import SeqloomError
+from seqloom.plural import counted
+
+
+def check(files: list[str], *, max_length: int | None = None, reading: Reading | None = None) -> TableReport:
+    """Look through tables; the first says what the columns are. Iterate over the report for the problems.
+
+    Errors are rows that training would refuse, and fields of more than `max_length` characters. Warnings are rows that
+    come twice, rows that differ from another in their target alone, and rows of the first table in a later one.
+    """
+    options = reading if isinstance(reading, TableOptions) else _options(reading or Reading())
+    return TableReport(files, options, max_length)
+
+
+def _options(reading: Reading) -> TableOptions:
+    given = asdict(reading)
+    return TableOptions(**{name: value for name, value in given.items() if value is not None})
+
+
+@dataclass
+class TableStatistics:
+    """The numbers of one table."""
+
+    files: list[str]
+    form: str
+    lines: int = 0  # usable ones
+    broken: int = 0
+    distinct: int = 0
+    columns: list[dict[str, Any]] = field(default_factory=list)  # the target last
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"told": self.told()}
+
+    def told(self) -> list[str]:
+        """In lines, for the eye."""
+        held = f"{counted(self.lines, 'rows')} in {counted(self.lines + self.broken, 'lines')}"
+        first = f"{self.files[0]}: {held} ({self.form}), {self.distinct:,} distinct"
+        return [first, *(f"  {_column(one)}" for one in self.columns)]
+
+
+class TableReport(problems.Report):
+    """Of tables."""
+
+    def __init__(self, files: Sequence[str], options: TableOptions, max_length: int | None) -> None:
+        self.files, self.options, self.longest = list(files), options, max_length
+        self.layout = layout(self.files[:1], options)
+
+    @property
+    def notes(self) -> list[str]:
+        kinds = ", ".join(f"{one['name']} {one['kind']}" for one in self.statistics[0].columns)  # pyright: ignore
+        told = [f"columns: {kinds}; the last is the target. data.kinds.NAME=KIND changes a kind"] if kinds else []
+        return [*notes(self.files, self.options), *told]
+
+    def _problems(self) -> Iterator[Problem]:
+        self._draft: Schema | None = None
+        first: _Seen = {}
+        for file in self.files:
+            told, seen = TableStatistics([file], form(file, self.options)), {}
+            self._statistics.append(told)
+            rows: list[Row] = []
+            for entry in self._entries(file):
+                if isinstance(entry, Row):
+                    rows.append(entry)
+                else:
+                    told.broken += entry.kind == "error"
+                    yield entry
+            yield from self._values(rows, told)
+            yield from _again(rows, seen, first)
+            told.distinct = len(seen)
+            first = first or seen
+
+    def _entries(self, file: str) -> Iterator[Row | Problem]:
+        """The rows of a file, and what is broken or odd about its lines."""
+        marks = Marks(form(file, self.options))
+        for entry in entries(file, self.layout, through=marks.through):
+            marks.record(entry.line)
+            yield entry
+            yield from marks.found
+            marks.found.clear()
+        yield from marks.line_ends()
+
+    def _values(self, rows: list[Row], told: TableStatistics) -> Iterator[Problem]:
+        """What is wrong with the fields of rows, by the kinds that the first table has."""
+        if not rows:
+            yield Problem(told.files[0], 1, "the table has no rows", code="empty")
+            return
+        try:
+            self._draft = self._draft or draft(rows, self.layout, self.options)
+        except SeqloomError as error:
+            yield Problem(told.files[0], 1, str(error), code="columns")
+            return
+        good = []
+        for row in rows:
+            problem = self._draft.wrong(row) or self._too_long(row)
+            if problem is None:
+                good.append(row)
+            else:
+                told.broken += 1
+                yield problem
+        told.lines, told.columns = len(good), columns_told(good, self._draft) if good else []
+
+    def _too_long(self, row: Row) -> Problem | None:
+        for name, text in zip(self.layout.columns, row.fields, strict=True):
+            if self.longest is not None and len(text) > self.longest:
+                reason = f"column {name!r} has {len(text):,} characters; more than {self.longest:,}"
+                return Problem(row.file, row.line, reason, code="long")
+        return None
+
+
+_Seen = dict[tuple[str, ...], tuple[int, str]]  # where a row stands first, and its target
+
+
+def _again(rows: Sequence[Row], seen: _Seen, first: _Seen) -> Iterator[Problem]:
+    """Rows that were there before: in the same table, or in the first."""
+    for row in rows:
+        fields, target = tuple(map(plain, row.fields)), plain(row.target)
+        if fields in seen:
+            line, other = seen[fields]
+            reason = f"duplicate: the same row as in line {line}"
+            if other != target:
+                reason = f"the same row as in line {line}, but there the target is {other!r} and here {target!r}"
+            yield Problem(row.file, row.line, reason, "warning", "duplicate")
+        elif fields in first:
+            yield Problem(
+                row.file, row.line, f"overlap: line {first[fields][0]} of the first table", "warning", "overlap"
+            )
+        seen.setdefault(fields, (row.line, target))
+
+
+def _column(told: dict[str, Any]) -> str:
+    """A column in one line."""
+    if told["kind"] == "category":
+        commonest = ", ".join(f"{value} {count:,}" for value, count in told["commonest"][:3])
+        what = f"{told['values']:,} values ({commonest}{', …' if told['values'] > 3 else ''})"
+    elif told["kind"] == "text":
+        what = ""
+    else:
+        what = f"mean {told['mean']:.4g}" + (f", deviation {told['deviation']:.4g}" if told["kind"] == "number" else "")
+    gaps = f"{told['missing']:,} missing" if told["missing"] else ""
+    return f"{told['name']}: {', '.join(part for part in (told['kind'], what, gaps) if part)}"

@@ -1,0 +1,1 @@
+"""Named datasets: their facts, where they are found, how they are parsed."""

@@ -1,0 +1,1 @@
+"""Datasets that are generated, always the same."""

@@ -1,0 +1,163 @@
+"""Many texts to numbers at once. Free of torch: worker processes import it.
+
+A block of texts is numbered by its own small vocabulary; who puts the blocks together (`corpus`) gives the tokens their
+final numbers. So one pass over the data is enough to learn a vocabulary and to encode with it.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import chain, count
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seqloom.data.tokenizers.base_tokenizer import Label, Labels
+from seqloom.data.tokenizers.graphemes import simple
+from seqloom.data.tokenizers.pretrained import Wrapped
+from seqloom.data.tokenizers.tokenizers import Bpe, Bytes, Chars, Splitter, make, normal
+from seqloom.data.tokenizers.vocabulary import Codec
+
+
+class Rows(NamedTuple):
+    """Rows of unequal length: all their numbers one after the other, and how many belong to each."""
+
+    ids: np.ndarray  # [numbers]
+    lengths: np.ndarray  # [rows] int64
+
+    def take(self, rows: np.ndarray) -> Rows:
+        """Some rows, in the order asked for; a row may be taken twice."""
+        starts = np.cumsum(self.lengths) - self.lengths
+        lengths = self.lengths[rows]
+        return Rows(self.ids[runs(starts[rows], lengths)], lengths)
+
+    def keep(self, mask: np.ndarray) -> Rows:
+        """The rows where `mask` is true."""
+        return self if mask.all() else Rows(self.ids[np.repeat(mask, self.lengths)], self.lengths[mask])
+
+    def cut(self, limit: int | None, drop: str) -> Rows:
+        """At most `limit` numbers a row; `drop`: which end goes, "tail" or "head"."""
+        if limit is None or not len(self.lengths) or self.lengths.max() <= limit:
+            return self
+        lengths = np.minimum(self.lengths, limit)
+        starts = np.cumsum(self.lengths) - self.lengths
+        return Rows(self.ids[runs(starts if drop == "tail" else starts + self.lengths - lengths, lengths)], lengths)
+
+    def between(self, before: Sequence[int], after: Sequence[int]) -> Rows:
+        """The same numbers before and after every row."""
+        lengths = self.lengths + len(before) + len(after)
+        ends = np.cumsum(lengths)
+        ids = np.empty(int(lengths.sum()), self.ids.dtype)
+        free = np.ones(len(ids), bool)
+        places = [*((ends - lengths + i, number) for i, number in enumerate(before))]
+        places += [(ends - len(after) + i, number) for i, number in enumerate(after)]
+        for place, number in places:
+            ids[place], free[place] = number, False
+        ids[free] = self.ids
+        return Rows(ids, lengths)
+
+
+def runs(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """starts[0], starts[0] + 1, … starts[0] + lengths[0] - 1, starts[1], …"""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+
+
+class Side(NamedTuple):
+    """The texts of one side of a block. Numbers count from 0 in `tokens`, or in the codec's if that is None."""
+
+    rows: Rows
+    tokens: list[str] | None
+
+
+class Numbered(NamedTuple):
+    """A block of examples."""
+
+    hashes: np.ndarray  # [examples] uint64, of the sources
+    source: Side
+    target: Side
+
+
+@dataclass(frozen=True, eq=False)
+class Numberer:
+    """Numbers blocks of sources and targets. `key`: of the hash, see `source_hash`."""
+
+    source: Splitter
+    target: Splitter
+    ways: dict[str, Any]  # fold and half_width, as `normal` takes them
+    key: bytes
+
+    @classmethod
+    def of(cls, value: dict[str, Any]) -> Numberer:
+        """From JSON: `source`, `target` (a kind of tokens, perhaps with `clean`, or a whole codec), `ways`, `key`."""
+        source, target = (_splitter(value[side]) for side in ("source", "target"))
+        return cls(source, target, value["ways"], value["key"].encode())
+
+    def __call__(self, sources: list[str], targets: list[str]) -> Numbered:
+        ways = {} if isinstance(self.target, Label | Labels) else self.ways
+        left, right = normal_all(sources, self.ways), normal_all(targets, ways)
+        digests = b"".join([source_hash(text, self.key) for text in left])
+        hashes = np.frombuffer(digests, ">u8").astype(np.uint64)
+        # An imported tokenizer makes its texts normal by itself.
+        left = sources if isinstance(self.source, Wrapped) else left
+        right = targets if isinstance(self.target, Wrapped) else right
+        return Numbered(hashes, number_texts(self.source, left), number_texts(self.target, right))
+
+
+def _splitter(value: str | dict[str, Any]) -> Splitter:
+    if isinstance(value, str):
+        return make(value)
+    return Codec.from_json(value).splitter if "tokens" in value else make(value["kind"], clean=value["clean"])
+
+
+def source_hash(text: str, key: bytes) -> bytes:
+    """Of a normal text: texts that differ only in white space are one source to the model."""
+    return blake2b(" ".join(text.split()).encode(), digest_size=8, key=key).digest()
+
+
+def normal_all(texts: list[str], ways: dict[str, Any]) -> list[str]:
+    """`normal` of each. A part of a text in NFC is in NFC, so that one look at all of them is mostly enough.
+
+    Half a surrogate pair, which `normal` would mend, cannot come: reading refuses it.
+    """
+    if not any(ways.values()) and unicodedata.is_normalized("NFC", "".join(texts)):
+        return texts
+    return [normal(text, **ways) for text in texts]
+
+
+def number_texts(splitter: Splitter, texts: list[str]) -> Side:
+    """Texts that went through `normal`, split and numbered."""
+    whole = "".join(texts)
+    if isinstance(splitter, Chars) and simple(whole):
+        codes = np.frombuffer(whole.encode("latin-1"), np.uint8) if whole.isascii() else _points(whole)
+        return _by_code(codes, np.fromiter(map(len, texts), np.int64, len(texts)))
+    if isinstance(splitter, Bytes):
+        raw = texts if whole.isascii() else [text.encode() for text in texts]
+        return _by_code(np.frombuffer(whole.encode(), np.uint8), np.fromiter(map(len, raw), np.int64, len(texts)))
+    if isinstance(splitter, Bpe):
+        rows = [encoded.ids for encoded in splitter.model.encode_batch_fast(texts, add_special_tokens=False)]
+        return Side(_flat(rows, chain.from_iterable(rows)), None)
+    rows = [splitter.split(text) for text in texts]
+    numbers: defaultdict[str, int] = defaultdict(count().__next__)
+    return Side(_flat(rows, map(numbers.__getitem__, chain.from_iterable(rows))), list(numbers))
+
+
+def _points(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode("utf-32-le"), np.uint32)
+
+
+def _by_code(codes: np.ndarray, lengths: np.ndarray) -> Side:
+    """Every character, or byte, is a token."""
+    seen = np.bincount(codes, minlength=1) > 0
+    table = (np.cumsum(seen) - 1).astype(np.int32)
+    return Side(Rows(table[codes], lengths), [chr(code) for code in np.flatnonzero(seen)])
+
+
+def _flat(rows: Sequence[Sequence[Any]], numbers: Iterator[int]) -> Rows:
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    return Rows(np.fromiter(numbers, np.int32, int(lengths.sum())), lengths)

@@ -1,0 +1,85 @@
+"""What a file is, before it is read: its form, its encoding, and what stands between its columns."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import NamedTuple
+
+from seqloom.data.files.binary_files import no_text
+from seqloom.data.files.columns import SEPARATORS, Inherited, Reading, sign_of, told
+from seqloom.data.files.delimiter import sign_in
+from seqloom.data.files.encodings import HEAD, NAMES, UTF8, guessed, marked, named
+from seqloom.data.files.lines import BOM, STDIN, head
+from seqloom.errors import SeqloomError
+
+
+class Form(NamedTuple):
+    kind: str  # "tsv", "csv", "jsonl" or "parallel", which is plain text
+    encoding: str
+    separator: str  # between columns; "" where there are none
+    notes: tuple[str, ...] = ()  # what is out of the ordinary, in sentences
+
+    @property
+    def unusual(self) -> list[str]:
+        """What makes other texts of a file than its name alone would."""
+        usual = SEPARATORS.get(self.kind, "")
+        return [*([self.encoding] * (self.encoding != UTF8)), *([self.separator] * (self.separator != usual))]
+
+
+def look(name: str, path: Path, reading: Reading | None = None) -> Form:
+    """What a file is, by its name, its beginning and what `reading` says. A file that is not there raises."""
+    reading, raw = reading or Reading(), head(name, path)
+    file = "stdin" if name == STDIN else name
+    if other := no_text(raw):
+        raise SeqloomError(f"{file}: that is {other}")
+    encoding, notes = encoding_of(file, raw, reading)
+    text = raw.removeprefix(BOM).decode(encoding, "replace").removeprefix("\ufeff")
+    kind = _kind(name, text, reading)
+    separator = SEPARATORS.get(kind, "")
+    if kind == "csv" and reading.delimiter is None and reading.recognise:
+        whole = text if len(raw) < HEAD else text[: text.rfind("\n") + 1] or text
+        separator = sign_in(whole)
+        if separator != ",":
+            notes += (f"{file}: {told(separator)}s stand between its columns; --delimiter names another sign",)
+    elif kind in SEPARATORS and reading.delimiter is not None:
+        separator = sign_of(reading.delimiter)
+    elif reading.delimiter is not None and not isinstance(reading.delimiter, Inherited):
+        raise SeqloomError(f"{file}: --delimiter {reading.delimiter!r} goes with TSV and CSV, not with JSON lines")
+    return Form(kind, encoding, separator, notes)
+
+
+def encoding_of(file: str, raw: bytes, reading: Reading) -> tuple[str, tuple[str, ...]]:
+    """The encoding of a file by its beginning, and what there is to say about it."""
+    dropped = (f"{file}: the byte order mark at its start was dropped",) if raw.startswith(BOM) else ()
+    if reading.encoding is not None:
+        encoding = named(reading.encoding)
+        doubt = encoding != UTF8 and not raw.isascii() and guessed(raw) == UTF8 and b"\0" not in raw
+        doubt = doubt and _is_utf8(raw)
+        told = f"{file}: read as {reading.encoding} as requested, although it is valid UTF-8"
+        return encoding, (told,) if doubt else dropped if encoding == UTF8 else ()
+    encoding = guessed(raw) if reading.recognise else UTF8
+    if encoding == UTF8:
+        return encoding, dropped
+    why = "by the mark at its start" if marked(raw) else "a guess, for it is not UTF-8"
+    return encoding, (f"{file}: read as {NAMES.get(encoding, encoding.upper())}, {why}; --encoding names another",)
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError as error:
+        return error.start > HEAD - 4
+    return True
+
+
+def _kind(name: str, text: str, reading: Reading) -> str:
+    plain = name.removesuffix(".gz")
+    if plain.endswith(".jsonl"):
+        return "jsonl"
+    if reading.delimiter is not None:
+        return "tsv" if sign_of(reading.delimiter) == "\t" and not plain.endswith(".csv") else "csv"
+    if plain.endswith((".csv", ".tsv")):
+        return plain[-3:]
+    first = next((line for line in io.StringIO(text, newline="\n") if line.strip("\r\n")), "")
+    return "tsv" if "\t" in first or name == STDIN else "parallel"

@@ -1,0 +1,255 @@
+"""Which of the user's files belong together, in which form they are, and in which columns the texts stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from seqloom.data.files.binary_files import held
+from seqloom.data.files.columns import (
+    SEPARATORS,
+    Columns,
+    Reading,
+    Record,
+    csv_records,
+    header,
+    line_records,
+    looks_like_header,
+)
+from seqloom.data.files.delimiter import alone_is_little
+from seqloom.data.files.encodings import UTF8
+from seqloom.data.files.file_format import Form, encoding_of, look
+from seqloom.data.files.header import LOOKED, is_header
+from seqloom.data.files.header import known as known_word
+from seqloom.data.files.lines import STDIN, Line, LineError, head, place, read_lines
+from seqloom.errors import SeqloomError
+
+FOLDER = "folder"
+_SEVERAL = 20  # files of a folder by which its encoding is told
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files that are read together: one, or two parallel ones, or a folder with a folder for each label."""
+
+    form: str  # "tsv", "csv", "jsonl", "parallel" or "folder"
+    files: tuple[str, ...]  # as the user calls them
+    paths: tuple[Path, ...]  # where they are; standard input has been copied to a file
+    columns: Columns | None = None  # counted from 0: source and targets; None: all, the first is the source
+    keys: tuple[str, ...] = ("source", "target")  # of JSON lines
+    header: bool = False  # the first line names the columns
+    notes: tuple[str, ...] = ()  # what was decided about the files, in sentences
+    values: str = "text"  # what the targets are, see `Reading.values`
+    encodings: tuple[str, ...] = ()  # of the files; none named: UTF-8
+    separator: str = ""  # between columns
+    titles: tuple[tuple[str, ...], ...] = ()  # first lines that are known to name columns, of this file or others
+    unusual: tuple[str, ...] = ()  # what makes other examples of the files than their names alone would
+
+    def lines(self) -> list[Iterator[Line]]:
+        """Of each file."""
+        encodings = self.encodings or (UTF8,) * len(self.files)
+        return [read_lines(*one) for one in zip(self.files, self.paths, encodings, strict=True)]
+
+    def __str__(self) -> str:
+        return " + ".join(self.files)
+
+
+def group(
+    files: Iterable[str | Path], reading: Reading | None = None, least: int = 2, like: Iterable[Group] = ()
+) -> list[Group]:
+    """Sort out file names and columns, of which at least `least` are needed.
+
+    .jsonl is JSON lines, .csv comma separated; .tsv or a first line with a TAB is TSV; others come in pairs.
+    `like`: what was read before; a line that names the columns there does so here.
+    """
+    reading = reading or Reading()
+    titles = tuple(title for one in like for title in one.titles)
+    if reading.names is not None and len(reading.names) < least:
+        raise SeqloomError(f"--columns {reading.columns!r}: name at least two: the source, then its targets")
+    groups: list[Group] = []
+    waiting: Group | None = None
+    for name in map(str, files):
+        path = place(name)
+        one = replace(_one("stdin" if name == STDIN else name, path, reading), titles=titles)
+        if one.form != "parallel" and waiting is not None:
+            break
+        if one.form != "parallel":
+            groups.append(_resolve(one, reading))
+            titles = groups[-1].titles
+        elif waiting is None:
+            waiting = one
+        else:
+            groups.append(_resolve(_both(waiting, one), reading))
+            waiting = None
+    if waiting is not None:
+        raise SeqloomError(f"{waiting}: {alone_is_little(head(waiting.files[0], waiting.paths[0]), reading.values)}")
+    return groups
+
+
+def _one(name: str, path: Path, reading: Reading) -> Group:
+    """A file by itself, or a folder of texts with labels."""
+    if path.is_dir() and reading.values != "text":
+        return _folder(name, path, reading)
+    return formed(name, path, look(STDIN if name == "stdin" else name, path, reading))
+
+
+def formed(name: str, path: Path, form: Form) -> Group:
+    """A file of a form that is known."""
+    return Group(
+        form.kind,
+        (name,),
+        (path,),
+        notes=form.notes,
+        encodings=(form.encoding,),
+        separator=form.separator,
+        unusual=tuple(form.unusual),
+    )
+
+
+def alone(name: str, reading: Reading) -> Group:
+    """A file of texts of one side."""
+    path = place(name)
+    one = formed("stdin" if name == STDIN else name, path, look(name, path, reading))
+    return replace(one, form="text") if one.form == "parallel" else one
+
+
+def settled(group: Group, reading: Reading) -> Group:
+    """The group with its columns known."""
+    return with_columns(group, reading, records(group, group.lines()[0]))[0]
+
+
+def _both(one: Group, other: Group) -> Group:
+    """Two parallel files."""
+    return replace(
+        one,
+        files=(*one.files, *other.files),
+        paths=(*one.paths, *other.paths),
+        notes=(*one.notes, *other.notes),
+        encodings=(*one.encodings, *other.encodings),
+        unusual=(*one.unusual, *other.unusual),
+    )
+
+
+def _folder(name: str, path: Path, reading: Reading) -> Group:
+    """A folder with a folder for each label, all in one encoding."""
+    files = [file for _, file in inside(path)]
+    if other := held(files):
+        raise SeqloomError(f"{name}: that is {other}")
+    start = b"\n".join(head(str(file), file)[: 1 << 12] for file in files[:: max(1, len(files) // _SEVERAL)])
+    encoding, notes = encoding_of(name, start, reading)
+    unusual = () if encoding == UTF8 else (encoding,)
+    return Group(FOLDER, (name,), (path,), notes=notes, encodings=(encoding,), unusual=unusual)
+
+
+def first_only(reading: Reading | None) -> Reading:
+    """For prediction only the first column counts."""
+    reading = reading or Reading()
+    names = None if reading.names is None else reading.names[0]
+    return Reading(columns=names, **reading.written)
+
+
+def with_columns(
+    group: Group, reading: Reading, found: Iterator[Record], ahead: int = LOOKED
+) -> tuple[Group, Iterator[Record]]:
+    """The group with its columns known, and its records without the line that names them. `ahead`: how many lines
+    after the first may be looked at."""
+    names, numbers, file = reading.names, reading.numbers, group.files[0]
+    if names is not None and group.form in ("parallel", "text", FOLDER):
+        raise SeqloomError(f"{group}: --columns {reading.columns!r} goes with TSV, CSV and JSON lines, not plain text")
+    if group.form == "jsonl":
+        if numbers is not None:
+            raise SeqloomError(f"{file}: --columns {reading.columns!r}: JSON lines have names, not numbers")
+        usual = group.keys if group.values == "text" else ("text", "label")
+        return replace(group, keys=names or usual), found
+    first = next(found, None)
+    fields = first[1] if first is not None and isinstance(first[1], list) else []
+    if names is not None and numbers is None:
+        if first is not None and isinstance(first[1], LineError):
+            raise SeqloomError(f"{file}:1: {first[1]}")
+        return replace(group, columns=header(names, fields, file), header=True), found
+    group = replace(group, columns=numbers)
+    if first is None or group.form not in SEPARATORS:
+        return group, found if first is None else chain([first], found)
+    after = list(islice(found, ahead if reading.recognise and reading.header is None else 0))
+    found = chain(after, found)
+    old = numbers is None and group.form == "csv" and looks_like_header(fields)  # as earlier versions told it
+    if _named(fields, after, group, reading, ahead, old):
+        asked = "" if reading.header is None else " as requested"
+        note = f"{file}: the first line ({_short(fields)}) is taken as a header{asked}; --no-header reads it as data"
+        unusual = () if old else ("header",)
+        group = replace(group, header=True, titles=(*group.titles, tuple(fields)))
+        return replace(group, **_noted(group, [note, *_wide(group, fields)], unusual)), found
+    notes = [] if reading.header is False else _wide(group, fields, "the first line is data: ")
+    return replace(group, **_noted(group, notes, ("no header",) if old else ())), chain([first], found)
+
+
+def _named(fields: list[str], after: list[Record], group: Group, reading: Reading, ahead: int, old: bool) -> bool:
+    """Whether the first line names the columns: as told, as of old, or by what stands in it and after it."""
+    if reading.header is not None:
+        return reading.header
+    if not reading.recognise or not fields:
+        return old
+    if tuple(fields) in group.titles:
+        return True
+    rest = [record for _, record in after if isinstance(record, list)]
+    if len(fields) == 1:  # texts alone, for prediction
+        return group.files[0].removesuffix(".gz").endswith((".csv", ".tsv")) and known_word(fields[0]) and bool(rest)
+    if not ahead:  # nothing can be compared
+        return all(map(known_word, fields)) and is_header(fields, ())
+    return is_header(fields, rest, group.columns)
+
+
+def _short(fields: list[str]) -> str:
+    told = ",".join(fields)
+    return told if len(told) <= 100 else f"{told[:99]}…"
+
+
+def _wide(group: Group, fields: list[str], what: str = "") -> list[str]:
+    """What to say of a .csv of more than two columns of which nobody has chosen any."""
+    if group.columns is not None or len(fields) <= 2 or group.form != "csv":
+        return []
+    note = f"{group.files[0]}: {len(fields)} columns, and {what}the first column is the source, the others are targets"
+    return [f"{note}; --columns chooses by number or by name"]
+
+
+def _noted(group: Group, notes: list[str], unusual: tuple[str, ...]) -> dict[str, Any]:
+    return {"notes": (*group.notes, *notes), "unusual": (*group.unusual, *unusual)}
+
+
+def _resolve(group: Group, reading: Reading) -> Group:
+    """The group with its columns known, and what there is to say about its files."""
+    group = replace(group, values=reading.values)
+    if group.form == FOLDER:
+        labels = sorted({label for label, _ in inside(group.paths[0])})
+        note = f"{group}: a folder: every file is a text, with the name of its folder as label: {', '.join(labels)}"
+        group, _ = with_columns(group, reading, iter(()))
+        return replace(group, notes=(*group.notes, note))
+    return settled(group, reading)
+
+
+def inside(folder: Path) -> list[tuple[str, Path]]:
+    """The files of a folder with a folder for each label, in order, each with its label. Hidden ones do not count."""
+    found = [
+        (one.name, file)
+        for one in sorted(folder.iterdir())
+        if one.is_dir() and not one.name.startswith(".")
+        for file in sorted(one.iterdir())
+        if file.is_file() and not file.name.startswith(".")
+    ]
+    if not found:
+        if other := held(sorted(one for one in folder.iterdir() if one.is_file())):
+            raise SeqloomError(f"{folder}: that is {other}")
+        raise SeqloomError(
+            f"{folder}: holds no texts: expected a folder for each label, and in it a file for each text"
+        )
+    return found
+
+
+def records(group: Group, lines: Iterator[Line]) -> Iterator[Record]:
+    """Lines cut into fields. JSON, like plain text, is one field."""
+    if group.form == "csv":
+        return csv_records(lines, group.separator or ",")
+    return line_records(lines, "\t" if group.form == "tsv" else None)

@@ -1,0 +1,194 @@
+"""The columns of a table: of which kind each is, what the training rows taught, and how a field becomes numbers.
+
+number    one value, scaled to mean 0 and deviation 1 over the training rows
+yes       one value, 1 or 0
+category  one value for each category, of which at most one is 1 (one-hot)
+text      none: it goes through an encoder
+
+What is missing stands where the mean of the training rows does: 0 for a number, the share of yes for a yes/no, and no
+category at all. A category that no training row has is none either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from seqloom.data.tokenizers.tokenizers import normal
+from seqloom.errors import SeqloomError
+
+KINDS = ("number", "yes", "category", "text")
+YES = {"yes": True, "true": True, "1": True, "y": True, "是": True}
+NO = {"no": False, "false": False, "0": False, "n": False, "否": False}
+WORDS = YES | NO
+# Said for a missing number or yes/no. Elsewhere they are values: NA is Namibia.
+MISSING = {"", "na", "n/a", "nan", "null", "none", "?", "-"}
+MOSTLY = 0.95  # the share of numbers that makes a column one of numbers, and the other fields mistakes
+CATEGORIES, FEW = 1_000, 50  # more different values than that are no categories; the latter where they are long:
+LONGEST = 3  # of more words than that on average
+CLASSES = 20  # more different whole numbers than that are no classes
+LARGEST = 1e30  # beyond, squares and float32 overflow
+FARTHEST = 1e6  # deviations from the mean
+NONE, UNSEEN = -1, -2  # in place of the number of a category
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column as the training rows showed it."""
+
+    name: str
+    kind: str
+    mean: float = 0.0  # of a number; of a yes/no the share of yes
+    deviation: float = 1.0  # of a number
+    values: tuple[str, ...] = ()  # the categories; of a yes/no as they are written: no, yes
+    flag: bool = False  # one value more: 1 where the field is missing
+
+    @property
+    def width(self) -> int:
+        """How many values a field becomes."""
+        return len(self.labels)
+
+    @property
+    def labels(self) -> list[str]:
+        """What each of its values is called."""
+        if self.kind == "text":
+            return []
+        if self.kind == "category":
+            return [f"{self.name}={value}" for value in self.values]
+        return [self.name, f"{self.name} is missing"] if self.flag else [self.name]
+
+    def wrong(self, field: str) -> str | None:
+        """Why a field cannot stand in this column; None if it can."""
+        if self.kind == "number" and not missing(field) and number(field) is None:
+            size = "is too large" if _float(field) is not None else "is no number"
+            return f"column {self.name!r}: {field.strip()!r} {size}"
+        if self.kind == "yes" and not missing(field) and word(field) is None:
+            return f"column {self.name!r}: {field.strip()!r} is neither yes nor no"
+        return None
+
+    def places(self, fields: Sequence[str]) -> np.ndarray:
+        """[rows] float64, one number a field: scaled, or 1 and 0, or the number of the category; NaN if missing.
+
+        Fields must not be `wrong`.
+        """
+        if self.kind == "category":
+            numbers = {value: place for place, value in enumerate(self.values)} | {"": NONE}
+            return np.array([numbers.get(plain(field), UNSEEN) for field in fields], np.float64)
+        read = number if self.kind == "number" else word
+        found = np.array([math.nan if missing(field) else read(field) for field in fields], np.float64)
+        if self.kind == "yes":
+            return found
+        # One row far out must not become infinite in float32.
+        return np.clip((found - self.mean) / self.deviation, -FARTHEST, FARTHEST)
+
+    def dense(self, places: np.ndarray) -> np.ndarray:
+        """[rows] as `places` gives them -> [rows, width] float32."""
+        values = np.zeros((len(places), self.width), np.float32)
+        if self.kind == "category":
+            there = np.flatnonzero(places >= 0)
+            values[there, places[there].astype(np.int64)] = 1
+        elif self.kind != "text":
+            gone = np.isnan(places)
+            values[:, 0] = np.where(gone, self.mean if self.kind == "yes" else 0.0, places)
+            if self.flag:
+                values[:, 1] = gone
+        return values
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "values": list(self.values)}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Column:
+        try:
+            return cls(**{**value, "values": tuple(value["values"])})
+        except (KeyError, TypeError) as error:
+            raise SeqloomError(f"the stored columns are damaged: {type(error).__name__}: {error}") from error
+
+
+def learn(name: str, kind: str, fields: Sequence[str], flags: bool = False) -> Column:
+    """A column of a known kind from the fields of the training rows. `flags`: gaps are to be told apart."""
+    if kind == "category":
+        return Column(name, kind, values=tuple(sorted({plain(field) for field in fields} - {""})))
+    if kind == "text":
+        return Column(name, kind)
+    filled = [field for field in fields if not missing(field)]
+    flag = flags and len(filled) < len(fields)
+    if kind == "number":
+        found = np.array([number(field) for field in filled] or [0.0], np.float64)
+        mean, deviation = float(found.mean()), float(found.std())
+        # Of equal numbers rounding may leave a deviation, and to divide by it would make the rounding a signal.
+        return Column(name, kind, mean, deviation if deviation > 1e-12 * abs(mean) else 1.0, flag=flag)
+    said = [word(field) for field in filled]
+    spelled = [_commonest(filled, WORDS[answer]) or answer for answer in ("no", "yes")]
+    return Column(name, kind, sum(map(bool, said)) / max(len(said), 1), values=tuple(spelled), flag=flag)
+
+
+def guess(fields: Iterable[str]) -> str | None:
+    """The kind of a column; None: every field is empty.
+
+    yes: nothing but words for yes and no. number: at least 95 in 100 are numbers; the others are mistakes. category:
+    values come twice or more on average, and there are at most 50 different ones, or 1,000 of at most three words on
+    average. text: all else.
+    """
+    counts = Counter(map(plain, fields))
+    del counts[""]
+    if not counts:
+        return None
+    filled = Counter({field: n for field, n in counts.items() if not missing(field)})
+    if filled and all(word(field) is not None for field in filled):
+        return "yes"
+    numbers = sum(n for field, n in filled.items() if number(field) is not None)
+    if filled and numbers >= MOSTLY * filled.total():
+        return "number"
+    short = sum(len(field.split()) for field in counts) <= LONGEST * len(counts)
+    few = len(counts) <= (CATEGORIES if short else FEW)
+    return "category" if few and counts.total() >= 2 * len(counts) else "text"
+
+
+def guess_target(fields: Iterable[str]) -> str | None:
+    """The kind of the target: a number, or classes, which at most 20 different texts or whole numbers are."""
+    counts = Counter(map(plain, fields))
+    kind = guess(counts.elements())
+    if kind in ("yes", "category") or len(counts) > CLASSES:
+        return kind
+    found = [number(field) for field in counts]
+    return "number" if any(value is not None and not value.is_integer() for value in found) else "category"
+
+
+def plain(field: str) -> str:
+    return normal(field).strip()
+
+
+def missing(field: str) -> bool:
+    """Of a number or a yes/no; of the other kinds only what is empty is missing."""
+    return field.strip().casefold() in MISSING
+
+
+def number(field: str) -> float | None:
+    """The number that a field is, not too large to reckon with; else None."""
+    value = _float(field)
+    return value if value is not None and abs(value) <= LARGEST else None
+
+
+def word(field: str) -> bool | None:
+    """Whether a field says yes or no; else None."""
+    return WORDS.get(field.strip().casefold())
+
+
+def _float(field: str) -> float | None:
+    try:
+        value = float(field)
+    except ValueError:
+        return None
+    return None if "_" in field or math.isnan(value) else value  # Python would read 1_000
+
+
+def _commonest(fields: Sequence[str], answer: bool) -> str | None:
+    """How yes, or no, is mostly written."""
+    written = Counter(plain(field) for field in fields if word(field) is answer)
+    return min(written, key=lambda text: (-written[text], text), default=None)

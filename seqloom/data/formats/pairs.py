@@ -1,0 +1,285 @@
+"""Reading examples from the user's files: TSV, CSV, JSON lines or two parallel texts, each possibly as .gz.
+
+A file is read as a stream and may be of any size; what a line is, `lines` says.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seqloom.data.files.columns import Reading, no_separator, pick, sign_of
+from seqloom.data.files.columns import told as named
+from seqloom.data.files.encodings import recoded
+from seqloom.data.files.file_format import encoding_of, look
+from seqloom.data.files.file_groups import FOLDER, Group, first_only, formed, group, inside, records, with_columns
+from seqloom.data.files.header import LOOKED
+from seqloom.data.files.lines import STDIN, Line, LineError, decode, number, place, read_lines
+from seqloom.data.formats.json_lines import empty, parse_json
+from seqloom.errors import SeqloomError
+
+__all__ = ["Example", "Group", "Problem", "entries", "group", "parsed", "read", "read_asked", "read_sources"]
+__all__ += ["sources", "too_long"]
+
+MAX_LENGTH = 5_000  # characters a side
+_LARGEST = 1e30  # number: squares of larger ones overflow
+
+
+class Example(NamedTuple):
+    source: str
+    targets: tuple[str, ...]  # the first is the target; others are further right answers (references)
+    file: str
+    line: int  # counted from 1
+
+
+class Problem(NamedTuple):
+    """One broken or doubtful line."""
+
+    file: str
+    line: int
+    reason: str
+    kind: str = "error"  # or "warning"
+    code: str = ""  # one word for the reason, which stays when the wording changes
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.reason}"
+
+
+Through = Callable[[str, Iterator[Line]], Iterator[Line]]  # sees the lines of a file as they pass
+Told = Callable[[str], object]  # hears what was decided about a file
+
+
+def read(group: Group, need_target: bool = True) -> Iterator[Example]:
+    """The examples of a group. The first broken line raises `file:line: reason`."""
+    for entry in entries(group, need_target):
+        if isinstance(entry, Problem):
+            raise SeqloomError(str(entry))
+        yield entry
+
+
+def entries(group: Group, need_target: bool = True, through: Through | None = None) -> Iterator[Example | Problem]:
+    """As `read`, but a broken line gives a `Problem` and reading goes on."""
+    if group.form == FOLDER:
+        return _folder(group, through)
+    lines = group.lines()
+    if through is not None:
+        lines = [through(file, each) for file, each in zip(group.files, lines, strict=True)]
+    return parsed(group, lines, need_target)
+
+
+def parsed(group: Group, lines: Sequence[Iterator[Line]], need_target: bool = True) -> Iterator[Example | Problem]:
+    """The examples of `lines`, one stream for each file of the group, which may begin anywhere in it."""
+    if group.form == "parallel":
+        yield from _parallel(group, *lines)
+        return
+    parse = _from_json if group.form == "jsonl" else _from_fields
+    for line, record in records(group, lines[0]):
+        if line == 1 and group.header:
+            continue
+        try:
+            if isinstance(record, LineError):
+                raise record
+            source, targets = parse(record, group, need_target)
+            yield Example(source, _valued(targets, group.values), group.files[0], line)
+        except LineError as broken:
+            yield Problem(group.files[0], line, str(broken), code=broken.code)
+
+
+def read_sources(file: str | Path, reading: Reading | None = None, told: Told | None = None) -> Iterator[str]:
+    """One source a line, for prediction; of a TSV or CSV the first column, of JSON lines the source.
+
+    Of the columns of `reading` only the first is read. Empty lines stay as empty texts, so that the answers keep step
+    with the lines. Standard input ("-") is read as it comes; it is JSON lines if its first line begins with "{".
+    `told` hears what was decided about the file.
+    """
+    return (asked.source for asked in read_asked(file, first_only(reading), "text", told))
+
+
+def read_asked(
+    file: str | Path, reading: Reading | None = None, plain: str = "tsv", told: Told | None = None
+) -> Iterator[Example]:
+    """As `read_sources`, with file and line, and with what stands in the other columns as targets: none, perhaps.
+
+    `plain`: the form of a file whose name and first line do not tell it.
+    """
+    name, reading = str(file), reading or Reading()
+    if name == STDIN:
+        one, lines = stdin(reading)
+    else:
+        path = place(name)
+        one = formed(name, path, look(name, path, reading))
+        one = replace(one, form=plain) if one.form == "parallel" else one
+        [lines] = one.lines()
+    for entry in _asked(one, lines, reading, 0 if name == STDIN else LOOKED, told):
+        if isinstance(entry, Problem):
+            raise SeqloomError(str(entry))
+        yield entry
+
+
+def stdin(reading: Reading) -> tuple[Group, Iterator[Line]]:
+    """Standard input as it comes: only what is there already is looked at."""
+    raw: Any = sys.stdin.buffer
+    start = raw.peek() if hasattr(raw, "peek") else b""
+    encoding, notes = encoding_of("stdin", start, reading)
+    stream = number("stdin", recoded(raw, encoding))
+    first = list(islice(stream, 1))
+    json_lines = any(isinstance(line, bytes) and line.startswith(b"{") for _, line in first)
+    sign = "\t" if reading.delimiter is None else sign_of(reading.delimiter)
+    form = "jsonl" if json_lines else "tsv" if sign == "\t" else "csv"
+    return Group(form, ("stdin",), (), notes=notes, separator=sign), chain(first, stream)
+
+
+def heard(notes: Iterable[str], told: Told | None) -> None:
+    """Says what was decided, if somebody hears it."""
+    for note in notes if told is not None else ():
+        told(note)  # pyright: ignore[reportOptionalCall]
+
+
+def sources(group: Group, reading: Reading | None = None) -> Iterator[Example | Problem]:
+    """Examples without targets, empty ones too; a broken line gives a `Problem` and reading goes on."""
+    found = _asked(group, group.lines()[0], first_only(reading))
+    return (one if isinstance(one, Problem) else one._replace(targets=()) for one in found)
+
+
+def _asked(
+    group: Group, lines: Iterator[Line], reading: Reading, ahead: int = LOOKED, told: Told | None = None
+) -> Iterator[Example | Problem]:
+    group, found = with_columns(group, reading, records(group, lines), ahead)
+    heard(group.notes, told)
+    for line, record in found:
+        try:
+            if isinstance(record, LineError):
+                raise record
+            yield Example(*_fields(record, group), group.files[0], line)
+        except LineError as broken:
+            yield Problem(group.files[0], line, str(broken), code=broken.code)
+
+
+def too_long(example: Example, longest: int | None) -> Problem | None:
+    """The problem of an example with a side of more than `longest` characters."""
+    for side, texts in (("source", (example.source,)), ("target", example.targets)):
+        most = max(map(len, texts))
+        if longest is not None and most > longest:
+            reason = f"the {side} has {most:,} characters; more than {longest:,}"
+            return Problem(example.file, example.line, reason, code="long")
+    return None
+
+
+def _fields(record: list[str], group: Group) -> tuple[str, tuple[str, ...]]:
+    """Source and targets, of which nothing needs to be there."""
+    if record == [""] or group.form == "text":
+        return record[0], ()
+    if group.form == "jsonl":
+        return parse_json(record[0], group.keys) if record[0].strip() else ("", ())
+    return pick(record, group.columns)
+
+
+def _from_fields(record: list[str], group: Group, need_target: bool) -> tuple[str, tuple[str, ...]]:
+    if record == [""]:
+        raise LineError(f"empty line; expected source {named(group.separator)} target", "empty")
+    alone = len(record) == 1 and need_target
+    if alone and group.columns is not None:
+        raise no_separator(record[0], group.separator)
+    source, targets = pick(record, group.columns)
+    _require(source, targets if need_target else (), no_separator(source, group.separator) if alone else None)
+    return source, targets if need_target else tuple(target for target in targets if not empty(target))
+
+
+def _from_json(record: list[str], group: Group, need_target: bool) -> tuple[str, tuple[str, ...]]:
+    source, targets = parse_json(record[0], group.keys, group.values != "text")
+    missing = LineError(f'key "{group.keys[1]}" is missing', "columns") if need_target else None
+    _require(source, targets if need_target else (), missing)
+    return source, targets if need_target else tuple(target for target in targets if not empty(target))
+
+
+def _require(source: str, targets: Sequence[str], missing: LineError | None) -> None:
+    """`missing`: what to raise if there is no target; None if none is needed."""
+    if empty(source):
+        raise LineError("the source is empty", "empty")
+    if missing is not None and not targets:
+        raise missing
+    if any(map(empty, targets)):
+        raise LineError("the target is empty", "empty")
+
+
+def _valued(targets: tuple[str, ...], values: str) -> tuple[str, ...]:
+    """Targets as the one value that a task may want of them (see `Reading.values`): several labels become one text."""
+    kind, _, sign = values.partition(":")
+    if kind == "labels" and targets:
+        return (sign.join(targets),)
+    if kind != "text" and len(targets) > 1:
+        raise LineError(f"{len(targets)} targets where one {kind} is expected; --columns chooses", "columns")
+    for target in targets if kind == "number" else ():
+        if not is_number(target):
+            raise LineError(f"the target {target.strip()[:40]!r} is no number", "number")
+    return targets
+
+
+def is_number(text: str) -> bool:
+    """As Python reads it, finite, in ASCII."""
+    try:
+        return text.isascii() and "_" not in text and abs(float(text)) < _LARGEST
+    except ValueError:
+        return False
+
+
+def _folder(group: Group, through: Through | None) -> Iterator[Example | Problem]:
+    """A file an example, its lines joined by blanks. Its `line` is the file's number; a broken line has its own."""
+    for turn, (label, path) in enumerate(inside(group.paths[0]), 1):
+        lines = read_lines(str(path), path, group.encodings[0])
+        try:
+            texts = [_whole(line, raw) for line, raw in (lines if through is None else through(str(path), lines))]
+            source = " ".join(texts).strip()
+            _require(source, (), None)
+            yield Example(source, _valued((label,), group.values), group.files[0], turn)
+        except LineError as broken:
+            yield Problem(str(path), broken.line, str(broken), code=broken.code)
+
+
+def _whole(line: int, raw: bytes | LineError) -> str:
+    """The text of one line of many; what is wrong with it knows where."""
+    try:
+        if isinstance(raw, LineError):
+            raise raw
+        return decode(raw)
+    except LineError as broken:
+        broken.line = line
+        raise
+
+
+def _parallel(group: Group, left: Iterator[Line], right: Iterator[Line]) -> Iterator[Example | Problem]:
+    for line, pair in _side_by_side(left, right):
+        if None in pair:
+            short = pair.index(None)
+            reason = f"is missing, but {group.files[1 - short]} goes on; parallel files need equally many lines"
+            yield Problem(group.files[short], line, f"the line {reason}", code="pairs")
+            return
+        texts: list[str] = []
+        for file, raw, side in zip(group.files, pair, ("source", "target"), strict=True):
+            try:
+                if isinstance(raw, LineError):
+                    raise raw
+                text = decode(raw or b"")
+                if empty(text):
+                    raise LineError(f"the {side} is empty", "empty")
+                texts.append(text)
+            except LineError as broken:
+                yield Problem(file, line, str(broken), code=broken.code)
+        if len(texts) == 2:
+            yield Example(texts[0], (texts[1],), group.files[0], line)
+
+
+def _side_by_side(left: Iterator[Line], right: Iterator[Line]) -> Iterator[tuple[int, tuple[Any, Any]]]:
+    """Lines of the same number, with None where one side has ended."""
+    while True:
+        one, other = next(left, None), next(right, None)
+        there = one or other
+        if there is None:
+            return
+        yield there[0], (one and one[1], other and other[1])
+        if one is None or other is None:
+            return

@@ -1,0 +1,300 @@
+"""Rows of tables: CSV and TSV with a line of names, or columns by number, and JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from seqloom.data.files.columns import Reading, Record, csv_records, line_records, no_separator, told
+from seqloom.data.files.file_format import look
+from seqloom.data.files.lines import STDIN, LineError, place, read_lines
+from seqloom.data.formats.bad_lines import Skipped
+from seqloom.data.formats.column_types import KINDS, number
+from seqloom.data.formats.json_lines import json_object, json_text
+from seqloom.data.formats.pairs import Problem, Through
+from seqloom.data.tokenizers.tokenizers import folding, make
+from seqloom.errors import SeqloomError, known
+from seqloom.plural import counted
+
+NO_HEADER = "if the first line is data, say data.header=false"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(Reading):
+    """Which columns are read, and how they become numbers: the `data` section of a run's configuration.
+
+    `columns`: those that are read, by the names in the first line or, of files without one, by number from 1; all
+    unless given. `header`: false if the first line is data, so that all columns are called by their number. `target`:
+    the column to be told from the others, by name or by number among them; the last unless given. `without`: columns
+    that are left out. `kinds`: number, yes, category or text by the name of the column, where the guess is wrong.
+    `flag_missing`: a number or yes/no with gaps gets one value more, 1 where it is missing. `weights`: of the classes
+    in the loss: none, balanced, or as in spam=3,ham=1.
+    `tokens`, `fold`, `half_width`, `max_vocab`, `min_count`, `max_length` and `cut` are for columns of text, as
+    `DataOptions` has them.
+    """
+
+    header: bool = True
+    target: str | int | None = None
+    without: str | None = None
+    kinds: dict[str, str] = field(default_factory=dict)
+    flag_missing: bool = False
+    weights: str = "none"
+    tokens: str = "words"
+    fold: bool | str = False
+    half_width: bool = False
+    max_vocab: int | None = None
+    min_count: int = 1
+    max_length: int | None = 200
+    cut: str = "tail"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        make(self.tokens)
+        folding(self.fold)
+        known(self.cut, ("head", "tail"), "end to cut")
+        # To YAML, and so to --set, a bare yes is true, and a column may be called 5.
+        if not self.header and self.names is not None and self.numbers is None:
+            raise SeqloomError(f"--columns {self.columns!r}: without a header columns have numbers, not names")
+        kinds = {str(name): "yes" if kind is True else kind for name, kind in self.kinds.items()}
+        for name, kind in kinds.items():
+            known(kind, KINDS, f"kind of the column {name!r}")
+        object.__setattr__(self, "kinds", kinds)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        return () if self.without is None else tuple(name.strip() for name in str(self.without).split(","))
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """As `Codec.build` takes them."""
+        return {name: getattr(self, name) for name in ("fold", "half_width", "max_vocab", "min_count")}
+
+
+class Row(NamedTuple):
+    fields: tuple[str, ...]  # one for each column, the target not among them
+    target: str  # empty where none is needed
+    file: str
+    line: int  # counted from 1
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns a table has, in their order, and which of them is the target."""
+
+    columns: tuple[str, ...]  # without the target
+    target: str
+    numbered: bool = False  # files have no line of names: columns are called by their number
+    reading: Reading = field(default_factory=Reading, compare=False)  # how files are written
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return (*self.columns, self.target)
+
+
+def layout(files: Sequence[str], options: TableOptions) -> Layout:
+    """The columns of the training files, as the first of them names them; of JSON lines all keys that they have."""
+    if not files:
+        raise SeqloomError("no training files were given")
+    names = _names(files, options)
+    target = _target(options.target, names)
+    for name in options.left_out:
+        known(name, names, "column to leave out")
+        if name == target:
+            raise SeqloomError(f"without: the column {name!r} is the target")
+    for name in options.kinds:
+        known(name, names, "column of data.kinds")
+    kept = tuple(name for name in names if name != target and name not in options.left_out)
+    if not kept:
+        raise SeqloomError(f"{files[0]}: no column is left to tell {target!r} from")
+    written = Reading(delimiter=options.delimiter, encoding=options.encoding, recognise=options.recognise)
+    return Layout(kept, target, options.numbers is not None or not options.header, written)
+
+
+def _target(wanted: str | int | None, names: Sequence[str]) -> str:
+    if wanted is None:
+        return names[-1]
+    name = str(wanted)
+    if name not in names and name.isascii() and name.isdigit() and 1 <= int(name[:6]) <= len(names):
+        return names[int(name) - 1]
+    return known(name, names, "target column")
+
+
+def _names(files: Sequence[str], options: TableOptions) -> list[str]:
+    """The columns to be read, the target among them."""
+    file = str(files[0])
+    kind = form(file, options)
+    if options.numbers is not None or not options.header:
+        if kind == "jsonl":
+            raise SeqloomError(f"{file}: JSON lines have names: columns have no numbers there, and there is no header")
+        numbers = options.numbers or range(len(_first(file, _records(file, options))))
+        return [str(column + 1) for column in numbers]
+    every = _keys(files, options) if kind == "jsonl" else _header(file, options, _records(file, options))
+    if len(every) < 2:
+        raise SeqloomError(f"{file}: a table has at least two columns, one of them the target")
+    return [known(name, every, f"column of {file}") for name in options.names or every]
+
+
+def _keys(files: Sequence[str], reading: Reading) -> list[str]:
+    """All keys of JSON lines, in the order in which they are met."""
+    found: dict[str, None] = {}
+    for file in map(str, files):
+        for _, record in _records(file, reading):
+            try:
+                found |= dict.fromkeys(json_object(record[0], ())) if isinstance(record, list) else {}
+            except LineError:
+                continue  # named when the row is read
+    return list(found)
+
+
+def form(name: str, reading: Reading) -> str:
+    """csv, tsv or jsonl."""
+    kind = look(name, place(name), reading).kind
+    if kind == "parallel":
+        raise SeqloomError(f"{name}: a table is a .csv, .tsv or .jsonl file")
+    return kind
+
+
+def notes(files: Iterable[str], reading: Reading) -> list[str]:
+    """What there is to say about how files are written."""
+    return [note for file in files for note in look(file, place(file), reading).notes]
+
+
+def _records(name: str, reading: Reading, through: Through | None = None) -> Iterator[Record]:
+    path = place(name)
+    found = look(name, path, reading)
+    lines = read_lines(name, path, found.encoding)
+    lines = lines if through is None else through(name, lines)
+    return csv_records(lines, found.separator) if found.kind == "csv" else line_records(lines, found.separator or None)
+
+
+def _header(file: str, reading: Reading, found: Iterator[Record]) -> list[str]:
+    """The names in the first line; a column without one, as spreadsheets write for the number of the row, gets one."""
+    first = _first(file, found)
+    names = [name.strip() or f"column {place}" for place, name in enumerate(first, 1)]
+    if len(names) == 1:
+        sign = look(file, place(file), reading).separator
+        reason = str(no_separator(first[0], sign)).partition(":")[0]
+        raise SeqloomError(f"{file}:1: {reason}: expected the names of at least two columns, {told(sign)} between")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        hint = f"; {NO_HEADER}" if number(twice) is not None else ""
+        raise SeqloomError(f"{file}:1: two columns are called {twice!r}{hint}")
+    return names
+
+
+def _first(file: str, found: Iterator[Record]) -> list[str]:
+    first = next(found, None)
+    if first is None:
+        raise SeqloomError(f"{file}: the file is empty")
+    if isinstance(first[1], LineError):
+        raise SeqloomError(f"{file}:1: {first[1]}")
+    return first[1]
+
+
+def entries(
+    file: str, layout: Layout, need_target: bool = True, through: Through | None = None
+) -> Iterator[Row | Problem]:
+    """The rows of a file, of which each broken one gives a `Problem`. Columns are found by their names.
+
+    `through` sees the lines as they pass.
+    """
+    kind, name = form(file, layout.reading), "stdin" if file == STDIN else file
+    found = _records(file, layout.reading, through)
+    places = None if kind == "jsonl" else _places(file, found, layout, need_target)
+    width: int | None = None if places is None or layout.numbered else len(places.names)
+    for line, record in found:
+        try:
+            if isinstance(record, LineError):
+                raise record
+            if places is None:
+                fields = from_json(record[0], layout)
+            else:
+                width = width or len(record)  # without names the first line says how many fields there are
+                fields = _cut(record, places, width)
+            if need_target and not fields[-1].strip():
+                raise LineError(f"the target ({layout.target}) is empty", "empty")
+            yield Row(fields[:-1], fields[-1], name, line)
+        except LineError as broken:
+            yield Problem(name, line, str(broken), code=broken.code)
+
+
+class _Places(NamedTuple):
+    names: list[str]
+    columns: list[int | None]  # where each of `Layout.all` stands; None: the target is not there, and not needed
+
+
+def _places(file: str, found: Iterator[Record], layout: Layout, need_target: bool) -> _Places:
+    if layout.numbered:
+        return _Places([], [int(name) - 1 for name in layout.all])
+    names = _header(file, layout.reading, found)
+    places: list[int | None] = []
+    for name in layout.all:
+        if name == layout.target and name not in names and not need_target:
+            places.append(None)
+            continue
+        try:
+            places.append(names.index(known(name, names, "column")))
+        except SeqloomError as error:
+            raise SeqloomError(f"{file}:1: {error}") from None
+    return _Places(names, places)
+
+
+def _cut(record: list[str], places: _Places, width: int) -> tuple[str, ...]:
+    if record == [""]:
+        raise LineError("empty line; expected a row of the table", "empty")
+    if len(record) != width:
+        origin = "the first line names" if places.names else "the first line has"
+        raise LineError(f"{counted(len(record), 'fields')}, but {origin} {width}", "columns")
+    last = max(column or 0 for column in places.columns)
+    if last >= width:
+        raise LineError(f"column {last + 1} is missing: the line has {width} fields", "columns")
+    return tuple("" if column is None else record[column] for column in places.columns)
+
+
+def from_json(text: str, layout: Layout) -> tuple[str, ...]:
+    """The fields of an object in the order of `Layout.all`. What it does not have, or has as null, is missing."""
+    value = json_object(text, layout.all)
+    if not value.keys() & set(layout.all):
+        known_keys = ", ".join(layout.columns)
+        raise LineError(f"none of its keys is a column of the table ({known_keys})", "columns")
+    return tuple(_field(value, name) for name in layout.all)
+
+
+def _field(value: Mapping[str, Any], name: str) -> str:
+    found = value.get(name)
+    if found is None:
+        return ""
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    return str(found) if isinstance(found, int | float) else json_text(found, name)
+
+
+def sound(
+    files: Iterable[str], layout: Layout, skipped: Skipped | None, limit: int | None = None, need_target: bool = True
+) -> list[Row]:
+    """The whole rows of some files. Broken ones go to `skipped`; if that is None the first one raises."""
+    rows: list[Row] = []
+    bad = 0
+    for file in files:
+        for entry in entries(file, layout, need_target):
+            if isinstance(entry, Row):
+                rows.append(entry)
+            elif skipped is None:
+                raise SeqloomError(str(entry))
+            else:
+                skipped.add(entry)
+                bad += 1
+            if limit is not None and len(rows) == limit:
+                return rows
+    half(list(files), bad, len(rows))
+    return rows
+
+
+def half(files: Sequence[str], bad: int, good: int) -> None:
+    """Where more rows are broken than whole, something else is wrong than a few rows."""
+    if bad > good:
+        raise SeqloomError(
+            f"{', '.join(files)}: {bad:,} of {good + bad:,} rows are broken, more than half, too many to skip; "
+            f"see them all with: seqloom data check table {' '.join(files)}"
+        )

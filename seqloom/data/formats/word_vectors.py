@@ -1,0 +1,113 @@
+"""Vectors of words as text files hold them: a word and its numbers on every line, as GloVe and word2vec write them."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seqloom.data.files.lines import LineError, decode, place, read_lines
+from seqloom.errors import SeqloomError
+from seqloom.files import writing_output
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """Words and their vectors."""
+
+    name: str  # where they come from
+    words: dict[str, int]  # row of each
+    table: np.ndarray  # [words, dim] float32
+
+    @property
+    def dim(self) -> int:
+        return self.table.shape[1]
+
+
+def read_vectors(file: str, wanted: Container[str] | None = None) -> Vectors:
+    """From a text file, plain or .gz: GloVe's form (Pennington et al. 2014), or word2vec's, whose first line says how
+    many words and numbers there are (Mikolov et al. 2013). `wanted`: other words are passed over."""
+    words: dict[str, int] = {}
+    rows: list[np.ndarray] = []
+    dim: int | None = None
+    for line, raw in read_lines(file, place(file)):
+        try:
+            if isinstance(raw, LineError):
+                raise raw
+            text = decode(raw).rstrip(" \t")
+            if line == 1 and (dim := _header(text)):
+                continue
+            dim = dim or _width(text)
+            word, numbers = _cut(text, dim)
+            if word not in words and (wanted is None or word in wanted):
+                rows.append(_numbers(numbers, dim))
+                words[word] = len(words)
+        except LineError as broken:
+            raise SeqloomError(f"{file}:{line}: {broken}") from None
+    if dim is None:
+        raise SeqloomError(f"{file}:1: the file is empty; expected a word and its numbers on every line")
+    return Vectors(file, words, np.stack(rows) if rows else np.zeros((0, dim), np.float32))
+
+
+def of_pairs(name: str, pairs: Iterable[tuple[str, np.ndarray]], wanted: Container[str] | None = None) -> Vectors:
+    """From words and vectors in memory, as a dataset gives them."""
+    kept = {word: vector for word, vector in pairs if wanted is None or word in wanted}
+    table = np.stack(list(kept.values())).astype(np.float32) if kept else np.zeros((0, 0), np.float32)
+    return Vectors(name, {word: row for row, word in enumerate(kept)}, table)
+
+
+def write_vectors(path: Path, words: list[str], table: np.ndarray) -> None:
+    """In word2vec's text form: a line with both sizes, then a word and its numbers a line. A blank in a word, which
+    would end it, is written as "_"."""
+    with writing_output(path) as file:
+        for line in _written(words, table):
+            file.write(line.encode())
+
+
+def _written(words: list[str], table: np.ndarray) -> Iterator[str]:
+    yield f"{len(words)} {table.shape[1]}\n"
+    for word, row in zip(words, table, strict=True):
+        yield f"{'_'.join(word.split()) or '_'} {' '.join(f'{number:.6g}' for number in row.tolist())}\n"
+
+
+def _header(text: str) -> int | None:
+    """The width of the vectors, if this is the first line of word2vec's form."""
+    fields = text.split()
+    return int(fields[1]) if len(fields) == 2 and all(field.isdecimal() for field in fields) else None
+
+
+def _width(text: str) -> int:
+    width = len(text.split()) - 1
+    if width < 1:
+        raise LineError("expected a word and its numbers, blanks between", "columns")
+    return width
+
+
+def _cut(text: str, dim: int) -> tuple[str, list[str]]:
+    """A word, which may hold blanks, and what follows it."""
+    fields = text.rsplit(None, dim)
+    if len(fields) != dim + 1:
+        found = max(len(fields) - 1, 0)
+        raise LineError(f"expected a word and {dim} numbers, found {found}", "columns")
+    return fields[0], fields[1:]
+
+
+def _numbers(fields: list[str], dim: int) -> np.ndarray:
+    try:
+        numbers = np.array(fields, np.float32)
+    except ValueError:
+        odd = next(field for field in fields if not _is_number(field))
+        raise LineError(f"expected a word and {dim} numbers; {odd!r} is no number", "number") from None
+    if not np.isfinite(numbers).all():
+        raise LineError("holds a number that is not finite", "number")
+    return numbers
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

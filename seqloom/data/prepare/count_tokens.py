@@ -1,0 +1,207 @@
+"""Numbering a whole data set in one pass: tokens get preliminary numbers, and final ones when all have been counted."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import IO, Any
+
+import numpy as np
+
+from seqloom.data.encoding.encode import Numbered, Rows, Side, normal_all
+from seqloom.data.encoding.encode_workers import numbered
+from seqloom.data.encoding.mmap_store import Writer
+from seqloom.data.encoding.text_options import Numbering
+from seqloom.data.formats.bad_lines import Skipped
+from seqloom.data.formats.pairs_fast import Pairs
+from seqloom.data.splits.split import Origin, Split
+from seqloom.data.tokenizers.base_tokenizer import Cleaned
+from seqloom.data.tokenizers.tokenizers import SPECIALS, make
+from seqloom.data.tokenizers.vocabulary import Codec
+from seqloom.errors import SeqloomError
+
+LARGE = 1 << 25  # bytes of data from which it pays to start workers
+MOST = 4  # workers; one process feeds them all
+Codecs = tuple[Codec | None, Codec | None]  # of source and target
+
+
+class Vocabulary:
+    """The tokens of one side as they are met, and how often they come in training examples."""
+
+    def __init__(self) -> None:
+        self._numbers: defaultdict[str, int] = defaultdict(count().__next__)
+        self._counts = np.zeros(0, np.int64)
+
+    def meet(self, side: Side) -> np.ndarray:
+        """The numbers of a block's tokens, counted from the specials on."""
+        tokens = side.tokens or []
+        table = np.fromiter(map(self._numbers.__getitem__, tokens), np.int32, len(tokens))
+        if len(self._numbers) > len(self._counts):
+            self._counts = np.concatenate([self._counts, np.zeros(2 * len(self._numbers), np.int64)])
+        return table + len(SPECIALS)
+
+    def count(self, rows: Rows, table: np.ndarray) -> None:
+        self._counts[table - len(SPECIALS)] += np.bincount(rows.ids, minlength=len(table))
+
+    def counts(self) -> dict[str, int]:
+        return dict(zip(self._numbers, self._counts.tolist(), strict=False))
+
+    def final(self, codec: Codec) -> np.ndarray:
+        """From preliminary ids to the codec's; specials stay."""
+        tokens = map(codec.splitter.mended, self._numbers) if isinstance(codec.splitter, Cleaned) else self._numbers
+        return np.array([*range(len(SPECIALS)), *map(codec.number, tokens)], np.int32)
+
+
+@dataclass
+class Filled:
+    """What was learned on the way."""
+
+    source: Codec
+    target: Codec
+    tables: tuple[np.ndarray, np.ndarray]  # final ids of both sides
+    counts: Counter[str]  # what the notes tell
+    hashes: dict[bool, np.ndarray]  # of all sources, held out or not
+
+
+def fill(
+    split: Split,
+    options: Numbering,
+    writers: tuple[Writer, Writer],
+    held: IO[str],
+    skipped: Skipped | None,
+    codecs: Codecs | None,
+) -> Filled:
+    """Write every row, training and held-out, with preliminary ids; held-out examples also as text.
+
+    A side whose tokens are trained (bpe) is read once more before. `codecs`: those of another run, used as they are.
+    """
+    given = dict(zip(("source", "target"), codecs or (None, None), strict=True))
+    trained = {side: codec or _trained(split, options, side) for side, codec in given.items()}
+    settings = {
+        **{side: codec.to_json() if codec else _cutting(options, side) for side, codec in trained.items()},
+        "ways": options.ways,
+        "key": split.key,
+    }
+    state = _State((options.most("source"), options.most("target")), options.cut, writers)
+    longest, seen = options.longest, 0
+    for origin, pairs, found in numbered(split.blocks(skipped, longest), settings, workers(split)):
+        out = np.full(len(pairs), True) if origin.held else split.held(found.hashes, seen)
+        seen += len(pairs)
+        state.add(pairs, found, out)
+        _keep(held, origin, pairs, np.flatnonzero(out).tolist())
+    (source, left), (target, right) = (
+        _final(codec, state.vocabularies[side], options, side) for side, codec in trained.items()
+    )
+    return Filled(source, target, (left, right), state.counts, state.joined())
+
+
+def workers(split: Split) -> int:
+    """How many processes help. The numbers do not depend on it."""
+    size = sum(path.stat().st_size for group in (*split.train, *split.valid) for path in group.paths)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 0 if size < LARGE or cores < 2 else min(cores, MOST)
+
+
+def _cutting(options: Numbering, side: str) -> dict[str, Any]:
+    """What a `Numberer` must know of a side."""
+    return {"kind": options.kind(side), "clean": options.clean(side)}
+
+
+def _trained(split: Split, options: Numbering, side: str) -> Codec | None:
+    """The codec of a side that must see all texts before it can cut one."""
+    kind = options.kind(side)
+    if kind == "tokenizer":
+        raise SeqloomError(
+            "tokens 'tokenizer' come with an imported model: train from it with --from, or choose others"
+        )
+    return Codec.build(kind, _texts(split, options, side), **options.limits(side)) if kind.startswith("bpe") else None
+
+
+def _texts(split: Split, options: Numbering, side: str) -> Iterator[str]:
+    """The texts of the training examples."""
+    seen = 0
+    for origin, pairs in split.blocks(Skipped() if options.skip_bad else None, options.longest):
+        if origin.held:
+            return
+        texts = pairs.sources if side == "source" else pairs.targets
+        if split.share:
+            keep = ~split.out(normal_all(pairs.sources, split.ways), seen)
+            seen += len(pairs)
+            keep = keep if side == "source" or pairs.counts is None else np.repeat(keep, pairs.counts)
+            texts = [text for text, kept in zip(texts, keep.tolist(), strict=True) if kept]
+        yield from texts
+
+
+def _final(codec: Codec | None, vocabulary: Vocabulary, options: Numbering, side: str) -> tuple[Codec, np.ndarray]:
+    """The codec of a side, and its ids for the preliminary ones."""
+    if codec is not None and codec.kind.startswith("bpe"):  # numbered at once
+        return codec, np.arange(codec.size)
+    if codec is None:
+        counts, clean = vocabulary.counts(), options.clean(side)
+        if clean is not None and clean["repair"] == "known":
+            counts = Cleaned(make(options.kind(side)), **clean).merged(counts)
+        codec = Codec.of_counts(options.kind(side), counts, **options.limits(side)).cleaned(clean)
+    return codec, vocabulary.final(codec)
+
+
+@dataclass
+class _State:
+    """What grows from block to block."""
+
+    most: tuple[int | None, int | None]  # tokens of a source, of a target
+    cut: str
+    writers: tuple[Writer, Writer]
+    vocabularies: dict[str, Vocabulary] = field(
+        default_factory=lambda: {"source": Vocabulary(), "target": Vocabulary()}
+    )
+    counts: Counter[str] = field(default_factory=Counter)
+    hashes: dict[bool, list[np.ndarray]] = field(default_factory=lambda: {False: [], True: []})
+
+    def add(self, pairs: Pairs, found: Numbered, out: np.ndarray) -> None:
+        """`out`: which examples are held out."""
+        tables = [self.vocabularies[side].meet(getattr(found, side)) for side in ("source", "target")]
+        for held, mask in ((False, ~out), (True, out)):
+            if not mask.any():
+                continue
+            each = None if pairs.counts is None else np.asarray(pairs.counts)
+            left = found.source.rows.keep(mask)
+            right = found.target.rows.keep(mask if each is None else np.repeat(mask, each))
+            if not held:
+                self._count((found.source, left, tables[0], "source"), (found.target, right, tables[1], "target"))
+            if each is not None:  # a row for every target
+                left = left.take(np.repeat(np.arange(len(left.lengths)), each[mask]))
+                self.counts["further"] += int((each[mask] - 1).sum())
+            self.hashes[held].append(found.hashes[mask])
+            self._write(held, _number(left, found.source, tables[0]), _number(right, found.target, tables[1]))
+
+    def _count(self, *sides: tuple[Side, Rows, np.ndarray, str]) -> None:
+        for side, rows, table, name in sides:
+            if side.tokens is not None:
+                self.vocabularies[name].count(rows, table)
+
+    def _write(self, held: bool, left: Rows, right: Rows) -> None:
+        short, brief = (rows.cut(most, self.cut) for rows, most in zip((left, right), self.most, strict=True))
+        self.counts["cut"] += int(((short.lengths < left.lengths) | (brief.lengths < right.lengths)).sum())
+        self.writers[held].extend(short, brief)
+
+    def joined(self) -> dict[bool, np.ndarray]:
+        none = np.zeros(0, np.uint64)
+        return {held: np.concatenate([none, *parts]) for held, parts in self.hashes.items()}
+
+
+def _number(rows: Rows, side: Side, table: np.ndarray) -> Rows:
+    return Rows(rows.ids + len(SPECIALS) if side.tokens is None else table[rows.ids], rows.lengths)
+
+
+def _keep(file: IO[str], origin: Origin, pairs: Pairs, chosen: list[int]) -> None:
+    """Held-out examples as text, a JSON list a line: file, line, source, targets."""
+    if not chosen:
+        return
+    ends = np.cumsum(pairs.counts).tolist() if pairs.counts is not None else None
+    for i in chosen:
+        targets = pairs.targets[i : i + 1] if ends is None else pairs.targets[ends[i - 1] if i else 0 : ends[i]]
+        file.write(json.dumps([origin.file, pairs.lines[i], pairs.sources[i], targets], ensure_ascii=False) + "\n")

@@ -1,0 +1,282 @@
+"""From the user's text to numbers for a language model, kept in a cache."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqloom.data.batches.language import Stream, StreamOptions
+from seqloom.data.encoding.encode import Rows, Side, normal_all, number_texts
+from seqloom.data.encoding.mmap_store import RowsFile, load_rows
+from seqloom.data.encoding.statistics import spread, vocabulary
+from seqloom.data.formats.bad_lines import Skipped, note
+from seqloom.data.prepare.count_tokens import Vocabulary
+from seqloom.data.prepare.language_holdout import Block, Source
+from seqloom.data.splits.split import Fold
+from seqloom.data.tokenizers.tokenizers import BOS, EOS, SPECIALS, UNK, make
+from seqloom.data.tokenizers.vocabulary import Codec
+from seqloom.errors import SeqloomError
+from seqloom.files import clear_damaged, damage, default_cache, new_folder, write_json
+
+REMEMBERED = 200_000  # lines of which a run keeps the hashes
+
+
+@dataclass(frozen=True, eq=False)
+class Running:
+    """Text ready for training."""
+
+    codec: Codec
+    labels: list[str]  # what a line may be conditioned on; empty: nothing
+    train: Stream
+    valid: Stream | None
+    notes: list[str]
+    facts: dict[str, Any] = field(repr=False)
+
+    def vocabularies(self) -> dict[str, Any]:
+        return {"source": self.codec.to_json(), "lines": {"labels": self.labels, "seen": seen(self.train)}}
+
+    def held(self) -> list[Stream]:
+        return [] if self.valid is None else [self.valid]
+
+
+def prepare(
+    train: list[str],
+    valid: list[str] | float | Fold,
+    options: StreamOptions | None = None,
+    *,
+    seed: int,
+    cache: Path | None = None,
+    kept: Mapping[str, Any] | None = None,
+) -> Running:
+    """Read, number and cache. `valid`: files, or the share to hold out: the last of running text, lines by a hash."""
+    options = options or StreamOptions()
+    if not train:
+        raise SeqloomError("no training files were given")
+    source = Source(train, valid, options, seed)
+    fingerprint = source.fingerprint(kept)
+    folder = (cache or default_cache()) / f"text-{fingerprint}"
+    if damage(folder):
+        clear_damaged(folder)
+        with new_folder(folder, keep_existing=True) as fresh:
+            _build(fresh, source, kept)
+    meta = json.loads((folder / "meta.json").read_bytes())
+    streams = {
+        name: _open(folder, name, options, fingerprint, meta["characters"][name])
+        for name in ("train", "valid")
+        if meta["facts"][name]
+    }
+    notes = [*source.notes, *meta["notes"]]
+    return Running(
+        codec=Codec.from_json(json.loads((folder / "source.json").read_bytes())),
+        labels=meta["labels"],
+        train=streams["train"],
+        valid=streams.get("valid"),
+        notes=notes,
+        facts=meta["facts"] | {"notes": notes},
+    )
+
+
+def numbered(
+    files: list[str], options: StreamOptions, codec: Codec, labels: list[str], name: str = "text"
+) -> tuple[Stream, list[str]]:
+    """Files numbered with the vocabulary of a run, in memory, and what there is to say about them."""
+    skipped = Skipped() if options.skip_bad else None
+    numbers, parts = _Numbers(options, codec, labels), list[Rows]()
+    source = Source(files, 0.0, replace(options, limit=None, sample=None), 0)
+    for block in source.blocks(skipped):
+        parts.append(numbers.number(block))
+    table = numbers.final(codec, labels)
+    ids = np.concatenate([np.zeros(0, np.int64), *(table[rows.ids] for rows in parts)])
+    lengths = np.concatenate([np.zeros(1, np.int64), *(rows.lengths for rows in parts)])
+    _enough(files, len(ids))
+    offsets = np.cumsum(lengths) if options.lines else None
+    notes = [*source.notes, *_unlabelled(numbers.met[False], labels), *note((skipped or Skipped()).to_json())]
+    return Stream(ids, offsets, options, name, characters=numbers.written[False]), notes
+
+
+def _enough(files: list[str], tokens: int) -> None:
+    if not tokens:
+        raise SeqloomError(f"{', '.join(files)}: holds no text")
+    if tokens < 2:
+        raise SeqloomError(f"{', '.join(files)}: the text is too short: a language model needs two tokens at least")
+
+
+class _Numbers:
+    """Numbers blocks; tokens get their final ids when all have been seen, see `build`. Labels count down from −1."""
+
+    def __init__(self, options: StreamOptions, codec: Codec | None, labels: Iterable[str] = ()) -> None:
+        self.options = options
+        self.splitter = make(options.tokens) if codec is None else codec.splitter
+        self.vocabulary, self.counts = Vocabulary(), Counter[str]()
+        self.labels = {label: number for number, label in enumerate(labels)}
+        self.met: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}  # labels
+        self.written = {False: 0, True: 0}  # characters, of what is held out and of the rest
+
+    def number(self, block: Block) -> Rows:
+        """A row for each line; running text is one row."""
+        texts = normal_all(block.texts, self.options.ways)
+        by_line = not self.options.lines and self.options.tokens == "words"
+        side = number_texts(self.splitter, texts[0].split("\n") if by_line else texts)
+        rows = self._met(side, block.held)
+        self.met[block.held].update(block.labels or ())
+        self.written[block.held] += self._characters(texts, rows.lengths)
+        if self.options.lines:
+            return self._bounded(rows, block.labels)
+        self.counts["lines"] += texts[0].count("\n")
+        if by_line:  # what follows the last line end is no whole line yet
+            rows = Rows(rows.between((), (EOS,)).ids[:-1], rows.lengths)
+        return Rows(rows.ids, np.array([len(rows.ids)]))
+
+    def _characters(self, texts: list[str], lengths: np.ndarray) -> int:
+        """Of whole lines with their ends, of others as far as they are kept; unknown tokens count like all others."""
+        if not self.options.lines:
+            return sum(map(len, texts))
+        long = [texts[row] for row in np.flatnonzero(lengths > self.options.length)]
+        kept = (self.splitter.join(self.splitter.split(text)[: self.options.length]) for text in long)
+        return sum(map(len, texts)) + len(texts) - sum(len(text) + 1 for text in long) + sum(map(len, kept))
+
+    def _met(self, side: Side, held: bool) -> Rows:
+        if side.tokens is None:
+            return Rows(side.rows.ids + len(SPECIALS), side.rows.lengths)
+        table = self.vocabulary.meet(side)
+        if not held:
+            self.vocabulary.count(side.rows, table)
+        return Rows(table[side.rows.ids], side.rows.lengths)
+
+    def _bounded(self, rows: Rows, labels: list[str] | None) -> Rows:
+        """<bos> or the label before, <eos> after, unless the line is cut off before its end."""
+        long = rows.lengths > self.options.length
+        whole = rows.cut(self.options.length, "tail").between((BOS,), (EOS,))
+        ends = np.cumsum(whole.lengths)
+        if labels is not None:
+            numbers = [self.labels.setdefault(label, len(self.labels)) for label in labels]
+            whole.ids[ends - whole.lengths] = -1 - np.array(numbers, whole.ids.dtype)
+        if not long.any():
+            return whole
+        self.counts["cut"] += int(long.sum())
+        keep = np.ones(len(whole.ids), bool)
+        keep[ends[long] - 1] = False
+        return Rows(whole.ids[keep], whole.lengths - long)
+
+    def final(self, codec: Codec, labels: list[str]) -> np.ndarray:
+        """From preliminary to final ids. Those of labels are negative: they count from the table's end."""
+        places = {label: codec.size + number for number, label in enumerate(labels)}
+        tokens = np.arange(codec.size) if codec.kind.startswith("bpe") else self.vocabulary.final(codec)
+        return np.concatenate([tokens, [places.get(label, BOS) for label in reversed(self.labels)]]).astype(np.int32)
+
+
+def seen(stream: Stream) -> str:
+    """Hashes of all lines, 8 bytes each as base64: what a model writes may be asked whether it is new. Of running text,
+    or of very many lines, nothing."""
+    if stream.offsets is None or len(stream) > REMEMBERED:
+        return ""
+    rows = np.split(stream.ids, stream.offsets[1:-1])
+    return base64.b64encode(b"".join(sorted({line_hash(row[1:]) for row in rows}))).decode()
+
+
+def line_hash(ids: np.ndarray | Sequence[int]) -> bytes:
+    """Of a line's tokens without its beginning and its <eos>."""
+    row = np.asarray(ids, np.int64)
+    return blake2b(row[row != EOS].tobytes(), digest_size=8).digest()
+
+
+def _build(folder: Path, source: Source, kept: Mapping[str, Any] | None) -> None:
+    options, skipped = source.options, Skipped() if source.options.skip_bad else None
+    source = source.decided()
+    codec = Codec.from_json(kept["source"]) if kept else _trained(source)
+    numbers = _Numbers(options, codec)
+    labels = None if not kept or "lines" not in kept else list(kept["lines"]["labels"])
+    sides = {held: RowsFile(folder, name) for held, name in ((False, "train"), (True, "valid"))}
+    seen: Counter[str] = Counter()
+    try:
+        for block in source.blocks(skipped):
+            if labels is not None and not block.held:
+                _all_known(block, labels)
+            rows = numbers.number(block)
+            sides[block.held].extend(rows)
+            seen["valid" if block.held else "train"] += len(rows.lengths) if options.lines else len(rows.ids)
+    finally:
+        for side in sides.values():
+            side.close()
+    if not seen["train"]:
+        held = "; all of it was held out for validation" if seen["valid"] else ""
+        raise SeqloomError(f"{', '.join(source.train)}: holds no text{held}")
+    if not options.lines:
+        _enough(source.train, seen["train"])
+        if seen["valid"]:
+            _enough(source.valid if isinstance(source.valid, list) else source.train, seen["valid"])
+    codec = codec or Codec.of_counts(options.tokens, numbers.vocabulary.counts(), **options.limits)
+    labels = sorted(numbers.met[False]) if labels is None else labels
+    table, facts = numbers.final(codec, labels), dict[str, Any]()
+    for held, name in ((False, "train"), (True, "valid")):
+        counts = sides[held].settle(table)
+        facts[name] = _facts(folder, name, counts, options) if seen[name] else None
+        if not held:
+            facts["vocabulary"] = {"source": vocabulary(codec, counts[: codec.size])}
+    facts["skipped"] = (skipped or Skipped()).to_json()
+    write_json(folder / "source.json", codec.to_json())
+    notes = [*_notes(source, facts, numbers.counts), *_unlabelled(numbers.met[True], labels, " for validation")]
+    notes += note(facts["skipped"])
+    written = {"train": numbers.written[False], "valid": numbers.written[True]}
+    write_json(folder / "meta.json", {"facts": facts, "notes": notes, "labels": labels, "characters": written})
+
+
+def _all_known(block: Block, labels: list[str]) -> None:
+    if new := sorted({*(block.labels or ())}.difference(labels)):
+        have = f"choose from: {', '.join(labels)}" if labels else "it was trained without labels"
+        raise SeqloomError(f"{block.file}: the model that is gone on from has no label {new[0]!r}; {have}")
+
+
+def _unlabelled(met: Counter[str], labels: list[str], where: str = "") -> Iterator[str]:
+    """What there is to say of lines whose label the model lacks: they are read from <bos> on, which it never saw."""
+    unknown = [label for label in sorted(met) if label not in labels]
+    if unknown:
+        some = ", ".join(map(repr, unknown[:5])) + (" …" if len(unknown) > 5 else "")
+        lines = sum(met[label] for label in unknown)
+        yield f"{lines:,} of {met.total():,} lines{where} have a label that the model lacks: {some}"
+
+
+def _trained(source: Source) -> Codec | None:
+    """The codec of tokens that must see all text before it is cut."""
+    options = source.options
+    if not options.tokens.startswith("bpe"):
+        return None
+    training = (block for block in source.blocks(Skipped() if options.skip_bad else None) if not block.held)
+    return Codec.build(options.tokens, (text for block in training for text in block.texts), **options.limits)
+
+
+def _facts(folder: Path, name: str, counts: np.ndarray, options: StreamOptions) -> dict[str, Any]:
+    total, unknown = int(counts[EOS:].sum()), int(counts[UNK])
+    facts: dict[str, Any] = {"tokens": total, "unknown_tokens": unknown, "unknown": round(unknown / total, 6)}
+    if not options.lines:
+        return {"source": facts}
+    lengths = np.diff(load_rows(folder, name)[1])
+    return {"lines": len(lengths), "source": facts | {"lengths": spread(np.bincount(lengths))}}
+
+
+def _notes(source: Source, facts: dict[str, Any], counts: Counter[str]) -> Iterator[str]:
+    train, held, options = facts["train"], facts["valid"], source.options
+    yield from options.part_told("lines")
+    if held and not isinstance(source.valid, list):
+        unit = "lines" if options.lines else "tokens"
+        part, rest = (one["lines"] if options.lines else one["source"]["tokens"] for one in (held, train))
+        where = "the last of the text" if source.between[1] == 1.0 else "a stretch of the text"
+        where = "by a hash of the text" if options.lines else where
+        yield f"held out {part:,} of {part + rest:,} {unit} ({part / (part + rest):.1%}) for validation, {where}"
+    if counts["cut"]:
+        yield f"{counts['cut']:,} lines cut to {options.length:,} tokens, without their <eos>; see data.length"
+    if held and (unknown := held["source"]["unknown_tokens"]):
+        yield f"{unknown:,} of {held['source']['tokens']:,} tokens for validation are unknown"
+
+
+def _open(folder: Path, name: str, options: StreamOptions, fingerprint: str, characters: int) -> Stream:
+    ids, offsets = load_rows(folder, name)
+    return Stream(ids, offsets if options.lines else None, options, f"{fingerprint}-{name}", folder, characters)

@@ -1,0 +1,209 @@
+"""The texts of a language model's files as they are read, and which of them are held out."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import compress
+from typing import Any, NamedTuple
+
+from seqloom.data.batches.language import StreamOptions
+from seqloom.data.encoding.encode import normal_all
+from seqloom.data.files.columns import since
+from seqloom.data.files.file_groups import Group, group
+from seqloom.data.files.lines import open_bytes, place
+from seqloom.data.formats.bad_lines import Skipped, sound
+from seqloom.data.formats.plain_text import formed_text, pieces
+from seqloom.data.splits.split import Fold, Part, Split
+from seqloom.errors import SeqloomError
+from seqloom.files import sha256
+
+LAYOUT = 2  # of the cache folder and the meaning of its numbers
+
+
+class Block(NamedTuple):
+    """Texts that follow one another: a piece of running text, or lines, perhaps with a label each."""
+
+    held: bool
+    texts: list[str]
+    labels: list[str] | None = None
+    file: str = ""  # of the labels
+
+
+@dataclass(frozen=True)
+class Source:
+    """Which files, and what of them is held out."""
+
+    train: list[str]
+    valid: list[str] | float | Fold
+    options: StreamOptions
+    seed: int
+    split: Split = field(init=False)  # says which of the lines are held out
+
+    def __post_init__(self) -> None:
+        valid = 0.0 if isinstance(self.valid, list) else self.valid
+        object.__setattr__(self, "split", Split.of([], valid, seed=self.seed, reading=self.options))
+        if self.options.sample is not None and not self.options.lines:
+            raise SeqloomError("--sample draws lines, and running text has none: take --limit, or data.batches=lines")
+
+    def decided(self) -> Source:
+        """With what becomes of every line."""
+        found = Source(self.train, self.valid, self.options, self.seed)
+        if self.options.lines:
+            object.__setattr__(found, "split", self.split.decided(self._parts))
+        return found
+
+    def _parts(self) -> Iterator[Part]:
+        for block in self._lines(self.train, Skipped(), self.options.limit):
+            yield Part(normal_all(block.texts, self.options.ways), block.labels)
+
+    @property
+    def between(self) -> tuple[float, float]:
+        """Which part of the training text is held out: shares of it, or of the hashes of its lines."""
+        if isinstance(self.valid, Fold):
+            return (self.valid.number - 1) / self.valid.count, self.valid.number / self.valid.count
+        if isinstance(self.valid, list):
+            return 0.0, 0.0
+        if not 0 <= self.valid < 1:
+            raise SeqloomError(
+                f"the share of the text held out for validation goes from 0 to below 1, not {self.valid}"
+            )
+        return (0.0, self.valid) if self.options.lines else (1 - self.valid, 1.0)
+
+    def fingerprint(self, kept: Mapping[str, Any] | None) -> str:
+        """Of contents and of all that decides the numbers."""
+        others = {"batches", "stride", "vary"} | (set() if self.options.lines else {"length"})
+        held = self.valid if isinstance(self.valid, list) else []
+        key = {
+            "layout": [LAYOUT, unicodedata.unidata_version],
+            "options": {name: value for name, value in since(self.options).items() if name not in others},
+            "lines": self.options.lines,
+            "files": [self._contents(files) for files in (self.train, held)],
+            "held": [*self.between, self.seed if self.options.lines else 0],
+            "kept": None if kept is None else dict(kept),
+        }
+        if self.options.tokens.startswith("bpe"):
+            key["tokenizers"] = importlib.metadata.version("tokenizers")
+        return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+
+    def _contents(self, files: list[str]) -> list[str]:
+        return [*map(_content, files), *(sign for one in self._forms(files) for sign in one.unusual)]
+
+    def _forms(self, files: list[str]) -> list[Group]:
+        """Files as they are read, and what there is to say about them."""
+        return (
+            group(files, self.options) if self.options.condition else [formed_text(one, self.options) for one in files]
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """What there is to say about the files."""
+        files = self.valid if isinstance(self.valid, list) else []
+        return [note for one in (*self._forms(self.train), *self._forms(files)) for note in one.notes]
+
+    def blocks(self, skipped: Skipped | None) -> Iterator[Block]:
+        """Every text once: of the training files as far as the limit, then of the validation files."""
+        share = self.between
+        if not self.options.lines:
+            yield from _cut(lambda: self._text(self.train, skipped, self.options.limit), share, self.options.tokens)
+        else:
+            seen = read = 0
+            for block in self._lines(self.train, skipped, self.options.limit):
+                if self.split.decision is not None and (chosen := self.split.decision.drawn) is not None:
+                    read, block = read + len(block.texts), _keep(block, chosen[read : read + len(block.texts)].tolist())
+                yield from _by_hash(block, self.split, self.options.ways, seen)
+                seen += len(block.texts)
+        if isinstance(self.valid, list) and self.options.lines:
+            yield from (block._replace(held=True) for block in self._lines(self.valid, skipped, None))
+        elif isinstance(self.valid, list):
+            yield from (Block(True, [text]) for text in self._text(self.valid, skipped, None))
+
+    def _text(self, files: list[str], skipped: Skipped | None, limit: int | None) -> Iterator[str]:
+        """Pieces of all files. A line end stands between two files, and at the end of one that is cut into words."""
+        left = limit
+        for number, file in enumerate(files):
+            last = "\n"
+            for text in pieces(file, self.options, skipped):
+                if left is not None:
+                    lines = text.split("\n", left)
+                    if len(lines) > left:
+                        yield "".join(f"{line}\n" for line in lines[:left])
+                        return
+                    left -= len(lines) - 1
+                yield (last := text)
+            if not last.endswith("\n") and (number + 1 < len(files) or self.options.tokens == "words"):
+                yield "\n"
+
+    def _lines(self, files: list[str], skipped: Skipped | None, limit: int | None) -> Iterator[Block]:
+        found, taken = self._labelled(files, skipped) if self.options.condition else self._plain(files, skipped), 0
+        for block in found:
+            more = len(block.texts) if limit is None else limit - taken
+            if more <= 0:
+                return
+            yield block._replace(texts=block.texts[:more], labels=block.labels and block.labels[:more])
+            taken += len(block.texts)
+
+    def _plain(self, files: list[str], skipped: Skipped | None) -> Iterator[Block]:
+        for file in files:
+            rest = ""
+            for text in pieces(file, self.options, skipped):
+                *lines, rest = (rest + text).split("\n")
+                if texts := [line for line in lines if line.strip()]:
+                    yield Block(False, texts)
+            if rest.strip():
+                yield Block(False, [rest])
+
+    def _labelled(self, files: list[str], skipped: Skipped | None) -> Iterator[Block]:
+        for one in group(files, self.options):
+            for pairs in sound(one, skipped):
+                each = pairs.counts or [1] * len(pairs)
+                labels = [label for label, count in zip(pairs.sources, each, strict=True) for _ in range(count)]
+                yield Block(False, pairs.targets, labels, one.files[0])
+
+
+def _content(file: str) -> str:
+    path = place(file)
+    open_bytes(file, path).close()  # which says of a folder what it holds
+    try:
+        return f"{sha256(path)}{path.suffix}"
+    except OSError as error:
+        raise SeqloomError(f"{file}: cannot be read: {error.strerror or error}") from error
+
+
+def _cut(read: Callable[[], Iterator[str]], share: tuple[float, float], tokens: str) -> Iterator[Block]:
+    """Running text with a stretch of it held out, by characters; words are not cut in two."""
+    if share[0] == share[1]:
+        yield from (Block(False, [text]) for text in read())
+        return
+    total, done = sum(map(len, read())), 0
+    ends = [int(end * total) for end in share]
+    for text in read():
+        inside = [min(max(end - done, 0), len(text)) for end in ends]
+        if tokens in ("words", "jieba"):
+            inside = [_after_word(text, end) for end in inside]
+        parts = ((False, text[: inside[0]]), (True, text[slice(*inside)]), (False, text[inside[1] :]))
+        yield from (Block(held, [part]) for held, part in parts if part)
+        done += len(text)
+
+
+def _after_word(text: str, end: int) -> int:
+    while 0 < end < len(text) and not text[end - 1].isspace():
+        end += 1
+    return end
+
+
+def _by_hash(block: Block, split: Split, ways: dict[str, bool], at: int) -> Iterator[Block]:
+    out = split.out(normal_all(block.texts, ways), at)
+    for held in (False, True):
+        part = _keep(block, (out == held).tolist())
+        if part.texts:
+            yield part._replace(held=held)
+
+
+def _keep(block: Block, mask: list[bool]) -> Block:
+    labels = None if block.labels is None else list(compress(block.labels, mask))
+    return block._replace(texts=list(compress(block.texts, mask)), labels=labels)

@@ -1,0 +1,287 @@
+"""From the user's tables to rows ready for training: read, split, guess the kinds, learn the scales, number."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from seqloom.data.batches.labels import label_weights
+from seqloom.data.batches.table import RowSupply, Schema
+from seqloom.data.files.columns import Reading, since
+from seqloom.data.files.file_format import look
+from seqloom.data.files.lines import place
+from seqloom.data.formats.bad_lines import Skipped
+from seqloom.data.formats.bad_lines import note as skip_note
+from seqloom.data.formats.column_types import UNSEEN, Column, guess, guess_target, learn, missing, number, plain
+from seqloom.data.formats.table import NO_HEADER, Layout, Row, TableOptions, half, layout, sound
+from seqloom.data.formats.table import notes as notes_of
+from seqloom.data.splits.holdout import missed
+from seqloom.data.splits.sorted_files import FAR, one_sided
+from seqloom.data.splits.split import Fold, Split
+from seqloom.data.tokenizers.vocabulary import Codec
+from seqloom.errors import SeqloomError
+from seqloom.files import sha256
+
+MEANING = 1  # of the numbers; a change here lets no older run resume
+SHOWN = 5  # classes that a note names
+LEAST = 20  # rows from which it is no accident that a column rises
+
+
+@dataclass(frozen=True, eq=False)
+class Rowset:
+    """Rows ready for training."""
+
+    schema: Schema
+    train: RowSupply
+    valid: RowSupply | None  # None: nothing is held out
+    notes: list[str]
+    facts: dict[str, Any] = field(repr=False)
+    _held: list[Row] = field(repr=False)
+
+    def vocabularies(self) -> dict[str, Any]:
+        return self.schema.to_json()
+
+    def held(self) -> list[Row]:
+        return self._held
+
+
+def prepare(
+    train: list[str],
+    valid: list[str] | float | Fold,
+    options: TableOptions | None = None,
+    *,
+    seed: int,
+    kept: Mapping[str, Any] | None = None,
+) -> Rowset:
+    """Read and number tables. `valid`: files, the share of the training rows to hold out (0: none), or a fold.
+
+    Rows are held out by a hash of their fields and the seed, so that equal rows stand on one side. Kinds, scales,
+    categories and tokens come from the training rows alone, unless the vocabularies of another run are `kept`: all of
+    them, or its tokens only.
+    """
+    options, kept = options or TableOptions(), kept or {}
+    schema = Schema.from_json(kept) if "columns" in kept else None
+    codec = Codec.from_json(kept["source"]) if "source" in kept else None
+    written = Reading(delimiter=options.delimiter, encoding=options.encoding, recognise=options.recognise)
+    plan = replace(schema.layout, reading=written) if schema else layout(train, options)
+    skipped = Skipped() if options.skip_bad else None
+    rows = sound(train, plan, skipped, options.limit)
+    files = [valid] if isinstance(valid, str) else [] if isinstance(valid, float | int | Fold) else list(valid)
+    held = sound(files, plan, skipped)
+    if files and not held:
+        raise SeqloomError(f"{', '.join(files)}: holds no rows; a validation file needs at least one")
+    head = "" if options.limit is None else _head(train, plan, options)
+    split = Split.of([], 0.0 if files else valid, seed=seed, reading=options)  # pyright: ignore[reportArgumentType]
+    rows, aside = _parted(rows, split, _classes(rows, plan, options))
+    held = held if files else aside
+    if not rows:
+        aside = f"all {len(held):,} rows were held out; give a smaller share or more data" if held else "holds no rows"
+        raise SeqloomError(f"{', '.join(train)}: {aside}")
+    guessed = schema or draft(rows, plan, options)
+    rows, held = (right(part, guessed, skipped) for part in (rows, held))
+    schema = schema or _learned(rows, guessed, options, codec)
+    fingerprint = _fingerprint(train, valid, options, seed, kept)
+    ready = _ready(rows, held, schema, skipped or Skipped(), fingerprint)
+    notes = [
+        *notes_of([*train, *files], options),
+        *options.part_told("rows"),
+        *filter(None, [head]),
+        *_held_out(rows, held, split),
+        *ready.notes,
+        *_row_numbers(rows, schema),
+    ]
+    weights = _weights(options.weights, ready.train)
+    return replace(
+        ready, train=replace(ready.train, weights=weights), notes=notes, facts=ready.facts | {"notes": notes}
+    )
+
+
+def _held_out(rows: Sequence[Row], held: Sequence[Row], split: Split) -> Iterator[str]:
+    if held and split.share:
+        whole = len(rows) + len(held)
+        largest = Counter(row.fields for row in (*rows, *held)).most_common(1)[0][1]
+        why = missed(len(held), whole, split.share, largest) if split.reading.rules > 1 else ""
+        told = f"held out {len(held):,} of {whole:,} rows ({len(held) / whole:.1%}) by their fields for validation"
+        yield f"{told}, {why}" if why else told
+    known = set() if split.share else {row.fields for row in rows}
+    if shared := sum(row.fields in known for row in held):
+        of = f"{shared:,} of {len(held):,} validation rows"
+        yield f"{of} stand in the training data too: scores on them say little about new ones"
+
+
+def _row_numbers(rows: Sequence[Row], schema: Schema) -> Iterator[str]:
+    """A column that rises from row to row by whole numbers tells nothing of new rows."""
+    for at, column in enumerate(schema.columns):
+        fields = [row.fields[at] for row in rows] if column.kind == "number" and len(rows) >= LEAST else []
+        found = [value for value in map(number, fields) if value is not None and value.is_integer()]
+        if fields and len(found) == len(fields) and all(a < b for a, b in pairwise(found)):
+            yield f"{column.name} rises from row to row: if it only numbers them, leave it out by data.without"
+
+
+def _weights(way: str, train: RowSupply) -> np.ndarray | None:
+    classes = train.schema.classes
+    counts = np.bincount(train.values[train.values >= 0], minlength=len(classes)) if classes else np.zeros(0)
+    return label_weights(way, train.target, counts)
+
+
+def _parted(rows: list[Row], split: Split, classes: list[str] | None) -> tuple[list[Row], list[Row]]:
+    train, held = split.parted(["\0".join(map(plain, row.fields)) for row in rows], classes)
+    return [rows[place] for place in train.tolist()], [rows[place] for place in held.tolist()]
+
+
+def _head(files: Sequence[str], plan: Layout, options: TableOptions) -> str:
+    """What there is to say where not all rows are read and the first are not like the others."""
+    assert options.limit is not None
+    with suppress(SeqloomError):  # broken rows behind the limit are nobody's concern
+        classes = _classes(sound(files, plan, Skipped(), options.limit + FAR), plan, options)
+        return one_sided(classes or (), options.limit)
+    return ""
+
+
+def _classes(rows: Sequence[Row], layout: Layout, options: TableOptions) -> list[str] | None:
+    """Of the rows, where the target is one of a few classes."""
+    values = [plain(row.target) for row in rows]
+    kind = options.kinds.get(layout.target) or guess_target(values)
+    return values if kind in ("category", "yes") else None
+
+
+def _kinds(rows: Sequence[Row], layout: Layout, options: TableOptions) -> dict[str, str]:
+    """The kind of each column, as said or guessed. One that is empty throughout gets none."""
+    columns = zip(layout.columns, zip(*(row.fields for row in rows), strict=True), strict=True)
+    found = {name: options.kinds.get(name) or guess(fields) for name, fields in columns}
+    kinds = {name: kind for name, kind in found.items() if kind is not None}
+    if not kinds:
+        raise SeqloomError(f"{rows[0].file}: every column but the target is empty")
+    kinds[layout.target] = options.kinds.get(layout.target) or str(guess_target(row.target for row in rows))
+    if kinds[layout.target] == "text":
+        values = len({plain(row.target) for row in rows})
+        raise SeqloomError(
+            f"the target {layout.target!r} has {values:,} different values in {len(rows):,} rows, too many for classes "
+            "and no numbers; name another column by target, or give it the kind category"
+        )
+    return kinds
+
+
+def draft(rows: Sequence[Row], layout: Layout, options: TableOptions) -> Schema:
+    """Kinds alone: enough to tell which rows are wrong."""
+    kinds = _kinds(rows, layout, options)
+    columns = tuple(Column(name, kinds.get(name, "category")) for name in layout.columns)
+    codec = Codec.of_counts("words", {})
+    target = Column(layout.target, kinds[layout.target])
+    return Schema(columns, target, codec, layout.numbered, options.max_length, options.cut)
+
+
+def right(rows: list[Row], schema: Schema, skipped: Skipped | None) -> list[Row]:
+    """The rows without those that are wrong, which are left out and counted, or raise."""
+    good = []
+    for row in rows:
+        problem = schema.wrong(row)
+        if problem is None:
+            good.append(row)
+        elif skipped is None:
+            raise SeqloomError(f"{problem}; data.kinds changes the kind of a column, --skip-bad leaves such rows out")
+        else:
+            skipped.add(problem)
+    half(list({row.file: None for row in rows}), len(rows) - len(good), len(good))
+    return good
+
+
+def _learned(rows: Sequence[Row], draft: Schema, options: TableOptions, codec: Codec | None) -> Schema:
+    fields = list(zip(*(row.fields for row in rows), strict=True))
+    columns = [learn(c.name, c.kind, f, options.flag_missing) for c, f in zip(draft.columns, fields, strict=True)]
+    target = learn(draft.target.name, draft.target.kind, [row.target for row in rows])
+    if target.kind == "category" and len(target.values) < 2:
+        raise SeqloomError(
+            f"the target {target.name!r} is {rows[0].target!r} in every training row: there is nothing to learn"
+        )
+    texts = [text for at in draft.texts for text in fields[at]]
+    codec = codec or Codec.build(options.tokens, texts, **options.limits)
+    return Schema(tuple(columns), target, codec, draft.numbered, options.max_length, options.cut)
+
+
+def _ready(rows: list[Row], held: list[Row], schema: Schema, skipped: Skipped, fingerprint: str) -> Rowset:
+    train = schema.number(rows, f"{fingerprint}-train")
+    if schema.classes and (strange := int((train.values < 0).sum())):
+        told = ", ".join(schema.classes[:SHOWN])
+        raise SeqloomError(f"{strange:,} rows have a class that the run it starts from lacks; it has {told}")
+    valid = schema.number(held, f"{fingerprint}-valid")
+    notes = [*_notes(valid, schema), *skip_note(skipped.to_json())]
+    told = columns_told(rows, schema)
+    facts = {
+        "train": {"rows": len(train)},
+        "valid": {"rows": len(held)} if held else None,
+        "columns": told[:-1],
+        "target": told[-1],
+        "values": len(schema.labels),
+        "skipped": skipped.to_json(),
+    }
+    return Rowset(schema, train, valid if len(valid) else None, notes, facts, held)
+
+
+def columns_told(rows: Sequence[Row], schema: Schema) -> list[dict[str, Any]]:
+    """What each column is like, for data.json and the report; the target comes last."""
+    fields = zip(*((*row.fields, row.target) for row in rows), strict=True)
+    return [_told(learn(c.name, c.kind, f), f) for c, f in zip((*schema.columns, schema.target), fields, strict=True)]
+
+
+def _told(column: Column, fields: Sequence[str]) -> dict[str, Any]:
+    gone = missing if column.kind in ("number", "yes") else lambda text: not text.strip()
+    told: dict[str, Any] = {"name": column.name, "kind": column.kind, "missing": sum(map(gone, fields))}
+    if column.kind in ("number", "yes"):
+        told |= {"mean": column.mean, "deviation": column.deviation}
+    if column.kind == "category":
+        counts = Counter(filter(None, map(plain, fields)))
+        told |= {"values": len(counts), "commonest": [list(pair) for pair in counts.most_common(20)]}
+    return told
+
+
+def _notes(held: RowSupply, schema: Schema) -> Iterator[str]:
+    kinds = ", ".join(f"{column.name} {_kind(column)}" for column in schema.columns)
+    yield f"columns: {kinds}; {len(schema.labels):,} values in all. data.kinds.NAME=KIND changes a kind"
+    named = [name for name in schema.layout.all if number(name) is not None]
+    if named and not schema.numbered:
+        yield f"the first line is taken for the names of the columns, among them {named[0]}; {NO_HEADER}"
+    target, classes = schema.target, schema.classes
+    what = f"one of {len(classes):,} classes ({', '.join(classes[:SHOWN])}{', …' if len(classes) > SHOWN else ''})"
+    yield f"target: {target.name}, {what if classes else 'a number'}"
+    yield from unseen(held)
+    if classes and (strange := int((held.values < 0).sum())):
+        yield f"{strange:,} rows for validation have a class that no training row has: no answer to them can be right"
+
+
+def unseen(rows: RowSupply) -> Iterator[str]:
+    """How many fields hold a category that no training row has."""
+    for at, column in enumerate(column for column in rows.schema.columns if column.kind != "text"):
+        if column.kind == "category" and (count := int((rows.places[:, at] == UNSEEN).sum())):
+            of = f"{count:,} of {len(rows):,} rows"
+            yield f"{of} have a value of {column.name} that no training row has: it counts as none"
+
+
+def _kind(column: Column) -> str:
+    if column.kind == "category":
+        return f"category of {len(column.values):,}" if column.values else "empty"
+    return {"yes": "yes/no"}.get(column.kind, column.kind)
+
+
+def _fingerprint(train: Sequence[str], valid: Any, options: TableOptions, seed: int, kept: Mapping[str, Any]) -> str:
+    """SHA-256 over all that decides the numbers: contents, not names or dates of files."""
+    key: dict[str, Any] = {"meaning": MEANING, "unicode": unicodedata.unidata_version}
+    key["train"] = [sha256(place(file)) for file in train]
+    shared = isinstance(valid, float | int | Fold)
+    key["valid"] = [valid, seed] if shared else [sha256(place(file)) for file in valid]
+    key["kept"] = kept
+    files = [*train, *([] if shared else valid)]
+    key["options"] = since(options) | {"header": options.header}
+    unusual = [look(str(file), place(file), options).unusual for file in files]
+    if any(unusual):
+        key["written"] = unusual
+    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Which examples train and which are held out."""

@@ -1,0 +1,119 @@
+"""A codec as a `tokenizer.json`, for the tokenizers library and all that builds on it.
+
+The ids are ours, whatever the text, with few exceptions. A text that holds "<pad>", "<bos>" or "<eos>" literally is
+text to us; they read the special token there. And letters that one Unicode version knows and the other does not may be
+normalised by one of the two only; a Σ may be lowered otherwise where more than eight marks part it from its word.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import unicodedata
+from typing import Any
+
+from seqloom.data.tokenizers.base_tokenizer import Cleaned
+from seqloom.data.tokenizers.graphemes import cluster_pattern
+from seqloom.data.tokenizers.pretrained import Wrapped, renumbered
+from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, SPECIALS, UNK, WIDE, alphabet
+from seqloom.data.tokenizers.vocabulary import Codec
+from seqloom.errors import SeqloomError, known
+
+ENDS = {"source": "{text} {eos}", "target": "{bos} {text} {eos}", "labels": "{text} {eos}"}
+
+
+def tokenizer_json(codec: Codec, side: str = "source", shift: int = 0) -> dict[str, Any]:
+    """The tokenizer: `side` "source" ends a text with <eos>, "target" puts <bos> before it too, "labels" is a target
+    without. `shift` is added to every id. An imported tokenizer keeps its own template, ended by our <eos>."""
+    from tokenizers import AddedToken, Tokenizer, models, normalizers, processors
+
+    kind = codec.kind.partition(":")[0]
+    if kind == "jieba":
+        raise SeqloomError(
+            "jieba words cannot be written as a tokenizer.json: they are cut by a dictionary of their own"
+        )
+    if kind in ("terms", "label", "labels") or isinstance(codec.splitter, Cleaned):
+        how = "stop words or repaired letters" if isinstance(codec.splitter, Cleaned) else kind
+        raise SeqloomError(f"{how} cannot be written as a tokenizer.json: the library has no such rule")
+    names = special_names(codec)
+    if isinstance(codec.splitter, Wrapped):
+        assert codec.splitter.tokenizer is not None
+        return renumbered(codec.splitter.tokenizer, names, shift, (codec.splitter.end, EOS + shift))
+    spelt = [_letter(token) for token in codec.tokens] if kind == "bytes" else codec.tokens
+    vocabulary = {token: number for number, token in enumerate([*names, *spelt], shift)}
+    model: Any = models.WordLevel(vocabulary, unk_token=names[UNK])
+    if kind in ("bytes", "bpe"):
+        merges = [(left, right) for left, right in codec.to_json().get("merges", [])]
+        model = models.BPE(vocab=vocabulary, merges=merges)
+    made: Any = Tokenizer(model)
+    made.normalizer = normalizers.Sequence([*_plain(codec.half_width), *_normal(codec.fold)])
+    made.pre_tokenizer, made.decoder = _cutting(kind)
+    template = ENDS[known(side, ENDS, "side")].format(text="$A", bos=names[BOS], eos=names[EOS])
+    ends = [(names[number], number + shift) for number in (BOS, EOS) if names[number] in template]
+    made.post_processor = processors.TemplateProcessing(single=template, special_tokens=ends)
+    # <unk> is no special token: it is shown where it is written, as our codec does.
+    made.add_special_tokens([AddedToken(names[number], special=True, normalized=False) for number in (PAD, BOS, EOS)])
+    return json.loads(made.to_str())
+
+
+def special_names(codec: Codec) -> list[str]:
+    """Names for our four; with more brackets where the text has a token of that name, as some corpora have <unk>."""
+    taken, names = set(codec.tokens), []
+    for name in SPECIALS:
+        while name in taken:
+            name = f"<{name}>"
+        names.append(name)
+    return names
+
+
+def _cutting(kind: str) -> tuple[Any, Any]:
+    """How text is cut, and how tokens are joined again."""
+    from tokenizers import Regex, decoders, pre_tokenizers
+
+    if kind == "chars":
+        pattern = re.sub(r"\\U([0-9a-f]{8})", lambda found: f"\\x{{{int(found[1], 16):x}}}", cluster_pattern())
+        return pre_tokenizers.Split(Regex(pattern), "isolated"), decoders.Fuse()
+    if kind == "words":  # no decoder: tokens are joined with one blank
+        blanks = "".join(f"\\x{{{code:x}}}" for code in range(sys.maxunicode) if chr(code).isspace())
+        return pre_tokenizers.Split(Regex(f"[{blanks}]+"), "removed"), None
+    # The pieces that BPE works on are those it was trained with; single bytes need none.
+    return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind == "bpe"), decoders.ByteLevel()
+
+
+def _plain(half_width: bool) -> list[Any]:
+    from tokenizers import normalizers
+
+    return [normalizers.Replace(chr(wide), chr(plain)) for wide, plain in WIDE.items()] if half_width else []
+
+
+def _normal(fold: bool | str) -> list[Any]:
+    """NFC; with `fold` "lower" as str.lower, else as str.casefold: lower case, and what folding does beyond it (ß to
+    ss, Cherokee to capitals)."""
+    from tokenizers import Regex, normalizers
+
+    if not fold:
+        return [normalizers.NFC()]
+    if fold == "lower":
+        sigma = normalizers.Replace(Regex(_final_sigma()), "ς")
+        return [normalizers.NFC(), sigma, normalizers.Lowercase(), normalizers.NFC()]
+    letters = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) != "Cs"]
+    beyond = [(letter, letter.casefold()) for letter in letters if letter.casefold() != letter.lower()]
+    kept = [letter for letter in letters if letter.casefold() == letter != letter.lower()]
+    before = [normalizers.Replace(letter, folded) for letter, folded in beyond if letter not in kept]
+    after = [normalizers.Replace(letter.lower(), letter) for letter in kept]
+    return [normalizers.NFC(), *before, normalizers.Lowercase(), *after, normalizers.NFC()]
+
+
+def _final_sigma(marks: int = 8) -> str:
+    """The Σ that ends a word (Unicode 3.13, table 3-17): a letter with case stands before it and none behind, marks
+    between them not counted; before it at most so many, as what a pattern looks back at has an end. Their Lowercase
+    goes letter by letter."""
+    mark, letter = r"\p{Case_Ignorable}", r"[\p{Cased}&&[^\p{Case_Ignorable}]]"
+    before = "|".join(f"{letter}{mark}{{{count}}}" for count in range(marks + 1))
+    return f"(?<={before})Σ(?!{mark}*{letter})"
+
+
+def _letter(byte: str) -> str:
+    """The printable character that stands for a byte."""
+    return next(letter for letter, number in alphabet().items() if number == ord(byte))

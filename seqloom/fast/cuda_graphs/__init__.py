@@ -1,0 +1,1 @@
+"""Decoding of fixed shapes, recorded as CUDA graphs and replayed."""

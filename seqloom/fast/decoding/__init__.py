@@ -1,0 +1,1 @@
+"""One decoding step with few operations."""

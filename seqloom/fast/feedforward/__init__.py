@@ -1,0 +1,1 @@
+"""The activation and dropout of a feed-forward network in one kernel."""

@@ -1,0 +1,1 @@
+"""x W + b on a CPU by oneDNN."""

@@ -1,0 +1,1 @@
+"""Cells with attention over their own history, all steps in one kernel."""

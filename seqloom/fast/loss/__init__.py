@@ -1,0 +1,1 @@
+"""Cross-entropy and its gradient in one kernel."""

@@ -1,0 +1,1 @@
+"""Dropout, residual and layer norm in one kernel."""

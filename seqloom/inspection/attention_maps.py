@@ -1,0 +1,178 @@
+"""What a model looks at: attention weights with the tokens they stand for."""
+
+from __future__ import annotations
+
+import shutil
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from seqloom.data.batches.collate import cut, pad
+from seqloom.data.tokenizers.tokenizers import BOS, EOS, SPECIALS
+from seqloom.decoding.batched import Texts
+from seqloom.errors import SeqloomError
+from seqloom.models.ensemble import Ensemble
+from seqloom.parts.attention.attention import Attention, MultiHead
+from seqloom.parts.probe import watch
+
+SHADES = " ░▒▓█"
+CELL = 0.36  # inches of a picture
+CJK_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "WenQuanYi Zen Hei", "SimHei", "PingFang SC")
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionMap:
+    """Weights of one layer, [heads, T, S]: row t is where the model looked when it wrote target token t."""
+
+    source: list[str]
+    target: list[str]
+    weights: np.ndarray
+    layer: str
+
+    def mean(self) -> np.ndarray:
+        """[T, S], the mean over heads."""
+        return self.weights.mean(0)
+
+    def text(self, width: int | None = None) -> str:
+        """The map as text: a line a target token, its weights as shades, and the token it looked at most.
+
+        A source too long for `width` columns (None: those of the terminal) is cut into blocks, one above the other.
+        """
+        weights = self.mean()
+        wide = max(columns(token) for token in self.target)
+        names = [f"{' ' * (wide - columns(token))}{token}" for token in self.target]
+        mosts = [f"{self.source[int(row.argmax())]} {row.max():.0%}" for row in weights]
+        heads = [token[:1] or " " for token in self.source]
+        room = (width or shutil.get_terminal_size().columns) - wide - 4 - max(map(columns, mosts))
+        blocks = []
+        for start, end in _fitting([columns(head) + 1 for head in heads], room + 1):
+            lines = [" " * (wide + 2) + " ".join(heads[start:end])]
+            for name, row, most in zip(names, weights[:, start:end], mosts, strict=True):
+                shades = [SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)] for weight in row]
+                cells = " ".join(shade * columns(head) for shade, head in zip(shades, heads[start:end], strict=True))
+                lines.append(f"{name}  {cells}  {most}")
+            blocks.append("\n".join(lines))
+        return "\n\n".join(blocks)
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """A picture of the map (needs the `plots` extra). With `path` it is written there; gives the figure."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise SeqloomError("plots need matplotlib: pip install 'seqloom[plots]'") from error
+        rows, columns = len(self.target), len(self.source)
+        beside = 1.7 + 0.09 * max(map(len, self.target))  # what stands left and right of the cells
+        figure = Figure(figsize=(beside + CELL * columns, 1.3 + CELL * rows), layout="constrained")
+        axes = figure.add_subplot()
+        picture = axes.imshow(self.mean(), cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
+        fonts = _fonts("".join(self.source + self.target))
+        turn = 90 if _touching(self.source) else 0
+        axes.set_xticks(range(columns), self.source, rotation=turn, family=fonts, parse_math=False)
+        axes.set_yticks(range(rows), self.target, family=fonts, parse_math=False)
+        axes.set_xlabel("read")
+        axes.set_ylabel("written")
+        axes.xaxis.set_label_position("top")
+        axes.xaxis.tick_top()
+        figure.colorbar(picture, ax=axes, shrink=0.8, label="weight", ticks=(0.0, 0.5, 1.0))
+        if len(self.weights) > 1:
+            figure.supxlabel(f"{self.layer}, mean of {len(self.weights)} heads", fontsize=8)
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
+
+@torch.inference_mode()
+def attention_maps(texts: Texts, source: str, tokens: tuple[int, ...]) -> dict[str, AttentionMap]:
+    """Every attention over the source while writing `tokens`, by the name of the layer, first to last.
+
+    The tokens are given to the model as in training, so any answer, also a reference, can be looked at.
+    """
+    model = texts.model.eval()
+    if isinstance(model, Ensemble):
+        raise SeqloomError("several models together have no attention of their own: look at one of them")
+    encoded = texts.encode(source)
+    written = [BOS, *tokens]
+    readers = {name for name, part in model.decoder.named_modules() if isinstance(part, Attention) or _reads(part)}
+    if not readers:
+        raise SeqloomError(
+            "this model has no attention: its decoder sees the source as one vector; "
+            "choose a model whose name ends in -attention, or transformer"
+        )
+    with watch(model.decoder) as seen:
+        model(pad([encoded]).to(texts.device), torch.tensor([written], device=texts.device))
+    source_tokens = [*cut(texts.source.pieces(source), texts.max_length, texts.cut), SPECIALS[EOS]]
+    target_tokens = [texts.target.token(token) for token in (*tokens, EOS)]
+    # A decoder that steps reports [1, 1, S] a step, one that does not [1, T, S], and heads stand before T.
+    joined = {name: torch.cat([_by_head(report) for report in seen[name]], 1) for name in seen if name in readers}
+    return {
+        name: AttentionMap(source_tokens, target_tokens, weights.float().cpu().numpy(), name)
+        for name, weights in joined.items()
+    }
+
+
+def _by_head(report: torch.Tensor) -> torch.Tensor:
+    """[1, T, S] or [1, heads, T, S] -> [heads, T, S]"""
+    return report.reshape(-1, *report.shape[-2:])
+
+
+def _fitting(widths: list[int], room: int) -> Iterator[tuple[int, int]]:
+    """Cut a row of cells into runs that fit: (first, behind the last). A run has at least one cell."""
+    start = used = 0
+    for place, width in enumerate(widths):
+        if used + width > room and place > start:
+            yield start, place
+            start, used = place, 0
+        used += width
+    yield start, len(widths)
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal the text takes: Chinese characters and emoji take two, marks and joiners none."""
+    return sum(
+        0
+        if unicodedata.category(letter) in ("Mn", "Me", "Cf")
+        else 2
+        if unicodedata.east_asian_width(letter) in "WF"
+        else 1
+        for letter in text
+    )
+
+
+def _touching(labels: list[str]) -> bool:
+    """Whether labels side by side would run into each other, each in the middle of its cell."""
+    letter = 0.09  # inches, about
+    return any(letter * (columns(a) + columns(b)) / 2 > 0.95 * CELL for a, b in pairwise(labels))
+
+
+def _fonts(text: str) -> list[str]:
+    """Families to draw the text with: also one with Chinese, Japanese and Korean, where it is needed and installed."""
+    from matplotlib import font_manager, rcParams
+
+    usual = list(rcParams["font.family"])
+    if all(ord(letter) < 0x2E80 for letter in text):
+        return usual
+    found = _installed()
+    if not found:  # matplotlib's list may be older than the font
+        for path in font_manager.findSystemFonts():
+            if "cjk" in path.lower():
+                font_manager.fontManager.addfont(path)
+        found = _installed()
+    return usual + found
+
+
+def _installed() -> list[str]:
+    """Those of the fonts with Chinese that matplotlib knows."""
+    from matplotlib import font_manager
+
+    names = {font.name for font in font_manager.fontManager.ttflist}
+    return [name for name in CJK_FONTS if name in names]
+
+
+def _reads(part: torch.nn.Module) -> bool:
+    return isinstance(part, MultiHead) and part.crosses

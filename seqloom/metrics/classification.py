@@ -1,0 +1,192 @@
+"""How well labels and numbers are guessed: accuracy, F-scores, calibration; squared and absolute errors, R²."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from seqloom.errors import known
+from seqloom.metrics.metric import Measured
+from seqloom.metrics.metric_table import functions
+from seqloom.metrics.text.text_metrics import Scores, percent, scored
+from seqloom.version import __version__
+
+BINS = 15  # of the calibration, as in the paper's experiments
+
+
+@dataclass(frozen=True, eq=False)
+class Guesses:
+    """Labels guessed and wanted, one row an example, one column a label. A wanted label that is in no column, since the
+    training data does not have it, can only be missed."""
+
+    guessed: np.ndarray  # [N, labels] bool
+    wanted: np.ndarray  # [N, labels] bool
+    confidence: np.ndarray  # [N]: the probability that the whole row of guesses is right, as the model has it
+    missing: np.ndarray | None = None  # [N] int: wanted labels without a column; None: there are none
+
+    @classmethod
+    def of_labels(cls, guessed: np.ndarray, wanted: np.ndarray, confidence: np.ndarray, labels: int) -> Guesses:
+        """One label each, by number; a wanted −1 has no column."""
+        columns = np.arange(labels)
+        one, other = (np.asarray(side)[:, None] == columns for side in (guessed, wanted))
+        return cls(one, other, np.asarray(confidence, np.float64), (np.asarray(wanted) < 0).astype(np.int64))
+
+    @property
+    def right(self) -> np.ndarray:
+        """[N] bool: exactly the labels that were wanted."""
+        alike = (self.guessed == self.wanted).all(1)
+        return alike if self.missing is None else alike & (self.missing == 0)
+
+
+def accuracy(guesses: Guesses) -> Measured:
+    """Share of examples guessed right; of several labels, all of them (subset accuracy; Tsoumakas & Katakis 2007)."""
+    table = np.stack([guesses.right, np.ones(len(guesses.right))], 1)
+    return Measured(table, percent, _signature("accuracy"))
+
+
+def macro_f1(guesses: Guesses) -> Measured:
+    """The mean over labels of F1 = 2·hits / (guessed + wanted) (van Rijsbergen 1979; the mean as in Lewis et al. 2004).
+
+    A label that is neither guessed nor wanted has no F1 and does not count.
+    """
+    hits = guesses.guessed & guesses.wanted
+    table = np.concatenate([hits, guesses.guessed, guesses.wanted], 1).astype(np.uint8)
+    return Measured(table, _macro, _signature("macro_f1"))
+
+
+def micro_f1(guesses: Guesses) -> Measured:
+    """F1 over all decisions together (van Rijsbergen 1979; Lewis et al. 2004). With one label each, the accuracy."""
+    hits = (guesses.guessed & guesses.wanted).sum(1)
+    wanted = guesses.wanted.sum(1) + (0 if guesses.missing is None else guesses.missing)
+    table = np.stack([2 * hits, guesses.guessed.sum(1) + wanted], 1)
+    return Measured(table, percent, _signature("micro_f1"))
+
+
+def calibration_error(guesses: Guesses) -> Measured:
+    """Expected calibration error: Σ_b |hits_b − Σ confidence_b| / N over 15 bins of equal width (Guo et al. 2017,
+    equation 3). 0: of what is said with 80 % confidence, 80 % is right."""
+    bins = _bin(guesses.confidence)[:, None] == np.arange(BINS)
+    table = np.concatenate([bins * (guesses.right - guesses.confidence)[:, None], np.ones((len(bins), 1))], 1)
+    return Measured(table, _gap, _signature(f"calibration_error|bins:{BINS}"))
+
+
+def mse(numbers: Numbers) -> Measured:
+    """Mean squared error, Σ (ŷ − y)² / N (Bishop 2006, section 1.5.5), in squared units of the numbers."""
+    return Measured(_with_ones(numbers.errors**2), _ratio, _signature("mse"))
+
+
+def mae(numbers: Numbers) -> Measured:
+    """Mean absolute error, Σ |ŷ − y| / N (Willmott & Matsuura 2005), in units of the numbers."""
+    return Measured(_with_ones(np.abs(numbers.errors)), _ratio, _signature("mae"))
+
+
+def r2(numbers: Numbers) -> Measured:
+    """1 − Σ (ŷ − y)² / Σ (y − ȳ)² (Wright 1921): 1 is exact, 0 no better than the mean of these numbers."""
+    y = numbers.wanted - numbers.wanted.mean() if len(numbers.wanted) else numbers.wanted  # moved, for exactness alone
+    return Measured(np.stack([numbers.errors**2, y, y**2, np.ones(len(y))], 1), _r2, _signature("r2"))
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """Numbers guessed and wanted, both [N] float64."""
+
+    guessed: np.ndarray
+    wanted: np.ndarray
+
+    @property
+    def errors(self) -> np.ndarray:
+        return self.guessed - self.wanted
+
+
+LABEL_METRICS: dict[str, Callable[[Guesses], Measured]] = functions("labels", globals())
+NUMBER_METRICS: dict[str, Callable[[Numbers], Measured]] = functions("numbers", globals())
+
+
+def score_labels(
+    found: Guesses | Numbers, *, metrics: Sequence[str] | None = None, samples: int = 1000, seed: int = 12345
+) -> Scores:
+    """Each of `metrics` (None: all that fit) with its 95 % bootstrap interval; `samples=0` leaves the intervals out."""
+    table: dict[str, Callable[[Any], Measured]] = LABEL_METRICS if isinstance(found, Guesses) else NUMBER_METRICS
+    names = list(table) if metrics is None else [known(name, table, "metric") for name in dict.fromkeys(metrics)]
+    measured = {name: table[name](found) for name in names}
+    return scored(measured, len(found.wanted), samples, seed)
+
+
+def confusion(guesses: Guesses) -> np.ndarray:
+    """[labels + 1, labels] counts of examples with one label each: a row a label wanted, a column a label guessed; the
+    last row is for labels that the training data does not have."""
+    labels = guesses.wanted.shape[1]
+    rows = np.where(guesses.wanted.any(1), guesses.wanted.argmax(1), labels)
+    return np.bincount(rows * labels + guesses.guessed.argmax(1), minlength=(labels + 1) * labels).reshape(-1, labels)
+
+
+def by_label(guesses: Guesses) -> list[dict[str, Any]]:
+    """Precision, recall and F1 of every label in percent (0/0 is none), and how often it was wanted and guessed."""
+    hits, guessed, wanted = (
+        side.sum(0) for side in (guesses.guessed & guesses.wanted, guesses.guessed, guesses.wanted)
+    )
+    return [
+        {
+            "precision": _share(hit, told),
+            "recall": _share(hit, asked),
+            "f1": _share(2 * hit, told + asked),
+            "wanted": int(asked),
+            "guessed": int(told),
+        }
+        for hit, told, asked in zip(hits.tolist(), guessed.tolist(), wanted.tolist(), strict=True)
+    ]
+
+
+def calibration(guesses: Guesses) -> list[dict[str, float]]:
+    """Every bin that is not empty: its ends, how many examples it holds, their mean confidence and their accuracy."""
+    places = _bin(guesses.confidence)
+    return [
+        {
+            "low": place / BINS,
+            "high": (place + 1) / BINS,
+            "count": int((places == place).sum()),
+            "confidence": float(guesses.confidence[places == place].mean()),
+            "accuracy": float(guesses.right[places == place].mean()),
+        }
+        for place in np.unique(places).tolist()
+    ]
+
+
+def _bin(confidence: np.ndarray) -> np.ndarray:
+    """Bins are open below and closed above, (0, 1/15], …, as the paper has them."""
+    return np.clip(np.ceil(confidence * BINS).astype(np.int64) - 1, 0, BINS - 1)
+
+
+def _share(part: float, whole: float) -> float | None:
+    return round(100 * part / whole, 3) if whole else None
+
+
+def _macro(sums: np.ndarray) -> float:
+    hits, guessed, wanted = np.split(sums.astype(np.float64), 3)
+    seen = guessed + wanted > 0
+    return 100 * float((2 * hits[seen] / (guessed + wanted)[seen]).mean()) if seen.any() else float("nan")
+
+
+def _gap(sums: np.ndarray) -> float:
+    return 100 * float(np.abs(sums[:-1]).sum()) / max(float(sums[-1]), 1.0)
+
+
+def _ratio(sums: np.ndarray) -> float:
+    return float(sums[0]) / max(float(sums[1]), 1.0)
+
+
+def _r2(sums: np.ndarray) -> float:
+    errors, total, squares, count = map(float, sums)
+    spread = squares - total**2 / count
+    return 1 - errors / spread if spread > 0 else float("nan")
+
+
+def _with_ones(values: np.ndarray) -> np.ndarray:
+    return np.stack([values, np.ones(len(values))], 1)
+
+
+def _signature(name: str) -> str:
+    return f"{name}|version:{__version__}"

@@ -1,0 +1,185 @@
+"""Scores of tags: how many are right, and how many of the spans that they mark.
+
+What `seqeval` gives (Nakayama 2018), by sums over sentences, so that a bootstrap draws sentences and not words.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seqloom.data.encoding.tag_schemes import Span, spans, strict_spans
+from seqloom.errors import SeqloomError, known
+from seqloom.metrics.bootstrap import percentiles, resampled_sums
+from seqloom.metrics.metric import Measured
+from seqloom.metrics.metric_table import functions
+from seqloom.metrics.text.text_metrics import Scores
+from seqloom.version import __version__
+
+Rows = Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """What a metric may look at: the tags written and wanted of each sentence, and their scheme."""
+
+    predictions: Rows
+    references: Rows
+    scheme: str | None = None  # None: the tags mark no spans
+
+
+def accuracy(tagged: Tagged) -> Measured:
+    """Share of the words whose tag is right (Manning 2011, "Part-of-Speech Tagging from 97% to 100%")."""
+    return Measured(_right(tagged), _percent, _signature("accuracy", "words"))
+
+
+def sentence_accuracy(tagged: Tagged) -> Measured:
+    """Share of the sentences all of whose tags are right (Manning 2011, section 1)."""
+    right = _right(tagged)
+    table = np.stack([right[:, 0] == right[:, 1], np.ones(len(right))], axis=1).astype(np.float64)
+    return Measured(table, _percent, _signature("sentence_accuracy", "sentences"))
+
+
+def precision(tagged: Tagged) -> Measured:
+    """Share of the written spans that are right: first word, last word, type (Tjong Kim Sang and De Meulder 2003)."""
+    return Measured(_spans(tagged), lambda sums: 100 * _ratio(sums[0], sums[1]), _signature("precision", "spans"))
+
+
+def recall(tagged: Tagged) -> Measured:
+    """Share of the wanted spans that were found (Tjong Kim Sang and De Meulder 2003)."""
+    return Measured(_spans(tagged), lambda sums: 100 * _ratio(sums[0], sums[2]), _signature("recall", "spans"))
+
+
+def f1(tagged: Tagged) -> Measured:
+    """The harmonic mean of precision and recall over all spans (Tjong Kim Sang and De Meulder 2003), as conlleval and
+    seqeval read them: also broken ones."""
+    return Measured(_spans(tagged), _harmonic, _signature("f1", "spans"))
+
+
+def f1_strict(tagged: Tagged) -> Measured:
+    """As `f1`, but only spans that are written as the scheme says count (seqeval's strict mode, Nakayama 2018)."""
+    return Measured(_spans(tagged, strict=True), _harmonic, _signature("f1_strict", f"spans|{tagged.scheme}"))
+
+
+TAG_METRICS: dict[str, Callable[[Tagged], Measured]] = functions("tags", globals())
+OF_SPANS = ("f1", "precision", "recall", "f1_strict")
+
+
+def score_tags(
+    tagged: Tagged, metrics: Sequence[str] | None = None, *, samples: int = 1000, seed: int = 12345
+) -> Scores:
+    """Each of `metrics` with its 95 % bootstrap interval over sentences; None: all that make sense for the tags.
+
+    `samples=0` leaves the intervals out.
+    """
+    _check(tagged)
+    fitting = [name for name in TAG_METRICS if tagged.scheme is not None or name not in OF_SPANS]
+    names = fitting if metrics is None else [known(name, TAG_METRICS, "metric") for name in dict.fromkeys(metrics)]
+    for name in names:
+        if name not in fitting:
+            raise SeqloomError(f"{name} is a score of spans, and these tags mark none (as B-X, I-X and O would)")
+    measured = {name: TAG_METRICS[name](tagged) for name in names}
+    return Scores(
+        metrics={name: one.score for name, one in measured.items()},
+        intervals={name: _interval(one, samples, seed) for name, one in measured.items()} if samples else {},
+        signature={name: one.signature for name, one in measured.items()},
+        count=len(tagged.references),
+    )
+
+
+def score_sums(tagged: Tagged) -> np.ndarray:
+    """[5]: right tags, words, right, written and wanted spans: what adds up over batches and processes."""
+    found = np.zeros((0, 3)) if tagged.scheme is None else _spans(tagged)
+    return np.concatenate([_right(tagged).sum(0), found.sum(0)])
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The scores of one tag, or of one type of spans, in percent."""
+
+    name: str
+    precision: float
+    recall: float
+    f1: float
+    wanted: int
+    written: int
+
+
+def by_kind(tagged: Tagged) -> list[Kind]:
+    """Of every type of spans, or of every tag where they mark none; by name."""
+    right, written, wanted = Counter[str](), Counter[str](), Counter[str]()
+    for guesses, truths in zip(tagged.predictions, tagged.references, strict=True):
+        if tagged.scheme is None:
+            pairs = list(zip(guesses, truths, strict=True))
+            right.update(guess for guess, truth in pairs if guess == truth)
+            written.update(guesses)
+            wanted.update(truths)
+        else:
+            found, true = set(spans(guesses)), set(spans(truths))
+            right.update(span.kind for span in found & true)
+            written.update(span.kind for span in found)
+            wanted.update(span.kind for span in true)
+    return [
+        Kind(
+            name,
+            100 * _ratio(right[name], written[name]),
+            100 * _ratio(right[name], wanted[name]),
+            _harmonic(np.array([right[name], written[name], wanted[name]])),
+            wanted[name],
+            written[name],
+        )
+        for name in sorted(written | wanted)
+    ]
+
+
+def _check(tagged: Tagged) -> None:
+    if len(tagged.predictions) != len(tagged.references):
+        raise SeqloomError(f"{len(tagged.predictions)} predictions but {len(tagged.references)} references")
+    for row, (guesses, truths) in enumerate(zip(tagged.predictions, tagged.references, strict=True), 1):
+        if len(guesses) != len(truths):
+            raise SeqloomError(f"sentence {row}: {len(guesses)} tags were written for {len(truths)} words")
+
+
+def _right(tagged: Tagged) -> np.ndarray:
+    """[sentences, 2]: right tags, words."""
+    pairs = zip(tagged.predictions, tagged.references, strict=True)
+    found = [[sum(map(str.__eq__, guesses, truths)), len(truths)] for guesses, truths in pairs]
+    return np.array(found, np.float64).reshape(-1, 2)
+
+
+def _spans(tagged: Tagged, strict: bool = False) -> np.ndarray:
+    """[sentences, 3]: right, written and wanted spans."""
+
+    def read(tags: Sequence[str]) -> set[Span]:
+        scheme = tagged.scheme
+        return set(strict_spans(tags, scheme) if strict and scheme not in (None, "iob1") else spans(tags))
+
+    sets = (
+        (read(guesses), read(truths)) for guesses, truths in zip(tagged.predictions, tagged.references, strict=True)
+    )
+    return np.array([[len(a & b), len(a), len(b)] for a, b in sets], np.float64).reshape(-1, 3)
+
+
+def _interval(one: Measured, samples: int, seed: int) -> tuple[float, float]:
+    return percentiles([one.finish(row) for row in resampled_sums(one.table, samples=samples, seed=seed)], 0.95)
+
+
+def _ratio(part: float, whole: float) -> float:
+    """0/0 is 0, as in conlleval."""
+    return float(part) / max(float(whole), 1.0)
+
+
+def _percent(sums: np.ndarray) -> float:
+    return 100 * _ratio(sums[0], sums[1])
+
+
+def _harmonic(sums: np.ndarray) -> float:
+    """2PR / (P + R) of right, written and wanted."""
+    return 100 * _ratio(2 * sums[0], sums[1] + sums[2])
+
+
+def _signature(name: str, over: str) -> str:
+    return f"{name}|over:{over}|version:{__version__}"

@@ -1,0 +1,1 @@
+"""Scores of written text: BLEU, chrF, error rates."""

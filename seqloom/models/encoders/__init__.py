@@ -1,0 +1,1 @@
+"""Encoders: [B, S, input_dim] -> Encoded."""

@@ -1,0 +1,157 @@
+"""Convolutions one upon the other, as an encoder and as a stack that reads from left to right.
+
+With a width of one place nobody sees a neighbour; with one layer it is a window; with more, what a place sees grows
+layer by layer: its `field`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from torch import Tensor, nn
+
+from seqloom.build import Choice, build
+from seqloom.errors import known
+from seqloom.models.protocols import Encoded
+from seqloom.parts.layers.activations import ACTIVATIONS, NoActivation
+from seqloom.parts.layers.norm import NORMS, NoNorm
+from seqloom.parts.mixers.convolution import Convolution
+from seqloom.parts.state import State
+from seqloom.parts.transformer.block import Around, Ways
+from seqloom.parts.visibility import See, mean
+
+GATE = "gate"  # as an activation: half of the features say how much of the other half goes on
+
+
+class Convolved(nn.Module):
+    """A convolution and its activation, with a norm and a way around them."""
+
+    def __init__(
+        self,
+        dim: int,
+        width: int,
+        dilation: int,
+        activation: str,
+        norm: str,
+        norm_kind: Choice,
+        residual: str,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        known(activation, (GATE, *ACTIVATIONS), "activation")
+        self.mix = Convolution(dim, width, dilation, activation == GATE)
+        self.activation = NoActivation() if activation == GATE else ACTIVATIONS[activation]()
+        self.around = Around(dim, norm, dropout, norm_kind, residual)
+
+    def forward(self, x: Tensor, see: See, before: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        y, before = self.mix(self.around.enter(x, see.lengths), see, before)
+        return self.around.leave(x, self.activation(y), see.lengths), before
+
+
+class Convolutions(nn.Module):
+    """[R, T, input_dim] -> [R, T, dim]. The places that layer ℓ looks at, from 0, stand dilation^ℓ apart."""
+
+    def __init__(
+        self,
+        input_dim: int,
+        dim: int,
+        layers: int,
+        width: int,
+        dilation: int,
+        activation: str,
+        norm: str,
+        norm_kind: Choice,
+        residual: str,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.enter = nn.Linear(input_dim, dim) if input_dim != dim else nn.Identity()
+        self.layers = nn.ModuleList(
+            Convolved(dim, width, dilation**n, activation, norm, norm_kind, residual, dropout) for n in range(layers)
+        )
+        self.ways = Ways(dim, layers, residual)
+        self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
+
+    @property
+    def field(self) -> int:
+        """How many places one place sees, itself among them: 1 + (width − 1) Σ dilation."""
+        return 1 + sum(layer.mix.reach for layer in self.layers)  # pyright: ignore
+
+    def run(self, x: Tensor, see: See, state: State = None) -> tuple[list[Tensor], tuple[Tensor | None, ...]]:
+        """What every layer says, at last the whole, and the places that each still needs."""
+        said, kept = [self.enter(x)], []
+        for depth, layer in enumerate(self.layers):
+            y, before = layer(self.ways(said), see, None if state is None else state[depth])
+            said.append(y)
+            kept.append(before)
+        return [*said[1:], self.norm(self.ways(said), see.lengths)], tuple(kept)
+
+
+class ConvolutionEncoder(nn.Module):
+    """Convolutions in which a place sees as many others before it as after (Collobert et al. 2011, section 3.3.2;
+    gated: Gehring et al. 2017, section 3.2, https://arxiv.org/abs/1705.03122).
+
+    `width` places are seen by a layer; `dilation`: each layer's stand so many times as far apart as those of the layer
+    below (Yu & Koltun 2016). `activation`: `gate`, or one of the feed-forward networks'. `norm`, `norm_kind` and
+    `residual`: see Around and Ways. The summary is the mean over real places.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        dim: int = 256,
+        layers: int = 4,
+        width: int = 3,
+        dilation: int = 1,
+        activation: str = GATE,
+        norm: str = "before",
+        norm_kind: Annotated[Choice, NORMS] = "layer",
+        residual: str = "add",
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        self.convolutions = Convolutions(
+            input_dim, dim, layers, width, dilation, activation, norm, norm_kind, residual, dropout
+        )
+        self.dim, self.field = dim, self.convolutions.field
+        self.final_dims: tuple[tuple[int, ...], ...] = ()
+
+    def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:
+        (*layers, states), _ = self.convolutions.run(x, See(lengths=lengths))
+        return Encoded(states=states, lengths=lengths, summary=mean(states, lengths), layers=tuple(layers))
+
+
+class ConvolutionStack(nn.Module):
+    """Convolutions over what stands before, as a language model (gated: Dauphin et al. 2017; `dilation`: van den Oord
+    et al. 2016, section 2.1; one layer: a window of words, Bengio et al. 2003). Keywords: see ConvolutionEncoder.
+
+    Its state is what each layer still needs, the last (width − 1) · dilation places of what it read.
+    """
+
+    carries = True
+
+    def __init__(
+        self,
+        input_dim: int,
+        dim: int = 256,
+        layers: int = 4,
+        width: int = 3,
+        dilation: int = 1,
+        activation: str = GATE,
+        norm: str = "before",
+        norm_kind: Annotated[Choice, NORMS] = "layer",
+        residual: str = "add",
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        self.convolutions = Convolutions(
+            input_dim, dim, layers, width, dilation, activation, norm, norm_kind, residual, dropout
+        )
+        self.dim, self.field = dim, self.convolutions.field
+
+    def begin(self, room: int | None = None) -> State:
+        return None
+
+    def forward(self, x: Tensor, state: State = None, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        said, state = self.convolutions.run(x, See(causal=True, lengths=lengths), state)
+        return said[-1], state

@@ -1,0 +1,1 @@
+"""Models that learn from plain text: masked tokens, skip-gram."""

@@ -1,0 +1,1 @@
+"""Scores, their normalisation, and the attention layers made of them."""

@@ -1,0 +1,1 @@
+"""Single layers: embedding, dropout, norm, pooling, convolution, CRF, output, loss."""

@@ -1,0 +1,1 @@
+"""What mixes information along time: full, windowed, sparse, linear and hashed attention."""

@@ -1,0 +1,82 @@
+"""Convolution along time: every place sees a few neighbours and no farther."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from torch import Tensor, cat, nn
+from torch.nn import functional as F
+
+from seqloom.build import Choice
+from seqloom.errors import SeqloomError
+from seqloom.parts.attention.scores import SCORES
+from seqloom.parts.positions.positions import Turns
+from seqloom.parts.state import Kept
+from seqloom.parts.visibility import See, keep
+
+
+class Convolution(nn.Module):
+    """y_t = b + Σ_i W_i x_(t + i·dilation) over `width` places (Waibel et al. 1989; `dilation` apart: van den Oord et
+    al. 2016, section 2.1, https://arxiv.org/abs/1609.03499).
+
+    Where nothing that comes after may be seen, the places are t and those before it; else as many before t as after,
+    and of an even width one more before. Beyond the ends stand zeros. `gate`: (X∗W + b) ⊗ σ(X∗V + c), twice the
+    weights (Dauphin et al. 2017, equation 1, https://arxiv.org/abs/1612.08083).
+    """
+
+    def __init__(self, dim: int, width: int = 3, dilation: int = 1, gate: bool = False) -> None:
+        super().__init__()
+        for name, value in (("width", width), ("dilation", dilation)):
+            if value < 1:
+                raise SeqloomError(f"{name} of a convolution is at least 1, here {value}")
+        self.weigh = nn.Conv1d(dim, 2 * dim if gate else dim, width, dilation=dilation)
+        nn.init.xavier_uniform_(self.weigh.weight)
+        nn.init.zeros_(self.weigh.bias)  # pyright: ignore[reportArgumentType]
+        self.reach, self.gate = (width - 1) * dilation, gate
+
+    def forward(self, x: Tensor, see: See, before: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """[R, T, dim] -> the same, and the last places that what comes after still needs, [R, reach, dim]: as `before`
+        they stand before the first of x. None: zeros do."""
+        if see.causal:
+            x = F.pad(x, (0, 0, self.reach, 0)) if before is None else cat([before, x], 1)
+            before = x[:, x.size(1) - self.reach :].contiguous()  # not all of x with it
+        else:
+            if see.lengths is not None:
+                x = x.masked_fill(~keep(see.lengths, x.size(1))[:, :, None], 0.0)
+            after = self.reach // 2
+            x = F.pad(x, (0, 0, self.reach - after, after))
+        y = self.weigh(x.mT).mT
+        return F.glu(y, -1) if self.gate else y, before
+
+
+class ConvolutionMixer(Convolution):
+    """A convolution where self-attention might stand (Gehring et al. 2017, section 3.2; Wu et al. 2019,
+    https://arxiv.org/abs/1901.10430): a place mixes with its neighbours alone, and order needs no positions.
+
+    Keeps the last (width − 1) · dilation places. `heads` and `score` mean nothing here.
+    """
+
+    causal = True
+    bounded = True
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        score: Annotated[Choice, SCORES],
+        width: int = 3,
+        dilation: int = 1,
+        gate: bool = False,
+    ) -> None:
+        super().__init__(dim, width, dilation, gate)
+
+    def begin(self, room: int | None = None) -> Kept:
+        return Kept()
+
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, x: Tensor, see: See, state: Kept | None = None, position: Turns | None = None
+    ) -> tuple[Tensor, Kept | None]:
+        y, before = super().forward(x, see, *(state.parts if state is not None else ()))
+        if state is None or before is None:
+            return y, state
+        return y, Kept(state.used + x.size(1), (before,))

@@ -1,0 +1,1 @@
+"""Positions: absolute, relative, rotary, continuous."""

@@ -1,0 +1,1 @@
+"""HTML elements, the page around them, and its style sheet."""

@@ -1,0 +1,1 @@
+"""Whole pages: a run, a comparison."""

@@ -1,0 +1,1 @@
+"""What each task's evaluation adds to a report."""

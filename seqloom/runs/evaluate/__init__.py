@@ -1,0 +1,1 @@
+"""Reports, model cards and scores of a run, written into its folder."""

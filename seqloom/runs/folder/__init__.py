@@ -1,0 +1,1 @@
+"""What stands in a run folder: checks of its files, the log of metrics, the environment, ensembles."""

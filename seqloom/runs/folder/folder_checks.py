@@ -1,0 +1,168 @@
+"""What the files of a run's folder must hold before anything is made of them: a folder may come from a stranger."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from torch.overrides import TorchFunctionMode
+
+from seqloom.errors import SeqloomError, known, shown
+from seqloom.options import checked, hints_of
+from seqloom.tasks.registry import TASKS
+from seqloom.tasks.registry import task as find
+from seqloom.training.settings import Training
+
+SECTIONS = ("data", "model", "training", "preset", "inputs", "decoding")
+LONGEST_NAME = 4096
+COUNT = 10**9
+Rule = tuple[Callable[[Any], bool], str]
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_NAME and "\0" not in value
+
+
+def is_whole(value: Any, least: int = 0) -> bool:
+    """A whole number, as counts and places are."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= COUNT
+
+
+def _names(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_name, value))
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+_ABOVE: Rule = (lambda value: is_whole(value, 1), "a whole number of 1 or more")
+_NAME: Rule = (_is_name, "a name")
+# What stands under these names in any task's config, where it stands.
+RULES: dict[str, Rule] = {
+    "preset.model": _NAME,
+    "preset.size": (lambda value: value is None or _is_name(value), "a name"),
+    "inputs.train": (_names, "a list of names"),
+    "inputs.valid": (
+        lambda value: value is None or is_number(value) or _is_name(value) or _names(value),
+        "a share, a name or a list of names",
+    ),
+    "inputs.from": _NAME,
+    "inputs.taken": (_names, "a list of names"),
+    "decoding.ratio": (lambda value: is_number(value) and value >= 0, "a number of 0 or more"),
+    "decoding.longest": (is_whole, "a whole number"),
+    "decoding.room": _ABOVE,
+    "decoding.limit": (lambda value: value is None or is_whole(value, 1), "a whole number of 1 or more"),
+    "decoding.first": (lambda value: value is None or is_whole(value), "a token's number"),
+    "decoding.close": (lambda value: isinstance(value, bool), "true or false"),
+    "decoding.never": (
+        lambda value: isinstance(value, Sequence) and not isinstance(value, str) and all(map(is_whole, value)),
+        "a list of tokens' numbers",
+    ),
+}
+
+
+def check_config(config: Mapping[str, Any], file: Path) -> None:
+    """Refuse a config whose sections or values are of another type than any that is written."""
+    try:
+        if not is_whole(config["format"], 1):
+            raise SeqloomError(f"format must be a whole number of 1 or more, here {shown(config['format'])}")
+        if "task" in config:
+            _known_task(config["task"])
+        for name in SECTIONS:
+            if not isinstance(config.get(name, {}), dict):
+                raise SeqloomError(f"{name} must be keys and values, here {shown(config[name])}")
+        for key, (fits, what) in RULES.items():
+            section, _, name = key.partition(".")
+            values = config.get(section, {})
+            if name in values and not fits(values[name]):
+                raise SeqloomError(f"{key} must be {what}, here {shown(values[name])}")
+        if "task" in config:
+            for name, make in (("data", find(config["task"]).options), ("training", Training)):
+                hints, values = hints_of(make), config.get(name, {})
+                _made(make, {key: value for key, value in values.items() if key in hints}, name)
+    except SeqloomError as error:
+        raise SeqloomError(f"{file}: {error}") from error
+
+
+def check_whole(config: Mapping[str, Any], file: Path, names: Sequence[str] = ("task", *SECTIONS[:2])) -> None:
+    """Refuse a config in which a section is missing that is needed now."""
+    for name in names:
+        if name not in config:
+            raise SeqloomError(f"{file}: {name} is missing")
+    if "preset" in names and not config["preset"].keys() >= {"model", "size"}:
+        raise SeqloomError(f"{file}: preset names a model and its size, here {shown(config['preset'])}")
+
+
+def _known_task(name: Any) -> None:
+    if not isinstance(name, str):
+        raise SeqloomError(f"task must be one of {', '.join(TASKS)}, here {shown(name)}")
+    known(name, TASKS, "task")
+
+
+def _made(make: Callable[..., Any], values: Mapping[str, Any], section: str) -> None:
+    """Types and bounds, as the section's dataclass has them."""
+    make(**checked(make, values, section))
+
+
+def check_state(values: Mapping[str, Any], where: Path) -> None:
+    """Refuse what a checkpoint says of a training if no training says so."""
+    best = values.get("best")
+    rules: dict[str, bool] = {
+        name: is_whole(values.get(name)) for name in ("step", "epoch", "position", "worse", "validated", "averaged")
+    }
+    journal = values.get("journal")
+    rules["journal"] = isinstance(journal, int) and journal >= 0
+    rules["elapsed"] = is_number(values.get("elapsed"))
+    rules["processes"] = is_whole(values.get("processes", 1), 1)
+    rules["fingerprint"] = isinstance(values.get("fingerprint"), str)
+    rules["best"] = best is None or (
+        isinstance(best, dict)
+        and is_whole(best.get("step"))
+        and isinstance(best.get("scores"), dict)
+        and all(isinstance(score, int | float) for score in best["scores"].values())
+    )
+    for name, fits in rules.items():
+        if not fits:
+            raise SeqloomError(f"{where}: {name} cannot be {shown(values.get(name))}")
+
+
+SLACK = 1 << 22  # numbers that a model may hold beside its weights: tables of positions, masks
+TIMES = 4  # so often a tied matrix may be made before it is shared
+SIZED = {getattr(torch, name) for name in ("empty", "zeros", "ones", "rand", "randn", "full", "eye")}
+
+
+class Allowance(TorchFunctionMode):
+    """While a model is made of a stranger's config: it gets no more memory than the weights that it is for take."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.file, self.left = file, SLACK
+        if file.is_file():
+            try:
+                with safetensors.safe_open(file, framework="pt") as stored:
+                    shapes = [stored.get_slice(name).get_shape() for name in stored.keys()]  # noqa: SIM118
+            except (OSError, safetensors.SafetensorError):
+                shapes = []  # which is told when it is read
+            self.left += TIMES * sum(math.prod(shape) for shape in shapes)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in SIZED:
+            sizes = args[0] if len(args) == 1 or func is torch.full else args
+            sizes = sizes if isinstance(sizes, Sequence) else [sizes] if len(args) == 1 else args
+            self.left -= math.prod(size for size in sizes if isinstance(size, int))
+            if self.left < 0:
+                raise SeqloomError(f"{self.file}: does not fit the model of config.yaml, which is larger")
+        return func(*args, **(kwargs or {}))
+
+
+def allowed(folder: Path, config: Mapping[str, Any], name: str) -> AbstractContextManager[Any]:
+    """A model that goes on from weights, or begins with all those of another run, is not to be larger than they are."""
+    start = config["inputs"].get("from")
+    files = [folder / name] if start is None or "taken" in config["inputs"] else [folder / name, Path(start) / name]
+    return next((Allowance(file) for file in files if file.is_file()), nullcontext())

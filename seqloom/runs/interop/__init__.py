@@ -1,0 +1,1 @@
+"""Import from and export to Hugging Face, ONNX and CTranslate2."""

@@ -1,0 +1,1 @@
+"""Several trainings: ensembles, cross-validation, parallel jobs."""

@@ -1,0 +1,1 @@
+"""Recipes: a recorded dataset, model and training, followed and scored again."""

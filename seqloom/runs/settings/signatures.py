@@ -1,0 +1,152 @@
+"""What `setting_table.json` holds, read off the signatures of all that a config can name.
+
+`python -m seqloom.runs.settings.signatures` writes it again.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import tokenize
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Union, get_args, get_origin
+
+from seqloom.build import nested_tables, settings
+from seqloom.data.batches.labels import TARGETS
+from seqloom.data.batches.language import BATCHES
+from seqloom.files import write_atomic
+from seqloom.models.encoders.convolutional import GATE
+from seqloom.models.encoders.layer_views import VIEWS
+from seqloom.options import hints_of
+from seqloom.parts.attention.normalisers import NORMALISERS
+from seqloom.parts.layers.activations import ACTIVATIONS
+from seqloom.parts.transformer.block import RESIDUALS
+from seqloom.runs.settings.setting_help import WORDS
+from seqloom.runs.settings.setting_table import FILE
+from seqloom.tasks.registry import TASKS
+from seqloom.tasks.registry import task as find
+from seqloom.training.settings import CAPTURES, OPTIMISERS, PRECISIONS, SCHEDULES, Training
+
+# Texts that are one of a few names, by keyword; `Class.keyword` says more than `keyword`.
+CHOICES: dict[str, Sequence[str]] = {
+    "Training.optimiser": OPTIMISERS,
+    "Training.schedule": SCHEDULES,
+    "Training.precision": PRECISIONS,
+    "Training.capture": CAPTURES,
+    "LabelOptions.target": TARGETS,
+    "StreamOptions.batches": BATCHES,
+    "cut": ("tail", "head"),
+    "activation": tuple(ACTIVATIONS),
+    "RnnCell.activation": ("tanh", "relu", "none"),
+    "ConvolutionEncoder.activation": (GATE, *ACTIVATIONS),
+    "ConvolutionStack.activation": (GATE, *ACTIVATIONS),
+    "normaliser": tuple(NORMALISERS),
+    "residual": RESIDUALS,
+    "TransformerEncoder.residual": (*RESIDUALS, "reversible"),
+    "TransformerStack.residual": (*RESIDUALS, "reversible"),
+    "norm": ("before", "after"),
+    "views": VIEWS,
+    "GruCell.reset": ("before", "after"),
+    "context": ("last", "transform", "pool"),
+    "given": ("initial", "input", "both"),
+    "query": ("previous", "current"),
+    "start": ("last", "transform", "pool", "zero"),
+    "Floater.start": ("sinusoidal", "zero"),
+    "layout": ("interleaved", "halves"),
+    "projections": ("", "q", "k", "v", "qk", "qv", "kv", "qkv"),
+}
+TAKES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+TAKES |= {list: "a list", dict: "keys and values"}
+
+
+class Book:
+    """Tables, the parts that they name, and what each part takes; JSON in the end."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, dict[str, Any]] = {}
+        self.parts: dict[str, dict[str, Any]] = {}
+        self._named: dict[int, str] = {}
+
+    def table(self, table: Mapping[str, Any], name: str) -> str:
+        """A table goes by the place where it was met first."""
+        if id(table) in self._named:
+            return self._named[id(table)]
+        self._named[id(table)] = name
+        entries = self.tables[name] = {}
+        for kind in table:
+            make, options = table[kind], {}
+            while isinstance(make, Mapping):
+                options = {**{key: value for key, value in make.items() if key != "kind"}, **options}
+                make = table[make["kind"]]
+            entries[kind] = {"part": self.part(make), "with": options}
+        return name
+
+    def part(self, make: Callable[..., Any]) -> str:
+        name = f"{make.__module__.removeprefix('seqloom.')}.{make.__name__}"
+        if name not in self.parts:
+            keywords = self.parts[name] = {}
+            tables, comments = nested_tables(make), _comments(make)
+            for key, default in settings(make).items():
+                keywords[key] = _told(make, key, default, comments)
+                if key in tables:
+                    keywords[key]["table"] = self.table(tables[key], f"{name}.{key}")
+        return name
+
+
+def gather() -> dict[str, Any]:
+    """All tasks, from the constructors as they are now."""
+    book, tasks = Book(), {}
+    for name in TASKS:
+        task = find(name)
+        usual, comments = task.options(), _comments(task.options)
+        tasks[name] = {
+            "models": book.table(task.models, name),
+            "kind": task.kind,
+            "training": dict(task.training),
+            "scores": list(task.scores),
+            "data": {
+                one.name: _told(task.options, one.name, getattr(usual, one.name), comments) for one in fields(usual)
+            },
+        }
+    comments = _comments(Training)
+    training = {one.name: _told(Training, one.name, one.default, comments) for one in fields(Training)}
+    return {"tasks": tasks, "training": training, "tables": book.tables, "parts": book.parts}
+
+
+def _told(make: Any, key: str, default: Any, comments: Mapping[str, str]) -> dict[str, Any]:
+    hint = hints_of(make)[key]
+    kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    names = [TAKES.get(get_origin(kind) or kind, "") for kind in kinds if kind is not type(None)]
+    takes = " or ".join(dict.fromkeys(filter(None, names))) or "text"
+    choices = list(_of(make, key, CHOICES) or ()) if str in kinds else []
+    about = WORDS.get(f"{make.__name__}.{key}") or comments.get(key) or _of(make, key, WORDS)
+    return {"default": default, "takes": takes, "choices": choices, "about": about or ""}
+
+
+def _of(make: Any, key: str, table: Mapping[str, Any]) -> Any:
+    """What is said of the keyword in this class, in one above it, or anywhere."""
+    names = [f"{one.__name__}.{key}" for one in inspect.getmro(make)] if isinstance(make, type) else []
+    return next((table[name] for name in [*names, key] if name in table), None)
+
+
+def _comments(make: Any) -> dict[str, str]:
+    """The comment behind a keyword, on its line, where it has a line of its own."""
+    found: dict[str, str] = {}
+    first = ""
+    for token in tokenize.generate_tokens(io.StringIO(inspect.getsource(make)).readline):
+        if token.type == tokenize.NAME and not token.line[: token.start[1]].strip():
+            first = token.string if f"{token.string}:" in token.line else ""
+        if token.type == tokenize.COMMENT and first and token.line.strip().startswith(f"{first}:"):
+            found.setdefault(first, token.string.lstrip("# ").strip().replace("None:", "null:"))
+    return {name: text for name, text in found.items() if not text.startswith(("pyright:", "noqa", "type:"))}
+
+
+def written() -> str:
+    return json.dumps(gather(), ensure_ascii=False, indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    write_atomic(FILE, written())

@@ -1,0 +1,216 @@
+"""The keywords of `seqloom.train`: every setting of the data and of the training by its own name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
+
+from seqloom.data.files.columns import TOLD
+from seqloom.data.formats.python_data import given
+from seqloom.errors import SeqloomError, known
+from seqloom.options import hints_of
+from seqloom.runs.config import YAML
+from seqloom.runs.train.job import Files, share_or_files
+from seqloom.tasks.registry import TASKS
+from seqloom.tasks.registry import task as find
+from seqloom.training.settings import Training, respelled, seconds
+
+Examples = Files | Iterable[Any]  # names of files and datasets, or what `seqloom.data.formats.python_data` takes
+
+# What other libraries call a setting of ours.
+ELSEWHERE = {
+    "batch_size": "batch_rows",
+    "lr": "rate",
+    "learning_rate": "rate",
+    "steps": "max_steps",
+    "num_epochs": "epochs",
+    "label_smoothing": "smoothing",
+    "warmup_steps": "warmup",
+    "gradient_clip": "clip",
+    "num_train_epochs": "epochs",
+}
+
+
+class DataKeywords(TypedDict, total=False):
+    """Of the config's `data` section; which of them a task has, its options say (`seqloom.data`)."""
+
+    columns: str | None
+    skip_bad: bool
+    limit: int | None
+    sample: int | None
+    rules: int
+    header: bool | None
+    delimiter: str | None
+    encoding: str | None
+    recognise: bool
+    fold: bool | str
+    half_width: bool
+    max_vocab: int | None
+    min_count: int
+    max_length: int | None
+    cut: str
+    source_tokens: str
+    target_tokens: str
+    tokens: str
+    target: str | int | None
+    separator: str
+    stop_words: str
+    repair: bool
+    weights: str
+    without: str | None
+    kinds: dict[str, str]
+    flag_missing: bool
+    batches: str | None
+    length: int
+    stride: int | None
+    vary: bool
+    condition: bool
+    masked: float
+    window: int
+    negatives: int
+    often: float
+
+
+class TrainingKeywords(TypedDict, total=False):
+    """Of the config's `training` section: see `seqloom.training.settings.Training`."""
+
+    epochs: int | None
+    max_steps: int | None
+    time: float | str | None
+    patience: int | None
+    batch_rows: int | None
+    batch_tokens: int | None
+    accumulate: int
+    optimiser: str
+    rate: float
+    weight_decay: float
+    momentum: float
+    beta2: float
+    trigger: int
+    schedule: str
+    warmup: int
+    clip: float
+    smoothing: float
+    agreement: float
+    precision: str
+    capture: str
+    compile: bool
+    seed: int
+    log_every: int
+    valid_every: int | None
+    valid_decode: int
+    select: str
+    save_every: int | None
+    keep: int
+    ema: float
+    average: int
+    vectors: str | None
+    freeze: str | None
+    shard: bool
+
+
+class Keywords(DataKeywords, TrainingKeywords, total=False):
+    """All that `seqloom.train` takes beside its own parameters."""
+
+
+class Sections(NamedTuple):
+    data: dict[str, Any]
+    training: dict[str, Any]
+    settings: dict[str, Any]  # by dotted names
+
+
+def sorted_out(
+    task: str,
+    options: Mapping[str, Any],
+    data: Mapping[str, Any] | None,
+    training: Mapping[str, Any] | None,
+    settings: Mapping[str, Any] | None,
+) -> Sections:
+    """Plain keywords laid into the sections; a name that none has is refused with what was meant."""
+    known(task, TASKS, "task")
+    found = Sections(_section(data, "data"), _section(training, "training"), _section(settings, "settings"))
+    sections = {"data": hints_of(find(task).options), "training": hints_of(Training)}
+    for name, value in respelled(options).items():
+        homes = [section for section, names in sections.items() if name in names]
+        if not homes:
+            raise SeqloomError(_unknown(name, task, [*sections["data"], *sections["training"]]))
+        if len(homes) > 1:
+            raise SeqloomError(f"{name} is a setting of data and of training: give it in data={{…}} or training={{…}}")
+        section: dict[str, Any] = getattr(found, homes[0])
+        if section.get(name, value) != value:
+            raise SeqloomError(f"{name} is given twice: {value!r}, and {section[name]!r} in {homes[0]}=")
+        section[name] = value
+    if isinstance(found.training.get("time"), str):
+        found.training["time"] = seconds(found.training["time"])
+    return found
+
+
+def read_in(
+    task: str,
+    files: Examples,
+    valid: Examples | float | None,
+    test: Examples | None,
+    chosen: Sections,
+    cache: Path | None,
+) -> tuple[list[str], Files | float | None, list[str] | None]:
+    """The files to train, to validate and to be scored on: examples given in Python are written to the cache first."""
+    below = {key.removeprefix("data."): value for key, value in chosen.settings.items() if key.startswith("data.")}
+    read = {**chosen.data, **below}
+    beside = {**read, "limit": None}
+    names, written = given(files, task, read, cache)
+    forms = {written}
+    if valid is None or isinstance(valid, int | float | str | Path):
+        held = valid
+        forms |= {False} if valid is not None and isinstance(share_or_files(valid), list) else set()
+    else:
+        held, one = given(valid, task, beside, cache, "valid")
+        forms.add(one)
+    tested, one = (None, written) if test is None else given(test, task, beside, cache, "test")
+    forms.add(one)
+    # Columns and header of a table go for its examples too.
+    of_files = [name for name in ("columns", *TOLD) if task != "table" or name not in ("columns", "header")]
+    for name in of_files if True in forms else ():
+        if False in forms and read.get(name) is not None:
+            raise SeqloomError(f"{name}= cannot be for files and for examples at once: give all in the same form")
+        chosen.data.pop(name, None)  # what is written here is always the same, its columns as they were chosen
+        chosen.settings.pop(f"data.{name}", None)
+    return names, held, tested
+
+
+def _section(values: Any, name: str) -> dict[str, Any]:
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise SeqloomError(f"{name}= takes a dictionary of settings, here {type(values).__name__}")
+    return dict(values)
+
+
+def _unknown(name: str, task: str, names: list[str]) -> str:
+    """What was probably meant; of another task's settings, whose it is."""
+    own = ("valid", "model", "size", "data", "training", "settings", "start", "device", "resume", "cache", "quiet")
+    near = [ELSEWHERE[name]] if name in ELSEWHERE else difflib.get_close_matches(name, [*names, *own], 1)
+    others = [other for other in TASKS if other != task and name in hints_of(find(other).options)]
+    whose = f", which is a setting of {' and '.join(others)}" if others else ""
+    guess = f"; did you mean {near[0]!r}?" if near else f". Choose from: {', '.join(sorted(names))}"
+    parts = "; parts of the model go by settings={'decoder.score': …}" if "." in name else ""
+    return f"unknown keyword of seqloom.train for {task} {name!r}{whose}{parts or guess}"
+
+
+def checked_model(model: Any) -> str | Mapping[str, Any] | None:
+    """The name of a preset, a YAML file or what such a file would hold; anything else is refused."""
+    if model is None or isinstance(model, str):
+        return model
+    if isinstance(model, Mapping):
+        return dict(model)
+    if hasattr(model, "__fspath__"):
+        name = str(model)
+        if not name.endswith(YAML):
+            raise SeqloomError(f"model={name!r}: a file with a model ends in {' or '.join(YAML)}")
+        return name
+    hint = ""
+    if any(base.__module__.startswith("torch.nn") for base in getattr(model, "__mro__", type(model).__mro__)):
+        hint = "; a module of your own is no preset: see CONTRIBUTING.md for how to add a part by name"
+    told = f"the name of a preset, a YAML file or a dictionary of settings, here {type(model).__name__}"
+    raise SeqloomError(f"model= takes {told}{hint}")

@@ -1,0 +1,1 @@
+"""One training, from files to a run folder."""

@@ -1,0 +1,1 @@
+"""N → 1: labels or a number for a text."""

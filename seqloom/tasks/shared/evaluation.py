@@ -1,0 +1,159 @@
+"""What every evaluation says, whatever the task."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from seqloom.data.datasets import catalog
+from seqloom.data.files.columns import TOLD, Reading, as_trained
+from seqloom.data.formats.python_data import given
+from seqloom.errors import SeqloomError
+from seqloom.metrics.bootstrap import ratio_interval
+from seqloom.tasks.shared.unseen_characters import Note, Strange
+
+SCHEMA = 1  # of a record: a report made by an older Seqloom refuses a newer one
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores in percent (perplexity is a number of choices) with their 95 % intervals and signatures."""
+
+    metrics: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+    signature: dict[str, str]
+    count: int
+    predictions: list[str]
+    notes: tuple[str, ...] = ()  # what the user should know, in sentences
+    members: Sequence[Mapping[str, Any]] = ()  # of an ensemble: run, model, size and parameters of each
+    unit: str = "examples"  # what was counted
+    pronunciations: bool = False  # of single words, as symbols: papers call the share with any error WER
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "metrics": {name: _finite(value) for name, value in self.metrics.items()},
+            "intervals": {name: [_finite(low), _finite(high)] for name, (low, high) in self.intervals.items()},
+            "signature": self.signature,
+            "count": self.count,
+            **self._unknown(),
+            **self._together(),
+        }
+
+    def _unknown(self) -> dict[str, Any]:
+        found = [note.facts for note in self.notes if isinstance(note, Note)]
+        return {"unknown": found[0]} if found else {}
+
+    def rows(self, all_of_them: bool = False) -> Iterator[tuple[str, float, tuple[float, float] | None, str]]:
+        """What a terminal shows: name, value, interval and signature of each score. Of single tokens that are words the
+        `wer` is the `per` again; of pronunciations the word error rate is the share of words with any error."""
+        same = self.metrics.get("wer") == self.metrics.get("per")
+        for name, value in self.metrics.items():
+            if name != "wer" or all_of_them or not same:
+                yield name, value, self.intervals.get(name), self.signature.get(name, "")
+            if name == "exact_match" and self.pronunciations:
+                low, high = self.intervals.get(name, (math.nan, math.nan))
+                spread = None if math.isnan(low) else (100 - high, 100 - low)
+                yield "word error rate", 100 - value, spread, "words with any error: 100 − exact_match"
+
+    def _together(self) -> dict[str, Any]:
+        if not self.members:
+            return {}
+        return {"members": list(self.members), "parameters": sum(one["parameters"] for one in self.members)}
+
+
+def reading_of(config: Mapping[str, Any], columns: str | None = None, skip_bad: bool | None = None) -> Reading:
+    """How files are read: as those of the training, but for what is given."""
+    data = config["data"]
+    bad = data.get("skip_bad", False) if skip_bad is None else skip_bad
+    return as_trained(data, columns, bad)
+
+
+def examples_of(
+    runner: Any, files: Any, reading: Reading | None, what: str = "examples"
+) -> tuple[list[Any], list[str]]:
+    """What a runner is asked to score, from files, from the test split of a dataset by name, or examples as
+    `seqloom.train` takes them; and notes on it."""
+    task, trained = runner.config["task"], runner.reading()
+    asked = reading or trained
+    settings = {**runner.config["data"], "columns": asked.columns, "skip_bad": asked.skip_bad, "limit": None}
+    names, written = given(files, task, settings)
+    found = catalog.resolve(names, "test", task)
+    asked = asked if found == names and not written else _of_others(asked, trained, written)
+    examples, notes = runner.read(found, asked)
+    if not examples:
+        raise SeqloomError(f"{', '.join(names)}: no {what}")
+    return examples, [*notes, *_strange(runner, examples)]
+
+
+def _of_others(asked: Reading, trained: Reading, written: bool) -> Reading:
+    """How files are read that are not of the user's making. A dataset has columns of its own, and so have examples that
+    were `written` to a file: what was said of the training files does not go for them, nor for the latter what is said
+    now."""
+    names = ("columns", *TOLD)
+    return replace(asked, **{name: None for name in names if written or getattr(asked, name) == getattr(trained, name)})
+
+
+def _strange(runner: Any, examples: Sequence[Any]) -> Iterator[str]:
+    """What in the sources the model has never seen."""
+    if hasattr(examples[0], "source") or hasattr(examples[0], "words"):
+        asked = (one.words if hasattr(one, "words") else one.source for one in examples)
+        yield from Strange.of(map(runner.unknown, asked), runner.strange).notes()
+
+
+def frame(runner: Any, scores: Evaluation, asked: Any, seconds: float, available: int) -> dict[str, Any]:
+    """What every record tells, whatever the task; fit for `json.dump`.
+
+    `asked`: what was evaluated, by which records can be compared, as values for JSON or as bytes; `seconds`: how long
+    the model took for it; `available`: how many examples there were to choose from.
+    """
+    told = asked if isinstance(asked, bytes) else json.dumps(asked).encode()
+    return {
+        "schema": SCHEMA,
+        **scores.to_json(),
+        **({"pronunciations": True} if scores.pronunciations else {}),
+        "available": available,
+        "fingerprint": hashlib.sha256(told).hexdigest(),
+        "device": _device(runner.device),
+        "parameters": sum(parameter.numel() for parameter in runner.model.parameters()),
+        "seconds": round(seconds, 3),
+        "per_second": round(scores.count / max(seconds, 1e-9), 1),
+    }
+
+
+def _device(device: torch.device) -> str:
+    return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
+
+
+def error_by_length(judged: Sequence[tuple[int, int, int]], buckets: int) -> list[dict[str, Any]]:
+    """Of (length, errors, tokens wanted): the error rate in about `buckets` groups as even as whole lengths allow."""
+    groups: list[list[tuple[int, int, int]]] = [[]]
+    for one in sorted(judged, key=lambda one: one[0]):
+        full = len(groups[-1]) >= len(judged) / buckets
+        if full and groups[-1][-1][0] != one[0]:
+            groups.append([])
+        groups[-1].append(one)
+    return [_bucket(group) for group in groups if group]
+
+
+def _bucket(group: list[tuple[int, int, int]]) -> dict[str, Any]:
+    _, errors, wanted = zip(*group, strict=True)
+    low, high = ratio_interval(errors, wanted)
+    return {
+        "shortest": group[0][0],
+        "longest": group[-1][0],
+        "count": len(group),
+        "error_rate": round(100 * sum(errors) / max(sum(wanted), 1), 3),
+        "interval": [round(100 * low, 3), round(100 * high, 3)],
+        "exact_match": round(100 * sum(count == 0 for count in errors) / len(group), 3),
+    }
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no word for what is not a number."""
+    return value if math.isfinite(value) else None

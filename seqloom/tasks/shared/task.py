@@ -1,0 +1,135 @@
+"""What a task is: all that `runs` knows of translate, classify, tag and generate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, Unpack, overload
+
+import torch
+from torch import nn
+
+from seqloom.data.batches.batch_source import Ready
+from seqloom.data.splits.split import Fold
+from seqloom.decoding.batched import Answer
+from seqloom.decoding.search import Search
+from seqloom.tasks.shared.evaluation import Evaluation
+from seqloom.tasks.shared.predict import Ways
+from seqloom.training.distributed.processes import Ranks
+from seqloom.training.settings import Training
+
+# The scores of the held-out data, by the objective as it is now (perhaps wrapped for several processes).
+Judge = Callable[[nn.Module, Training, Ranks], dict[str, float]]
+
+
+class Runner(Protocol):
+    """A trained model, loaded from its run folder. Remembers nothing between calls."""
+
+    folder: Path
+    config: dict[str, Any]
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    @overload
+    def predict(self, sources: str, search: Search | None = None, **ways: Unpack[Ways]) -> str: ...
+    @overload
+    def predict(
+        self, sources: str, search: Search | None = None, *, n_best: int, **ways: Unpack[Ways]
+    ) -> list[str]: ...
+    @overload
+    def predict(self, sources: Iterable[Any], search: Search | None = None, **ways: Unpack[Ways]) -> list[str]: ...
+    @overload
+    def predict(
+        self, sources: Iterable[Any], search: Search | None = None, *, n_best: int, **ways: Unpack[Ways]
+    ) -> list[list[str]]: ...
+    def predict(self, sources: Any, search: Search | None = None, **ways: Any) -> Any:
+        """The best answer to each source, or to a single one; with `n_best` a list of so many, best first."""
+        ...
+
+    def answers(
+        self, sources: Iterable[Any], search: Search | None = None, rows: int = 64, ahead: int = 16
+    ) -> Iterator[list[Answer]]:
+        """The best answers of each source with their scores, in order, as a stream."""
+        ...
+
+    def evaluate(
+        self, files: Any, search: Any = None, *, metrics: Sequence[str] | None = None, reading: Any = None
+    ) -> Evaluation:
+        """Scores on files of examples, or on the test split of a dataset by name."""
+        ...
+
+    def record(self, examples: Sequence[Any]) -> dict[str, Any]:
+        """What an evaluation found on examples in memory, as values for a report; fit for `json.dump`."""
+        ...
+
+    def once(self, length: int) -> None:
+        """One example of `length` tokens through the model: what `seqloom info` counts."""
+        ...
+
+
+class Model(Runner, Protocol):
+    """What `seqloom.load` gives, as a type checker knows it: a `Runner`, and what its own task adds, which only the run
+    says (a Translator's `attention`, a SentenceTagger's `spans`, …)."""
+
+    def evaluate(
+        self, files: Any, search: Any = None, *, metrics: Sequence[str] | None = None, reading: Any = None, **how: Any
+    ) -> Evaluation: ...
+
+    def record(self, examples: Sequence[Any], *how: Any, **more: Any) -> dict[str, Any]: ...
+
+    def __getattr__(self, name: str) -> Any: ...
+
+
+class Task(Protocol):
+    """One task shape. A module of `tasks` has one, by the name TASK.
+
+    It may also have `select(ready) -> str`, the score to choose by where the data decides it,
+    `glimpse(runner) -> str`, something to see of what the model does, at every validation, and
+    `ensemble(models, vocabularies) -> nn.Module`, one model of several that have the same vocabularies.
+    """
+
+    name: str
+    models: Mapping[str, Any]  # the table that `build` and `complete` choose from
+    kind: str  # the entry of it that presets mean
+    vocabularies: tuple[str, ...]  # names of the files beside the weights
+    options: type  # the dataclass of the config's `data` section, a `Reading`
+    training: Mapping[str, Any]  # settings that suit the task, above all `select`
+    scores: tuple[str, ...]  # what `judge` may give: all that `training.select` may name
+
+    def prepare(
+        self,
+        train: list[str],
+        valid: list[str] | float | Fold,
+        options: Any,
+        *,
+        seed: int,
+        cache: Path | None = None,
+        kept: Mapping[str, Any] | None = None,
+    ) -> Ready:
+        """Read and number the data. `kept`: vocabularies (as JSON) of another run, to be used as they are."""
+        ...
+
+    def sizes(self, vocabularies: Mapping[str, Any]) -> dict[str, Any]:
+        """The keywords without a default of the model's constructor."""
+        ...
+
+    def decoding(self, ready: Ready, before: Mapping[str, Any]) -> dict[str, Any]:
+        """The config's `decoding` section: what predictions need to know that only the data says. `before`: that of
+        the run that goes on or that this one starts from."""
+        ...
+
+    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
+        """What is trained: called with a batch of the supply, gives a `Loss`."""
+        ...
+
+    def judge(self, model: nn.Module, ready: Ready, config: Mapping[str, Any], device: torch.device) -> Judge: ...
+
+    def runner(
+        self,
+        folder: Path,
+        config: dict[str, Any],
+        model: nn.Module,
+        vocabularies: Mapping[str, Any],
+        device: torch.device,
+    ) -> Runner: ...

@@ -1,0 +1,1 @@
+"""N → 1: a class or a number for a row of a table."""

@@ -1,0 +1,1 @@
+"""N → N: a tag for every word."""

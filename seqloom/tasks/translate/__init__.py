@@ -1,0 +1,1 @@
+"""N → M: pairs of source and target."""

@@ -1,0 +1,137 @@
+"""Trained word vectors: which words are like a word, and how well neighbours are told from other words."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqloom.data.batches.chunks import Pieces
+from seqloom.data.encoding.encode import Rows
+from seqloom.data.files.columns import Reading
+from seqloom.data.formats.pairs import Example
+from seqloom.data.prepare.texts import read_texts
+from seqloom.data.tokenizers.tokenizers import SPECIALS, UNK
+from seqloom.data.tokenizers.vocabulary import Codec
+from seqloom.decoding.batched import Answer
+from seqloom.decoding.search import Search
+from seqloom.errors import SeqloomError, known
+from seqloom.tasks.shared.evaluation import Evaluation, examples_of, frame, reading_of
+from seqloom.tasks.shared.predict import Predicting
+from seqloom.training.objectives.skip_gram import NegativeSampling, Windows
+from seqloom.training.validation import likelihood, some
+from seqloom.version import __version__
+
+SEED = 7  # of the words drawn in an evaluation
+SHOWN, LIKE = 20, 8  # words of a report, and words like each
+
+
+class Likeness(Predicting[str]):
+    """What `seqloom.load` gives of a `vectors` run. Remembers nothing between calls."""
+
+    def __init__(self, folder: Path, config: dict[str, Any], model: nn.Module, codec: Codec, device: torch.device):
+        self.folder, self.config, self.model, self.codec, self.device = folder, config, model, codec, device
+
+    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
+        """How files are read: as those of the training, but for what is given."""
+        return reading_of(self.config, columns, skip_bad)
+
+    def read(self, files: list[str], reading: Reading) -> tuple[list[Example], list[str]]:
+        return read_texts(files, reading)
+
+    @cached_property
+    def _units(self) -> Tensor:
+        """[V, dim]: all vectors at length one."""
+        return F.normalize(self.model.source.weight.detach().float(), dim=-1)  # pyright: ignore
+
+    def answers(
+        self, sources: Iterable[str], search: Search | None = None, rows: int = 64, ahead: int = 16
+    ) -> Iterator[list[Answer]]:
+        """The words whose vectors have the largest cosine with each word's, in order, as a stream. Of several words the
+        mean counts; where none is known nothing is said."""
+        n = (search or Search()).n_best
+        texts = iter(sources)
+        while chunk := list(islice(texts, rows)):
+            asked = [[id for id in self.codec.encode(text) if id != UNK] for text in chunk]
+            empty = self._units.new_zeros(1, self._units.size(1))
+            means = torch.stack([torch.cat([self._units[ids], empty]).sum(0) for ids in asked])
+            likeness = F.normalize(means, dim=-1) @ self._units.T
+            likeness[:, : len(SPECIALS)] = -2.0
+            for row, ids in zip(likeness, asked, strict=True):
+                row[ids] = -2.0  # a word is most like itself
+                best = row.topk(min(n, max(len(row) - len(SPECIALS) - len(set(ids)), 1)))
+                found = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+                nothing = [Answer("", (), 0.0, 0.0, 0.0)]
+                yield [self._answer(cosine, id) for cosine, id in found] if ids else nothing
+
+    def once(self, length: int) -> None:
+        """One example of `length` words and a neighbour of each through the model: what `seqloom info` counts."""
+        words = torch.full((length,), UNK)
+        self.model(words, words[:, None])
+
+    def _answer(self, cosine: float, id: int) -> Answer:
+        return Answer(self.codec.decode([id]), (id,), cosine, 0.0, max(cosine, 0.0))
+
+    def evaluate(
+        self,
+        files: str | Path | Iterable[Any],
+        search: Search | None = None,
+        *,
+        metrics: Sequence[str] | None = None,
+        reading: Reading | None = None,
+    ) -> Evaluation:
+        """The mean loss of the pairs of neighbours in the texts."""
+        for name in metrics or ():
+            known(name, ("loss",), "metric")
+        examples, notes = examples_of(self, files, reading, "texts")
+        return self.judge([example.source for example in examples], notes)
+
+    def judge(self, texts: Sequence[str], notes: Sequence[str] = ()) -> Evaluation:
+        """Scores of texts in memory; words are drawn by their shares in these."""
+        data, rows = self.config["data"], [self.codec.encode(text) for text in texts]
+        lengths = np.array([len(row) for row in rows], np.int64)
+        pieces = Pieces.of(Rows(np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum())), lengths))
+        counts = np.bincount(pieces.ids, minlength=self.codec.size)
+        how = {name: data[name] for name in ("window", "negatives", "often")}
+        windows = Windows(pieces, counts, **how, seed=SEED)
+        if not len(windows):
+            raise SeqloomError("no two words of the vocabulary stand in one of the texts")
+        plan = windows.plan(seed=0, epoch=0, batch_tokens=None, batch_rows=64)
+        objective = NegativeSampling(self.model)  # pyright: ignore[reportArgumentType]
+        found = likelihood(objective, map(windows.batch, plan), self.device)
+        signature = "|".join(f"{name}:{value:g}" for name, value in how.items())
+        return Evaluation(
+            metrics={"loss": found["loss"]},
+            intervals={},
+            signature={"loss": f"loss|{signature}|seed:{SEED}|version:{__version__}"},
+            count=len(texts),
+            predictions=[],
+            notes=tuple(notes),
+        )
+
+    def record(self, examples: Sequence[Example], search: Search | None = None, *, most: int = 1000) -> dict[str, Any]:
+        """What a report tells of at most `most` texts, chosen by a hash. Fit for `json.dump`."""
+        every = {example.source: [] for example in examples}
+        texts = list(some(every, most))
+        if not texts:
+            raise SeqloomError("no texts to evaluate on")
+        started = time.monotonic()
+        scores = self.judge(texts)
+        seconds = time.monotonic() - started
+        words = self.codec.tokens[:SHOWN]
+        like = self.answers(words, Search(beam=LIKE, n_best=LIKE))
+        return {
+            **frame(self, scores, sorted(texts), seconds, len(every)),
+            "alike": [
+                [word, [[one.text, round(one.score, 4)] for one in answers]]
+                for word, answers in zip(words, like, strict=True)
+            ],
+        }

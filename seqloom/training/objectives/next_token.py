@@ -1,0 +1,129 @@
+"""Language models: the next token as objective, and the whole held-out text as judge."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seqloom.data.batches.language import Stream, Stretches
+from seqloom.data.tokenizers.tokenizers import UNK
+from seqloom.data.tokenizers.vocabulary import Codec
+from seqloom.metrics.perplexity import perplexity
+from seqloom.parts.state import State
+from seqloom.training.distributed.processes import ALONE, Ranks
+from seqloom.training.distributed.sharding import portion
+from seqloom.training.objectives.teacher_forcing import Loss
+
+STREAMS = 8  # in which the held-out text is read while training, where a state is carried on
+CHUNK = 1024  # steps of a stream at a time
+CELLS = 1 << 26  # logits at a time, whatever the vocabulary
+
+
+class NextToken(nn.Module):
+    """−Σ log p(x_t | x_<t) (Bengio et al. 2003, section 2). Where batches go on from one another, the state does too,
+    without its gradient: truncated back-propagation (Williams & Peng 1990)."""
+
+    def __init__(self, model: Any, smoothing: float = 0.0) -> None:
+        super().__init__()
+        self.model = model
+        self.smoothing = smoothing
+
+    def forward(self, batch: Stretches, carried: State = None) -> Loss:
+        # A validation loss is a likelihood: smoothing and penalties belong to training alone.
+        smoothing = self.smoothing if self.training else 0.0
+        guess = self.model(batch.tokens[:, :-1], batch.tokens[:, 1:], batch.index, carried, smoothing, True)
+        total = guess.nats
+        if guess.penalty is not None:
+            total = total + batch.count * guess.penalty
+        goes_on = batch.goes_on and self.model.carries
+        return Loss(total, batch.count, detached(guess.state) if goes_on else None)
+
+
+def detached(state: State) -> State:
+    if isinstance(state, Tensor):
+        return state.detach()
+    return None if state is None else tuple(map(detached, state))
+
+
+class Surprise(NamedTuple):
+    """−log p of every token of a text but the first of each row, in nats, and where in its row each stands."""
+
+    nats: np.ndarray  # [N] float64
+    ids: np.ndarray  # [N]: the tokens
+    place: np.ndarray  # [N]: which token of its line or block, counted from 0; of a stream, of its batch
+
+
+@torch.inference_mode()
+def surprise(model: Any, stream: Stream, length: int, device: torch.device) -> Surprise:
+    """Every token once. A model that carries its state reads running text from beginning to end; others read it in
+    blocks of `length`, each by itself."""
+    found = [(nats.double().cpu().numpy(), *_real(batch)) for batch, nats in _guesses(model, stream, length, device, 1)]
+    return Surprise(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+
+def _real(batch: Stretches) -> tuple[np.ndarray, np.ndarray]:
+    """The labels of a batch, and their places."""
+    labels = batch.tokens[:, 1:].cpu().numpy()
+    place = np.broadcast_to(np.arange(labels.shape[1]), labels.shape).ravel()
+    chosen = slice(None) if batch.index is None else batch.index.cpu().numpy()
+    return labels.ravel()[chosen], place[chosen]
+
+
+@torch.inference_mode()
+def likelihood(
+    objective: nn.Module, stream: Stream, length: int, device: torch.device, ranks: Ranks = ALONE
+) -> dict[str, float]:
+    """Mean nats a token (`loss`) and `perplexity` of the held-out text, for choosing the best model: a state is carried
+    along in a few streams. Each rank brings its rows of every batch; the sums are over all."""
+    model: Any = getattr(objective, "module", objective).model
+    total, count = torch.zeros((), dtype=torch.float64, device=device), 0
+    for batch, nats in _guesses(model, stream, length, device, max(STREAMS, ranks.world), ranks):
+        total, count = total + nats.double().sum(), count + batch.count
+    nats = float(total)
+    if ranks.several:
+        nats, count = ranks.add(torch.tensor([nats, count], dtype=torch.float64, device=device)).tolist()
+    return {"loss": nats / max(count, 1), "perplexity": perplexity(nats, count)}
+
+
+def _guesses(
+    model: Any, stream: Stream, length: int, device: torch.device, streams: int, ranks: Ranks = ALONE
+) -> Iterator[tuple[Stretches, Tensor]]:
+    """The batches of a whole text with the nats of their labels."""
+    carry, training, state = model.carries and stream.offsets is None, model.training, None
+    model.eval()
+    for rows in stream.whole(*_sizes(model, length, carry, streams), carry):
+        batch: Stretches = portion(stream, rows, ranks).to(device)
+        guess = model(batch.tokens[:, :-1], batch.tokens[:, 1:], batch.index, state)
+        state = guess.state if carry else None
+        yield batch, guess.nats
+    model.train(training)
+
+
+def _sizes(model: Any, length: int, carry: bool, streams: int) -> tuple[int, int]:
+    """Steps and rows of a batch."""
+    cells = max(1, CELLS // model.size)
+    if carry:
+        return max(1, min(CHUNK, cells // streams)), streams
+    return length, max(1, min(64, cells // length))
+
+
+def measures(found: Surprise, stream: Stream, codec: Codec) -> dict[str, float]:
+    """Perplexity a token, nats a token (`loss`) and bits a character."""
+    nats, count, written = float(found.nats.sum()), len(found.nats), characters(stream, codec)
+    bits = nats / math.log(2) / written if written > 0 else math.nan
+    return {"loss": nats / max(count, 1), "perplexity": perplexity(nats, count), "bits_per_character": bits}
+
+
+def characters(stream: Stream, codec: Codec) -> int:
+    """How many characters of a text are guessed: of running text all but its first token, which is given. If that is
+    unknown, it counts as one."""
+    if stream.offsets is not None:
+        return stream.characters
+    first = int(stream.ids[0])
+    given = 1 if first == UNK else len(codec.decode([first]))
+    return stream.characters - given - (codec.kind == "words")  # after a word stands a blank or a line end

@@ -1,0 +1,127 @@
+"""Skip-gram: pairs of neighbours, words drawn to tell them from, and the loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqloom.data.batches.bucketing import Plan, plan
+from seqloom.data.batches.chunks import Pieces
+from seqloom.data.batches.collate import cuts, send
+from seqloom.data.tokenizers.tokenizers import SPECIALS
+from seqloom.models.pretraining.skip_gram import SkipGram
+from seqloom.training.objectives.teacher_forcing import Loss
+
+KEEP, SPAN, DRAW = 1, 2, 3  # what a random number is for
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """Pairs of words that stand near each other, and others that need not."""
+
+    centre: Tensor  # [N]
+    others: Tensor  # [N, 1 + negatives]: a true neighbour first, then drawn words
+    rows: tuple[int, ...]
+
+    def to(self, device: torch.device | str) -> Neighbours:
+        return replace(self, centre=send(self.centre, device), others=send(self.others, device))
+
+    def pieces(self, n: int) -> list[Neighbours]:
+        parts = cuts(len(self.centre), n)
+        return [replace(self, centre=self.centre[a:b], others=self.others[a:b]) for a, b in parts] or [self]
+
+    def emptied(self) -> Neighbours:
+        return Neighbours(self.centre[:0], self.others[:0], ())
+
+
+class NegativeSampling(nn.Module):
+    """−Σ [log σ(c·w) + Σ_k log σ(−n_k·w)] over pairs of neighbours (Mikolov et al. 2013, equation 4)."""
+
+    def __init__(self, model: SkipGram) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: Neighbours) -> Loss:
+        logits = self.model(batch.centre, batch.others).float()
+        signed = torch.cat([logits[:, :1], -logits[:, 1:]], dim=1)
+        return Loss(-F.logsigmoid(signed).sum(), batch.centre.size(0))
+
+
+class Windows:
+    """Pairs of neighbours within texts.
+
+    How far each word looks (1 to `window`), which frequent words are passed over (each stays with the probability
+    √(often / share), at most 1) and which words are drawn beside (by their share to the power 3/4) follows from the
+    seed, the epoch and the word's place, and from nothing else: no random state is kept. The epoch is part of a row's
+    number in a plan: epoch × texts + text. Of a text in which fewer than two words would stay, all do.
+    """
+
+    def __init__(
+        self, texts: Pieces, counts: np.ndarray, *, window: int, negatives: int, often: float, seed: int
+    ) -> None:
+        """`counts` [V]: how often each id comes in the training texts."""
+        self.texts, self.fingerprint, self.folder = texts, texts.fingerprint, texts.folder
+        self.window, self.negatives, self.seed = window, negatives, seed
+        counts = counts.astype(np.float64)
+        counts[: len(SPECIALS)] = 0.0  # of these no vector is learned, nor is any drawn
+        share = counts / max(counts.sum(), 1.0)
+        self.stays = np.where(counts > 0, np.sqrt(often / np.maximum(share, 1e-12)), 0.0)
+        drawn = np.cumsum(counts**0.75)
+        self.drawn = drawn / max(drawn[-1], 1.0)
+        known = np.add.reduceat(self.stays[texts.ids] > 0, texts.offsets[:-1], dtype=np.int64)
+        self.usable = np.flatnonzero(known > 1)  # alone, a word has no neighbour
+
+    def __len__(self) -> int:
+        return len(self.usable)
+
+    def plan(self, *, seed: int, epoch: int, batch_tokens: int | None, batch_rows: int | None) -> Plan:
+        lengths = self.texts.lengths[self.usable]
+        made = plan(lengths, lengths, seed=seed, epoch=epoch, batch_tokens=batch_tokens, batch_rows=batch_rows)
+        return Plan(made.order + epoch * len(self), made.ends)
+
+    def batch(self, rows: np.ndarray) -> Neighbours:
+        ids, places, centre, other = self._pairs(np.asarray(rows, np.int64))
+        keys = (places[centre] * (2 * self.window + 1) + other - centre + self.window)[:, None] * self.negatives
+        drawn = np.searchsorted(self.drawn, self._random(keys + np.arange(self.negatives), DRAW), side="right")
+        others = np.concatenate([ids[other][:, None], drawn], axis=1)
+        return Neighbours(torch.from_numpy(ids[centre]), torch.from_numpy(others), tuple(rows.tolist()))
+
+    def count(self, rows: np.ndarray) -> int:
+        return len(self._pairs(np.asarray(rows, np.int64))[2])
+
+    def costs(self, plan: Plan) -> np.ndarray:
+        """[batches]: their tokens."""
+        starts = np.concatenate([[0], plan.ends[:-1]])
+        return np.add.reduceat(self.texts.lengths[self.usable[plan.order % len(self)]].astype(np.float64), starts)
+
+    def _pairs(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The words that stay, each with a number of its own in all epochs, and which of them are neighbours."""
+        epoch, text = np.divmod(rows, len(self))
+        flat, lengths = self.texts.gather(self.usable[text])
+        places = flat + np.repeat(epoch, lengths) * len(self.texts.ids)
+        ids, owner = self.texts.ids[flat].astype(np.int64), np.repeat(np.arange(len(rows)), lengths)
+        stay = self._random(places, KEEP) < self.stays[ids]
+        few = np.bincount(owner[stay], minlength=len(rows)) < 2
+        stay |= few[owner] & (self.stays[ids] > 0)
+        ids, places, owner = ids[stay], places[stay], owner[stay]
+        reach = 1 + (self._random(places, SPAN) * self.window).astype(np.int64)
+        centres, others = [], []
+        for distance in range(1, self.window + 1):
+            left = np.flatnonzero(owner[distance:] == owner[:-distance])
+            for centre, other in ((left, left + distance), (left + distance, left)):
+                near = reach[centre] >= distance
+                centres.append(centre[near])
+                others.append(other[near])
+        return ids, places, np.concatenate(centres), np.concatenate(others)
+
+    def _random(self, numbers: np.ndarray, purpose: int) -> np.ndarray:
+        """A number in 0 … 1 for each, always the same: the finisher of SplitMix64 (Steele et al. 2014, figure 16)."""
+        start = np.random.SeedSequence([self.seed, purpose]).generate_state(1, np.uint64)[0]
+        x = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + start
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return ((x ^ (x >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53

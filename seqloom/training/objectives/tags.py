@@ -1,0 +1,93 @@
+"""What a tagger is trained by, and how well it tags the held-out sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seqloom.data.batches.tags import Tagging, Tags
+from seqloom.data.batches.words import TagBatch
+from seqloom.data.encoding.tag_schemes import ENDED, legal
+from seqloom.metrics.span_f1 import Tagged, score_sums
+from seqloom.parts.layers.crf import Allowed, real
+from seqloom.training.distributed.processes import ALONE, Ranks
+from seqloom.training.objectives.r_drop import divergence
+from seqloom.training.objectives.teacher_forcing import Loss
+from seqloom.training.settings import Training
+from seqloom.training.validation import all_batches
+
+
+class TagLikelihood(nn.Module):
+    """−Σ log p(tags | words) over sentences; the count is of words, so that a loss is nats a word. With `agreement`,
+    every sentence is guessed twice, and how far p(tag | words) of the two are apart at each word is added (Liang et al.
+    2021; see TeacherForcing)."""
+
+    def __init__(self, model: nn.Module, smoothing: float = 0.0, agreement: float = 0.0) -> None:
+        super().__init__()
+        self.model, self.smoothing, self.agreement = model, smoothing, agreement
+
+    def forward(self, batch: TagBatch) -> Loss:
+        if self.training and self.agreement:
+            total = self._twice(batch)
+        else:  # a validation loss is a likelihood: smoothing belongs to training alone
+            total = -self.model(batch.source, batch.tags, self.smoothing if self.training else 0.0).sum()
+        return Loss(total if batch.rows else total * 0.0, batch.count)
+
+    def _twice(self, batch: TagBatch) -> Tensor:
+        model: Any = self.model
+        one, other = (model.guessed(batch.source, batch.tags, self.smoothing) for _ in range(2))
+        apart = real(divergence(one.marginals, other.marginals), batch.source.lengths)
+        return (self.agreement * apart.sum() - one.likelihood.sum() - other.likelihood.sum()) / 2
+
+
+def allowed_moves(tags: Tags) -> Allowed | None:
+    """What may follow what in the scheme of the tags; None where everything may."""
+    if tags.scheme not in ("bio", *ENDED):
+        return None
+    names, scheme = tags.names, tags.scheme
+    start = torch.tensor([legal(None, name, scheme) for name in names])
+    move = torch.tensor([[legal(before, after, scheme) for after in names] for before in names])
+    end = torch.tensor([legal(name, None, scheme) for name in names])
+    return Allowed(start, move, end)
+
+
+@torch.inference_mode()
+def tag_scores(
+    objective: nn.Module,
+    supply: Tagging,
+    tags: Tags,
+    settings: Training,
+    device: torch.device,
+    ranks: Ranks = ALONE,
+) -> dict[str, float]:
+    """Of all held-out sentences: `loss` in nats a word, `accuracy`, and `f1` where the tags mark spans."""
+    training = objective.training
+    objective.eval()
+    model: Any = getattr(objective, "module", objective).model  # inside DDP, if it is
+    allowed, sums = allowed_moves(tags), np.zeros(7)
+    for batch in all_batches(supply, settings, ranks):
+        there = batch.to(device)
+        found = model.best(there.source, allowed, there.tags)
+        if batch.rows:  # else this rank only takes part
+            right = score_sums(Tagged(*_named(found.tags, batch, tags), tags.scheme))
+            sums += [-float(found.likelihood.double().sum()), batch.count, *right]
+    objective.train(training)
+    if ranks.several:
+        sums = ranks.add(torch.from_numpy(sums).to(device)).cpu().numpy()
+    nats, count, right, words, *spans = sums.tolist()
+    scores = {"loss": nats / max(count, 1), "accuracy": 100 * right / max(words, 1)}
+    return scores if tags.scheme is None else scores | {"f1": 100 * 2 * spans[0] / max(spans[1] + spans[2], 1)}
+
+
+def _named(found: Tensor, batch: TagBatch, tags: Tags) -> tuple[list[list[str]], list[list[str]]]:
+    """The written and the wanted tags of a batch by name."""
+    lengths = batch.source.tokens.host
+    sides = (found.tolist(), batch.tags.tolist())
+    names = tags.names
+    written, wanted = (
+        [[names[tag] for tag in row[:length]] for row, length in zip(side, lengths, strict=True)] for side in sides
+    )
+    return written, wanted

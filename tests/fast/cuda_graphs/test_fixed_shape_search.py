@@ -1,0 +1,111 @@
+"""The searches in fixed shapes find what the plain ones find."""
+
+import random
+
+import pytest
+import torch
+
+from seqloom.data.batches.collate import pad
+from seqloom.data.tokenizers.tokenizers import EOS
+from seqloom.decoding.search import Search, decode
+from seqloom.errors import SeqloomError
+from seqloom.fast.cuda_graphs import fixed_shape_search as fixed_search
+from seqloom.fast.cuda_graphs.fixed_shape_decoder import Fixed, Shape
+from seqloom.fast.cuda_graphs.fixed_shape_search import FixedBeam
+from seqloom.fast.cuda_graphs.replay import Replays
+from tests.laws import VOCABULARY, shake, tiny_model
+
+SEARCHES = [
+    Search(),
+    Search(first=5),
+    Search(close=True, never=(4, 6)),
+    Search(beam=2),
+    Search(beam=2, alpha=0.0, n_best=2),
+    Search(beam=4, alpha=0.6, n_best=3),
+    Search(beam=3, alpha=2.0, n_best=3, first=5, close=True, never=(6,)),
+    Search(beam=7, n_best=7, close=True),
+    Search(beam=16, n_best=5),
+]
+
+
+def model_of(seed, sure=3.0, ending=0.5):
+    torch.manual_seed(seed)
+    model = shake(tiny_model("transformer", {"kind": "transformer", "layers": 1}).double(), seed)
+    with torch.no_grad():
+        model.output.weight.mul_(sure)
+        model.output.bias[EOS] += ending
+    return model
+
+
+def sources(draw, count):
+    return pad([[draw.randrange(3, VOCABULARY) for _ in range(draw.randint(1, 20))] for _ in range(count)])
+
+
+def same(found, wanted):
+    for one, other in zip(found, wanted, strict=True):
+        assert [answer.tokens for answer in one] == [answer.tokens for answer in other]
+        for part in ("score", "log_probability"):
+            values = [[getattr(answer, part) for answer in answers] for answers in (one, other)]
+            assert values[0] == pytest.approx(values[1], abs=1e-5)
+
+
+@pytest.mark.parametrize("chunk", [2, 128])
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+def test_fixed_shapes_find_what_is_found_without(search, chunk, monkeypatch):
+    """Of any number of sentences with any limits; what was asked before leaves nothing behind."""
+    monkeypatch.setattr(fixed_search, "CHUNK", chunk)
+    lengths = set()
+    for seed in range(3):
+        model, draw, replays = model_of(seed), random.Random(seed), Replays(anywhere=True)
+        for count in (1, 3, 17, 3):
+            source, limits = sources(draw, count), [draw.randint(1, 45) for _ in range(count)]
+            wanted = decode(model, source, limits, search)
+            same(decode(model, source, limits, search, another=replays), wanted)
+            lengths |= {len(answer.tokens) for answers in wanted for answer in answers}
+        assert replays.frames
+    assert len(lengths) > 8
+
+
+def test_the_host_stops_soon_after_the_last_has_ended(monkeypatch):
+    steps, step = [], FixedBeam.step
+    monkeypatch.setattr(FixedBeam, "step", lambda self, span: steps.append(span) or step(self, span))
+    model, replays = model_of(0, ending=50.0), Replays(anywhere=True)
+    found = decode(model, sources(random.Random(0), 3), [90] * 3, Search(beam=2), another=replays)
+    assert [answers[0].tokens for answers in found] == [()] * 3
+    assert len(steps) <= 6
+    steps.clear()
+    model = model_of(0, ending=-50.0)
+    decode(model, sources(random.Random(0), 3), [70, 5, 90], Search(beam=2), another=replays)
+    assert steps == [32] * 32 + [64] * 32 + [96] * 26
+
+
+def test_the_best_of_the_best_chunks_are_the_best(monkeypatch):
+    monkeypatch.setattr(fixed_search, "CHUNK", 4)
+    hunt = FixedBeam(Fixed(model_of(0), Shape(2, 3, 32, 16)), False, False)
+    hunt.size, hunt.wanted = 400, 6
+    hunt.rows = torch.arange(6)[:, None] * 400
+    hunt.chunk = (hunt.rows + torch.arange(4))[:, None]
+    said = torch.randn(6, 400, generator=torch.Generator().manual_seed(1))
+    value, code = hunt.likeliest(said)
+    wanted, token = said.topk(6)
+    assert torch.equal(value, wanted)
+    assert torch.equal(code, token + hunt.rows)
+
+
+@pytest.mark.parametrize("beam", [1, 2])
+def test_scores_that_are_not_finite(beam):
+    model = model_of(0)
+    with torch.no_grad():
+        model.output.bias[5] = float("nan")
+    source, replays = sources(random.Random(0), 2), Replays(anywhere=True)
+    if beam == 1:
+        same_length = decode(model, source, [3, 2], Search(), another=replays)
+        assert [len(one.tokens) for (one,) in same_length] == [3, 2]
+    else:
+        with pytest.raises(SeqloomError, match="not finite"):
+            decode(model, source, [3, 2], Search(beam=beam), another=replays)
+    # A model that is mended is not disturbed by what is left of this.
+    with torch.no_grad():
+        model.output.bias[5] = 0.0
+    wanted = decode(model, source, [3, 2], Search(beam=beam))
+    same(decode(model, source, [3, 2], Search(beam=beam), another=replays), wanted)

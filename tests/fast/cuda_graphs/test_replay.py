@@ -1,0 +1,140 @@
+"""Who is replayed and who goes the plain way; and on a GPU, recorded steps beside plain ones."""
+
+import random
+import threading
+
+import pytest
+import torch
+
+from seqloom.decoding.search import Search, decode
+from seqloom.fast.cuda_graphs import replay
+from seqloom.fast.cuda_graphs.fixed_shape_decoder import products
+from seqloom.fast.cuda_graphs.replay import Replays, shape_of, spans
+from seqloom.parts.probe import watch
+from tests.fast.cuda_graphs.test_fixed_shape_search import SEARCHES, model_of, same, sources
+from tests.laws import shake, tiny_model
+
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="records on a GPU only")
+
+
+def test_few_shapes():
+    found = {shape_of(1, 4, steps, source) for steps in range(1, 257) for source in range(1, 257)}
+    assert len(found) < 100
+    for steps in range(1, 700):
+        shape = shape_of(steps, 2, steps, steps)
+        assert shape.room >= steps
+        assert shape.source >= steps
+        assert shape.sentences >= steps
+        assert shape.room % 16 == shape.source % 16 == 0
+        looked = [spans(t, shape.room) for t in range(steps)]
+        assert all(t < span <= max(32, 2 * t) for t, span in enumerate(looked))
+
+
+@torch.inference_mode()
+def test_who_goes_the_plain_way(monkeypatch):
+    model, source = model_of(0), sources(random.Random(1), 2)
+    ask = (source, [5, 6], Search(beam=2))
+    assert Replays()(model, *ask) is None  # no GPU
+    anywhere = Replays(anywhere=True)
+    assert anywhere(model, *ask) is not None
+    assert anywhere(model, *ask[:2], Search(sample=True)) is None
+    assert anywhere(tiny_model("lstm", "attentive").eval(), *ask) is None
+    with watch(model):
+        assert anywhere(model, *ask) is None
+    with anywhere.lock:  # another request is being served
+        assert anywhere(model, *ask) is None
+    assert anywhere(model, *ask) is not None
+    monkeypatch.setattr(replay, "BYTES", 1000)
+    assert Replays(anywhere=True)(model, *ask) is None
+
+
+@torch.inference_mode()
+def test_shapes_used_last_are_kept(monkeypatch):
+    monkeypatch.setattr(replay, "FRAMES", 2)
+    model, replays, draw = model_of(0), Replays(anywhere=True), random.Random(1)
+    for count in (1, 2, 1, 3):
+        replays(model, sources(draw, count), [4] * count, Search())
+    assert [key[0].sentences for key in replays.frames] == [1, 3]
+    replays.forget()
+    assert not replays.frames
+
+
+def test_weights_may_change_and_move():
+    """In their place they are seen; elsewhere everything is set up anew."""
+    model, source, replays = model_of(0), sources(random.Random(1), 3), Replays(anywhere=True)
+    search, limits = Search(beam=3), [9, 4, 12]
+    decode(model, source, limits, search, another=replays)
+    (frame,) = replays.frames.values()
+    shake(model, 9)
+    same(decode(model, source, limits, search, another=replays), decode(model, source, limits, search))
+    assert list(replays.frames.values()) == [frame]
+    model.float()
+    same(decode(model, source, limits, search, another=replays), decode(model, source, limits, search))
+    assert list(replays.frames.values()) != [frame]
+
+
+def test_two_at_once_do_not_meet():
+    model, replays = model_of(0), Replays(anywhere=True)
+    asked = [sources(random.Random(seed), 4) for seed in range(4)]
+    wanted, found = [decode(model, source, [9] * 4, Search(beam=2)) for source in asked], {}
+
+    def serve(number):
+        found[number] = [decode(model, asked[number], [9] * 4, Search(beam=2), another=replays) for _ in range(5)]
+
+    threads = [threading.Thread(target=serve, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, answers in found.items():
+        for answer in answers:
+            same(answer, wanted[number])
+
+
+@pytest.mark.parametrize("attend", [None, products])
+@pytest.mark.parametrize("position", ["sinusoidal", "learned", "rotary", "sinusoidal-rotary", "none"])
+@pytest.mark.parametrize("encoder", ["transformer", "lstm"])
+def test_recorded_steps_are_plain_steps(encoder, position, attend):
+    """On a GPU recorded; elsewhere the same steps in the same shapes, one by one."""
+    torch.manual_seed(0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = shake(tiny_model(encoder, {"kind": "transformer", "position": position}).double(), 2).to(device)
+    with torch.no_grad():
+        model.output.weight.mul_(3.0)  # surer: without positions, the order of tokens hardly counts, and many tie
+    replays, draw = Replays(attend=attend, anywhere=device == "cpu"), random.Random(0)
+    for search in SEARCHES:
+        for count in (1, 5, 5) if device == "cuda" else (3,):
+            source, limits = sources(draw, count).to(device), [draw.randint(1, 45) for _ in range(count)]
+            wanted = decode(model, source, limits, search)
+            same(decode(model, source, limits, search, another=replays), wanted)
+    if device == "cuda":
+        graphs = set().union(*(set(frame.graphs) for frame in replays.frames.values()))
+        assert {32} <= graphs
+        assert ("begin" in graphs) == (encoder == "transformer")
+
+
+@GPU
+def test_recorded_steps_see_new_weights():
+    model, source, replays = model_of(0).cuda(), sources(random.Random(1), 3).to("cuda"), Replays()
+    for seed in range(4):
+        shake(model, seed)
+        for search in (Search(), Search(beam=3)):
+            same(decode(model, source, [9, 4, 12], search, another=replays), decode(model, source, [9, 4, 12], search))
+    assert all(frame.graphs for frame in replays.frames.values())
+
+
+@GPU
+def test_what_cannot_be_recorded_runs_plainly():
+    model, source = model_of(0).cuda(), sources(random.Random(1), 3).to("cuda")
+
+    def refusing(step):
+        def run(span):
+            if torch.cuda.is_current_stream_capturing():
+                raise RuntimeError("not this one")
+            step(span)
+
+        return run
+
+    with pytest.warns(UserWarning, match="not recorded, which costs speed: not this one"):
+        found = decode(model, source, [9, 4, 12], Search(), another=Replays(around=refusing))
+    same(found, decode(model, source, [9, 4, 12], Search()))

@@ -1,0 +1,164 @@
+"""The lean step of a block beside the plain one, and branches beside caches that are copied."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from seqloom.decoding.search import Search, decode
+from seqloom.fast.decoding.transformer_step import Lean, LeanBlock, foldable
+from seqloom.models.decoders.decoders import TransformerDecoder
+from seqloom.models.protocols import Encoded
+from seqloom.parts.attention.scores import SCORES
+from seqloom.parts.positions.positions import POSITIONS
+from seqloom.parts.probe import watch
+from seqloom.parts.state import Branches
+from tests.laws import LENGTHS, close, drawn, heads_of, named, shake, source_rows, tensors, tiny_model
+
+MEMORY = Encoded(states=drawn(3, 6, 8), lengths=torch.tensor(LENGTHS), summary=drawn(3, 8))
+FULL = Encoded(states=drawn(3, 6, 8), lengths=None, summary=drawn(3, 8))
+SHORT = Encoded(states=drawn(3, 4, 8), lengths=torch.tensor([4, 2, 3]), summary=drawn(3, 8))
+SHORT_FULL = Encoded(states=drawn(3, 4, 8), lengths=None, summary=drawn(3, 8))
+MOVES = ([1, 0, 3, 2, 4, 4], [0, 0, 2, 3, 5, 4], [1, 1, 3, 3, 4, 5])
+
+
+def made(**options):
+    torch.manual_seed(0)
+    decoder = TransformerDecoder(5, 8, (), dim=8, layers=2, heads=2, hidden=12, **options)
+    return shake(decoder.double(), 1)
+
+
+def steps(decoder, encoded, width, room=4):
+    """What is said along a few steps with hypotheses that branch; the first of two sentences leaves in the end."""
+    state, said = decoder.begin(encoded, width, room), []
+    for number, rows in enumerate(MOVES):
+        y, state = decoder(drawn(3 * width, 1, 5, seed=number), state)
+        said.append(y)
+        rows = torch.tensor(rows[: 3 * width]) if width > 1 else torch.arange(3)
+        state = state.pick(rows)
+    rest = torch.arange(width, 3 * width)
+    said.append(decoder(drawn(2 * width, 1, 5, seed=9), state.pick(rest, torch.tensor([1, 2])))[0])
+    return said
+
+
+@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("encoded", [MEMORY, FULL, SHORT, SHORT_FULL], ids=["padded", "full", "short", "short-full"])
+@pytest.mark.parametrize("norm", ["before", "after"])
+@pytest.mark.parametrize(("position", "score"), [*product(POSITIONS, ["scaled"]), *product(["alibi"], SCORES)])
+def test_lean_is_plain(position, score, norm, encoded, width):
+    """With gradients, or while somebody watches, modules are asked; else not. It does not show."""
+    decoder = made(position=position, score=score, norm=norm, activation="gelu" if norm == "after" else "relu")
+    with torch.no_grad():
+        assert (decoder.begin(encoded, width, 4).context.lean is not None) == (score not in ("additive", "network"))
+        folds = decoder.begin(encoded, width, 4).context.folded is not None
+        assert folds == (encoded.states.size(1) == 4 and score == "scaled")
+        lean = steps(decoder, encoded, width)
+        with watch(decoder) as seen:
+            watched = steps(decoder, encoded, width)
+    assert all(len(reports) == 4 for reports in seen.values())
+    close(lean, watched)
+    close(steps(decoder, encoded, width, None), lean)
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_one_speaks_for_hypotheses_that_are_alike(position, monkeypatch):
+    """Those that begin with the same token; with a token of its own for one of them each is asked."""
+    decoder, rows = made(position=position), []
+    call = LeanBlock.__call__
+    monkeypatch.setattr(LeanBlock, "__call__", lambda self, x, *rest: rows.append(len(x)) or call(self, x, *rest))
+
+    def said(first, room=4):
+        state, found = decoder.begin(MEMORY, 2, room), []
+        for x in (first, drawn(6, 1, 5, seed=1), drawn(6, 1, 5, seed=2)):
+            y, state = decoder(x, state)
+            found.append(y)
+            state = state.pick(torch.tensor(MOVES[0]))
+        return found
+
+    alike = drawn(3, 1, 5).repeat_interleave(2, 0)
+    other = alike.index_add(0, torch.tensor([5]), drawn(1, 1, 5, seed=3))
+    with torch.no_grad():
+        for first, asked in ((alike, 3), (other, 6)):
+            rows.clear()
+            lean = said(first)
+            assert rows == [asked, asked, 6, 6, 6, 6]
+            close(lean, said(first, None))
+            with watch(decoder):
+                close(lean, said(first))
+
+
+def test_modules_are_asked_where_they_must_be():
+    decoder = made()
+    assert Lean.of(decoder.blocks) is None  # gradients are on
+    with torch.no_grad():
+        assert Lean.of(decoder.blocks) is not None
+        assert Lean.of(decoder.train().blocks) is None
+        assert Lean.of(made(score="additive").blocks) is None
+        for unusual in ({"key_heads": 1}, {"projections": "qv"}, {"normaliser": "relu"}):
+            assert Lean.of(made(mixer=heads_of(**unusual)).blocks) is None
+            assert Lean.of(made(cross=heads_of(**unusual)).blocks) is None
+        hooked = made().eval()
+        hooked.blocks[1].mix.register_forward_pre_hook(lambda *_: None)
+        assert Lean.of(hooked.blocks) is None
+
+
+@torch.no_grad()
+def test_what_was_read_is_folded_where_that_is_less_work():
+    """Not where folded it would be longer than the matrices, nor of many sentences that are asked once a step."""
+    blocks = made().blocks
+    assert foldable(blocks, drawn(1, 4, 8), 1)
+    assert foldable(blocks, drawn(9, 4, 8), 5)
+    assert not foldable(blocks, drawn(9, 4, 8), 1)
+    assert not foldable(blocks, drawn(1, 5, 8), 5)
+    assert not foldable(made(score="general").blocks, drawn(1, 4, 8), 1)
+
+
+UNUSUAL = [
+    {"mixer": heads_of(1), "cross": heads_of(1)},
+    {"mixer": heads_of(normaliser="relu"), "position": "relative"},
+    {"mixer": heads_of(projections="v"), "cross": heads_of(projections="v"), "position": "alibi"},
+]
+
+
+@pytest.mark.parametrize("options", [*({"position": name} for name in POSITIONS), *UNUSUAL], ids=named)
+@pytest.mark.parametrize("beam", [2, 5])
+def test_branches_find_what_copied_caches_find(beam, options, monkeypatch):
+    torch.manual_seed(1)
+    model = shake(tiny_model("transformer", {"kind": "transformer", **options}).double(), 4)
+    search = Search(beam=beam, n_best=beam)
+    found = decode(model, source_rows(), [9, 5, 12], search)
+    monkeypatch.setattr(Branches, "widest", 0)
+    copied = decode(model, source_rows(), [9, 5, 12], search)
+    for one, other in zip(found, copied, strict=True):
+        assert [answer.tokens for answer in one] == [answer.tokens for answer in other]
+        assert [answer.score for answer in one] == pytest.approx([answer.score for answer in other], abs=1e-6)
+
+
+def test_picking_hypotheses_copies_no_keys():
+    """Only sentences that leave make a copy, and a second pick from one state, which must not meet the first."""
+    decoder = made()
+    with torch.no_grad():
+        _, state = decoder(drawn(6, 1, 5), decoder.begin(FULL, 2, 4))
+        memory = state.rows.caches[0].keys
+        assert memory.shape == (3, 2, 8, 4)
+        first, second = state.pick(torch.tensor(MOVES[0])), state.pick(torch.tensor(MOVES[0]))
+        assert first.rows.caches[0].keys is memory
+        assert second.rows.caches[0].keys is not memory
+        left = first.pick(torch.arange(2, 6), torch.tensor([1, 2]))
+        assert left.rows.caches[0].keys.size(0) == 2
+        assert {part.size(0) for part in tensors(left.context)} == {2}
+        # A state that lent its memory and then takes a step itself does not disturb who goes on in it.
+        wanted = decoder(drawn(6, 1, 5, seed=2), second)[0]
+        decoder(drawn(6, 1, 5, seed=3), state)
+        close(decoder(drawn(6, 1, 5, seed=2), first)[0], wanted)
+
+
+def test_many_steps_at_once_are_single_ones():
+    decoder, x = made(position="rotary"), drawn(6, 3, 5)
+    with torch.no_grad():
+        whole, _ = decoder(x, decoder.begin(FULL, 2, 4))
+        state, said = decoder.begin(FULL, 2, 4), []
+        for t in range(3):
+            y, state = decoder(x[:, t : t + 1], state)
+            said.append(y)
+    close(torch.cat(said, 1), whole)

@@ -1,0 +1,23 @@
+"""Freed memory stays with a process that trains on a CPU. How often pages are cleared anew is up to the machine."""
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+ASK = "from seqloom.fast.malloc import keep_freed; print(keep_freed())"
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc")
+def test_the_c_library_takes_the_three_limits():
+    """In a process of its own: what it is told it cannot be told to forget."""
+    told = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "True"
+
+
+def test_elsewhere_nothing_is_asked(monkeypatch):
+    from seqloom.fast import malloc
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert malloc.keep_freed() is False
