@@ -39,7 +39,8 @@ TABLE = f"table.csv --target label --valid 10% --size tiny {STEPS}"
 CASES = {
     "translate-gru-attention": (f"translate {PAIRS}", "sources.txt"),
     "translate-lstm-feeding": (
-        f"translate {PAIRS} --model lstm-attention --set decoder.feeding=true --set training.smoothing=0.1 --rate 0.002",
+        f"translate {PAIRS} --model lstm-attention --rate 0.002"
+        " --set decoder.feeding=true --set training.smoothing=0.1",
         "sources.txt",
     ),
     "translate-lstm": (f"translate {PAIRS} --model lstm --fold --accumulate 2", "sources.txt"),
@@ -88,8 +89,8 @@ def data(folder: Path) -> None:
     (folder / "table.csv").write_text("size,share,kind,label\n" + "".join(rows))
     members = "members: [{seed: 1}, {seed: 2, model: transformer}]\n"
     (folder / "members.yaml").write_text(
-        "about: Two models\npaper: none\ntask: translate\ntrain: pairs.tsv\nvalid: 10% with seed 3\nmodel: gru-attention\n"
-        "size: tiny\ndata: {source_tokens: chars, target_tokens: words, rules: 2}\n" + members
+        "about: Two models\npaper: none\ntask: translate\ntrain: pairs.tsv\nvalid: 10% with seed 3\n"
+        "model: gru-attention\nsize: tiny\ndata: {source_tokens: chars, target_tokens: words, rules: 2}\n" + members
     )
 
 
@@ -142,9 +143,7 @@ def journal(run: Path) -> list[Any]:
 def scores(run: Path) -> dict[str, Any]:
     found = {}
     for file in sorted(run.rglob("evaluation-*.json")):
-        found[str(file.relative_to(run))] = {
-            name: value for name, value in json.loads(file.read_text()).get("metrics", {}).items()
-        }
+        found[str(file.relative_to(run))] = json.loads(file.read_text()).get("metrics", {})
     return found
 
 

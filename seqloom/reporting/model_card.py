@@ -17,7 +17,7 @@ from seqloom.reporting.pages.run_page import verdict
 from seqloom.reporting.run_facts import HELD_OUT, Facts, Record, base_name, metric
 from seqloom.reporting.sections import evaluation as evaluated
 from seqloom.reporting.task_words import wording
-from seqloom.tasks.presets import IMPORTED
+from seqloom.version import IMPORTED
 
 OURS = "<!-- Written by seqloom, which writes it anew; delete this line to keep what you change. -->"
 # ISO 639-1, as the ends of parallel files' names: train.en train.de

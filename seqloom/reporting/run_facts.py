@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from seqloom.metrics.metric_table import HIGHER, METRICS, Metric
 from seqloom.reporting.number_format import finite
 from seqloom.reporting.task_words import wording
-from seqloom.tasks.presets import IMPORTED
+from seqloom.version import IMPORTED
 
 Record = Mapping[str, Any]  # what a runner's `record` gives
 

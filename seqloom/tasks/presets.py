@@ -18,7 +18,7 @@ from seqloom.tasks.tag import presets as tag_presets
 from seqloom.tasks.translate import presets as translate_presets
 from seqloom.tasks.vectors import presets as vectors_presets
 
-__all__ = ["DEFAULT", "IMPORTED", "SIZES", "TASKS", "about", "merge", "preset", "suited"]
+__all__ = ["DEFAULT", "SIZES", "TASKS", "about", "merge", "preset", "suited"]
 
 TASKS: dict[str, ModuleType] = {
     "translate": translate_presets,
@@ -40,7 +40,6 @@ DEFAULT = {
     "vectors": "skipgram",
 }
 SIZES = ("tiny", "small", "base")
-IMPORTED = "imported"  # said in place of a size of models that another library made
 
 
 def preset(task: str, model: str, size: str) -> dict[str, Any]:

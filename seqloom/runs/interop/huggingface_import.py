@@ -21,10 +21,10 @@ from seqloom.runs import config as configs
 from seqloom.runs.folder.environment import environment
 from seqloom.runs.interop.huggingface_files import BOUND, SHIFT, Theirs, convert, read_folder
 from seqloom.safety import understood
-from seqloom.tasks.presets import IMPORTED, suited
+from seqloom.tasks.presets import suited
 from seqloom.training.checkpoint import load_weights, save_weights, weights
 from seqloom.training.settings import Training
-from seqloom.version import FORMAT, __version__
+from seqloom.version import FORMAT, IMPORTED, __version__
 
 # Generation settings that have no counterpart here, and the values at which they do nothing.
 IDLE = {

@@ -22,11 +22,12 @@ from seqloom.runs import config as configs
 from seqloom.runs.evaluate import test_scores
 from seqloom.runs.load import stored_config, stored_vocabularies, vocabularies
 from seqloom.runs.train.session import CHECKPOINTS
-from seqloom.tasks.presets import IMPORTED, SIZES, about
+from seqloom.tasks.presets import SIZES, about
 from seqloom.tasks.registry import TASKS
 from seqloom.tasks.registry import task as find
 from seqloom.tasks.shared.transfer import Handed, handed
 from seqloom.training.distributed.processes import Ranks
+from seqloom.version import IMPORTED
 
 # Settings of the data that its vocabularies depend on.
 NUMBERING = (
