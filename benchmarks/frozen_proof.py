@@ -223,7 +223,7 @@ def compare(before: Path, after: Path) -> int:
     for name, kinds in old.items():
         for kind, value in kinds.items():
             other = new.get(name, {}).get(kind)
-            if kind == "weights" and "resumed weights" in new.get(name, {}):
+            if kind == "weights" and "resumed weights" in new.get(name, {}) and "resumed weights" not in kinds:
                 other = new[name]["resumed weights"]
             if other is None and "resumed weights" in new.get(name, {}):
                 continue  # of inherited runs only weights and answers are compared
