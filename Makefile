@@ -33,7 +33,7 @@ check: $(CHECK_READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
-	$(BIN)/python -m pytest tests/test_guards.py
+	$(BIN)/python -m pytest tests/test_guards.py tests/test_docs.py
 
 format: $(CHECK_READY)
 	$(BIN)/ruff format .

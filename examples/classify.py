@@ -27,8 +27,8 @@ def main(data: str = "names", steps: int = 600) -> None:
         output=folder / "run",
         model="gru-attention",
         size="tiny",
-        data={"tokens": "chars", "weights": "balanced"},
-        training={"max_steps": steps, "batch_rows": 128, "rate": 4e-3},
+        data={"tokens": "chars", "class_weights": "balanced"},
+        training={"max_steps": steps, "batch_rows": 128, "learning_rate": 4e-3},
         settings={"hidden": 32, "activation": "tanh"},
     )
     print("best validation:", run.best)

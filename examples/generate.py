@@ -40,7 +40,7 @@ def main(data: str | None = None, steps: int = 300) -> None:
         model="lstm",
         size="tiny",
         data={"tokens": "chars", "batches": "stream", "length": 64},
-        training={"max_steps": steps, "batch_rows": 32, "rate": 5e-3},
+        training={"max_steps": steps, "batch_rows": 32, "learning_rate": 5e-3},
         settings={"dropout": 0.0},
     )
     print("best validation:", run.best)

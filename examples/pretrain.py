@@ -35,7 +35,7 @@ def main(data: str | None = None, steps: int = 600) -> None:
         model="gru",
         size="tiny",
         data={"tokens": "chars", "max_length": 64},
-        training={"max_steps": steps, "batch_rows": 128, "rate": 4e-3},
+        training={"max_steps": steps, "batch_rows": 128, "learning_rate": 4e-3},
     )
     print("best validation:", run.best)
 
@@ -66,7 +66,7 @@ def main(data: str | None = None, steps: int = 600) -> None:
         output=folder / "tuned",
         start=run.folder,
         valid="20%",
-        training={"max_steps": min(steps, 100), "rate": 1e-3, "valid_every": 50},
+        training={"max_steps": min(steps, 100), "learning_rate": 1e-3, "valid_every": 50},
     )
     print("after fine-tuning:", tuned.best)
 

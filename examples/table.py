@@ -40,7 +40,7 @@ def main(data: str = "houses", steps: int = 500) -> None:
 
     # Which columns count: how much R² (or accuracy) of held-out rows is lost when one is dealt out anew.
     rows, _ = model.read([str(path) for path in files(data)], model.reading())
-    for one in model.record(rows, most=300)["importance"]["columns"]:
+    for one in model.evaluation_details(rows, most=300)["importance"]["columns"]:
         print(f"  {one['column']:<12} {one['fall']:.3f}")
 
     # A linear model is its weights: what each value adds to the answer, in the units of the table.

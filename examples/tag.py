@@ -45,7 +45,7 @@ def main(data: str | None = None, steps: int = 100) -> None:
         model="lstm-crf",
         size="tiny",
         valid="10%",
-        training={"max_steps": steps, "rate": 5e-3, "warmup": 10},
+        training={"max_steps": steps, "learning_rate": 5e-3, "warmup": 10},
     )
     print("best validation:", run.best)
 

@@ -32,7 +32,7 @@ def main(data: str | None = None, steps: int = 500) -> None:
         model="gru-attention",
         size="tiny",
         data={"source_tokens": "chars", "target_tokens": "words"},
-        training={"max_steps": steps, "batch_rows": 256, "rate": 4e-3},
+        training={"max_steps": steps, "batch_rows": 256, "learning_rate": 4e-3},
         settings={"decoder.score": "general"},
     )
     print("best validation:", run.best)

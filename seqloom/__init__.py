@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from seqloom import former_paths
 from seqloom.errors import SeqloomError
 from seqloom.version import __version__
 
 if TYPE_CHECKING:
-    from seqloom.decoding.search import Search
+    from seqloom.decoding.options import Search
     from seqloom.parts.probe import watch
     from seqloom.runs.load import load
     from seqloom.runs.train.train import Run, train
@@ -19,12 +20,14 @@ __all__ = ["Run", "Search", "SeqloomError", "Translator", "__version__", "load",
 # Looked up on first use: `import seqloom` and `seqloom --help` do not wait for torch.
 _HOMES = {
     "Run": "seqloom.runs.train.train",
-    "Search": "seqloom.decoding.search",
+    "Search": "seqloom.decoding.options",
     "Translator": "seqloom.tasks.translate.model",
     "load": "seqloom.runs.load",
     "train": "seqloom.runs.train.train",
     "watch": "seqloom.parts.probe",
 }
+
+former_paths.install()
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 from seqloom.errors import SeqloomError, known, shown
 from seqloom.options import hints_of, typed
+from seqloom.setting_names import renamed
 
 # The least that a setting of this name may be, in every part that has it.
 LEAST = dict.fromkeys(("dim", "layers", "heads", "embedding", "longest", "length", "window"), 1) | {"hidden": 0}
@@ -73,6 +74,29 @@ def nested_tables(make: Callable[..., Any]) -> dict[str, Table]:
     return {name: get_args(hint)[1] for name, hint in hints_of(make).items() if get_origin(hint) is Annotated}
 
 
+def by_current_names(table: Table, choice: Any, base: Any = None) -> Any:
+    """The same choice with its settings, and those of the parts in it, by the names that they have now.
+
+    A choice may leave out its kind: then it is that of `base`, the choice it is to be merged into. What is no choice of
+    the table stays as it is.
+    """
+    if not isinstance(choice, Mapping):
+        return choice
+    usual = {"kind": base} if isinstance(base, str) else dict(base) if isinstance(base, Mapping) else {}
+    kind = choice.get("kind", usual.get("kind"))
+    if not isinstance(kind, str) or kind not in table:
+        return dict(choice)
+    make, usual = table[kind], usual if usual.get("kind") == kind else {}
+    while isinstance(make, Mapping):
+        make, usual = table[make["kind"]], {**make, **usual}
+    defaults, tables = settings(make), nested_tables(make)
+    found = renamed("model", choice, {"kind", *defaults})
+    for name in found.keys() & tables.keys():
+        inner = _opened(defaults[name], usual[name]) if name in usual else defaults[name]
+        found[name] = by_current_names(tables[name], found[name], inner)
+    return found
+
+
 def change(config: dict[str, Any], key: str, value: Any) -> None:
     """Set `a.b.c` in nested dicts. A choice given as a bare name opens into `{"kind": name}` when a keyword is set."""
     *path, last = key.split(".")
@@ -95,7 +119,7 @@ def _resolve(table: Table, choice: Any, place: str = "") -> tuple[Callable[..., 
     where = f"{place}: " if place else ""
     if not isinstance(choice, str | Mapping):
         raise SeqloomError(f"{where}{shown(choice)} is no choice; name one of: {', '.join(sorted(table))}")
-    options = {"kind": choice} if isinstance(choice, str) else dict(choice)
+    options = {"kind": choice} if isinstance(choice, str) else by_current_names(table, choice)
     if "kind" not in options:
         raise SeqloomError(f"{where}a choice needs its kind, one of: {', '.join(sorted(table))}")
     make = table[_known(options.pop("kind"), table, "kind", where)]
@@ -116,7 +140,7 @@ def _known(name: Any, names: Mapping[str, Any], what: str, where: str) -> str:
 
 
 def _opened(usual: Any, value: Any) -> Any:
-    """Settings of a choice that do not say its kind are settings of the usual one."""
+    """Settings of a choice without its kind are settings of the default kind."""
     if not isinstance(value, Mapping) or "kind" in value or not isinstance(usual, str | Mapping):
         return value
     return {**({"kind": usual} if isinstance(usual, str) else usual), **value}

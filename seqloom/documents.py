@@ -1,4 +1,4 @@
-"""JSON and YAML that anybody may have written: bounded in size and depth, and nothing in it but plain values.
+"""JSON and YAML that may come from anybody: bounded in size and depth, and nothing in it but plain values.
 
 Settings, recipes, runs, models and whatever else comes as a whole file goes through here. JSON lines of data, and what
 Seqloom itself or one of its libraries wrote (caches, pipes, files of packages), are parsed where they are used; the
@@ -77,7 +77,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Keys and values of a YAML file; what is wrong with it is said with its line."""
+    """Keys and values of a YAML file; errors name the line."""
     import yaml
 
     try:
@@ -85,8 +85,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
-        told = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise SeqloomError(f"{where}: not YAML: {told}") from error
+        problem = getattr(error, "problem", None) or " ".join(str(error).split())
+        raise SeqloomError(f"{where}: not YAML: {problem}") from error
     if not isinstance(loaded, dict):
         raise SeqloomError(f"{path}: expected keys and values")
     return loaded
@@ -149,8 +149,8 @@ def _loader() -> type:
             if isinstance(node, yaml.MappingNode):
                 for key, _ in node.value:
                     if not key.tag.endswith((":str", ":merge")):
-                        told = repr(key.value)[:DIGITS]
-                        raise SeqloomError(f"{self.where}:{line}: the key {told} is no text; put it in quotes")
+                        shown_key = repr(key.value)[:DIGITS]
+                        raise SeqloomError(f"{self.where}:{line}: the key {shown_key} is no text; put it in quotes")
             elif kind in ("timestamp", "value"):
                 node.tag = "tag:yaml.org,2002:str"
             elif kind in ("int", "float") and len(node.value) > DIGITS:

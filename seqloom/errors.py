@@ -1,4 +1,4 @@
-"""What goes wrong on the user's side, said in one line."""
+"""Errors that the user can correct, in one line each."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ MOST = 100  # characters of a wrong value that are shown
 
 
 class SeqloomError(Exception):
-    """Something the user can mend. The command line prints its text as one line and leaves with a non-zero status."""
+    """An error that the user can correct. The command line prints it as one line and exits with a non-zero status."""
 
 
 class SettingError(SeqloomError):
-    """A setting or an option that is refused: the command line leaves with 2, as of an option that it does not know."""
+    """A wrong setting or option: the command line exits with 2, as for an unknown option."""
 
 
 @contextmanager
 def setting(name: str = "") -> Iterator[None]:
-    """Whatever is refused meanwhile is a setting, of that name."""
+    """Turn errors in this block into a SettingError, with the name of the setting."""
     try:
         yield
     except SeqloomError as error:
@@ -28,7 +28,7 @@ def setting(name: str = "") -> Iterator[None]:
 
 
 def shown(value: object) -> str:
-    """A value as an error shows it: on one line, not at length, and with nothing that a terminal would obey."""
+    """A value as errors show it: on one line, shortened, and without control characters."""
     try:
         text = repr(value)
     except ValueError:  # Python does not write numbers of more than some thousand digits
@@ -38,7 +38,7 @@ def shown(value: object) -> str:
 
 
 def missing(path: str | Path) -> SeqloomError:
-    """A file that is not there, and the one beside it that was probably meant."""
+    """The error for a missing file, with the name of the one that was probably meant."""
     path = Path(path)
     beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
     near = difflib.get_close_matches(path.name, beside, 1)
@@ -46,11 +46,11 @@ def missing(path: str | Path) -> SeqloomError:
 
 
 def known(name: str, names: Iterable[str], what: str = "name") -> str:
-    """`name` itself if it is one of `names`; else an error that guesses what was meant."""
+    """`name` itself if it is one of `names`; else an error that suggests what was meant."""
     choices = sorted(names)
     if name in choices:
         return name
     near = difflib.get_close_matches(str(name), choices, 1)
-    guess = f"; did you mean {near[0]!r}?" if near else "."
+    hint = f"; did you mean {near[0]!r}?" if near else "."
     which = f"Choose from: {', '.join(choices)}" if choices else "There is none."
-    raise SeqloomError(f"unknown {what} {shown(name)}{guess} {which}")
+    raise SeqloomError(f"unknown {what} {shown(name)}{hint} {which}")

@@ -104,7 +104,7 @@ def new_folder(path: Path, keep_existing: bool = False) -> Iterator[Path]:
     """A temporary folder to fill; on leaving, everything in it is hashed, fsynced and renamed to `path` at once.
 
     What stood there before is moved aside first and removed last; `tidy` brings it back after a kill between.
-    With `keep_existing`, somebody else who was faster wins, and their folder stays.
+    With `keep_existing`, if another process was faster, its folder stays.
     """
     temporary = _beside(path)
     try:
@@ -123,7 +123,7 @@ def new_folder(path: Path, keep_existing: bool = False) -> Iterator[Path]:
 
 
 def _beside(path: Path) -> Path:
-    """A name that nobody else has: in two containers with one volume processes have the same numbers."""
+    """A unique name: in two containers with one volume processes have the same numbers."""
     if not path.name:
         raise SeqloomError(f"'{path}' is the name of no file or folder")
     return path.with_name(f".{path.name}.{uuid4().hex[:12]}.tmp")
@@ -203,7 +203,7 @@ def damage(folder: Path, required: Iterable[str] = (), beside: Iterable[str] = (
 
 
 def _shown(name: str) -> str:
-    """A name from somebody's manifest, on one line."""
+    """A file name from a manifest, on one line."""
     return name if name.isprintable() else ascii(name)
 
 
@@ -223,7 +223,7 @@ def _sums(manifest: Path) -> dict[str, Any] | None:
 
 
 def remove_folder(folder: Path) -> None:
-    """At once, as far as anybody can see: what a kill leaves of it is hidden, and `tidy` removes it."""
+    """Removes the folder in one visible step: what a kill leaves of it is hidden, and `tidy` removes it."""
     with suppress(OSError):
         hidden = _beside(folder)
         folder.rename(hidden)
@@ -231,7 +231,7 @@ def remove_folder(folder: Path) -> None:
 
 
 def clear_damaged(folder: Path) -> None:
-    """Make room for a new one; a whole folder, which somebody else may just have finished, stays."""
+    """Make room for a new one; a whole folder, which another process may just have finished, stays."""
     if folder.is_dir() and damage(folder):
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""Options read off a signature: names and types of what a user sets, checked before anything is built with it."""
+"""Options from a signature: the names and types of what a user sets, checked before anything is built."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from seqloom.errors import SeqloomError, known, shown
 
-WIDEST = 2**63  # whole numbers beyond it fit nowhere
+WIDEST = 2**63  # larger whole numbers fit nowhere
 
 
 def checked(make: Callable[..., Any], values: Mapping[str, Any], section: str) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def checked(make: Callable[..., Any], values: Mapping[str, Any], section: str) -
 
 
 def set_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that somebody set: None is what nobody did."""
+    """Without the values that are None, which means not set."""
     return {name: value for name, value in values.items() if value is not None}
 
 

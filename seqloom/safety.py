@@ -1,4 +1,4 @@
-"""What folders from strangers may hold in place of files: links that lead out, FIFOs, devices. They are refused."""
+"""Files from untrusted folders: links that lead out, FIFOs and devices are refused; system errors become one line."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from seqloom.errors import SeqloomError
 
 @contextmanager
 def failing(path: Path, done: str, begun: Path | None = None, needed: int = 0) -> Iterator[None]:
-    """Whatever the system refuses meanwhile is one line that names the file.
+    """Turn system errors in this block into one line that names the file: `PATH: could not be DONE: reason`.
 
-    Of a full disk it also says how much it holds and how much is needed: at least what stands in the file or folder
-    `begun`, `needed` if that is known.
+    For a full disk it adds how much is free and how much is needed: at least the size of the file or folder `begun`,
+    or `needed` if that is known.
     """
     try:
         yield
@@ -42,7 +42,7 @@ def _room(begun: Path, needed: int) -> str:
 
 @contextmanager
 def named(what: object) -> Iterator[None]:
-    """The last net, where anything may be read: what the system refuses is one line with the file it is about."""
+    """The last safety net: system errors in this block become one line with the file they are about."""
     try:
         yield
     except BrokenPipeError:
@@ -56,7 +56,7 @@ UNFIT = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, Ru
 
 @contextmanager
 def understood(where: object) -> Iterator[None]:
-    """What nobody foresaw in a file that somebody else wrote is one line that names it, as what was foreseen is."""
+    """Turn unexpected errors, caused by the content of a file, into one line that names the file."""
     try:
         yield
     except SeqloomError as error:
@@ -66,8 +66,10 @@ def understood(where: object) -> Iterator[None]:
     except UNFIT as error:
         if "memory" in str(error):
             raise  # that is not the file's fault
-        told = (str(error).splitlines() or [""])[0]
-        raise SeqloomError(f"{where}: its content is not as expected: {type(error).__name__}: {told[:200]}") from error
+        reason = (str(error).splitlines() or [""])[0]
+        raise SeqloomError(
+            f"{where}: its content is not as expected: {type(error).__name__}: {reason[:200]}"
+        ) from error
 
 
 def open_own(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
@@ -79,7 +81,7 @@ def open_own(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
     try:
         handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.EMLINK):  # what systems say where they may not follow a link
+        if error.errno in (errno.ELOOP, errno.EMLINK):  # the error codes of links that may not be followed
             raise no_file(path, "a link") from error
         done = "read" if mode == "rb" else "written"
         raise SeqloomError(f"{path}: could not be {done}: {error.strerror or error}") from error

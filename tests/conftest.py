@@ -16,6 +16,7 @@ settings.load_profile("shared")
 # Before torch is loaded, and for what tests start: models are tiny here, and threads that wait for each other cost more
 # than they bring, above all beside another process of tests.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["SEQLOOM_LANG"] = "en"  # whatever the locale of the machine
 
 SOUNDS = {"a": "AH", "b": "B", "c": "K", "d": "D", "e": "EH", "f": "F", "g": "G", "h": "HH", "i": "IH", "j": "JH"}
 
@@ -75,7 +76,7 @@ def run(pairs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         size="tiny",
         valid="10%",
         data={"source_tokens": "chars", "target_tokens": "words"},
-        training={"max_steps": 250, "batch_rows": 64, "rate": 5e-3, "valid_every": 125},
+        training={"max_steps": 250, "batch_rows": 64, "learning_rate": 5e-3, "valid_every": 125},
         quiet=True,
     )
     return folder

@@ -19,9 +19,11 @@ from torch.nn import functional as F
 
 from seqloom.build import Choice, build, complete
 from seqloom.data.batches.collate import Padded, pad
-from seqloom.models.encoders.encoders import ENCODERS, Enter
+from seqloom.models.decoders import DECODERS
+from seqloom.models.encoders import ENCODERS
+from seqloom.models.encoders.transformer import TransformerInput
 from seqloom.models.protocols import Encoded
-from seqloom.models.seq2seq import DECODERS, Seq2Seq
+from seqloom.models.seq2seq import Seq2Seq
 from seqloom.parts.attention.attention import Attention, MultiHead
 from seqloom.parts.attention.normalisers import NORMALISERS
 from seqloom.parts.attention.scores import SCORES
@@ -36,7 +38,7 @@ from seqloom.parts.state import Decoding, State, pick
 from seqloom.parts.transformer.block import RESIDUALS, Block
 from seqloom.parts.visibility import See, keep
 from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
-from seqloom.training.distributed.sharding import counted
+from seqloom.training.distributed.sharding import saved_buffers
 
 SENTENCES, STEPS = 3, 6
 LENGTHS = (4, 6, 1)
@@ -297,7 +299,7 @@ def shake(module: nn.Module, seed: int) -> nn.Module:
         for parameter in module.parameters():
             noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             parameter.copy_(0.8 * parameter + 0.25 * noise)
-        for _, statistic in counted(module):
+        for _, statistic in saved_buffers(module):
             statistic.copy_(0.5 + torch.rand(statistic.shape, generator=generator, dtype=torch.float64))
     return module.eval()
 
@@ -345,10 +347,10 @@ class OwnCell(Cell):
 PLACES = ("before", "after")
 CELL_CHOICES: list[Choice] = [
     *CELLS,
-    {"kind": "gru", "reset": "before"},
+    {"kind": "gru", "reset_gate": "before"},
     *({"kind": "rnn", "activation": name} for name in ("relu", "none")),
     *({"kind": name, "norm": True} for name in ("rnn", "gru", "lstm")),
-    {"kind": "gru", "reset": "before", "norm": True},
+    {"kind": "gru", "reset_gate": "before", "norm": True},
     {"kind": "lstm", "zoneout": [0.1, 0.4]},
     *({"kind": name, "zoneout": 0.3} for name in CELLS),
     *({"kind": "attentive-rnn", "score": score} for score in SCORES),
@@ -364,8 +366,8 @@ POSITION_CHOICES: list[Choice] = [
 ]
 
 
-def heads_of(key_heads: int = 0, projections: str = "qkv", normaliser: str = "softmax") -> dict[str, Any]:
-    return {"kind": "attention", "key_heads": key_heads, "projections": projections, "normaliser": normaliser}
+def heads_of(key_heads: int = 0, projections: str = "qkv", normalizer: str = "softmax") -> dict[str, Any]:
+    return {"kind": "attention", "key_heads": key_heads, "projections": projections, "normalizer": normalizer}
 
 
 def _of(choice: dict[str, Any]) -> dict[str, Any]:
@@ -375,12 +377,12 @@ def _of(choice: dict[str, Any]) -> dict[str, Any]:
 
 # Attention of other heads, matrices and weights than usual, with scores and positions of every sort.
 HEADS: list[dict[str, Any]] = [
-    *({"mixer": heads_of(normaliser=name)} for name in NORMALISERS),
+    *({"mixer": heads_of(normalizer=name)} for name in NORMALISERS),
     {"mixer": heads_of(1)},
-    {"mixer": heads_of(1, normaliser="relu"), "score": "additive"},
+    {"mixer": heads_of(1, normalizer="relu"), "score": "additive"},
     {"mixer": heads_of(1), "score": "gaussian", "position": "rotary"},
     {"mixer": heads_of(1), "position": "alibi"},
-    {"mixer": heads_of(normaliser="relu"), "position": "relative"},
+    {"mixer": heads_of(normalizer="relu"), "position": "relative"},
     *({"mixer": heads_of(projections=those)} for those in ("", "q", "kv")),
     {"mixer": heads_of(1, "kv")},
 ]
@@ -411,7 +413,7 @@ class Cached(nn.Module):
 
     def __init__(self, window: int | None = None, position: Choice = "none", **options: Any) -> None:
         super().__init__()
-        self.enter = Enter(8, 8, position, 4, 0.0)
+        self.enter = TransformerInput(8, 8, position, 4, 0.0)
         self.block = Block(8, 2, 12, **options)
         self.see = See(causal=True, window=window)
 
@@ -553,10 +555,10 @@ def decoder_choices() -> list[dict[str, Any]]:
     """Every kind in the table, and of the kinds known here every variant; cells, starts and activations take turns."""
     kinds: dict[str, list[dict[str, Any]]] = {name: [{}] for name in DECODERS}
     kinds["recurrent"] = [
-        {"context": context, "given": given} for context in ("last", "transform", "pool") for given in _GIVEN
+        {"context": context, "context_to": given} for context in ("last", "transform", "pool") for given in _GIVEN
     ]
     kinds["attentive"] = [
-        {"query": query, "feeding": feeding, "score": score, "value_dim": value_dim, "start": start}
+        {"query": query, "input_feeding": feeding, "score": score, "value_dim": value_dim, "initial_state": start}
         for query, feeding in (("previous", False), ("current", False), ("current", True))
         for score, start in zip(SCORES, _in_turn(_STARTS), strict=False)
         for value_dim in (0, 5)
@@ -567,10 +569,10 @@ def decoder_choices() -> list[dict[str, Any]]:
         for position, score, activation in zip(POSITIONS, _in_turn(SCORES), _in_turn(ACTIVATIONS), strict=False)
     ]
     kinds["transformer"] += [
-        {"mixer": heads_of(1, normaliser="relu"), "cross": heads_of(1, normaliser="relu")},
+        {"mixer": heads_of(1, normalizer="relu"), "cross": heads_of(1, normalizer="relu")},
         {"mixer": heads_of(1, "kv"), "cross": heads_of(1), "position": "relative"},
     ]
-    cells = _in_turn(["lstm", "gru", "rnn", {"kind": "gru", "reset": "before"}, *list(CELLS)[3:], _EVENED])
+    cells = _in_turn(["lstm", "gru", "rnn", {"kind": "gru", "reset_gate": "before"}, *list(CELLS)[3:], _EVENED])
     turned = ("recurrent", "attentive")
     return [
         {"kind": name, **options, **({"cell": next(cells)} if name in turned else {})}

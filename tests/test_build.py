@@ -7,9 +7,10 @@ import pytest
 from seqloom.build import Choice, build, change, complete, nested_tables, settings
 from seqloom.errors import SeqloomError
 from seqloom.models.classifier import CLASSIFIERS
-from seqloom.models.encoders.characters import SPELLINGS
-from seqloom.models.encoders.encoders import ENCODERS
-from seqloom.models.seq2seq import DECODERS, MODELS
+from seqloom.models.decoders import DECODERS
+from seqloom.models.encoders import ENCODERS
+from seqloom.models.encoders.characters import CHARACTER_ENCODERS
+from seqloom.models.seq2seq import MODELS
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.layers.activations import ACTIVATIONS
 from seqloom.parts.positions.positions import POSITIONS
@@ -122,7 +123,7 @@ def test_complete_is_its_own_completion(table):
 
 def test_settings_come_from_the_signature():
     assert settings(Large) == {"inner": "small", "count": 2}
-    assert settings(GruCell) == {"reset": "after", "norm": False, "zoneout": 0.0}
+    assert settings(GruCell) == {"reset_gate": "after", "norm": False, "zoneout": 0.0}
     assert nested_tables(Large) == {"inner": INNER}
     assert nested_tables(MODELS["seq2seq"]) == {"encoder": ENCODERS, "decoder": DECODERS}
 
@@ -132,14 +133,14 @@ def test_change():
     change(config, "model.dropout", 0.2)
     change(config, "model.encoder.layers", 2)  # a bare name opens
     change(config, "model.decoder.score.hidden", 7)  # what is not there is made
-    change(config, "training.rate", 1.0)
+    change(config, "training.learning_rate", 1.0)
     assert config == {
         "model": {
             "encoder": {"kind": "lstm", "layers": 2},
             "decoder": {"kind": "attentive", "dim": 3, "score": {"hidden": 7}},
             "dropout": 0.2,
         },
-        "training": {"rate": 1.0},
+        "training": {"learning_rate": 1.0},
     }
     change(config, "model.decoder", "recurrent")  # another kind keeps its width and depth, and nothing else
     assert config["model"]["decoder"] == {"kind": "recurrent", "dim": 3}
@@ -157,7 +158,11 @@ def test_change():
         (CLASSIFIERS, {"kind": "classifier", "hidden": -1}, "hidden of Classifier is at least 0, here -1"),
         (CLASSIFIERS, {"kind": "logistic", "length": 0}, "length of Logistic is at least 1, here 0"),
         (CLASSIFIERS, {"kind": "softmax", "length": 0}, "length of Mlp is at least 1, here 0"),
-        (SPELLINGS, {"kind": "convolution", "window": 0}, "window of ConvolvedSpelling is at least 1, here 0"),
+        (
+            CHARACTER_ENCODERS,
+            {"kind": "convolution", "window": 0},
+            "window of ConvolutionCharacters is at least 1, here 0",
+        ),
     ],
 )
 def test_sizes_that_no_part_can_have(table, choice, message):

@@ -11,7 +11,7 @@ import yaml
 from seqloom import documents
 from seqloom.documents import DEPTH, parse_json, parse_yaml, read_json, read_text, read_yaml
 from seqloom.errors import SeqloomError
-from seqloom.runs.config import parse_value
+from seqloom.runs.settings.set_option import parse_value
 from tests.hostile import BOMB, within
 
 NODES = 2000  # else it takes seconds to have so many

@@ -1,11 +1,10 @@
-"""What keeps the house in order: directions of imports, public names, sizes, citations, the README's commands."""
+"""What keeps the house in order: directions of imports, public names, sizes, citations, help."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -23,9 +22,9 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # A room may import from rooms on lower shelves, never from its own neighbours or above.
 SHELVES = [
-    {"errors", "version", "plural"},
-    {"safety", "documents"},
-    {"files", "options"},
+    {"errors", "version", "plural", "former_paths"},
+    {"safety", "documents", "setting_names"},
+    {"files", "options", "language"},
     {"build"},
     {"data"},
     {"parts"},
@@ -49,7 +48,7 @@ TOWARDS_FAST = {
     "decoding/batched.py",
     "decoding/search.py",
     "models/decoders/attentive.py",
-    "models/decoders/decoders.py",
+    "models/decoders/transformer.py",
     "parts/attention/attention.py",
     "parts/attention/scores.py",
     "parts/layers/cross_entropy.py",
@@ -151,13 +150,13 @@ TABLES = {
     "seqloom.parts.layers.activations.ACTIVATIONS",
     "seqloom.parts.layers.norm.NORMS",
     "seqloom.parts.layers.pooling.SUMMARIES",
-    "seqloom.models.encoders.encoders.ENCODERS",
+    "seqloom.models.encoders.ENCODERS",
     "seqloom.models.decoders.stacks.STACKS",
-    "seqloom.models.encoders.image.EYES",
-    "seqloom.models.encoders.image.MAPS",
+    "seqloom.models.encoders.image.IMAGE_ENCODERS",
+    "seqloom.models.encoders.image.FEATURE_MAP_ENCODERS",
     "seqloom.parts.layers.output_layers.OUTPUTS",
     "seqloom.models.language_model.LANGUAGE",
-    "seqloom.models.seq2seq.DECODERS",
+    "seqloom.models.decoders.DECODERS",
     "seqloom.models.seq2seq.MODELS",
     "seqloom.models.classifier.CLASSIFIERS",
     "seqloom.models.table_model.ROW_MODELS",
@@ -165,12 +164,13 @@ TABLES = {
     "seqloom.data.datasets.parsers.READERS",
     "seqloom.metrics.text.text_metrics.METRICS",
     "seqloom.parts.layers.crf.OUTPUTS",
-    "seqloom.models.encoders.characters.SPELLINGS",
+    "seqloom.models.encoders.characters.CHARACTER_ENCODERS",
     "seqloom.models.tagger.TAGGERS",
     "seqloom.metrics.span_f1.TAG_METRICS",
     "seqloom.metrics.classification.LABEL_METRICS",
     "seqloom.metrics.classification.NUMBER_METRICS",
     "seqloom.training.objectives.labels.OBJECTIVES",
+    "seqloom.training.optim.schedule.SCHEDULES",
 }
 
 
@@ -273,76 +273,3 @@ def test_every_command_has_help():
         result = CliRunner().invoke(app, [*words, "--help"])
         assert result.exit_code == 0
         assert "Usage" in result.output
-
-
-READMES = ("README.md", "README.zh-CN.md")
-PINYIN = {"wo ai bei jing": "我爱北京。", "ni hao ma": "你好吗？", "wo xi huan ping guo": "我喜欢苹果！"}
-
-
-def readme_blocks(readme: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / readme).read_text(), re.S)
-
-
-def test_the_readmes_name_each_other_and_hold_the_same_commands():
-    """The Chinese one may have more, of Chinese; what the English one shows it shows too."""
-    for one, other in (READMES, READMES[::-1]):
-        assert f"({other})" in (ROOT / one).read_text().splitlines()[0]
-    english, chinese = (
-        {line for block in readme_blocks(readme, "console") for line in block.splitlines()} for readme in READMES
-    )
-    assert {line.partition("#")[0] for line in english} <= {line.partition("#")[0] for line in chinese}
-
-
-@pytest.mark.parametrize("readme", READMES)
-def test_the_readmes_commands_run(readme, tmp_path, monkeypatch, capsys):
-    """Every `seqloom …` line of the README, in order, on small data; training is cut short by later options."""
-    from seqloom.cli.main import run
-    from tests.conftest import words, write_pairs
-
-    monkeypatch.chdir(tmp_path)
-    write_pairs(tmp_path / "words.tsv", words(80))
-    write_pairs(tmp_path / "test.tsv", words(10, seed=5))
-    (tmp_path / "words.txt").write_text("abc\nchad\n")
-    texts = [f"{good} {thing} number {i}" for i in range(40) for good, thing in (("fine", "film"), ("poor", "song"))]
-    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in texts))
-    (tmp_path / "labelled.tsv").write_text("".join(f"{text}\t{text.split()[0]}\n" for text in texts))
-    (tmp_path / "tagged.conll").write_text("".join(f"{text.split()[0]} A\n{text.split()[1]} N\n\n" for text in texts))
-    (tmp_path / "book.txt").write_text("Once upon a time there was a loom.\n" * 60)
-    (tmp_path / "hanzi.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in PINYIN.items()) * 20)
-    (tmp_path / "hanzi-test.tsv").write_text("ni hao\t你好\n")
-    (tmp_path / "hanzi.txt").write_text("ni hao\n")
-    commands = [
-        line for block in readme_blocks(readme, "console") for line in block.splitlines() if line.startswith("seqloom ")
-    ]
-    if readme != READMES[0]:  # it holds the other's too, which need not run twice
-        english = {line for block in readme_blocks(READMES[0], "console") for line in block.splitlines()}
-        commands = [line for line in commands if line not in english]
-    assert len(commands) >= 5
-    for command in commands:
-        arguments = shlex.split(command, comments=True)
-        if "train" in arguments and "--resume" not in arguments:
-            arguments += ["--max-steps", "2", *([] if "--from" in arguments else ["--size", "tiny"])]
-        monkeypatch.setattr(sys, "argv", arguments)
-        status = None
-        try:
-            run()
-        except SystemExit as left:
-            status = left.code
-        assert not status, f"{command}: {capsys.readouterr().err}"
-
-
-@pytest.mark.parametrize("readme", READMES)
-def test_the_readmes_python_runs(readme, tmp_path, monkeypatch):
-    from tests.conftest import words, write_pairs
-
-    monkeypatch.chdir(tmp_path)
-    write_pairs(tmp_path / "words.tsv", [*words(80), "cab"])
-    write_pairs(tmp_path / "test.tsv", words(10, seed=5))
-    blocks = readme_blocks(readme, "python")
-    assert blocks
-    for block in blocks:
-        block = block.replace("max_steps=200", "max_steps=2").replace("through", "cab").replace("though", "bad")
-        file = tmp_path / "snippet.py"
-        file.write_text(block)
-        subprocess.run([sys.executable, file], check=True, capture_output=True, cwd=tmp_path)
-    assert (tmp_path / "cab.svg").exists()

@@ -14,7 +14,8 @@ from seqloom.errors import SeqloomError
 from seqloom.metrics.text.moses_tokenizer import LANGUAGES, moses
 from seqloom.runs.folder.ensembles import check_once
 from seqloom.runs.many.cross_validation import cross_validate
-from seqloom.runs.train.job import Job, share_or_files
+from seqloom.runs.train.job import Job
+from seqloom.runs.train.validation_split import parse_valid
 from seqloom.training.settings import seconds
 
 LENGTH, BOUND = 50_000, 2.5  # characters, and seconds of the processor; what took quadratic time took five and more
@@ -23,7 +24,7 @@ ENDS = ("!", "", "\0", ".")
 PAIRS = ("a ", ".1", "1,", ",.", "a'", "a.", "</", "aab", "''", "- ")
 READERS = {
     "seconds": seconds,
-    "share": share_or_files,
+    "share": parse_valid,
     "number": _NUMBER.fullmatch,
     "name": _NAME.fullmatch,
     "terms": Terms().split,
@@ -70,7 +71,7 @@ def _timed(read, text):
 def test_shares_of_thousands_of_digits(text):
     """They are refused, or are files that are not there."""
     with contextlib.suppress(SeqloomError):
-        assert share_or_files(text) == [text]
+        assert parse_valid(text) == [text]
 
 
 def test_many_runs_and_many_folds_are_bounded(tmp_path):

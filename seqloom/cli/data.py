@@ -7,28 +7,27 @@ from typing import Annotated, Any
 
 import typer
 
-from seqloom.cli import complete
-from seqloom.cli.usage import named
+from seqloom.cli import completion
+from seqloom.cli.arguments import output_name
 from seqloom.errors import known
+from seqloom.tasks.registry import CHECKS
 
-COLUMNS = "Source and targets, by name in the first line (text,label) or by number from 1 (2,5); keys of JSON lines."
+COLUMNS = "Columns of source and targets, by name (text,label) or by number from 1 (2,5); for JSON lines, keys."
 
-HEADER = "Whether the first line names the columns (default: told by what stands in it)."
-DELIMITER = "Between columns: tab, comma, semicolon, bar or the sign itself (default: told by name and content)."
-ENCODING = "Of the files: utf-8, utf-16, cp1252 (Latin-1), gb18030 … (default: UTF-8, or guessed, which is said)."
+HEADER = "Whether the first line names the columns (default: detected)."
+DELIMITER = "Separator of columns: tab, comma, semicolon, bar or the character itself (default: detected)."
+ENCODING = (
+    "Encoding of the files: utf-8, utf-16, cp1252 (Latin-1), gb18030 … (default: UTF-8, else detected, with a note)."
+)
 
-# Which module looks through the data of a task.
-CHECKS = {"translate": "checks.pairs", "classify": "checks.labels", "table": "checks.table", "tag": "checks.tags"}
-CHECKS |= dict.fromkeys(("generate", "mask", "vectors"), "checks.texts")
+_tasks = completion.offer(*CHECKS)
 
-_tasks = complete.offer(*CHECKS)
-
-app = typer.Typer(help="Datasets by name, and a look at data before training on it.", no_args_is_help=True)
+app = typer.Typer(help="List and fetch datasets; check data before training on it.", no_args_is_help=True)
 
 
 @app.callback()
 def root() -> None:
-    """Datasets by name, and a look at data before training on it."""
+    """List and fetch datasets; check data before training on it."""
 
 
 @app.command(name="list")
@@ -36,12 +35,12 @@ def list_(
     task: Annotated[
         str | None, typer.Option(help="Only those of this task: translate, classify, tag, …", autocompletion=_tasks)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with all that is known.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with all facts.")] = False,
 ) -> None:
-    """The datasets that can be called by name, how large they are, and where they are.
+    """List the datasets that have a name, their sizes, and where they are.
 
-    embedded: nothing to fetch; in the mirror: under $SEQLOOM_DATA; cached: downloaded before; by hand: cannot be
-    downloaded as it is, `get` says where to put it.
+    embedded: comes with a package; in the mirror: under $SEQLOOM_DATA; cached: downloaded before; by hand: cannot be
+    downloaded automatically, `get` prints where to put it.
     """
     from seqloom.data.datasets import catalog
 
@@ -69,10 +68,10 @@ def list_(
 def get(
     names: Annotated[
         list[str],
-        typer.Argument(metavar="NAME", help="Datasets, as `list` names them.", autocompletion=complete.datasets),
+        typer.Argument(metavar="NAME", help="Datasets, as `list` names them.", autocompletion=completion.datasets),
     ],
     output: Annotated[
-        str | None, typer.Option("--output", "-o", callback=named, help="Write the splits to this folder.")
+        str | None, typer.Option("--output", "-o", callback=output_name, help="Write the splits to this folder.")
     ] = None,
 ) -> None:
     """Fetch datasets, verify them by SHA-256, write their splits and print where they are."""
@@ -81,22 +80,22 @@ def get(
     from seqloom.data.datasets import catalog
 
     for name in names:
-        catalog.find(name)  # a wrong name is said before anything is fetched
+        catalog.find(name)  # report a wrong name before anything is fetched
     for name in names:
         folder = None if output is None else Path(output) if len(names) == 1 else Path(output) / name
         found = catalog.get(name, folder)
         for path in found:
             typer.echo(str(path))
         if not found:
-            typer.echo(f"{name}: generated when it is used; there is nothing to fetch", err=True)
+            typer.echo(f"{name}: generated when it is used; nothing to fetch", err=True)
 
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A dataset, as `list` names it.", autocompletion=complete.datasets)],
-    count: Annotated[int, typer.Option(min=0, help="So many examples.")] = 3,
+    name: Annotated[str, typer.Argument(help="A dataset, as `list` names it.", autocompletion=completion.datasets)],
+    count: Annotated[int, typer.Option(min=0, help="How many examples.")] = 3,
 ) -> None:
-    """What a dataset is, whose it is, and its first examples."""
+    """Show what a dataset is, its licence and its first examples."""
     from itertools import islice
 
     from seqloom.data.datasets import catalog
@@ -132,21 +131,23 @@ def check(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="As for train (also datasets); later ones are searched for the first's sources.",
-            autocompletion=complete.datasets,
+            help="Files or datasets, as for train; the second and later ones are searched for sources of the first.",
+            autocompletion=completion.datasets,
         ),
     ],
-    max_length: Annotated[int | None, typer.Option(help="Characters a side at most (default: 5000).")] = None,
+    max_length: Annotated[
+        int | None, typer.Option(help="At most this many characters per side (default: 5000).")
+    ] = None,
     columns: Annotated[str | None, typer.Option(help=COLUMNS)] = None,
     header: Annotated[bool | None, typer.Option("--header/--no-header", help=HEADER)] = None,
     delimiter: Annotated[str | None, typer.Option(help=DELIMITER)] = None,
     encoding: Annotated[str | None, typer.Option(help=ENCODING)] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every broken and odd line by itself.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="List every broken and suspicious line by itself.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Name what is broken as file:line: error: reason, and what is odd as a warning; then give statistics.
+    """Report broken lines as file:line: error: reason, and suspicious ones as warnings; then print statistics.
 
-    Each kind of thing is said once, with its count and its first lines, in the order of the lines.
+    Each kind of problem is reported once, with its count and its first lines, in the order of the lines.
 
     Broken lines make the exit status 1; warnings do not.
     """
@@ -157,7 +158,7 @@ def check(
     from seqloom.data.files.columns import Reading
     from seqloom.plural import counted
 
-    report = import_module(f"seqloom.data.{CHECKS[known(task, CHECKS, 'task')]}").check(
+    report = import_module(f"seqloom.data.checks.{CHECKS[known(task, CHECKS, 'task')]}").check(
         catalog.resolve(files, "train", task),
         max_length=max_length,
         reading=Reading(columns=columns, header=header, delimiter=delimiter, encoding=encoding),

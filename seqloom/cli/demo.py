@@ -9,7 +9,9 @@ import typer
 
 def demo(
     output: Annotated[str, typer.Option("--output", "-o", help="Folder for the run.")] = "runs/demo",
-    steps: Annotated[int | None, typer.Option(min=1, help="Fewer updates for a quicker, worse model.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Train for fewer updates: faster, and a worse model.")
+    ] = None,
 ) -> None:
     """Learn English pronunciation on two CPU cores in about two minutes, and see what the model looks at."""
     from pathlib import Path

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqloom.cli import complete
+from seqloom.cli import completion
+from seqloom.cli.arguments import MOST_ROWS, UsageError, output_name
 from seqloom.cli.data import DELIMITER, ENCODING, HEADER
-from seqloom.cli.streams import exact
-from seqloom.cli.usage import MOST_ROWS, UsageError, named
+from seqloom.cli.standard_streams import exact_printer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,50 +21,61 @@ ENDINGS = (".npy", ".tsv", ".jsonl")
 
 
 def embed(
-    run: Annotated[str, typer.Argument(help="A run folder whose model has an encoder of texts.")],
-    file: Annotated[str, typer.Argument(help="Texts, one a line, or TSV, CSV, JSONL; - reads standard input.")] = "-",
+    run: Annotated[str, typer.Argument(help="A run folder whose model encodes texts.")],
+    file: Annotated[str, typer.Argument(help="Texts, one per line, or TSV, CSV, JSONL; - for standard input.")] = "-",
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", callback=named, help="Write the vectors here, or what is near: .npy, .tsv or .jsonl."
+            "--output",
+            "-o",
+            callback=output_name,
+            help="Write the vectors, or the nearest texts, to this file: .npy, .tsv or .jsonl.",
         ),
     ] = None,
-    nearest: Annotated[int | None, typer.Option(help="For each line so many that are nearest, by cosine.")] = None,
+    nearest: Annotated[
+        int | None, typer.Option(help="For each text, find the N nearest ones by cosine similarity.")
+    ] = None,
     among: Annotated[
-        str | None, typer.Option(help="With --nearest: lines of this file, instead of the others of the same.")
+        str | None, typer.Option(help="With --nearest: search among the lines of this file, instead of the same file.")
     ] = None,
     pairs: Annotated[
         bool,
-        typer.Option("--pairs", help="FILE has two texts a line: for how many is the second among the nearest?"),
+        typer.Option(
+            "--pairs",
+            help="FILE has two texts per line: measure how often the second is among the nearest of the first.",
+        ),
     ] = False,
     way: Annotated[
         str,
         typer.Option(
-            help="mean: of the states of all tokens; summary: the encoder's own.",
-            autocompletion=complete.offer("mean", "summary"),
+            help="mean: the mean of the states of all tokens; summary: the encoder's own summary.",
+            autocompletion=completion.offer("mean", "summary"),
         ),
     ] = "mean",
-    layer: Annotated[int | None, typer.Option(help="States of this layer, from 1 (default: the last).")] = None,
+    layer: Annotated[
+        int | None, typer.Option(help="Use the states of this layer, counted from 1 (default: the last).")
+    ] = None,
     columns: Annotated[
-        str | None, typer.Option(help="The column of the texts (with --pairs: both), by name or by number from 1.")
+        str | None,
+        typer.Option(help="The column of the texts (with --pairs: both columns), by name or by number from 1."),
     ] = None,
     header: Annotated[bool | None, typer.Option("--header/--no-header", help=HEADER)] = None,
     delimiter: Annotated[str | None, typer.Option(help=DELIMITER)] = None,
     encoding: Annotated[str | None, typer.Option(help=ENCODING)] = None,
-    batch: Annotated[int, typer.Option(max=MOST_ROWS, help="Texts a batch.")] = 64,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=complete.devices)] = "auto",
+    batch: Annotated[int, typer.Option(max=MOST_ROWS, help="Texts per batch.")] = 64,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=completion.devices)] = "auto",
 ) -> None:
-    """One vector for every text: write them, find the nearest texts, or measure how often pairs find each other.
+    """Turn texts into vectors: write them, find the nearest texts, or measure how often pairs find each other.
 
     Examples: seqloom embed RUN texts.txt -o vectors.npy; seqloom embed RUN texts.txt --nearest 5 --among others.txt;
     seqloom embed RUN pairs.tsv --pairs
     """
     if pairs and (nearest is not None or output is not None):
-        raise UsageError("--pairs measures and writes nothing: leave --nearest and --output out")
+        raise UsageError("--pairs only measures: leave --nearest and --output out")
     if among is not None and nearest is None:
-        raise UsageError("--among is where --nearest looks: say how many, as in --nearest 5")
+        raise UsageError("--among goes with --nearest: add how many, as in --nearest 5")
     if nearest is None and output is None and not pairs:
-        raise UsageError("say what is wanted: --output vectors.npy, --nearest 5 or --pairs")
+        raise UsageError("name what to do: --output vectors.npy, --nearest 5 or --pairs")
     if output is not None and Path(output).suffix not in ENDINGS[1 if nearest else 0 :]:
         raise UsageError(f"--output {output}: its name ends in {' or '.join(ENDINGS[1 if nearest else 0 :])}")
     if batch < 1:
@@ -82,7 +93,7 @@ def embed(
     if pairs:
         _measure(embedder, file, reading, batch)
         return
-    texts = list(read_sources(file, reading, told=_note))
+    texts = list(read_sources(file, reading, on_note=_note))
     if not texts:
         raise UsageError(f"{file}: holds no lines")
     vectors = _matrix(embedder, texts, batch)
@@ -91,9 +102,9 @@ def embed(
         return
     from seqloom.tasks.shared.embeddings import nearest as find
 
-    others = texts if among is None else list(read_sources(among, reading, told=_note))
+    others = texts if among is None else list(read_sources(among, reading, on_note=_note))
     near = find(vectors, vectors if among is None else _matrix(embedder, others, batch), nearest, same=among is None)
-    _put(output, _near(texts, others, near, json_lines=str(output).endswith(".jsonl")))
+    _put(output, _neighbor_lines(texts, others, near, json_lines=str(output).endswith(".jsonl")))
 
 
 def _note(note: str) -> None:
@@ -140,8 +151,8 @@ def _write(path: Path, texts: list[str], vectors: np.ndarray) -> None:
             file.write(f"{line}\n".encode())
 
 
-def _near(texts: list[str], others: list[str], near: Any, json_lines: bool) -> Iterator[str]:
-    """A line for each that is near: number of the text, cosine, number and text of the other; numbers from 1."""
+def _neighbor_lines(texts: list[str], others: list[str], near: Any, json_lines: bool) -> Iterator[str]:
+    """A line for each neighbor: number of the text, cosine, number and text of the neighbor; numbers from 1."""
     for number, (rows, cosines) in enumerate(zip(near.rows.tolist(), near.cosines.tolist(), strict=True)):
         if json_lines:
             found = [
@@ -156,7 +167,7 @@ def _near(texts: list[str], others: list[str], near: Any, json_lines: bool) -> I
 
 def _put(output: str | None, lines: Iterable[str]) -> None:
     if output is None:
-        put = exact()
+        put = exact_printer()
         for line in lines:
             put(line)
         return

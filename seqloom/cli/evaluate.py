@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from seqloom.cli import complete
+from seqloom.cli import completion
+from seqloom.cli.arguments import UsageError, output_name, runs_and_files
 from seqloom.cli.data import COLUMNS, DELIMITER, ENCODING, HEADER
-from seqloom.cli.usage import UsageError, members, named
 from seqloom.metrics.text.moses_tokenizer import LANGUAGES, MOSES
 
 TOKENIZERS = ("13a", "intl", "zh", "char", "none", *MOSES)
@@ -20,57 +20,59 @@ def evaluate(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="More runs, to answer together by the mean of their probabilities; then test examples, as train reads "
-            "them, or a dataset.",
-            autocompletion=complete.datasets,
+            help="More runs, to predict together by the mean of their probabilities; then test examples in the formats "
+            "of train, or a dataset.",
+            autocompletion=completion.datasets,
         ),
     ],
-    columns: Annotated[str | None, typer.Option(help=f"{COLUMNS} (default: as the run was trained).")] = None,
+    columns: Annotated[str | None, typer.Option(help=f"{COLUMNS} Default: as in training.")] = None,
     header: Annotated[bool | None, typer.Option("--header/--no-header", help=HEADER)] = None,
     delimiter: Annotated[str | None, typer.Option(help=DELIMITER)] = None,
     encoding: Annotated[str | None, typer.Option(help=ENCODING)] = None,
     skip_bad: Annotated[
-        bool | None, typer.Option("--skip-bad", help="Leave out broken lines and count them, instead of stopping.")
+        bool | None, typer.Option("--skip-bad", help="Skip and count broken lines, instead of stopping.")
     ] = None,
-    beam: Annotated[int, typer.Option(help="Width of the beam; 1 is greedy.")] = 1,
-    alpha: Annotated[float, typer.Option(help="Beam scores are divided by length to this power.")] = 1.0,
+    beam: Annotated[int, typer.Option(help="Beam size; 1 is greedy search.")] = 1,
+    alpha: Annotated[
+        float, typer.Option(help="Length penalty: beam scores are divided by the length to this power.")
+    ] = 1.0,
     together: Annotated[
-        bool, typer.Option("--together", help="Lines with one source are one example with several references.")
+        bool, typer.Option("--together", help="Lines with the same source are one example with several references.")
     ] = False,
     metrics: Annotated[
         str | None,
         typer.Option(
-            help="Only these, commas between; of translate: per, cer, wer, exact_match, bleu, chrf.",
-            autocompletion=complete.metrics,
+            help="Only these metrics, separated by commas; for translate: per, cer, wer, exact_match, bleu, chrf.",
+            autocompletion=completion.metrics,
         ),
     ] = None,
     tokenize: Annotated[
         str | None,
         typer.Option(
-            help="BLEU's tokenizer: 13a, intl, zh, char or none, as of sacreBLEU; moses:LANG: lower-cased Moses tokens "
-            f"of {', '.join(LANGUAGES)}, as papers on Multi30k have it (default: 13a).",
-            autocompletion=complete.offer(*TOKENIZERS),
+            help="Tokenizer of BLEU: sacreBLEU's 13a, intl, zh, char or none; or moses:LANG, lower-cased Moses tokens "
+            f"of {', '.join(LANGUAGES)}, as in papers on Multi30k (default: 13a).",
+            autocompletion=completion.offer(*TOKENIZERS),
         ),
     ] = None,
     predictions: Annotated[
-        str | None, typer.Option(callback=named, help="Write the predictions to this file, a line each.")
+        str | None, typer.Option(callback=output_name, help="Write the predictions to this file, one per line.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=complete.devices)] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=completion.devices)] = "auto",
 ) -> None:
     """Score a model, or several together, on held-out examples, with 95 % intervals and signatures.
 
-    Of translations, columns of a TSV after the second are further references: the closest counts.
+    For translate, columns of a TSV after the second are further references: the closest one counts.
     """
     from dataclasses import replace
     from pathlib import Path
 
-    from seqloom.decoding.search import Search
+    from seqloom.decoding.options import Search
     from seqloom.files import write_output
     from seqloom.plural import counted
     from seqloom.runs.load import load
 
-    runs, files = members(run, files)
+    runs, files = runs_and_files(run, files)
     if not files:
         raise UsageError(f"{', '.join(runs)}: all are runs; name the test examples after them")
     chosen = None if metrics is None else [name.strip() for name in metrics.split(",")]

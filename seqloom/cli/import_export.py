@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from seqloom.cli.complete import offer
-from seqloom.cli.usage import named
+from seqloom.cli.arguments import output_name
+from seqloom.cli.completion import offer
 from seqloom.errors import SettingError, known, setting
 
 ENGINES = ("onnx", "ct2")
@@ -16,17 +16,15 @@ ENGINES = ("onnx", "ct2")
 def import_(
     kind: Annotated[
         str,
-        typer.Argument(
-            help="hf: a folder of Hugging Face's Marian, Pegasus, BART or mBART.", autocompletion=offer("hf")
-        ),
+        typer.Argument(help="hf: a Hugging Face model: Marian, Pegasus, BART or mBART.", autocompletion=offer("hf")),
     ],
-    path: Annotated[str, typer.Argument(help="The local folder, with config.json and model.safetensors.")],
-    output: Annotated[str, typer.Option("--output", "-o", callback=named, help="Folder for the run.")],
+    path: Annotated[str, typer.Argument(help="Its local folder, with config.json and model.safetensors.")],
+    output: Annotated[str, typer.Option("--output", "-o", callback=output_name, help="Folder for the run.")],
     ids: Annotated[
-        bool, typer.Option("--ids", help="Without its tokenizer: texts are its ids, with blanks between.")
+        bool, typer.Option("--ids", help="Without its tokenizer: texts are token ids, separated by spaces.")
     ] = False,
 ) -> None:
-    """Turn somebody else's checkpoint into a run: predict, evaluate and look inside as with your own."""
+    """Import a checkpoint of another library as a run: predict, evaluate and look inside as with your own."""
     with setting():
         known(kind, ("hf",), "kind of checkpoint")
     from seqloom.runs.interop.huggingface_import import import_hf
@@ -43,17 +41,20 @@ def export(
         str,
         typer.Option(
             "--to",
-            help="hf: a folder for transformers; tokenizers: its tokenizer.json files; onnx: for onnxruntime, encoder "
-            "and step; ct2: for CTranslate2, of a Transformer.",
+            help="hf: for transformers; tokenizers: only the tokenizer.json files; onnx: for onnxruntime, encoder and "
+            "decoding step; ct2: for CTranslate2, Transformers only.",
             autocompletion=offer("hf", "tokenizers", *ENGINES),
         ),
     ],
-    output: Annotated[str, typer.Option("--output", "-o", callback=named, help="A new folder.")],
+    output: Annotated[str, typer.Option("--output", "-o", callback=output_name, help="Folder to write; must be new.")],
     int8: Annotated[
-        bool, typer.Option("--int8", help="Of onnx and ct2: weights of 8 bits, smaller and often faster, not the same.")
+        bool,
+        typer.Option(
+            "--int8", help="For onnx and ct2: 8-bit weights, smaller and often faster, with slightly different outputs."
+        ),
     ] = False,
 ) -> None:
-    """Write a run in a form that other libraries read, with the same outputs."""
+    """Export a run to a format that other libraries read, with the same outputs."""
     with setting():
         known(to, ("hf", "tokenizers", *ENGINES), "form")
     if int8 and to not in ENGINES:

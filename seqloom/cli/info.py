@@ -12,11 +12,11 @@ import typer
 def info(
     run: Annotated[str | None, typer.Argument(help="A run folder.")] = None,
     length: Annotated[
-        int, typer.Option(min=1, max=5000, help="Source and target tokens that operations are counted for.")
+        int, typer.Option(min=1, max=5000, help="Number of source and target tokens for which operations are counted.")
     ] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Versions and hardware; for a run: parameters, operations and memory of every layer."""
+    """Print versions and hardware; for a run, the parameters, operations and memory of every layer."""
     from seqloom.runs.folder.environment import environment
 
     if run is None:
@@ -36,7 +36,7 @@ def info(
         _exported(Path(run), as_json)
         return
     model = load(run, device="cpu")
-    layers = cost(model.model, lambda: model.once(length))
+    layers = cost(model.model, lambda: model.dummy_forward(length))
     if as_json:
         typer.echo(json.dumps({"config": model.config, "layers": [layer._asdict() for layer in layers]}))
         return

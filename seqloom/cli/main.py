@@ -8,28 +8,31 @@ import sys
 from contextlib import suppress
 from difflib import get_close_matches
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from seqloom.cli import (
-    complete,
+    completion,
     data,
     demo,
     embed,
     evaluate,
     generate,
+    help_language,
     import_export,
     info,
     predict,
     recipes,
     report,
-    streams,
+    standard_streams,
     train,
 )
 from seqloom.cli import settings as listed
-from seqloom.cli.usage import UsageError
+from seqloom.cli.arguments import UsageError
+from seqloom.cli.help_language import LANG
 from seqloom.errors import SeqloomError, SettingError
+from seqloom.setting_names import OPTIONS
 
 app = typer.Typer(
     name="seqloom",
@@ -57,7 +60,11 @@ SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 
 
 @app.callback(invoke_without_command=True)
-def root(version: bool = typer.Option(False, "--version", help="Print the versions and leave.")) -> None:
+def root(
+    ctx: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the versions and exit."),
+    lang: Annotated[str | None, LANG()] = None,
+) -> None:
     if version:
         from importlib.metadata import version as version_of
         from platform import python_version
@@ -66,15 +73,18 @@ def root(version: bool = typer.Option(False, "--version", help="Print the versio
 
         typer.echo(f"seqloom {__version__} (python {python_version()}, torch {version_of('torch')})")
         raise typer.Exit
+    if ctx.invoked_subcommand is None:  # a language alone
+        typer.echo(ctx.get_help())
+        raise typer.Exit(2)
 
 
 def run() -> None:
-    """What goes wrong on the user's side is one line and a non-zero exit; anything else is our fault and is shown."""
-    streams.prepare()
+    """Run the command line. User errors are one line and a non-zero exit status; others show a traceback."""
+    standard_streams.prepare()
     try:
-        _take_the_shells_name(sys.argv)
-        with complete.whole_words():
-            status = app(prog_name="seqloom", standalone_mode=False)
+        _accept_shell_name(sys.argv)
+        with completion.whole_words(), help_language.chosen(sys.argv[1:]):
+            status = help_language.command(app)(prog_name="seqloom", standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help, as far as it is not printed yet
@@ -84,8 +94,8 @@ def run() -> None:
         _leave("stopped", 130)
     except SeqloomError as error:
         _leave(str(error), 2 if isinstance(error, SettingError) else 1)
-    except BrokenPipeError:  # whoever read our output has gone, as `head` does
-        streams.settle()
+    except BrokenPipeError:  # the reader of our output has ended, as `head` does
+        standard_streams.flush()
         sys.exit(1)
     except OSError as error:
         _leave(f"{error.filename or 'standard output, or a file'}: {error.strerror or error}", 1)
@@ -100,7 +110,7 @@ def run() -> None:
 
 
 def _wanted(error: Exception) -> str:
-    """How much could not be allocated, as torch says on the CPU."""
+    """How much could not be allocated, from torch's message on the CPU."""
     found = re.search(r"tried to allocate (\d+) bytes", str(error))
     return f": failed to allocate {int(found[1]):,} bytes" if found else ""
 
@@ -109,7 +119,7 @@ def _usage(error: Any) -> str:
     """What was wrong with the command line, what was probably meant, and where to read more."""
     message = " ".join(error.format_message().split()).rstrip(".").replace(". Did you mean", "; did you mean")
     if near := getattr(error, "possibilities", None):
-        message = f"{error.message}; did you mean {near[0]!r}?"
+        message = f"{error.message}; did you mean {OPTIONS.get(near[0], near[0])!r}?"
     elif "did you mean" not in message and (near := _command_like(error)):
         message += f"; did you mean {near!r}?"
     command = error.ctx.command_path if error.ctx else " ".join(["seqloom", *sys.argv[1:2]])
@@ -118,23 +128,23 @@ def _usage(error: Any) -> str:
 
 
 def _command_like(error: Any) -> str | None:
-    """The command that was probably meant: newer typers say so themselves."""
+    """The command that was probably meant; newer typers suggest it themselves."""
     found = re.match(r"No such command '(.*)'", error.format_message())
     commands = getattr(getattr(error.ctx, "command", None), "commands", {})
     return next(iter(get_close_matches(found[1], commands, 1)), None) if found else None
 
 
-def _take_the_shells_name(arguments: list[str]) -> None:
-    """`--show-completion zsh`: typer takes a name only where it is told not to ask which shell is running."""
+def _accept_shell_name(arguments: list[str]) -> None:
+    """`--show-completion zsh`: typer takes a name only if it may not detect the running shell."""
     for option, name in pairwise(arguments):
         if option in ("--show-completion", "--install-completion") and name in SHELLS:
             os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
 
 
 def _leave(message: str, status: int) -> NoReturn:
-    with suppress(OSError):  # nobody may read it
+    with suppress(OSError):  # stderr may be closed
         print(f"seqloom: {_on_one_line(message)}", file=sys.stderr)
-    streams.settle()
+    standard_streams.flush()
     sys.exit(status)
 
 

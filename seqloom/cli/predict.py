@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqloom.cli import complete
+from seqloom.cli import completion
+from seqloom.cli.arguments import MOST_ROWS, UsageError, output_name, runs_and_files
 from seqloom.cli.data import DELIMITER, ENCODING, HEADER
-from seqloom.cli.streams import exact
-from seqloom.cli.usage import MOST_ROWS, UsageError, members, named
+from seqloom.cli.standard_streams import exact_printer
 from seqloom.errors import SeqloomError, SettingError
 
 if TYPE_CHECKING:
     from seqloom.decoding.batched import Answer
 
 # Options under headings of their own in the help.
-DOUBT = partial(typer.Option, rich_help_panel="How sure it is")
-SAMPLING = partial(typer.Option, rich_help_panel="Drawing answers instead of the likeliest")
+DOUBT = partial(typer.Option, rich_help_panel="Confidence")
+SAMPLING = partial(typer.Option, rich_help_panel="Sampling")
 
 
 def predict(
@@ -31,76 +31,88 @@ def predict(
         list[str] | None,
         typer.Argument(
             show_default=False,
-            help="More runs, to answer together by the mean of their probabilities; then a file of sources, one a "
-            "line, or TSV, CSV, JSONL; or - for standard input, as without any; or a dataset.",
-            autocompletion=complete.datasets,
+            help="More runs, to predict together by the mean of their probabilities; then a file of sources: one per "
+            "line, or TSV, CSV, JSONL; - or nothing for standard input; or a dataset.",
+            autocompletion=completion.datasets,
         ),
     ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
-            help="The column of the sources, by name in the first line or by number from 1; of a language model with "
-            "labels two: label,prompt."
+            help="The column of the sources, by name or by number from 1; for a language model with labels two "
+            "columns: label,prompt."
         ),
     ] = None,
     text: Annotated[
         list[str] | None,
-        typer.Option("--text", help="A source itself, instead of a file; may be given again.", show_default=False),
+        typer.Option("--text", help="A source text, instead of a file; may be repeated.", show_default=False),
     ] = None,
     header: Annotated[bool | None, typer.Option("--header/--no-header", help=HEADER)] = None,
     delimiter: Annotated[str | None, typer.Option(help=DELIMITER)] = None,
     encoding: Annotated[str | None, typer.Option(help=ENCODING)] = None,
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", callback=named, help="Write to this file, which appears when it is whole."),
+        typer.Option(
+            "--output", "-o", callback=output_name, help="Write to this file; it appears when it is complete."
+        ),
     ] = None,
-    beam: Annotated[int, typer.Option(help="Width of the beam; 1 is greedy.")] = 1,
-    n_best: Annotated[int, typer.Option(help="So many answers a line: number, score and text, with tabs.")] = 1,
-    alpha: Annotated[float, typer.Option(help="Beam scores are divided by length to this power.")] = 1.0,
+    beam: Annotated[int, typer.Option(help="Beam size; 1 is greedy search.")] = 1,
+    n_best: Annotated[
+        int,
+        typer.Option(help="Print the N best predictions of each source: number, score and text, separated by tabs."),
+    ] = 1,
+    alpha: Annotated[
+        float, typer.Option(help="Length penalty: beam scores are divided by the length to this power.")
+    ] = 1.0,
     scores: Annotated[
         bool,
         DOUBT(
             "--scores",
-            help="Write confidence TAB text: the geometric mean of the probabilities of the answer's tokens, 0 to 1.",
+            help="Write confidence TAB text; confidence: the geometric mean of the tokens' probabilities, 0 to 1.",
         ),
     ] = False,
     as_json: Annotated[
         bool,
         typer.Option(
             "--json",
-            help="A JSON object an answer: source, text, confidence, log_probability; of tag the words, their tags and "
-            "the spans these mark, by characters and words.",
+            help="Print one JSON object per prediction: source, text, confidence, log_probability; for tag the words, "
+            "their tags and the spans they mark, by characters and words.",
         ),
     ] = False,
     threshold: Annotated[
-        float | None, DOUBT(help="Answers of a lower confidence are left out: an empty line in their place.")
+        float | None, DOUBT(help="Leave out predictions below this confidence: an empty line in their place.")
     ] = None,
-    below: Annotated[str | None, DOUBT(help="With --threshold: this text in place of the empty line.")] = None,
+    below: Annotated[str | None, DOUBT(help="With --threshold: print this text instead of the empty line.")] = None,
     sample: Annotated[
-        bool, SAMPLING("--sample", help="Draw from the model's distribution; no answer depends on --batch.")
+        bool, SAMPLING("--sample", help="Sample from the model's distribution; results do not depend on --batch.")
     ] = False,
-    temperature: Annotated[float, SAMPLING(help="Below 1 likelier, above 1 more varied.")] = 1.0,
-    top_k: Annotated[int, SAMPLING(help="Sample among the k likeliest tokens; 0: all.")] = 0,
-    top_p: Annotated[float, SAMPLING(help="Sample among the likeliest that hold this mass.")] = 1.0,
+    temperature: Annotated[float, SAMPLING(help="Below 1: more likely tokens; above 1: more varied ones.")] = 1.0,
+    top_k: Annotated[int, SAMPLING(help="Sample among the k most likely tokens; 0: all.")] = 0,
+    top_p: Annotated[
+        float, SAMPLING(help="Sample among the most likely tokens that add up to this probability (nucleus sampling).")
+    ] = 1.0,
     seed: Annotated[
-        int, SAMPLING(help="Of the sampling: a line draws by the seed and its number alone, whatever its batch.")
+        int,
+        SAMPLING(
+            help="Random seed of the sampling; the samples of a line depend on the seed and the line's number alone."
+        ),
     ] = 7,
-    batch: Annotated[int, typer.Option(max=MOST_ROWS, help="Sentences a batch.")] = 64,
-    stream: Annotated[bool, typer.Option("--stream", help="Answer each line as it comes.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=complete.devices)] = "auto",
+    batch: Annotated[int, typer.Option(max=MOST_ROWS, help="Sources per batch.")] = 64,
+    stream: Annotated[bool, typer.Option("--stream", help="Predict each line as soon as it is read.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", autocompletion=completion.devices)] = "auto",
     engine: Annotated[
         str | None,
         typer.Option(
             show_default=False,
-            help="What computes: torch; or for translate, on the CPU, onnx, with the same search, or ct2, with one of "
-            "its own. Made on first use in the run's folder. An exported folder has its own.",
-            autocompletion=complete.offer("torch", "onnx", "ct2"),
+            help="What runs the model: torch; or for translate on the CPU onnx, with the same search, or ct2, with its "
+            "own. Exported into the run's folder on first use. An exported folder has its own engine.",
+            autocompletion=completion.offer("torch", "onnx", "ct2"),
         ),
     ] = None,
 ) -> None:
-    """Write a target for every source. Empty lines stay empty, so that lines stay side by side.
+    """Predict a target for every source. Empty lines stay empty, so that input and output lines correspond.
 
-    Several runs of one task with the same vocabularies answer as one: seqloom predict runs/a runs/b words.txt
+    Several runs of one task with the same vocabularies predict together: seqloom predict runs/a runs/b words.txt
     """
     from dataclasses import replace
     from itertools import tee
@@ -108,11 +120,11 @@ def predict(
     from seqloom.data.datasets import catalog
     from seqloom.data.files.columns import Reading
     from seqloom.data.formats.pairs import read_sources
-    from seqloom.decoding.search import Search
+    from seqloom.decoding.options import Search
     from seqloom.runs.load import load
-    from seqloom.tasks.shared.unseen_characters import Strange
+    from seqloom.tasks.shared.unseen_characters import UnseenTokens
 
-    runs, rest = members(run, files or [])
+    runs, rest = runs_and_files(run, files or [])
     file, *over = rest or ["-"]
     if over:
         raise UsageError(f"got unexpected extra argument(s) ({' '.join(over)})")
@@ -125,10 +137,10 @@ def predict(
 
     _check(
         sample or (temperature, top_k, top_p) == (1.0, 0, 1.0),
-        "temperature, top-k and top-p shape what is sampled: add --sample",
+        "temperature, top-k and top-p are for sampling: add --sample",
     )
     _check(threshold is None or 0 <= threshold <= 1, f"--threshold is a confidence of 0 to 1, here {threshold}")
-    _check(below is None or threshold is not None, "--below says what to write under a --threshold; set one")
+    _check(below is None or threshold is not None, "--below is the text for predictions below a --threshold: set one")
     _check(not (scores and as_json), "--json holds the scores already; leave --scores out")
     search = Search(
         beam=n_best if beam == 1 and not sample else beam,
@@ -151,24 +163,26 @@ def predict(
         # Plain lines have no columns, and a dataset has its own.
         reading = replace(model.reading(columns) if table else Reading(columns=columns), **written)
         sources = getattr(model, "sources", read_sources)
-        every = sources(found, reading, told=lambda note: typer.echo(f"note: {note}", err=True))
+        every = sources(found, reading, on_note=lambda note: typer.echo(f"note: {note}", err=True))
     asked, shown = tee(every)
-    count, doubted, strange = 0, 0, Strange(model.strange)
+    count, below_threshold, unseen = 0, 0, UnseenTokens(model.unseen_unit)
     with _writer(output, stream) as write:
         each = model.answers(model.warned(asked), search, rows, ahead)
         for number, (source, answers) in enumerate(zip(shown, each, strict=True)):
-            strange.see(new := model.unknown(source))
+            unseen.add(new := model.unknown(source))
             for rank, answer in enumerate(answers):
                 doubt = threshold is not None and answer.confidence < threshold
-                count, doubted = count + 1, doubted + doubt
-                said = below or "" if doubt else answer.text
+                count, below_threshold = count + 1, below_threshold + doubt
+                text_out = below or "" if doubt else answer.text
                 place = (number + 1, rank + 1) if n_best > 1 else ()
-                more = ({} if doubt else model.told(source, answer)) | ({"unknown": new} if new else {})
-                write(_json(source, said, answer, place, more) if as_json else _line(said, answer, place, scores))
-    for note in strange.notes():
+                more = ({} if doubt else model.answer_json(source, answer)) | ({"unknown": new} if new else {})
+                write(
+                    _json(source, text_out, answer, place, more) if as_json else _line(text_out, answer, place, scores)
+                )
+    for note in unseen.notes():
         typer.echo(f"note: {note}", err=True)
     if threshold is not None:
-        typer.echo(f"{doubted:,} of {count:,} answers are below a confidence of {threshold:g}", err=True)
+        typer.echo(f"{below_threshold:,} of {count:,} predictions are below a confidence of {threshold:g}", err=True)
 
 
 def _check(right: bool, message: str) -> None:
@@ -189,7 +203,7 @@ def _json(source: str | Sequence[str], text: str, answer: Answer, place: tuple[i
 
 
 def _typed(text: str) -> str:
-    """What was typed at a shell, which may be in another encoding than it says."""
+    """The text of --text, which a shell may pass in another encoding than its own."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -201,7 +215,7 @@ def _typed(text: str) -> str:
 def _writer(output: str | None, stream: bool) -> Iterator[Callable[[str], object]]:
     """A function that writes one line, to standard output or to a file that is whole or not there."""
     if output is None:
-        yield exact(flush=stream)
+        yield exact_printer(flush=stream)
         return
     from pathlib import Path
 

@@ -8,14 +8,16 @@ from typing import Annotated
 
 import typer
 
-from seqloom.cli import complete
+from seqloom.cli import completion
 
 
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="Show this one whole.", autocompletion=complete.recipes)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Print this recipe in full.", autocompletion=completion.recipes)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Trainings with a known result: what they train on, whose paper they follow, and what they reached here.
+    """List the recipes: trainings with a known result, what data and paper they follow, and what they reached here.
 
     Example: seqloom train --recipe pinyin --output runs/pinyin
     """

@@ -6,28 +6,31 @@ from typing import Annotated
 
 import typer
 
-from seqloom.cli.usage import named
+from seqloom.cli.arguments import output_name
 
 
 def report(
     runs: Annotated[
         list[str],
-        typer.Argument(help="Run folders: one, several to compare, or the one of a recipe with members."),
+        typer.Argument(help="Run folders: one, several to compare, or the folder of a recipe with members."),
     ],
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", callback=named, help="The page (default: report.html, of one run in its own folder)."
+            "--output",
+            "-o",
+            callback=output_name,
+            help="File to write (default: report.html; for one run, in its folder).",
         ),
     ] = None,
 ) -> None:
-    """Write a page that tells of a run: scores, curves, errors, examples, data, settings. Several runs share one page.
+    """Write a report of a run: scores, curves, errors, examples, data, settings. Several runs are compared on one page.
 
-    One file that needs no network: it can be mailed. Example: seqloom report runs/gru runs/lstm --output both.html
+    It is a single HTML file that needs no network. Example: seqloom report runs/gru runs/lstm --output both.html
     """
     from pathlib import Path
 
-    from seqloom.runs.evaluate.report_files import together
+    from seqloom.runs.evaluate.report_files import write_report
 
-    page = together([Path(run) for run in runs], None if output is None else Path(output))
+    page = write_report([Path(run) for run in runs], None if output is None else Path(output))
     typer.echo(str(page))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqloom.cli import complete
+from seqloom.cli import completion
 from seqloom.tasks.presets import DEFAULT, SIZES, about
 from seqloom.tasks.registry import TASKS
 
@@ -17,15 +17,17 @@ if TYPE_CHECKING:
 
 
 def settings(
-    task: Annotated[str, typer.Argument(help=f"{', '.join(TASKS)}.", autocompletion=complete.offer(*TASKS))],
+    task: Annotated[str, typer.Argument(help=f"{', '.join(TASKS)}.", autocompletion=completion.offer(*TASKS))],
     model: Annotated[
-        str | None, typer.Argument(help="A preset (default: the task's own).", autocompletion=complete.models)
+        str | None, typer.Argument(help="A preset (default: the task's own).", autocompletion=completion.models)
     ] = None,
-    find: Annotated[str | None, typer.Option(help="Only those with this word in name, choices or line.")] = None,
-    size: Annotated[str, typer.Option(help=f"{', '.join(SIZES)}.", autocompletion=complete.offer(*SIZES))] = "small",
+    find: Annotated[
+        str | None, typer.Option(help="Only settings with this word in their name, choices or description.")
+    ] = None,
+    size: Annotated[str, typer.Option(help=f"{', '.join(SIZES)}.", autocompletion=completion.offer(*SIZES))] = "small",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Every key that train's --set takes, with its default, its choices and what it does.
+    """List every setting that train --set takes, with its default, its choices and what it does.
 
     Examples: seqloom settings translate transformer; seqloom settings tag --find dropout
     """
@@ -41,8 +43,8 @@ def settings(
         word = find.casefold()
         found = [one for one in found if word in " ".join((one.key, one.about, *one.choices)).casefold()]
     if as_json:
-        told = {"task": task, "model": model or DEFAULT[task], "size": size}
-        typer.echo(json.dumps({**told, "settings": [one._asdict() for one in found]}, ensure_ascii=False))
+        head = {"task": task, "model": model or DEFAULT[task], "size": size}
+        typer.echo(json.dumps({**head, "settings": [one._asdict() for one in found]}, ensure_ascii=False))
         return
     typer.echo(f"{task} {model or DEFAULT[task]} {size}: what --set takes, as in --set {_example(found)}")
     if model is None:
@@ -50,7 +52,7 @@ def settings(
     for line in table(found):
         typer.echo(line)
     if not found:
-        typer.echo(f"none has {find!r} in it")
+        typer.echo(f"no setting has {find!r} in it")
 
 
 def table(found: list[Setting]) -> list[str]:

@@ -1,17 +1,17 @@
-"""What `seqloom train` does once its options are read: plainly, by a recipe, by folds, or only two steps of it."""
+"""The ways to train that `seqloom train` offers: one run, a recipe, folds, or only a dry run of two steps."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from seqloom.cli.usage import UsageError
-from seqloom.errors import SettingError, known, missing, setting, shown
+from seqloom.cli.arguments import UsageError
+from seqloom.errors import known, missing, setting
 from seqloom.tasks.registry import TASKS
 
 if TYPE_CHECKING:
@@ -19,8 +19,18 @@ if TYPE_CHECKING:
     from seqloom.runs.train.job import Job
 
 
-def words(task: str | None, files: Sequence[str] | None, recipe: str | None) -> tuple[str, list[str]]:
-    """The task and the files that a training was given. A recipe has its task, so that files may stand alone."""
+class Mode(NamedTuple):
+    """How to train, as the options say."""
+
+    recipe: str | None
+    folds: int | None
+    jobs: int
+    dry_run: bool
+    show: str  # which kind of progress: see `progress`
+
+
+def task_and_files(task: str | None, files: Sequence[str] | None, recipe: str | None) -> tuple[str, list[str]]:
+    """The task and the files of a training. A recipe has its own task: then the first word may be a file."""
     given = list(files or [])
     if recipe is None:
         with setting():
@@ -41,93 +51,103 @@ def words(task: str | None, files: Sequence[str] | None, recipe: str | None) -> 
     )
 
 
-def carry_out(job: Job, ways: dict[str, Any], kind: str) -> None:
-    """`kind` of progress: see `progress`; `ways`: recipe, folds, jobs and dry_run, as they were given."""
-    from dataclasses import replace
-
-    from seqloom.data.datasets.catalog import DATASETS
-    from seqloom.runs.many import parallel_jobs, recipe_members
+def run(job: Job, mode: Mode) -> None:
+    """Train and print the scores; if interrupted, print the command that resumes it, and exit as by the signal."""
+    from seqloom.runs.many import parallel_jobs
     from seqloom.runs.progress import progress
-    from seqloom.runs.recipes import follow
     from seqloom.runs.recipes import recipe as recipes
-    from seqloom.runs.train import train
-    from seqloom.runs.train.job import file_names
     from seqloom.training.distributed.processes import Launch
 
-    first, asked = Launch.of().rank == 0, job
-    recipe = None if ways["recipe"] is None else recipes.load(ways["recipe"])
-    parallel_jobs.check(ways["jobs"])
-    if ways["jobs"] > 1 and ways["folds"] is None and not (recipe and recipe.members):
+    recipe = None if mode.recipe is None else recipes.load(mode.recipe)
+    parallel_jobs.check(mode.jobs)
+    if mode.jobs > 1 and mode.folds is None and not (recipe and recipe.members):
         raise UsageError("--jobs is for --folds and for recipes with members: here one model is trained")
+    first, asked = Launch.of().rank == 0, job
     if recipe is not None:
-        follow.check(recipe, str(ways["recipe"]))
-        if job.task not in ("", recipe.task):
-            raise UsageError(f"recipe {ways['recipe']} is of the task {recipe.task}, not of {job.task}")
-        job = replace(job, output=job.output or f"runs/{recipe.name}")
-        if job.names == file_names(recipe.train):  # its own data by name: followed as it is
-            job = replace(job, files=[])
-        recipe, theirs = follow.on_own_data(recipe, job), recipe
-        if recipe is not theirs and first:
-            for name in job.names:
-                if name != "-" and name.partition(":")[0] not in DATASETS and not Path(name).exists():
-                    raise missing(name)
-            progress(kind).note(follow.told_of_own_data(theirs, recipe))
-        job = replace(job, test=None) if recipe.members else follow.job_of(recipe, job)
-    if ways["dry_run"]:
-        jobs = recipe_members.jobs_of(recipe, job) if recipe is not None and recipe.members else [job]
-        for one, times in recipe_members.alike(jobs):
-            cost = train.rehearse(replace(one, output=one.output or "(dry run)"), progress(kind))
-            several = [f"{times} members, each:"] if times > 1 else []
-            typer.echo("\n".join([*several, *cost.lines()] if first else ()), nl=first)
+        recipe, job = _with_recipe(recipe, job, mode)
+    if mode.dry_run:
+        for line in _dry_run(recipe, job, mode):
+            typer.echo(line)
         return
-    told, number = _trained(job, recipe, ways, kind)
-    for line in told if first and kind != "quiet" else ():
+    lines, number = _train(recipe, job, mode)
+    for line in lines if first and mode.show != "quiet" else ():
         typer.echo(line)
     if number is not None:
         if first:
-            progress(kind).note(
-                f"saved; go on with: seqloom train {_again(asked, ways)} --output {job.output} --resume"
-            )
+            resume = f"seqloom train {_again(asked, mode)} --output {job.output} --resume"
+            progress(mode.show).note(f"saved; go on with: {resume}")
         raise typer.Exit(128 + signal.Signals(number).value)
 
 
-def _trained(job: Job, recipe: Recipe | None, ways: dict[str, Any], kind: str) -> tuple[list[str], int | None]:
-    """What is told of the training, and the signal that interrupted it."""
+def _with_recipe(recipe: Recipe, job: Job, mode: Mode) -> tuple[Recipe, Job]:
+    """The recipe, on the user's own data if the job names any, and the job that follows it."""
+    from dataclasses import replace
+
+    from seqloom.data.datasets.catalog import DATASETS
+    from seqloom.runs.progress import progress
+    from seqloom.runs.recipes import run_recipe
+    from seqloom.runs.train.job import file_names
+    from seqloom.training.distributed.processes import Launch
+
+    run_recipe.check(recipe, str(mode.recipe))
+    if job.task not in ("", recipe.task):
+        raise UsageError(f"recipe {mode.recipe} is of the task {recipe.task}, not of {job.task}")
+    job = replace(job, output=job.output or f"runs/{recipe.name}")
+    if job.names == file_names(recipe.train):  # its own data by name: followed as it is
+        job = replace(job, files=[])
+    own = run_recipe.on_own_data(recipe, job)
+    if own is not recipe and Launch.of().rank == 0:
+        for name in job.names:
+            if name != "-" and name.partition(":")[0] not in DATASETS and not Path(name).exists():
+                raise missing(name)
+        progress(mode.show).note(run_recipe.own_data_note(recipe, own))
+    return own, replace(job, test=None) if own.members else run_recipe.job_of(own, job)
+
+
+def _dry_run(recipe: Recipe | None, job: Job, mode: Mode) -> Iterator[str]:
+    """What the training would cost; of a recipe with members, each kind of them."""
+    from dataclasses import replace
+
+    from seqloom.runs.many import recipe_members
+    from seqloom.runs.progress import progress
+    from seqloom.runs.train import train
+    from seqloom.training.distributed.processes import Launch
+
+    jobs = recipe_members.jobs_of(recipe, job) if recipe is not None and recipe.members else [job]
+    for one, times in recipe_members.distinct(jobs):
+        cost = train.dry_run(replace(one, output=one.output or "(dry run)"), progress(mode.show))
+        if Launch.of().rank == 0:
+            yield from [f"{times} members, each:"] if times > 1 else []
+            yield from cost.lines()
+
+
+def _train(recipe: Recipe | None, job: Job, mode: Mode) -> tuple[list[str], int | None]:
+    """Lines with the scores, and the signal that interrupted the training."""
     from seqloom.runs.evaluate import test_scores
     from seqloom.runs.many import cross_validation, recipe_members
     from seqloom.runs.progress import progress
-    from seqloom.runs.recipes import follow
+    from seqloom.runs.recipes import run_recipe
     from seqloom.runs.train import train
 
-    if ways["folds"] is not None:
-        found = cross_validation.cross_validate(job, ways["folds"], kind, ways["jobs"])
-        return found.lines(), found.signal
+    if mode.folds is not None:
+        folds = cross_validation.cross_validate(job, mode.folds, mode.show, mode.jobs)
+        return folds.lines(), folds.signal
     if recipe is not None and recipe.members:
-        followed = recipe_members.follow_all(recipe, job, kind, ways["jobs"])
-        return followed.lines(recipe), followed.signal
+        members = recipe_members.run_members(recipe, job, mode.show, mode.jobs)
+        return members.lines(recipe), members.signal
     if recipe is not None:
-        alone = follow.follow(recipe, job, progress(kind))
-        return alone.lines(recipe), alone.signal
-    run = train.carry_out(job, progress(kind))
-    return ([] if run.scores is None else test_scores.lines(run.scores)), run.signal
+        followed = run_recipe.run_recipe(recipe, job, progress(mode.show))
+        return followed.lines(recipe), followed.signal
+    done = train.run_job(job, progress(mode.show))
+    return ([] if done.scores is None else test_scores.lines(done.scores)), done.signal
 
 
-def _again(job: Job, ways: dict[str, Any]) -> str:
-    """What goes on with an interrupted training, as far as it cannot be told from its folder."""
-    words = [*(["--recipe", ways["recipe"], *job.names] if ways["recipe"] else [job.task, "…"])]
-    words += [word for one in ([] if job.test is None else _names(job.test)) for word in ("--test", one)]
-    words += ["--folds", ways["folds"]] if ways["folds"] else []
-    words += ["--jobs", ways["jobs"]] if ways["jobs"] > 1 else []
+def _again(job: Job, mode: Mode) -> str:
+    """The words that resume an interrupted training, as far as its folder does not hold them."""
+    from seqloom.runs.train.job import file_names
+
+    words = ["--recipe", mode.recipe, *job.names] if mode.recipe else [job.task, "…"]
+    words += [word for name in ([] if job.test is None else file_names(job.test)) for word in ("--test", name)]
+    words += ["--folds", mode.folds] if mode.folds else []
+    words += ["--jobs", mode.jobs] if mode.jobs > 1 else []
     return " ".join(map(str, words))
-
-
-def _names(files: Any) -> list[str]:
-    return [str(files)] if isinstance(files, str | Path) else [str(file) for file in files]
-
-
-def pair(text: str, parse: Any) -> tuple[str, Any]:
-    """`--set a.b=c`"""
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise SettingError(f"--set takes key=value, here {shown(text)}")
-    return key.strip(), parse(value)

@@ -1,4 +1,4 @@
-"""From text to text: encode, batch by length, search, decode, and give the answers back in the order asked."""
+"""From text to text: encode, batch by length, search, decode, and return the answers in the order of the input."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ import torch
 from seqloom.data.batches.collate import cut, pad
 from seqloom.data.tokenizers.tokenizers import EOS
 from seqloom.data.tokenizers.vocabulary import Codec
-from seqloom.decoding.search import Hypothesis, Search, decode
+from seqloom.decoding.hypotheses import Hypothesis
+from seqloom.decoding.options import Search
+from seqloom.decoding.search import decode
 from seqloom.errors import SeqloomError
 from seqloom.fast.cuda_graphs.replay import Replays
 from seqloom.models.seq2seq import Seq2Seq
 
-LONG = 10_000  # tokens of a source that are worth a word
+LONG = 10_000  # tokens of a source that cause a warning
 
 
 def may_be_long(text: str) -> bool:
-    """Before it is cut: a character is at most four tokens, its bytes."""
+    """Whether a text can have more than `LONG` tokens, before it is encoded: a character is at most four bytes."""
     return 4 * len(text) > LONG
 
 
-def watched(sources: Iterable[Any], length: Callable[[Any], int], told: Callable[[str], object]) -> Iterator[Any]:
-    """The sources as they pass. Of the first with more than `LONG` tokens it is told before it is read, which may take
-    an hour; of further ones it is not."""
-    heard = False
+def warn_of_long(sources: Iterable[Any], length: Callable[[Any], int], warn: Callable[[str], object]) -> Iterator[Any]:
+    """The sources unchanged; warns once, before the first with more than `LONG` tokens, which may take an hour."""
+    warned = False
     for number, source in enumerate(sources, 1):
-        if not heard and (count := length(source)) > LONG:
-            heard = True
+        if not warned and (count := length(source)) > LONG:
+            warned = True
             cost = "time and memory may grow with the square of that"
             way = "a model that is trained with --max-length cuts what is longer"
-            told(f"source {number:,} has {count:,} tokens: {cost}; {way}")
+            warn(f"source {number:,} has {count:,} tokens: {cost}; {way}")
         yield source
 
 
@@ -54,10 +55,10 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Bound:
-    """How long a target may get, learned from the training data: a share of the source, and a length for all.
+class LengthLimit:
+    """How many tokens a target may get, from the training data: by the source's length, and an upper limit for all.
 
-    An imported model has its own say: a `limit` for every source, and what Search calls `first`, `close` and `never`.
+    An imported model brings its own: a `limit` for every source, and what Search calls `first`, `close` and `never`.
     """
 
     ratio: float
@@ -75,58 +76,58 @@ class Bound:
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """A model with its two codecs."""
+    """A model with its source and target vocabularies: texts in, answers out."""
 
     model: Seq2Seq
     source: Codec
     target: Codec
-    bound: Bound
+    bound: LengthLimit
     device: torch.device
     max_length: int | None = None
     cut: str = "tail"
-    replays: Replays = field(default_factory=Replays)  # how a GPU decodes, where it can
+    replays: Replays = field(default_factory=Replays)  # CUDA graphs, on a GPU
 
     def answers(self, texts: Iterable[str], search: Search, rows: int = 64, ahead: int = 16) -> Iterator[list[Answer]]:
-        """The best answers to each text, in order. Works through a stream: reads ahead `ahead` batches of `rows`."""
+        """The best answers to each text, in order; a stream is read `ahead` batches of `rows` at a time."""
         if rows < 1:
             raise SeqloomError(f"a batch has at least 1 row, here {rows}")
         self.model.eval()
-        search = self._ruled(search)
+        search = self._with_model_rules(search)
         texts, done = iter(texts), 0
         while chunk := list(islice(texts, ahead * rows)):
             yield from self._chunk(chunk, search, rows, done)
             done += len(chunk)
 
     def _chunk(self, texts: list[str], search: Search, rows: int, done: int) -> list[list[Answer]]:
-        """Answers in the order asked, whatever the order in which they are found. `done`: texts before these."""
+        """Answers in the order of `texts`, though these are decoded by length. `done`: how many texts came before."""
         encoded = [self.encode(text) for text in texts]
-        found: list[list[Answer]] = [[Answer("", (), 0.0, 0.0, 1.0)] for _ in texts]  # nothing is said of an empty line
-        asked = sorted((i for i, text in enumerate(texts) if text.strip()), key=lambda i: len(encoded[i]))
-        for start in range(0, len(asked), rows):
-            batch = asked[start : start + rows]
+        answers: list[list[Answer]] = [[Answer("", (), 0.0, 0.0, 1.0)] for _ in texts]  # an empty line has no other
+        by_length = sorted((i for i, text in enumerate(texts) if text.strip()), key=lambda i: len(encoded[i]))
+        for start in range(0, len(by_length), rows):
+            batch = by_length[start : start + rows]
             limits = [self.bound(len(encoded[i])) for i in batch]
             decoded = self.decoded([encoded[i] for i in batch], limits, search, [done + i for i in batch])
             for i, limit, hypotheses in zip(batch, limits, decoded, strict=True):
-                found[i] = [self._answer(hypothesis, limit) for hypothesis in hypotheses]
-        return found
+                answers[i] = [self._answer(hypothesis, limit) for hypothesis in hypotheses]
+        return answers
 
     def decoded(
-        self, sources: Sequence[list[int]], limits: list[int], search: Search, numbers: Sequence[int]
+        self, sources: Sequence[list[int]], limits: list[int], search: Search, indices: Sequence[int]
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses of each source, of at most so many tokens; `numbers`: their places among all asked."""
-        return decode(self.model, pad(sources).to(self.device), limits, search, numbers, self.replays)
+        """The best hypotheses of each source, of at most `limits` tokens; `indices`: positions in the input."""
+        return decode(self.model, pad(sources).to(self.device), limits, search, indices, self.replays)
 
     def encode(self, text: str) -> list[int]:
-        """As the training data was: cut if it is too long, ended by <eos>."""
+        """As the training data was encoded: truncated if too long, ended by <eos>."""
         return [*cut(self.source.encode(text), self.max_length, self.cut), EOS]
 
-    def _ruled(self, search: Search) -> Search:
-        """The search with what the model itself asks for, where the search leaves it open."""
+    def _with_model_rules(self, search: Search) -> Search:
+        """The search, completed by what the model itself requires."""
         first = self.bound.first if search.first is None else search.first
         close, never = search.close or self.bound.close, (*search.never, *self.bound.never)
         return replace(search, first=first, close=close, never=never)
 
-    def _answer(self, found: Hypothesis, limit: int) -> Answer:
-        steps = min(len(found.tokens) + 1, limit)  # an answer that was cut off at the limit has no <eos>
-        text, confidence = self.target.decode(found.tokens), math.exp(found.log_probability / steps)
-        return Answer(text, found.tokens, found.score, found.log_probability, confidence)
+    def _answer(self, best: Hypothesis, limit: int) -> Answer:
+        steps = min(len(best.tokens) + 1, limit)  # an answer that was cut off at the limit has no <eos>
+        text, confidence = self.target.decode(best.tokens), math.exp(best.log_probability / steps)
+        return Answer(text, best.tokens, best.score, best.log_probability, confidence)

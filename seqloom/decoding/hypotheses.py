@@ -1,4 +1,4 @@
-"""What a search has found so far, in rows that are aligned with the model's state."""
+"""Hypotheses during a search, running and finished, in rows that are aligned with the model's state."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class Hypothesis:
 
 
 @dataclass
-class Walks:
-    """What walks have written, a row each. Row-aligned with the model's state, so that a step touches little."""
+class RunningSequences:
+    """The sequences that greedy search or sampling writes, one a row, aligned with the model's state."""
 
-    where: Tensor  # [R] which walk a row is
+    index: Tensor  # [R]: the number of the row's sequence
     limit: Tensor  # [R]
     written: Tensor  # [R, room]
-    score: Tensor  # [R]
-    over: Tensor  # [R] has ended
-    soonest: int  # no limit is reached before this step
+    score: Tensor  # [R]: log-probability
+    finished: Tensor  # [R] bool
+    first_limit: int  # no limit is reached before this step
 
     @classmethod
-    def begin(cls, limits: list[int], width: int, device: torch.device) -> Walks:
+    def begin(cls, limits: list[int], width: int, device: torch.device) -> RunningSequences:
         limit = torch.tensor(limits, device=device).repeat_interleave(width)
         total = len(limit)
         return cls(
@@ -42,49 +42,49 @@ class Walks:
         )
 
     def add(self, t: int, tokens: Tensor, logits: Tensor) -> Tensor:
-        """Write the tokens chosen at step t, and <pad> where a walk has ended; gives what was written."""
-        tokens = tokens.masked_fill(self.over, PAD)
+        """Write the tokens chosen at step t, and <pad> where a sequence has finished; returns what was written."""
+        tokens = tokens.masked_fill(self.finished, PAD)
         chosen = logits.log_softmax(-1).gather(1, tokens[:, None])[:, 0]
-        self.score += chosen.masked_fill(self.over, 0.0)
+        self.score += chosen.masked_fill(self.finished, 0.0)
         self.written[:, t] = tokens
-        self.over = self.over | (tokens == EOS)
-        if t + 1 >= self.soonest:
-            self.over = self.over | (self.limit <= t + 1)
+        self.finished = self.finished | (tokens == EOS)
+        if t + 1 >= self.first_limit:
+            self.finished = self.finished | (self.limit <= t + 1)
         return tokens
 
-    def pick(self, rows: Tensor) -> Walks:
-        where, limit, written, score, over = (
-            part.index_select(0, rows) for part in (self.where, self.limit, self.written, self.score, self.over)
+    def pick(self, rows: Tensor) -> RunningSequences:
+        index, limit, written, score, finished = (
+            part.index_select(0, rows) for part in (self.index, self.limit, self.written, self.score, self.finished)
         )
-        return Walks(where, limit, written, score, over, self.soonest)
+        return RunningSequences(index, limit, written, score, finished, self.first_limit)
 
     def hypotheses(self) -> list[tuple[int, Hypothesis]]:
-        rows = zip(self.where.tolist(), self.written.tolist(), self.score.tolist(), strict=True)
+        rows = zip(self.index.tolist(), self.written.tolist(), self.score.tolist(), strict=True)
         return [(number, _hypothesis(row, score, score)) for number, row, score in rows]
 
 
 @dataclass
-class Ended:
-    """The best hypotheses that have ended, best first, for every sentence that is still searched."""
+class FinishedHypotheses:
+    """The best hypotheses that have ended, best first, of every sentence that is still searched."""
 
-    where: Tensor  # [G] which sentence
+    index: Tensor  # [G]: the number of the sentence
     limit: Tensor  # [G]
     score: Tensor  # [G, width], −inf: none
     log_probability: Tensor  # [G, width]
     tokens: Tensor  # [G, width, room]
-    soonest: int  # no limit is reached before this step
+    first_limit: int  # no limit is reached before this step
 
     @classmethod
-    def begin(cls, limits: list[int], width: int, device: torch.device) -> Ended:
+    def begin(cls, limits: list[int], width: int, device: torch.device) -> FinishedHypotheses:
         none = torch.full((len(limits), width), float("-inf"), device=device)
         tokens = torch.full((len(limits), width, max(limits)), PAD, device=device)
-        where = torch.arange(len(limits), device=device)
-        return cls(where, torch.tensor(limits, device=device), none, none, tokens, min(limits))
+        index = torch.arange(len(limits), device=device)
+        return cls(index, torch.tensor(limits, device=device), none, none, tokens, min(limits))
 
     def stops(self, token: Tensor, t: int) -> Tensor:
         """[G, C] candidates of step t -> which of them end."""
         stops = token == EOS
-        return stops | (self.limit <= t + 1)[:, None] if t + 1 >= self.soonest else stops
+        return stops | (self.limit <= t + 1)[:, None] if t + 1 >= self.first_limit else stops
 
     def add(
         self, history: Tensor, parent: Tensor, token: Tensor, log_probability: Tensor, t: int, alpha: float
@@ -98,16 +98,16 @@ class Ended:
         paths[:, :, t] = token
         self.tokens = torch.cat([self.tokens, paths], 1).gather(1, order[:, :, None].expand(-1, -1, room))
 
-    def pick(self, groups: Tensor) -> Ended:
-        where, limit, score, log_probability, tokens = (
+    def pick(self, groups: Tensor) -> FinishedHypotheses:
+        index, limit, score, log_probability, tokens = (
             part.index_select(0, groups)
-            for part in (self.where, self.limit, self.score, self.log_probability, self.tokens)
+            for part in (self.index, self.limit, self.score, self.log_probability, self.tokens)
         )
-        return Ended(where, limit, score, log_probability, tokens, self.soonest)
+        return FinishedHypotheses(index, limit, score, log_probability, tokens, self.first_limit)
 
     def hypotheses(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Of each sentence, with its number."""
-        parts = (self.where, self.tokens, self.score, self.log_probability)
+        """Those of each sentence, with its number."""
+        parts = (self.index, self.tokens, self.score, self.log_probability)
         return [
             (number, [_hypothesis(*one) for one in zip(*sentence, strict=True) if one[1] > float("-inf")])
             for number, *sentence in zip(*(part.tolist() for part in parts), strict=True)
@@ -117,3 +117,8 @@ class Ended:
 def _hypothesis(row: list[int], score: float, log_probability: float) -> Hypothesis:
     end = next((i for i, token in enumerate(row) if token in (EOS, PAD)), len(row))
     return Hypothesis(tuple(row[:end]), score, log_probability)
+
+
+def time_to_look(device: torch.device, t: int) -> bool:
+    """Whether to check after step t which sentences have finished: on a GPU seldom, as the host waits for it."""
+    return device.type == "cpu" or t % 8 == 7

@@ -1,7 +1,7 @@
-"""Random draws that depend on what is drawn for, and on nothing else: not on its batch, its neighbours or the device.
+"""Random draws that depend only on what they are used for, not on the batch, its other rows or the device.
 
-A generator that moves on with every call gives a row other numbers as soon as another row stands before it. Here a
-number is a hash of where it is used: the seed, the row of the user's input, which of its samples, the step and the
+A generator that advances with every call gives a row other numbers if another row comes before it. Here a number is a
+hash of where it is used: the seed, the row of the user's input, which of its samples, the step and the
 token (a counter-based generator: Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3").
 """
 
@@ -59,7 +59,7 @@ def _key(seed: int, row: int, sample: int) -> int:
 
 
 def _right(bits: Tensor, by: int, size: int) -> Tensor:
-    """Moved to the right with zeros from the left: what torch moves in is the sign."""
+    """A logical shift to the right: torch would shift in the sign."""
     return (bits >> by).bitwise_and_((1 << (size - by)) - 1)
 
 

@@ -17,6 +17,7 @@ from seqloom.data.batches.collate import cut, pad
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, SPECIALS
 from seqloom.decoding.batched import Texts
 from seqloom.errors import SeqloomError
+from seqloom.language import _, language, using
 from seqloom.models.ensemble import Ensemble
 from seqloom.parts.attention.attention import Attention, MultiHead
 from seqloom.parts.probe import watch
@@ -75,13 +76,15 @@ class AttentionMap:
         turn = 90 if _touching(self.source) else 0
         axes.set_xticks(range(columns), self.source, rotation=turn, family=fonts, parse_math=False)
         axes.set_yticks(range(rows), self.target, family=fonts, parse_math=False)
-        axes.set_xlabel("read")
-        axes.set_ylabel("written")
+        read, written, weight, heads = _labels(len(self.weights))
+        axes.set_xlabel(read, family=_fonts(read))
+        axes.set_ylabel(written, family=_fonts(written))
         axes.xaxis.set_label_position("top")
         axes.xaxis.tick_top()
-        figure.colorbar(picture, ax=axes, shrink=0.8, label="weight", ticks=(0.0, 0.5, 1.0))
+        bar = figure.colorbar(picture, ax=axes, shrink=0.8, ticks=(0.0, 0.5, 1.0))
+        bar.set_label(weight, family=_fonts(weight))
         if len(self.weights) > 1:
-            figure.supxlabel(f"{self.layer}, mean of {len(self.weights)} heads", fontsize=8)
+            figure.supxlabel(f"{self.layer}{heads}", fontsize=8, family=_fonts(heads))
         if path is not None:
             figure.savefig(path)
         return figure
@@ -106,7 +109,7 @@ def attention_maps(texts: Texts, source: str, tokens: tuple[int, ...]) -> dict[s
         )
     with watch(model.decoder) as seen:
         model(pad([encoded]).to(texts.device), torch.tensor([written], device=texts.device))
-    source_tokens = [*cut(texts.source.pieces(source), texts.max_length, texts.cut), SPECIALS[EOS]]
+    source_tokens = [*cut(texts.source.display_tokens(source), texts.max_length, texts.cut), SPECIALS[EOS]]
     target_tokens = [texts.target.token(token) for token in (*tokens, EOS)]
     # A decoder that steps reports [1, 1, S] a step, one that does not [1, T, S], and heads stand before T.
     joined = {name: torch.cat([_by_head(report) for report in seen[name]], 1) for name in seen if name in readers}
@@ -164,6 +167,13 @@ def _fonts(text: str) -> list[str]:
                 font_manager.fontManager.addfont(path)
         found = _installed()
     return usual + found
+
+
+def _labels(heads: int) -> tuple[str, ...]:
+    """Of a picture, in the language of this context; in English where no font has the letters."""
+    _fonts(_("weight"))  # so that installed fonts are known
+    with using(language() if _installed() else "en"):
+        return _("read"), _("written"), _("weight"), _(", mean of {heads} heads", heads=heads)
 
 
 def _installed() -> list[str]:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from seqloom.data.batches.table import RowSupply
+from seqloom.data.batches.table import TableSource
 
 
 def importance(
-    score: Callable[[RowSupply], float], rows: RowSupply, *, repeats: int = 5, seed: int = 7
+    score: Callable[[TableSource], float], rows: TableSource, *, repeats: int = 5, seed: int = 7
 ) -> list[dict[str, Any]]:
     """Permutation importance (Breiman 2001, section 10, https://doi.org/10.1023/A:1010933404324): by how much the score
     of held-out rows falls, on average over `repeats`, when the fields of one column are dealt out anew among them.

@@ -1,4 +1,4 @@
-"""How far a score would move with other test data: the percentile bootstrap over examples.
+"""Confidence intervals of scores: the percentile bootstrap over examples.
 
 Efron and Tibshirani 1993, chapter 13; Koehn 2004 for translation scores. Draw N examples with replacement, compute the
 score, and repeat; the interval leaves (1 − level) / 2 of these scores on either side.

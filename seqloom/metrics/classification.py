@@ -1,4 +1,4 @@
-"""How well labels and numbers are guessed: accuracy, F-scores, calibration; squared and absolute errors, R²."""
+"""Metrics of predicted labels and numbers: accuracy, F-scores, calibration; squared and absolute errors, R²."""
 
 from __future__ import annotations
 
@@ -18,138 +18,148 @@ BINS = 15  # of the calibration, as in the paper's experiments
 
 
 @dataclass(frozen=True, eq=False)
-class Guesses:
-    """Labels guessed and wanted, one row an example, one column a label. A wanted label that is in no column, since the
-    training data does not have it, can only be missed."""
+class LabelPredictions:
+    """Labels predicted and wanted, one row an example, one column a label. A wanted label without a column, which the
+    training data lacks, can only be missed."""
 
-    guessed: np.ndarray  # [N, labels] bool
+    predicted: np.ndarray  # [N, labels] bool
     wanted: np.ndarray  # [N, labels] bool
-    confidence: np.ndarray  # [N]: the probability that the whole row of guesses is right, as the model has it
+    confidence: np.ndarray  # [N]: the model's probability that the whole row is right
     missing: np.ndarray | None = None  # [N] int: wanted labels without a column; None: there are none
 
     @classmethod
-    def of_labels(cls, guessed: np.ndarray, wanted: np.ndarray, confidence: np.ndarray, labels: int) -> Guesses:
+    def of_labels(
+        cls, predicted: np.ndarray, wanted: np.ndarray, confidence: np.ndarray, labels: int
+    ) -> LabelPredictions:
         """One label each, by number; a wanted −1 has no column."""
         columns = np.arange(labels)
-        one, other = (np.asarray(side)[:, None] == columns for side in (guessed, wanted))
+        one, other = (np.asarray(side)[:, None] == columns for side in (predicted, wanted))
         return cls(one, other, np.asarray(confidence, np.float64), (np.asarray(wanted) < 0).astype(np.int64))
 
     @property
     def right(self) -> np.ndarray:
         """[N] bool: exactly the labels that were wanted."""
-        alike = (self.guessed == self.wanted).all(1)
+        alike = (self.predicted == self.wanted).all(1)
         return alike if self.missing is None else alike & (self.missing == 0)
 
 
-def accuracy(guesses: Guesses) -> Measured:
-    """Share of examples guessed right; of several labels, all of them (subset accuracy; Tsoumakas & Katakis 2007)."""
-    table = np.stack([guesses.right, np.ones(len(guesses.right))], 1)
+def accuracy(predictions: LabelPredictions) -> Measured:
+    """Share of examples predicted right; of several labels, all of them (subset accuracy; Tsoumakas & Katakis 2007)."""
+    table = np.stack([predictions.right, np.ones(len(predictions.right))], 1)
     return Measured(table, percent, _signature("accuracy"))
 
 
-def macro_f1(guesses: Guesses) -> Measured:
-    """The mean over labels of F1 = 2·hits / (guessed + wanted) (van Rijsbergen 1979; the mean as in Lewis et al. 2004).
+def macro_f1(predictions: LabelPredictions) -> Measured:
+    """The mean over labels of F1 = 2·hits / (predicted + wanted) (van Rijsbergen 1979; the mean: Lewis et al. 2004).
 
-    A label that is neither guessed nor wanted has no F1 and does not count.
+    A label that is neither predicted nor wanted has no F1 and does not count.
     """
-    hits = guesses.guessed & guesses.wanted
-    table = np.concatenate([hits, guesses.guessed, guesses.wanted], 1).astype(np.uint8)
+    hits = predictions.predicted & predictions.wanted
+    table = np.concatenate([hits, predictions.predicted, predictions.wanted], 1).astype(np.uint8)
     return Measured(table, _macro, _signature("macro_f1"))
 
 
-def micro_f1(guesses: Guesses) -> Measured:
+def micro_f1(predictions: LabelPredictions) -> Measured:
     """F1 over all decisions together (van Rijsbergen 1979; Lewis et al. 2004). With one label each, the accuracy."""
-    hits = (guesses.guessed & guesses.wanted).sum(1)
-    wanted = guesses.wanted.sum(1) + (0 if guesses.missing is None else guesses.missing)
-    table = np.stack([2 * hits, guesses.guessed.sum(1) + wanted], 1)
+    hits = (predictions.predicted & predictions.wanted).sum(1)
+    wanted = predictions.wanted.sum(1) + (0 if predictions.missing is None else predictions.missing)
+    table = np.stack([2 * hits, predictions.predicted.sum(1) + wanted], 1)
     return Measured(table, percent, _signature("micro_f1"))
 
 
-def calibration_error(guesses: Guesses) -> Measured:
+def calibration_error(predictions: LabelPredictions) -> Measured:
     """Expected calibration error: Σ_b |hits_b − Σ confidence_b| / N over 15 bins of equal width (Guo et al. 2017,
-    equation 3). 0: of what is said with 80 % confidence, 80 % is right."""
-    bins = _bin(guesses.confidence)[:, None] == np.arange(BINS)
-    table = np.concatenate([bins * (guesses.right - guesses.confidence)[:, None], np.ones((len(bins), 1))], 1)
+    equation 3). 0: of predictions with 80 % confidence, 80 % are right."""
+    bins = _bin(predictions.confidence)[:, None] == np.arange(BINS)
+    table = np.concatenate([bins * (predictions.right - predictions.confidence)[:, None], np.ones((len(bins), 1))], 1)
     return Measured(table, _gap, _signature(f"calibration_error|bins:{BINS}"))
 
 
-def mse(numbers: Numbers) -> Measured:
+def mse(numbers: NumberPredictions) -> Measured:
     """Mean squared error, Σ (ŷ − y)² / N (Bishop 2006, section 1.5.5), in squared units of the numbers."""
     return Measured(_with_ones(numbers.errors**2), _ratio, _signature("mse"))
 
 
-def mae(numbers: Numbers) -> Measured:
+def mae(numbers: NumberPredictions) -> Measured:
     """Mean absolute error, Σ |ŷ − y| / N (Willmott & Matsuura 2005), in units of the numbers."""
     return Measured(_with_ones(np.abs(numbers.errors)), _ratio, _signature("mae"))
 
 
-def r2(numbers: Numbers) -> Measured:
+def r2(numbers: NumberPredictions) -> Measured:
     """1 − Σ (ŷ − y)² / Σ (y − ȳ)² (Wright 1921): 1 is exact, 0 no better than the mean of these numbers."""
     y = numbers.wanted - numbers.wanted.mean() if len(numbers.wanted) else numbers.wanted  # moved, for exactness alone
     return Measured(np.stack([numbers.errors**2, y, y**2, np.ones(len(y))], 1), _r2, _signature("r2"))
 
 
 @dataclass(frozen=True, eq=False)
-class Numbers:
-    """Numbers guessed and wanted, both [N] float64."""
+class NumberPredictions:
+    """Numbers predicted and wanted, both [N] float64."""
 
-    guessed: np.ndarray
+    predicted: np.ndarray
     wanted: np.ndarray
 
     @property
     def errors(self) -> np.ndarray:
-        return self.guessed - self.wanted
+        return self.predicted - self.wanted
 
 
-LABEL_METRICS: dict[str, Callable[[Guesses], Measured]] = functions("labels", globals())
-NUMBER_METRICS: dict[str, Callable[[Numbers], Measured]] = functions("numbers", globals())
+LABEL_METRICS: dict[str, Callable[[LabelPredictions], Measured]] = functions("labels", globals())
+NUMBER_METRICS: dict[str, Callable[[NumberPredictions], Measured]] = functions("numbers", globals())
 
 
 def score_labels(
-    found: Guesses | Numbers, *, metrics: Sequence[str] | None = None, samples: int = 1000, seed: int = 12345
+    predictions: LabelPredictions | NumberPredictions,
+    *,
+    metrics: Sequence[str] | None = None,
+    samples: int = 1000,
+    seed: int = 12345,
 ) -> Scores:
     """Each of `metrics` (None: all that fit) with its 95 % bootstrap interval; `samples=0` leaves the intervals out."""
-    table: dict[str, Callable[[Any], Measured]] = LABEL_METRICS if isinstance(found, Guesses) else NUMBER_METRICS
+    table: dict[str, Callable[[Any], Measured]] = (
+        LABEL_METRICS if isinstance(predictions, LabelPredictions) else NUMBER_METRICS
+    )
     names = list(table) if metrics is None else [known(name, table, "metric") for name in dict.fromkeys(metrics)]
-    measured = {name: table[name](found) for name in names}
-    return scored(measured, len(found.wanted), samples, seed)
+    measured = {name: table[name](predictions) for name in names}
+    return scored(measured, len(predictions.wanted), samples, seed)
 
 
-def confusion(guesses: Guesses) -> np.ndarray:
-    """[labels + 1, labels] counts of examples with one label each: a row a label wanted, a column a label guessed; the
-    last row is for labels that the training data does not have."""
-    labels = guesses.wanted.shape[1]
-    rows = np.where(guesses.wanted.any(1), guesses.wanted.argmax(1), labels)
-    return np.bincount(rows * labels + guesses.guessed.argmax(1), minlength=(labels + 1) * labels).reshape(-1, labels)
+def confusion(predictions: LabelPredictions) -> np.ndarray:
+    """[labels + 1, labels] counts of examples with one label each: a row a wanted label, a column a predicted one; the
+    last row is for labels that the training data lacks."""
+    labels = predictions.wanted.shape[1]
+    rows = np.where(predictions.wanted.any(1), predictions.wanted.argmax(1), labels)
+    return np.bincount(rows * labels + predictions.predicted.argmax(1), minlength=(labels + 1) * labels).reshape(
+        -1, labels
+    )
 
 
-def by_label(guesses: Guesses) -> list[dict[str, Any]]:
-    """Precision, recall and F1 of every label in percent (0/0 is none), and how often it was wanted and guessed."""
-    hits, guessed, wanted = (
-        side.sum(0) for side in (guesses.guessed & guesses.wanted, guesses.guessed, guesses.wanted)
+def by_label(predictions: LabelPredictions) -> list[dict[str, Any]]:
+    """Precision, recall and F1 of every label in percent (0/0 is none), and how often it was wanted and predicted."""
+    hits, predicted, wanted = (
+        side.sum(0) for side in (predictions.predicted & predictions.wanted, predictions.predicted, predictions.wanted)
     )
     return [
         {
-            "precision": _share(hit, told),
-            "recall": _share(hit, asked),
-            "f1": _share(2 * hit, told + asked),
-            "wanted": int(asked),
-            "guessed": int(told),
+            "precision": _share(hit, ours),
+            "recall": _share(hit, true),
+            "f1": _share(2 * hit, ours + true),
+            "wanted": int(true),
+            "guessed": int(ours),
         }
-        for hit, told, asked in zip(hits.tolist(), guessed.tolist(), wanted.tolist(), strict=True)
+        for hit, ours, true in zip(hits.tolist(), predicted.tolist(), wanted.tolist(), strict=True)
     ]
 
 
-def calibration(guesses: Guesses) -> list[dict[str, float]]:
+def calibration(predictions: LabelPredictions) -> list[dict[str, float]]:
     """Every bin that is not empty: its ends, how many examples it holds, their mean confidence and their accuracy."""
-    places = _bin(guesses.confidence)
+    places = _bin(predictions.confidence)
     return [
         {
             "low": place / BINS,
             "high": (place + 1) / BINS,
             "count": int((places == place).sum()),
-            "confidence": float(guesses.confidence[places == place].mean()),
-            "accuracy": float(guesses.right[places == place].mean()),
+            "confidence": float(predictions.confidence[places == place].mean()),
+            "accuracy": float(predictions.right[places == place].mean()),
         }
         for place in np.unique(places).tolist()
     ]
@@ -165,9 +175,9 @@ def _share(part: float, whole: float) -> float | None:
 
 
 def _macro(sums: np.ndarray) -> float:
-    hits, guessed, wanted = np.split(sums.astype(np.float64), 3)
-    seen = guessed + wanted > 0
-    return 100 * float((2 * hits[seen] / (guessed + wanted)[seen]).mean()) if seen.any() else float("nan")
+    hits, predicted, wanted = np.split(sums.astype(np.float64), 3)
+    seen = predicted + wanted > 0
+    return 100 * float((2 * hits[seen] / (predicted + wanted)[seen]).mean()) if seen.any() else float("nan")
 
 
 def _gap(sums: np.ndarray) -> float:

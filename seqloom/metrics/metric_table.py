@@ -1,4 +1,4 @@
-"""Every score in one literal table: what it is of, its unit, which way is better, and how it is called.
+"""METRICS: every score in one literal table, with what it scores, its unit, its direction and its title.
 
 Free of torch and numpy, so that settings and the command line can read it.
 """
@@ -12,7 +12,7 @@ from typing import Any
 from seqloom.errors import SeqloomError, known
 
 LOWER, HIGHER = "lower", "higher"
-# Where the functions are, by what they score.
+# The modules of the functions, by what they score.
 HOMES = {
     "texts": "seqloom.metrics.text.text_metrics",
     "labels": "seqloom.metrics.classification",
@@ -53,7 +53,7 @@ METRICS = {
     ),
     "bleu": Metric("BLEU", "", HIGHER, "n-grams of words, by sacreBLEU; made for sentences", ("texts",), selects=True),
     "chrf": Metric("chrF", "", HIGHER, "n-grams of characters, by sacreBLEU", ("texts",), selects=True),
-    # Of what the accuracy is, is the task's to say.
+    # The task says what the accuracy counts: words, rows, tokens.
     "accuracy": Metric("accuracy", "%", HIGHER, "", ("labels", "tags"), selects=True),
     "f1": Metric(
         "span F1",
@@ -100,11 +100,27 @@ METRICS = {
 SELECT = tuple(name for name, metric in METRICS.items() if metric.selects)
 
 
+def _of(*kinds: str) -> tuple[str, ...]:
+    return tuple(name for name, metric in METRICS.items() if set(kinds) & set(metric.of))
+
+
+# The metrics of each task, in the order in which they are shown. Those of language models are forms of the loss.
+TASK_METRICS: dict[str, tuple[str, ...]] = {
+    "translate": _of("texts"),
+    "classify": _of("labels", "numbers"),
+    "table": _of("labels", "numbers"),
+    "tag": _of("tags"),
+    "generate": ("loss", "perplexity", "bits_per_character"),
+    "mask": ("accuracy", "perplexity", "loss"),
+    "vectors": ("loss",),
+}
+
+
 def lower_is_better(name: str) -> bool:
-    """A score whose direction nobody wrote down is refused: chosen the wrong way, the worst model would be kept."""
+    """Refuses a score without a direction: by the wrong one, the worst model would be chosen."""
     return METRICS[known(name, METRICS, "metric")].lower
 
 
 def functions(kind: str, home: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
-    """The functions that score a `kind` of things, by name, out of the module that holds them."""
+    """The functions that score this `kind`, by name, from the globals of their module."""
     return {name: home[name] for name, metric in METRICS.items() if kind in metric.of}

@@ -1,4 +1,4 @@
-"""How surprising the data is: entropy, cross-entropy and perplexity."""
+"""Entropy, cross-entropy and perplexity."""
 
 from __future__ import annotations
 

@@ -111,17 +111,17 @@ class Kind:
 def by_kind(tagged: Tagged) -> list[Kind]:
     """Of every type of spans, or of every tag where they mark none; by name."""
     right, written, wanted = Counter[str](), Counter[str](), Counter[str]()
-    for guesses, truths in zip(tagged.predictions, tagged.references, strict=True):
+    for predicted, true in zip(tagged.predictions, tagged.references, strict=True):
         if tagged.scheme is None:
-            pairs = list(zip(guesses, truths, strict=True))
-            right.update(guess for guess, truth in pairs if guess == truth)
-            written.update(guesses)
-            wanted.update(truths)
+            pairs = list(zip(predicted, true, strict=True))
+            right.update(tag for tag, reference in pairs if tag == reference)
+            written.update(predicted)
+            wanted.update(true)
         else:
-            found, true = set(spans(guesses)), set(spans(truths))
-            right.update(span.kind for span in found & true)
-            written.update(span.kind for span in found)
-            wanted.update(span.kind for span in true)
+            ours, theirs = set(spans(predicted)), set(spans(true))
+            right.update(span.kind for span in ours & theirs)
+            written.update(span.kind for span in ours)
+            wanted.update(span.kind for span in theirs)
     return [
         Kind(
             name,
@@ -138,15 +138,15 @@ def by_kind(tagged: Tagged) -> list[Kind]:
 def _check(tagged: Tagged) -> None:
     if len(tagged.predictions) != len(tagged.references):
         raise SeqloomError(f"{len(tagged.predictions)} predictions but {len(tagged.references)} references")
-    for row, (guesses, truths) in enumerate(zip(tagged.predictions, tagged.references, strict=True), 1):
-        if len(guesses) != len(truths):
-            raise SeqloomError(f"sentence {row}: {len(guesses)} tags were written for {len(truths)} words")
+    for row, (predicted, true) in enumerate(zip(tagged.predictions, tagged.references, strict=True), 1):
+        if len(predicted) != len(true):
+            raise SeqloomError(f"sentence {row}: {len(predicted)} tags were written for {len(true)} words")
 
 
 def _right(tagged: Tagged) -> np.ndarray:
     """[sentences, 2]: right tags, words."""
     pairs = zip(tagged.predictions, tagged.references, strict=True)
-    found = [[sum(map(str.__eq__, guesses, truths)), len(truths)] for guesses, truths in pairs]
+    found = [[sum(map(str.__eq__, predicted, true)), len(true)] for predicted, true in pairs]
     return np.array(found, np.float64).reshape(-1, 2)
 
 
@@ -158,7 +158,7 @@ def _spans(tagged: Tagged, strict: bool = False) -> np.ndarray:
         return set(strict_spans(tags, scheme) if strict and scheme not in (None, "iob1") else spans(tags))
 
     sets = (
-        (read(guesses), read(truths)) for guesses, truths in zip(tagged.predictions, tagged.references, strict=True)
+        (read(predicted), read(true)) for predicted, true in zip(tagged.predictions, tagged.references, strict=True)
     )
     return np.array([[len(a & b), len(a), len(b)] for a, b in sets], np.float64).reshape(-1, 3)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from seqloom.build import Choice, build
 from seqloom.data.batches.collate import Padded
 from seqloom.errors import SeqloomError
-from seqloom.models.encoders.encoders import ENCODERS
+from seqloom.models.encoders import ENCODERS
 from seqloom.parts.layers.dropout import dropout
 from seqloom.parts.layers.embedding import embedding_of
 from seqloom.parts.layers.ngram_features import entered, grams_of
@@ -22,7 +22,7 @@ from seqloom.parts.visibility import keep, mean
 class Classifier(nn.Module):
     """An encoder reads the text, a summary makes one vector of it, a head scores the labels (Collobert et al. 2011).
 
-    `hidden` and `activation`: see Head. `dropout`: of the embeddings and before every layer of the head. `grams` above
+    `hidden` and `activation`: see Head. `dropout`: of the embeddings and before every layer of the head. `ngrams` above
     1: each token brings the vectors of the runs of up to so many tokens that end with it, `buckets` in all; see Grams.
     """
 
@@ -31,20 +31,20 @@ class Classifier(nn.Module):
         source_size: int,
         label_count: int,
         encoder: Annotated[Choice, ENCODERS] = "lstm",
-        summary: Annotated[Choice, SUMMARIES] = "max",
+        pooling: Annotated[Choice, SUMMARIES] = "max",
         embedding: int = 256,
         hidden: int | list[int] = 0,
         activation: str = "relu",
         dropout: float = 0.1,
-        grams: int = 1,
+        ngrams: int = 1,
         buckets: int = 1 << 18,
     ) -> None:
         super().__init__()
         self.source = embedding_of(source_size, embedding)
-        self.grams = grams_of(grams, buckets, embedding)
+        self.grams = grams_of(ngrams, buckets, embedding)
         self.encoder = build(ENCODERS, encoder, input_dim=embedding)
         ways = getattr(self.encoder, "directions", 0)
-        self.summary = build(SUMMARIES, summary, input_dim=embedding, dim=self.encoder.dim, ways=ways)
+        self.summary = build(SUMMARIES, pooling, input_dim=embedding, dim=self.encoder.dim, ways=ways)
         self.head = Head(self.encoder.dim, label_count, hidden, activation, dropout)
         self.dropout = dropout
 
@@ -79,7 +79,7 @@ class Majority(nn.Module):
 class Bag(nn.Module):
     """The mean of the embeddings and one Linear: a bag of words, in any order (fastText: Joulin et al. 2017).
 
-    `grams` and `buckets`: a bag of n-grams, see Classifier.
+    `ngrams` and `buckets`: a bag of n-grams, see Classifier.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class Bag(nn.Module):
         label_count: int,
         embedding: int = 64,
         dropout: float = 0.0,
-        grams: int = 1,
+        ngrams: int = 1,
         buckets: int = 1 << 18,
     ) -> None:
         super().__init__()
         self.source = embedding_of(source_size, embedding)
-        self.grams = grams_of(grams, buckets, embedding)
+        self.grams = grams_of(ngrams, buckets, embedding)
         self.head = Head(embedding, label_count)
         self.dropout = dropout
 

@@ -1,7 +1,6 @@
-"""Several models of one task that answer as one: by the mean of their probabilities (Hansen & Salamon 1990).
+"""Ensembles: several models of one task that predict the mean of their probabilities (Hansen & Salamon 1990).
 
-Each stands where a single model stands: the same search, the same runner. Its members may differ in everything but
-what goes in and what comes out.
+An ensemble is used as a single model is. Its members may differ in everything but their inputs and outputs.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from torch.nn import functional as F
 from seqloom.data.batches.collate import Padded
 from seqloom.data.batches.words import Words
 from seqloom.data.tokenizers.tokenizers import PAD
-from seqloom.models.tagger import Found, found
+from seqloom.models.tagger import TagPrediction, predict_tags
 from seqloom.parts.layers.crf import Allowed, Softmax
 from seqloom.parts.layers.cross_entropy import of_logits
 from seqloom.parts.state import Decoding
@@ -29,9 +28,9 @@ class Ensemble(nn.Module):
         self.members: Any = nn.ModuleList(members)
 
 
-class Writers(Ensemble):
-    """A Stepper of Steppers: p(next token) is the mean of the members' (Sutskever et al. 2014, section 3.6). What a
-    member has read and written stays its own; rows are picked in all of them alike."""
+class StepperEnsemble(Ensemble):
+    """A Stepper of Steppers: p(next token) is the mean of the members' (Sutskever et al. 2014, section 3.6). Each
+    member has its own state; rows are picked in all of them alike."""
 
     def forward(
         self,
@@ -50,14 +49,14 @@ class Writers(Ensemble):
 
     def step(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         """[R, T] -> log-probabilities [R, T, V]"""
-        stand = map(Decoding, state.context, state.rows)
-        said, after = zip(*map(lambda member, one: member.step(tokens, one), self.members, stand), strict=True)
-        return log_mean(said), _together(after)
+        states = map(Decoding, state.context, state.rows)
+        logits, after = zip(*map(lambda member, one: member.step(tokens, one), self.members, states), strict=True)
+        return log_mean(logits), _together(after)
 
 
-class Labellers(Ensemble):
-    """`kind` of what is guessed: of one label the mean of the softmaxes, of several the mean of the sigmoids, each as
-    the logits that give it; of numbers the mean."""
+class ClassifierEnsemble(Ensemble):
+    """`kind` of target: for one label the mean of the softmaxes, for several the mean of the sigmoids, each returned as
+    logits; for numbers the mean."""
 
     def __init__(self, members: Sequence[nn.Module], kind: str) -> None:
         super().__init__(members)
@@ -65,18 +64,18 @@ class Labellers(Ensemble):
 
     def forward(self, source: Padded) -> Tensor:
         """[B, outputs]"""
-        said = torch.stack([_wide(member(source)) for member in self.members])
+        outputs = torch.stack([_wide(member(source)) for member in self.members])
         if self.kind == "number":
-            return said.mean(0)
-        if self.kind == "labels":  # log p - log(1 - p), in which the number of members falls out
-            return F.logsigmoid(said).logsumexp(0) - F.logsigmoid(-said).logsumexp(0)
-        return log_mean(list(said))
+            return outputs.mean(0)
+        if self.kind == "labels":  # log p - log(1 - p), where the number of members cancels
+            return F.logsigmoid(outputs).logsumexp(0) - F.logsigmoid(-outputs).logsumexp(0)
+        return log_mean(list(outputs))
 
 
-class Taggers(Ensemble):
-    """p(tag at a place) is the mean of the members' marginals, a softmax's or a chain's. The likeliest tag is taken at
-    each place, or the likeliest row that the scheme of the tags allows: a chain's own moves count only within its
-    marginals, so that two copies of a chain may differ from one of them where its best row is not its best tags."""
+class TaggerEnsemble(Ensemble):
+    """p(tag at a place) is the mean of the members' marginals, of a softmax or a CRF. The likeliest tag is taken at
+    each position, or the likeliest sequence that the tag scheme allows. A CRF's transitions count only within its
+    marginals, so an ensemble of two copies of a CRF may differ from one of them."""
 
     def __init__(self, members: Sequence[nn.Module]) -> None:
         super().__init__(members)
@@ -87,12 +86,12 @@ class Taggers(Ensemble):
         both = [(member, _wide(member.scores(source))) for member in self.members]
         return log_mean([member.output.marginals(scores, source.lengths) for member, scores in both])
 
-    def best(self, source: Words, allowed: Allowed | None = None, asked: Tensor | None = None) -> Found:
-        return found(self, source, allowed, asked)
+    def best(self, source: Words, allowed: Allowed | None = None, given: Tensor | None = None) -> TagPrediction:
+        return predict_tags(self, source, allowed, given)
 
 
 def log_mean(logits: Sequence[Tensor]) -> Tensor:
-    """The logarithm of the mean of the softmaxes over the last dimension; none is so small that it is lost."""
+    """The logarithm of the mean of the softmaxes over the last dimension; computed so that small ones are not lost."""
     return torch.stack([_wide(one).log_softmax(-1) for one in logits]).logsumexp(0) - math.log(len(logits))
 
 

@@ -1,4 +1,4 @@
-"""N → M without a source: each token guessed from those before it."""
+"""N → M without a source: each token is predicted from those before it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqloom.models.decoders.stacks import STACKS
 from seqloom.parts.layers.dropout import dropout, locked
 from seqloom.parts.layers.embedding import embedding_of
 from seqloom.parts.layers.norm import looks_across
-from seqloom.parts.layers.output_layers import OUTPUTS, Guess
+from seqloom.parts.layers.output_layers import OUTPUTS, TokenLosses
 from seqloom.parts.state import Decoding, State
 
 
@@ -24,12 +24,13 @@ class Language(nn.Module):
     """A neural language model (Bengio et al. 2003): embedding, a causal stack, output.
 
     `source_size` tokens are written; ids from there on are `labels`, which may stand first in the place of <bos>.
-    `tie` shares the output's matrix with the embedding. For the AWD-LSTM (Merity et al. 2018): `lock` makes dropout
-    the same at all steps, `drop_input` is that of the embeddings where it is not the `dropout` of the output (section
-    5), `drop_words` the share of the vocabulary whose vectors are zero in a batch (section 4.3), `small` and `slow` are
-    the weights of the penalties on activations and on their changes (AR and TAR, section 4.5).
-    `reset`: the share of rows whose state is not carried on to the next batch of a stream. Without it a state of zeros,
-    from which every prompt is read, is hardly ever trained from (Melis et al. 2018).
+    `tie_embeddings` shares the output's matrix with the embedding. For the AWD-LSTM (Merity et al. 2018):
+    `locked_dropout` makes dropout the same at all steps, `input_dropout` is that of the embeddings where it is not the
+    `dropout` of the output (section 5), `embedding_dropout` the share of the vocabulary whose vectors are zero in a
+    batch (section 4.3), `activation_penalty` and `temporal_penalty` are the weights of the penalties on activations and
+    on their changes (AR and TAR, section 4.5). `state_reset`: the share of rows whose state is not carried on to the
+    next batch of a stream. Without it a state of zeros, from which every prompt is read, is hardly ever trained from
+    (Melis et al. 2018).
     """
 
     def __init__(
@@ -40,17 +41,21 @@ class Language(nn.Module):
         output: Annotated[Choice, OUTPUTS] = "softmax",
         embedding: int = 256,
         dropout: float = 0.1,
-        tie: bool = False,
-        lock: bool = False,
-        drop_input: float | None = None,
-        drop_words: float = 0.0,
-        small: float = 0.0,
-        slow: float = 0.0,
-        reset: float = 0.02,
+        tie_embeddings: bool = False,
+        locked_dropout: bool = False,
+        input_dropout: float | None = None,
+        embedding_dropout: float = 0.0,
+        activation_penalty: float = 0.0,
+        temporal_penalty: float = 0.0,
+        state_reset: float = 0.02,
     ) -> None:
         super().__init__()
-        drop_input = dropout if drop_input is None else drop_input
-        for name, share in (("drop_input", drop_input), ("drop_words", drop_words), ("reset", reset)):
+        input_dropout = dropout if input_dropout is None else input_dropout
+        for name, share in (
+            ("input_dropout", input_dropout),
+            ("embedding_dropout", embedding_dropout),
+            ("state_reset", state_reset),
+        ):
             if not 0 <= share < 1:
                 raise SeqloomError(f"{name} is at least 0 and below 1, here {share}")
         self.size = source_size
@@ -58,11 +63,17 @@ class Language(nn.Module):
         self.labels = embedding_of(labels, embedding) if labels else None
         self.encoder = build(STACKS, encoder, input_dim=embedding)
         self.output = build(OUTPUTS, output, dim=self.encoder.dim, size=source_size)
-        if tie:
+        if tie_embeddings:
             self.output.tie(self.source)
-        self.dropout, self.lock, self.drop_input, self.drop_words = dropout, lock, drop_input, drop_words
+        self.dropout, self.locked_dropout, self.input_dropout, self.embedding_dropout = (
+            dropout,
+            locked_dropout,
+            input_dropout,
+            embedding_dropout,
+        )
         self.across = looks_across(self.encoder)
-        self.small, self.slow, self.reset = small, slow, reset
+        self.activation_penalty, self.temporal_penalty = activation_penalty, temporal_penalty
+        self.state_reset = state_reset
 
     @property
     def carries(self) -> bool:
@@ -77,19 +88,21 @@ class Language(nn.Module):
         state: State = None,
         smoothing: float = 0.0,
         summed: bool = False,
-    ) -> Guess:
-        """[R, T] tokens and the labels that follow them; with `index`, only those flat places count. `summed`: only
-        the sum of their nats is wanted, which takes less memory."""
-        if self.training and state is not None and self.reset:
-            state = _scaled(state, torch.empty(tokens.size(0), 1, device=tokens.device).bernoulli_(1 - self.reset))
+    ) -> TokenLosses:
+        """[R, T] tokens and the labels that follow them; with `index`, only those flat places count. `summed`: return
+        their sum alone, which takes less memory."""
+        if self.training and state is not None and self.state_reset:
+            state = _scaled(
+                state, torch.empty(tokens.size(0), 1, device=tokens.device).bernoulli_(1 - self.state_reset)
+            )
         real = ((tokens != PAD).sum(1),) if self.training and self.across else ()
         raw, state = self.encoder(self.read(tokens), state, *real)
         states = self._drop(raw, self.dropout)
         flat, wanted = states.flatten(0, 1), labels.flatten()
         if index is not None:
             flat, wanted = flat.index_select(0, index), wanted.index_select(0, index)
-        guess = self.output.total if summed else self.output.nats
-        return Guess(guess(flat, wanted, smoothing), state, self._penalty(raw, states))
+        losses = self.output.total if summed else self.output.nats
+        return TokenLosses(losses(flat, wanted, smoothing), state, self._penalty(raw, states))
 
     def read(self, tokens: Tensor) -> Tensor:
         """[R, T] -> [R, T, embedding]"""
@@ -99,15 +112,17 @@ class Language(nn.Module):
             label = tokens >= self.size
             x = self.source(tokens.masked_fill(label, 0))
             x = torch.where(label[..., None], self.labels((tokens - self.size).clamp(min=0)), x)
-        if self.training and self.drop_words:
-            keep = torch.empty(self.size, device=x.device).bernoulli_(1 - self.drop_words) / (1 - self.drop_words)
-            x = x * keep[tokens.clamp(max=self.size - 1)][..., None]
-        return self._drop(x, self.drop_input)
+        if self.training and self.embedding_dropout:
+            scale = torch.empty(self.size, device=x.device).bernoulli_(1 - self.embedding_dropout) / (
+                1 - self.embedding_dropout
+            )
+            x = x * scale[tokens.clamp(max=self.size - 1)][..., None]
+        return self._drop(x, self.input_dropout)
 
     def start(self, source: Padded, *, width: int = 1, room: int | None = None) -> Decoding:
-        """Read what stands before, [B, S], perhaps nothing; `width` rows of each go on from there. Rows of one length.
+        """Read a prompt, [B, S], perhaps empty; `width` rows of each continue it. Rows of one length.
 
-        A Transformer keeps at most `room` tokens in view, see `TransformerStack`.
+        A Transformer sees at most `room` tokens, see `TransformerStack`.
         """
         if not source.full:
             raise SeqloomError("a language model starts from rows of one length")
@@ -118,7 +133,7 @@ class Language(nn.Module):
         return self.encode(tokens, state)[1] if tokens.size(1) else state
 
     def encode(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
-        """[R, T] -> the states from which the next tokens are guessed, [R, T, dim]."""
+        """[R, T] -> the states from which the next tokens are predicted, [R, T, dim]."""
         states, rows = self.encoder(self.read(tokens), state.rows)
         return self._drop(states, self.dropout), Decoding(None, rows)
 
@@ -128,14 +143,14 @@ class Language(nn.Module):
         return self.output(states), state
 
     def _drop(self, x: Tensor, share: float) -> Tensor:
-        return (locked if self.lock else dropout)(x, share, self.training)
+        return (locked if self.locked_dropout else dropout)(x, share, self.training)
 
     def _penalty(self, raw: Tensor, dropped: Tensor) -> Tensor | None:
-        if not self.training or not (self.small or self.slow):
+        if not self.training or not (self.activation_penalty or self.temporal_penalty):
             return None
-        penalty = self.small * dropped.float().pow(2).mean()
+        penalty = self.activation_penalty * dropped.float().pow(2).mean()
         if raw.size(1) > 1:
-            penalty = penalty + self.slow * (raw[:, 1:] - raw[:, :-1]).float().pow(2).mean()
+            penalty = penalty + self.temporal_penalty * (raw[:, 1:] - raw[:, :-1]).float().pow(2).mean()
         return penalty
 
 

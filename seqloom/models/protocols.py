@@ -1,4 +1,4 @@
-"""What every encoder says, and all that decoders and task heads may know of it."""
+"""The output of every encoder: all that decoders and task heads know of the source."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class Encoded:
     summary: Tensor  # [B, dim]
     final: State = None  # a recurrent encoder's last state of every layer, for a decoder that starts from it
     layers: tuple[Tensor, ...] = ()  # every layer's states
-    views: tuple[Tensor, ...] = ()  # for each layer of the decoder what it reads, where that is not `states`
-    grid: tuple[int, int] | None = None  # rows and columns, where the source is a picture
+    views: tuple[Tensor, ...] = ()  # what each layer of the decoder reads, where that is not `states`
+    grid: tuple[int, int] | None = None  # rows and columns, where the source is an image

@@ -10,9 +10,9 @@ from seqloom.build import Choice, build
 from seqloom.data.batches.collate import Padded
 from seqloom.data.tokenizers.tokenizers import EOS, PAD
 from seqloom.errors import SeqloomError, known
-from seqloom.models.decoders.attentive import AttentiveDecoder
-from seqloom.models.decoders.decoders import RecurrentDecoder, TransformerDecoder
-from seqloom.models.encoders.encoders import ENCODERS
+from seqloom.models.decoders import DECODERS
+from seqloom.models.decoders.transformer import TransformerDecoder
+from seqloom.models.encoders import ENCODERS
 from seqloom.models.encoders.layer_views import VIEWS, Views
 from seqloom.models.protocols import Encoded
 from seqloom.parts.layers.cross_entropy import entropy
@@ -21,11 +21,9 @@ from seqloom.parts.layers.embedding import embedding_of
 from seqloom.parts.layers.norm import looks_across
 from seqloom.parts.state import Decoding
 
-DECODERS = {"recurrent": RecurrentDecoder, "attentive": AttentiveDecoder, "transformer": TransformerDecoder}
-
 
 class Stepper(Protocol):
-    """All that greedy search, sampling, beam search and serving know of a model."""
+    """The only interface through which greedy search, sampling, beam search and serving use a model."""
 
     def start(self, source: Padded, *, width: int = 1, room: int | None = None) -> Decoding:
         """Read the source; `width` rows a sentence from here on, memory for `room` steps."""
@@ -37,9 +35,10 @@ class Stepper(Protocol):
 
 
 class Seq2Seq(nn.Module):
-    """Encoder-decoder (Sutskever et al. 2014; Cho et al. 2014). `tie` shares the output's matrix with the target's
-    embedding, `share` the source's embedding with the target's (Press & Wolf 2017); a shared matrix is stored once.
-    `views`: which layers of the encoder those of the decoder read, the `last`, `each` its own or `all` (see Views)."""
+    """Encoder-decoder (Sutskever et al. 2014; Cho et al. 2014). `tie_embeddings` shares the output's matrix with the
+    target's embedding, `share_embeddings` the source's embedding with the target's (Press & Wolf 2017); a shared matrix
+    is stored once. `views`: which layers of the encoder those of the decoder read, the `last`, `each` its own or `all`
+    (see Views)."""
 
     def __init__(
         self,
@@ -49,15 +48,17 @@ class Seq2Seq(nn.Module):
         decoder: Annotated[Choice, DECODERS] = "attentive",
         embedding: int = 256,
         dropout: float = 0.1,
-        tie: bool = False,
-        share: bool = False,
+        tie_embeddings: bool = False,
+        share_embeddings: bool = False,
         views: str = "last",
     ) -> None:
         super().__init__()
-        if share and source_size != target_size:
-            raise SeqloomError(f"share needs one vocabulary for both sides, here {source_size} and {target_size} ids")
+        if share_embeddings and source_size != target_size:
+            raise SeqloomError(
+                f"share_embeddings needs one vocabulary for both sides, here {source_size} and {target_size} ids"
+            )
         self.source = embedding_of(source_size, embedding)
-        self.target = self.source if share else embedding_of(target_size, embedding)
+        self.target = self.source if share_embeddings else embedding_of(target_size, embedding)
         self.encoder = build(ENCODERS, encoder, input_dim=embedding)
         self.decoder = build(
             DECODERS,
@@ -74,9 +75,11 @@ class Seq2Seq(nn.Module):
         nn.init.zeros_(self.output.bias)
         self.dropout = dropout
         self.across = looks_across(self.decoder)
-        if tie:
+        if tie_embeddings:
             if self.decoder.dim != embedding:
-                raise SeqloomError(f"tie needs decoder.dim equal to embedding, here {self.decoder.dim} and {embedding}")
+                raise SeqloomError(
+                    f"tie_embeddings needs decoder.dim equal to embedding, here {self.decoder.dim} and {embedding}"
+                )
             self.output.weight = self.target.weight
 
     def read(self, source: Padded) -> Encoded:
@@ -89,10 +92,10 @@ class Seq2Seq(nn.Module):
         return encoded if self.views is None else self.views(encoded)
 
     def write(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
-        """[R, T] -> the states from which the next tokens are guessed, [R, T, dim]."""
+        """[R, T] -> the states from which the next tokens are predicted, [R, T, dim]."""
         looks_up = getattr(state.context, "entrance", None) is not None
         x = tokens if looks_up else dropout(self.target(tokens), self.dropout, self.training)
-        # Nothing is guessed after <eos>: where it stands, a row is over.
+        # Nothing is predicted from <eos>, which ends a row.
         real = (((tokens != PAD) & (tokens != EOS)).sum(1),) if self.training and self.across else ()
         states, state = self.decoder(x, state, *real)
         return dropout(states, self.dropout, self.training), state

@@ -11,7 +11,7 @@ from seqloom.build import Choice, build
 from seqloom.data.batches.collate import Padded
 from seqloom.data.batches.table import Fields
 from seqloom.models.classifier import Majority
-from seqloom.models.encoders.encoders import ENCODERS
+from seqloom.models.encoders import ENCODERS
 from seqloom.parts.layers.dropout import dropout
 from seqloom.parts.layers.embedding import embedding_of
 from seqloom.parts.layers.output_head import Head
@@ -35,7 +35,7 @@ class RowModel(nn.Module):
         source_size: int,
         label_count: int,
         encoder: Annotated[Choice, ENCODERS] = "gru",
-        summary: Annotated[Choice, SUMMARIES] = "max",
+        pooling: Annotated[Choice, SUMMARIES] = "max",
         embedding: int = 64,
         hidden: int | list[int] = 64,
         activation: str = "relu",
@@ -47,7 +47,7 @@ class RowModel(nn.Module):
             self.source = embedding_of(source_size, embedding)
             self.encoder = build(ENCODERS, encoder, input_dim=embedding)
             ways = getattr(self.encoder, "directions", 0)
-            self.summary = build(SUMMARIES, summary, input_dim=embedding, dim=self.encoder.dim, ways=ways)
+            self.summary = build(SUMMARIES, pooling, input_dim=embedding, dim=self.encoder.dim, ways=ways)
             dim += text_count * self.encoder.dim
         self.value_count, self.label_count, self.dropout = value_count, label_count, dropout
         self.head = Head(dim, 1 if label_count == 2 else label_count, hidden, activation, dropout)

@@ -1,4 +1,4 @@
-"""N → N: a tag for each word. Any encoder, any way to spell words, a softmax or a chain on top."""
+"""N → N: a tag for each word. Any encoder, any character encoder, a softmax or a CRF on top."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from seqloom.build import Choice, build
 from seqloom.data.batches.words import Words
 from seqloom.data.tokenizers.tokenizers import UNK
 from seqloom.errors import SeqloomError
-from seqloom.models.encoders.characters import SPELLINGS
-from seqloom.models.encoders.encoders import ENCODERS
+from seqloom.models.encoders import ENCODERS
+from seqloom.models.encoders.characters import CHARACTER_ENCODERS
 from seqloom.parts.layers.crf import OUTPUTS, Allowed, Softmax
 from seqloom.parts.layers.dropout import dropout
 from seqloom.parts.layers.embedding import embedding_of
 
 
-class Found(NamedTuple):
-    """The tags that a model finds likeliest."""
+class TagPrediction(NamedTuple):
+    """The likeliest tags."""
 
     tags: Tensor  # [B, S]
-    marginals: Tensor  # [B, S]: log p(this tag at this place)
-    likelihood: Tensor  # [B]: log p(all of them), or of the tags that were asked about
+    marginals: Tensor  # [B, S]: log p(tag)
+    likelihood: Tensor  # [B]: log p(all of them), or of the given tags
 
 
-class Guessed(NamedTuple):
-    """What a model thinks of given tags, and of all others."""
+class TagDistribution(NamedTuple):
+    """How likely given tags are, and every tag at each position."""
 
     likelihood: Tensor  # [B]: log p(the tags)
-    marginals: Tensor  # [B, S, K]: log p(tag) of each at each place
+    marginals: Tensor  # [B, S, K]: log p(tag)
 
 
 class Tagger(nn.Module):
     """Words, by their numbers and their characters, through an encoder to the scores of tags (Collobert et al. 2011;
     Huang et al. 2015; Lample et al. 2016; Ma & Hovy 2016).
 
-    `unknown`: in training, a word that was seen only once is taken for an unknown one with this probability, so that
-    something is learned of those (Lample et al. 2016, section 4.3); its characters stay. `rare`: the first number of
-    such words. `straight`: what is read says something of the tags by itself as well, by a matrix past the encoder (as
-    the wide part of Cheng et al. 2016), so that what every word's commonest tag is need not go through it.
+    `unk_rate`: in training, a word that was seen only once is replaced by <unk> with this probability, so that <unk> is
+    trained (Lample et al. 2016, section 4.3); its characters stay. `rare`: the first number of
+    such words. `skip_connection`: a matrix from the encoder's input straight to the tags (as the wide part of
+    Cheng et al. 2016), so that every word's commonest tag need not go through the encoder.
     """
 
     def __init__(
@@ -51,24 +51,24 @@ class Tagger(nn.Module):
         tags: int,
         rare: int,
         encoder: Annotated[Choice, ENCODERS] = "lstm",
-        characters: Annotated[Choice, SPELLINGS] = "lstm",
+        characters: Annotated[Choice, CHARACTER_ENCODERS] = "lstm",
         output: Annotated[Choice, OUTPUTS] = "crf",
         embedding: int = 128,
         dropout: float = 0.3,
-        unknown: float = 0.5,
-        straight: bool = False,
+        unk_rate: float = 0.5,
+        skip_connection: bool = False,
     ) -> None:
         super().__init__()
-        if not 0 <= unknown <= 1:
-            raise SeqloomError(f"unknown is a probability, 0 … 1, here {unknown}")
+        if not 0 <= unk_rate <= 1:
+            raise SeqloomError(f"unk_rate is a probability, 0 … 1, here {unk_rate}")
         self.source = embedding_of(source_size, embedding)
-        self.characters = build(SPELLINGS, characters, size=characters_size)
+        self.characters = build(CHARACTER_ENCODERS, characters, size=characters_size)
         dim = embedding + self.characters.dim
         self.encoder = build(ENCODERS, encoder, input_dim=dim)
         self.score = nn.Linear(self.encoder.dim, tags)
-        self.straight = nn.Linear(dim, tags, bias=False) if straight else None
+        self.straight = nn.Linear(dim, tags, bias=False) if skip_connection else None
         self.output = build(OUTPUTS, output, tags=tags)
-        self.dropout, self.unknown, self.rare = dropout, unknown, rare
+        self.dropout, self.unk_rate, self.rare = dropout, unk_rate, rare
 
     def scores(self, source: Words) -> Tensor:
         """[B, S, K]."""
@@ -78,30 +78,30 @@ class Tagger(nn.Module):
         return scores if self.straight is None else scores + self.straight(x)
 
     def read(self, source: Words) -> Tensor:
-        """What the encoder gets, [B, S, embedding + characters]: each distinct word is spelt once."""
+        """The encoder's input, [B, S, embedding + characters]; characters of each distinct word are encoded once."""
         tokens = source.tokens.tokens
-        if self.training and self.unknown:
-            rare = (tokens >= self.rare) & (torch.rand(tokens.shape, device=tokens.device) < self.unknown)
+        if self.training and self.unk_rate:
+            rare = (tokens >= self.rare) & (torch.rand(tokens.shape, device=tokens.device) < self.unk_rate)
             tokens = tokens.masked_fill(rare, UNK)
         x = self.source(tokens)
         if self.characters.dim:
-            spelt = self.characters(source.characters)
-            x = torch.cat([x, spelt[source.index].to(x.dtype)], -1)
+            by_word = self.characters(source.characters)
+            x = torch.cat([x, by_word[source.index].to(x.dtype)], -1)
         return dropout(x, self.dropout, self.training)
 
     def forward(self, source: Words, tags: Tensor, smoothing: float = 0.0) -> Tensor:
         """log p(tags), [B]."""
         return self.output(self.scores(source), tags, source.lengths, smoothing)
 
-    def guessed(self, source: Words, tags: Tensor, smoothing: float = 0.0) -> Guessed:
-        """log p(tags), and of every tag at each place by itself."""
+    def distribution(self, source: Words, tags: Tensor, smoothing: float = 0.0) -> TagDistribution:
+        """log p(tags), and log p of every tag at each position."""
         scores, lengths = self.scores(source), source.lengths
         scores = scores.float() if scores.dtype.itemsize < 4 else scores
-        return Guessed(self.output(scores, tags, lengths, smoothing), self.output.marginals(scores, lengths))
+        return TagDistribution(self.output(scores, tags, lengths, smoothing), self.output.marginals(scores, lengths))
 
-    def best(self, source: Words, allowed: Allowed | None = None, asked: Tensor | None = None) -> Found:
-        """The likeliest tags; with `allowed`, of those rows that keep to it. `asked`: tags whose likelihood to give."""
-        return found(self, source, allowed, asked)
+    def best(self, source: Words, allowed: Allowed | None = None, given: Tensor | None = None) -> TagPrediction:
+        """The likeliest tags; with `allowed`, only of allowed sequences. `given`: tags whose likelihood to return."""
+        return predict_tags(self, source, allowed, given)
 
 
 class Majority(nn.Module):
@@ -123,23 +123,23 @@ class Majority(nn.Module):
     def scores(self, source: Words) -> Tensor:
         """[B, S, K]: log p(tag | word)."""
         total = self.counts.sum(0) + 1  # no tag is impossible
-        found = self.counts[source.tokens.tokens] + total / total.sum()
-        return (found / found.sum(-1, keepdim=True)).log()
+        counts = self.counts[source.tokens.tokens] + total / total.sum()
+        return (counts / counts.sum(-1, keepdim=True)).log()
 
     def forward(self, source: Words, tags: Tensor, smoothing: float = 0.0) -> Tensor:
         return self.output(self.scores(source), tags, source.lengths, 0.0)
 
-    def best(self, source: Words, allowed: Allowed | None = None, asked: Tensor | None = None) -> Found:
-        return found(self, source, allowed, asked)
+    def best(self, source: Words, allowed: Allowed | None = None, given: Tensor | None = None) -> TagPrediction:
+        return predict_tags(self, source, allowed, given)
 
 
-def found(model: Any, source: Words, allowed: Allowed | None, asked: Tensor | None) -> Found:
-    """What a model that has `scores` and an `output` finds likeliest."""
+def predict_tags(model: Any, source: Words, allowed: Allowed | None, given: Tensor | None) -> TagPrediction:
+    """The likeliest tags by a model that has `scores` and an `output`."""
     scores, lengths, output = model.scores(source), source.lengths, model.output
     scores = scores.float() if scores.dtype.itemsize < 4 else scores
     tags = output.best(scores, lengths, allowed)
     marginals = output.marginals(scores, lengths).gather(2, tags[:, :, None])[:, :, 0]
-    return Found(tags, marginals, output(scores, tags if asked is None else asked, lengths))
+    return TagPrediction(tags, marginals, output(scores, tags if given is None else given, lengths))
 
 
 TAGGERS = {"tagger": Tagger, "majority": Majority}

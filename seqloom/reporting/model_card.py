@@ -1,4 +1,4 @@
-"""A model card: README.md with the front matter that model hubs read (Mitchell et al. 2019 for what a card tells)."""
+"""A model card: README.md with the front matter that model hubs read (sections after Mitchell et al. 2019)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 import yaml
 
-from seqloom.plural import counted
+from seqloom.language import _, amount
 from seqloom.reporting.html.elements import clean
 from seqloom.reporting.number_format import article, duration, finite, whole
 from seqloom.reporting.pages.run_page import verdict
-from seqloom.reporting.run_facts import HELD_OUT, Facts, Record, base_name, metric
-from seqloom.reporting.sections import evaluation as evaluated
+from seqloom.reporting.run_facts import Facts, Record, base_name, metric
+from seqloom.reporting.sections import evaluation
 from seqloom.reporting.task_words import wording
 from seqloom.version import IMPORTED
 
@@ -32,19 +32,19 @@ def card(facts: Facts) -> str:
     front = yaml.safe_dump(front_matter(facts), sort_keys=False, allow_unicode=True, width=10**6)
     sections = [
         f"# {plain(facts.name)}",
-        " ".join(_about(facts)),
-        f"## Use\n\n{_use(facts)}",
-        f"## Scores\n\n{_scores(facts)}",
-        f"## Data\n\n{_data(facts)}",
-        f"## Limits\n\n{_limits(facts)}",
-        f"## Repeat it\n\n{_repeat(facts)}",
+        _(" ").join(_about(facts)),
+        f"## {_('Use')}\n\n{_use(facts)}",
+        f"## {_('Scores')}\n\n{_scores(facts)}",
+        f"## {_('Data')}\n\n{_data(facts)}",
+        f"## {_('Limits')}\n\n{_limits(facts)}",
+        f"## {_('How to repeat it')}\n\n{_repeat(facts)}",
         OURS,
     ]
     return f"---\n{front}---\n\n" + "\n\n".join(sections) + "\n"
 
 
 def is_ours(text: str) -> bool:
-    """Whether a README was written by us, and nobody took it over."""
+    """Whether a README was written by Seqloom and not taken over by its user."""
     return OURS in text
 
 
@@ -83,7 +83,7 @@ def _result(facts: Facts, name: str, record: Record, task: str) -> dict[str, Any
 
 
 def _languages(facts: Facts) -> list[str]:
-    """Of two parallel files whose names say so; else they are not known."""
+    """Those that two parallel files are named by: train.en, train.de; else none."""
     given = (facts.config.get("inputs") or {}).get("train")
     if not isinstance(given, list) or len(given) != 2:
         return []
@@ -93,16 +93,28 @@ def _languages(facts: Facts) -> list[str]:
 
 
 def _about(facts: Facts) -> Iterator[str]:
-    size = f" with {whole(facts.parameters)} parameters" if facts.parameters else ""
-    name = f"{article(facts.model)} {tick(base_name(facts.model))} model"
-    yield f"{name}{size} that {wording(facts.config).does},"
-    time = f" in {duration(facts.seconds)}" if facts.seconds else ""
-    trained = f"trained on {tick(_files(facts, 'train'))} by Seqloom{time}."
-    yield f"imported from {tick(facts.imported)} by Seqloom." if facts.imported else trained
+    values = {
+        "a": article(facts.model),
+        "model": tick(base_name(facts.model)),
+        "parameters": whole(facts.parameters),
+        "does": _(wording(facts.config).does),
+        "origin": _origin(facts),
+    }
+    if facts.parameters:
+        yield _("{a} {model} model with {parameters} parameters that {does}, {origin}.", **values)
+    else:
+        yield _("{a} {model} model that {does}, {origin}.", **values)
     if facts.start:
-        yield f"It started from the weights and vocabularies of the run {tick(facts.start)}."
+        yield _("It started from the weights and vocabularies of the run {run}.", run=tick(facts.start))
     yield verdict(facts)
-    yield "`report.html` beside this file shows its curves, errors and examples."
+    yield _("`report.html` beside this file shows its curves, errors and examples.")
+
+
+def _origin(facts: Facts) -> str:
+    if facts.imported:
+        return _("imported by Seqloom from {name}", name=tick(facts.imported))
+    trained = _("trained by Seqloom on {data}", data=tick(_files(facts, "train")))
+    return _("{trained} in {time}", trained=trained, time=duration(facts.seconds)) if facts.seconds else trained
 
 
 def _use(facts: Facts) -> str:
@@ -120,67 +132,70 @@ def _use(facts: Facts) -> str:
 
 
 def _sample(facts: Facts) -> str:
-    """A source to try: one that it was evaluated on, if it is short and cannot end the code block."""
+    """A source to try: one of the evaluation, if it is short and cannot end the code block."""
     chosen = (facts.record[1].get("examples") or {}) if facts.record else {}
     for kind in ("best", "random"):
         for one in chosen.get(kind) or []:
             text = _line(one.get("source", ""))
             if 0 < len(text) <= 60 and "`" not in text:
                 return text
-    return "a source text"
+    return _("a source text")
 
 
 def _scores(facts: Facts) -> str:
     if not facts.records:
-        return "None: nothing was held out, or the model was not evaluated."
+        return _("None: nothing was held out, or the model was not evaluated.")
     return "\n\n".join(_score_table(name, record) for name, record in facts.records.items())
 
 
 def _score_table(name: str, record: Record) -> str:
-    lines = [f"{HELD_OUT.get(name, name)}: {plain(evaluated.told(record))}", ""]
-    lines += ["| metric | score | 95 % interval | signature |", "|---|---:|---:|---|"]
+    lines = [f"{evaluation.held_out(name)}{_(': ')}{plain(evaluation.method(record))}", ""]
+    lines += [f"| {_('metric')} | {_('score')} | {_('95 % interval')} | {_('signature')} |", "|---|---:|---:|---|"]
     for key, value in (record.get("metrics") or {}).items():
         signature = tick((record.get("signature") or {}).get(key, "")).replace("|", "\\|")  # a bar would end the cell
-        shown = evaluated.shown(key, value)
-        lines.append(f"| {plain(metric(key).title)} | {shown} | {evaluated.spread(record, key)} | {signature} |")
+        shown = evaluation.shown(key, value)
+        lines.append(f"| {plain(_(metric(key).title))} | {shown} | {evaluation.spread(record, key)} | {signature} |")
     return "\n".join(lines)
 
 
 def _data(facts: Facts) -> str:
-    lines = [f"- training: {tick(_files(facts, 'train')) or 'not known'}{_pairs(facts, 'train')}"]
+    unknown = _("not known")
+    lines = [_("- training: {data}", data=f"{tick(_files(facts, 'train')) or unknown}{_amount(facts, 'train')}")]
     if facts.files("valid"):
-        lines.append(f"- validation: {tick(_files(facts, 'valid'))}{_pairs(facts, 'valid')}")
-    for side in ("source", "target"):
-        told = [tick(facts.cut(side)), whole(facts.size(side)) if facts.size(side) else ""]
-        if any(told):
-            lines.append(f"- {side} tokens: {', '.join(filter(None, told))}{' of them' if all(told) else ''}")
+        lines.append(_("- validation: {data}", data=f"{tick(_files(facts, 'valid'))}{_amount(facts, 'valid')}"))
+    for side, title in (("source", _("- source tokens: {tokens}")), ("target", _("- target tokens: {tokens}"))):
+        size = _("vocabulary of {size}", size=whole(facts.size(side))) if facts.size(side) else ""
+        if tokens := _(", ").join(filter(None, (tick(facts.tokenizer(side)), size))):
+            lines.append(title.format(tokens=tokens))
     skipped = facts.data.get("skipped") or {}
     if skipped.get("count"):
-        were = "was" if skipped["count"] == 1 else "were"
-        lines.append(f"- **{counted(skipped['count'], 'broken lines')} of the data {were} left out**")
+        text = _("{lines} of the data left out.", lines=amount(skipped["count"], "broken lines"))
+        lines.append(f"- **{text}**")
     return "\n".join(lines)
 
 
-def _pairs(facts: Facts, which: str) -> str:
+def _amount(facts: Facts, which: str) -> str:
     count = facts.amount(which)
-    return f", {counted(count, facts.unit)}" if count else ""
+    return f"{_(', ')}{amount(count, facts.unit)}" if count else ""
 
 
 def _limits(facts: Facts) -> str:
     longest = finite((facts.config.get("decoding") or {}).get("longest"))
-    brought = (facts.config.get("preset") or {}).get("size") == IMPORTED  # and its bound with it, no length of data
-    lines = ["- It knows only what its training data shows: other kinds of text get answers too, and poor ones."]
-    if longest and not brought:
-        tokens = counted(round(longest) - 2, "tokens")  # without <bos> and <eos>
-        lines.append(f"- The longest target it was trained on has {tokens}; longer ones are guesswork.")
+    imported = (facts.config.get("preset") or {}).get("size") == IMPORTED  # its limit says nothing of its data
+    lines = [_("It knows only what its training data shows: for other kinds of text its predictions are poor.")]
+    if longest and not imported:
+        tokens = amount(round(longest) - 2, "tokens")  # without <bos> and <eos>
+        lines.append(
+            _("The longest target in its training data has {tokens}; longer ones are unreliable.", tokens=tokens)
+        )
     if not facts.records:
-        lines.append("- Its quality was not measured on held-out data.")
+        lines.append(_("Its quality was not measured on held-out data."))
     elif "test" not in facts.records:
         lines.append(
-            "- The scores are on the validation data by which it was chosen; on new data expect a little less."
+            _("The scores are on the validation data by which it was chosen; on new data expect a little less.")
         )
-    lines.append("- What the data holds of errors and prejudice, it has learned too.")
-    return "\n".join(lines)
+    lines.append(_("It has also learned the errors and prejudices in its data."))
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def _repeat(facts: Facts) -> str:
@@ -189,12 +204,13 @@ def _repeat(facts: Facts) -> str:
     made = [f"seqloom {facts.config.get('seqloom', '')}", *(f"{k} {v}" for k, v in versions.items() if k == "torch")]
     python = facts.environment.get("python")
     made += [f"Python {python}"] if python else []
-    block = fenced(shlex.join(words), "console") if words else "The settings are in `config.yaml`."
-    return f"{block}\n\nMade with {tick(', '.join(made))}. Every setting is in `config.yaml`."
+    block = fenced(shlex.join(words), "console") if words else _("The settings are in `config.yaml`.")
+    made_with = _("Made with {versions}. Every setting is in `config.yaml`.", versions=tick(", ".join(made)))
+    return f"{block}\n\n{made_with}"
 
 
 def _files(facts: Facts, which: str) -> str:
-    """Names without folders: a card is published, and nobody else has those folders."""
+    """Names without folders: a card is published, and its readers do not have those folders."""
     given = facts.given(which)
     return ", ".join(one if re.fullmatch(r"fold \d+/\d+", one) else base_name(one) for one in given)
 

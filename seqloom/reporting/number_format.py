@@ -1,4 +1,4 @@
-"""Numbers for the eye. What is missing or not finite is a dash."""
+"""Numbers as readers see them. What is missing or not finite is a dash."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
+
+from seqloom.language import _
 
 NONE = "–"
 
@@ -24,7 +26,7 @@ def whole(value: Any) -> str:
 
 
 def digits(value: Any, places: int = 2) -> str:
-    """12.35, and 1.2e+09 where that many digits would say nothing."""
+    """12.35; 1.2e+09 for numbers of more than seven digits."""
     if finite(value) is None:
         return NONE
     return f"{value:.1e}" if abs(value) >= 1e7 else f"{value:,.{places}f}"
@@ -40,14 +42,14 @@ def short(value: Any, figures: int = 3) -> str:
     return f"{value:.{figures}g}"
 
 
-def apart(ticks: Sequence[float]) -> list[str]:
+def tick_labels(ticks: Sequence[float]) -> list[str]:
     """Each tick of an axis, rising, with as many figures as its distance from the next needs: 2.875, 2.880, 2.885."""
     gap = min((after - before for before, after in pairwise(ticks)), default=math.inf)
     fine = (n for n in range(3, 15) if all(abs(float(f"{tick:.{n}g}") - tick) <= gap / 100 for tick in ticks))
-    told = [short(tick, next(fine, 15)) for tick in ticks]
-    if not all(re.fullmatch(r"-?\d+(\.\d+)?", text) for text in told):
-        return told
-    places = max(len(text.partition(".")[2]) for text in told)
+    labels = [short(tick, next(fine, 15)) for tick in ticks]
+    if not all(re.fullmatch(r"-?\d+(\.\d+)?", text) for text in labels):
+        return labels
+    places = max(len(text.partition(".")[2]) for text in labels)
     return [f"{tick:.{places}f}" if tick else "0" for tick in ticks]
 
 
@@ -56,28 +58,28 @@ def duration(seconds: Any) -> str:
     if finite(seconds) is None:
         return NONE
     if seconds < 10:
-        return f"{seconds:.1f} s"
+        return _("{seconds} s", seconds=f"{seconds:.1f}")
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 1:
-        return f"{rest} s"
+        return _("{seconds} s", seconds=rest)
     if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    return f"{minutes // 60:,} h {minutes % 60:02d} min"
+        return _("{minutes} min {seconds} s", minutes=minutes, seconds=f"{rest:02d}")
+    return _("{hours} h {minutes} min", hours=f"{minutes // 60:,}", minutes=f"{minutes % 60:02d}")
 
 
-# Parts of models' names as they are written in a sentence.
+# Parts of models' names as papers write them.
 WRITTEN = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM", "lstmn": "LSTMN", "mlp": "MLP", "crf": "CRF", "awd": "AWD"}
 WRITTEN |= {"mingru": "minGRU", "minlstm": "minLSTM", "transformer": "Transformer"}
 
 
 def article(name: str) -> str:
-    """A GRU, an LSTM: by how the name of a model is spoken."""
+    """A GRU, an LSTM: by how the name of a model is pronounced."""
     vowels = ("lstm", "mlp", "ngram", "rnn", "a", "e", "i", "o", "mb")
     return "An" if name.casefold().startswith(vowels) else "A"
 
 
-def written(name: str) -> str:
-    """The name of a preset, as a sentence has it: LSTM-attention; the name of a file stays as it is."""
+def display_name(name: str) -> str:
+    """The name of a preset as papers write it: LSTM-attention; the name of a file stays as it is."""
     if "." in name or "/" in name:
         return name
     return re.sub(r"[a-z]+", lambda part: WRITTEN.get(part[0], part[0]), name)

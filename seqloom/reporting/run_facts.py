@@ -1,4 +1,4 @@
-"""What is known of a run. Whatever is missing, as in a run of an older Seqloom, is simply not shown."""
+"""What is known of a run, for pages and cards. What is missing, as in a run of an older Seqloom, is not shown."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import PurePath
 from statistics import median
 from typing import Any, NamedTuple
 
+from seqloom.language import _
 from seqloom.metrics.metric_table import HIGHER, METRICS, Metric
 from seqloom.reporting.number_format import finite
 from seqloom.reporting.task_words import wording
@@ -18,18 +19,19 @@ Record = Mapping[str, Any]  # what a runner's `record` gives
 
 
 class Learned(NamedTuple):
-    """What a vocabulary took from the data, told by digests: two runs of the same settings may have learned others."""
+    """Digests of what a vocabulary learned from the data: two runs of the same settings may have learned others."""
 
-    cutting: str  # how texts are cut: merges, an imported tokenizer; the same for what is cut by rule
-    tokens: str  # those it knows, in whatever order; the same for what knows all
+    tokenizer: str  # merges, or an imported tokenizer; the same for all tokenizers that work by rule
+    tokens: str  # those it knows, in any order; the same for tokenizers that know all
 
 
-WORSE, NOISE = 2.0, 0.5  # a loss at the end so many times the first one, and so much above it, is no accident
+# A final loss so many times the first one, and so much above it, is a divergence.
+WORSE, NOISE = 2.0, 0.5
 HELD_OUT = {"test": "Test data", "valid": "Validation data"}
 
 
 def metric(name: str) -> Metric:
-    """What an older or a newer Seqloom counted has its name alone, and is no worse for being larger."""
+    """One that this version does not know, from an older or newer Seqloom, has its name alone; higher is better."""
     return METRICS.get(name) or Metric(name, "", HIGHER, "")
 
 
@@ -42,13 +44,13 @@ def imported(config: Mapping[str, Any]) -> str | None:
 
 
 def base_name(path: str) -> str:
-    """Without its folders, which nobody else has."""
+    """Without its folders, which readers elsewhere do not have."""
     return PurePath(path).name or path
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """One run, as the files of its folder tell it."""
+    """One run, as the files of its folder describe it."""
 
     name: str
     config: Mapping[str, Any]
@@ -95,12 +97,12 @@ class Facts:
 
     @property
     def seconds(self) -> float | None:
-        """Of training, validations not counted, as far as it was logged."""
+        """Training time without validations, up to the last line of the log."""
         return next((line["seconds"] for line in reversed(self.steps) if "seconds" in line), None)
 
     @property
     def speed(self) -> float | None:
-        """Target tokens a second: the median, for the first lines are slow and machines hiccup."""
+        """Target tokens per second: the median, since the first lines are slow and machines pause."""
         found = [finite(line.get("tokens_per_second")) for line in self.steps]
         real = [value for value in found if value is not None]
         return median(real) if real else None
@@ -119,7 +121,7 @@ class Facts:
 
     @property
     def start(self) -> str | None:
-        """The name of the run whose weights and vocabularies it began with."""
+        """The name of the run whose weights and vocabularies it started from."""
         found = (self.config.get("inputs") or {}).get("from")
         return base_name(str(found)) if found else None
 
@@ -134,15 +136,15 @@ class Facts:
 
     @property
     def record(self) -> tuple[str, Record] | None:
-        """The evaluation to be judged by: on test data where there is one."""
+        """The evaluation that the run is compared by: on test data where there is one."""
         return next(((name, self.records[name]) for name in HELD_OUT if name in self.records), None)
 
     def score(self, name: str) -> float | None:
-        """On the data to be judged by."""
+        """On the data of `record`."""
         return finite((self.record[1].get("metrics") or {}).get(name)) if self.record else None
 
     def interval(self, name: str) -> tuple[float, float] | None:
-        """95 % of it, if it is known."""
+        """The 95 % interval of a score, if it is known."""
         found = (self.record[1].get("intervals") or {}).get(name) if self.record else None
         low, high = (finite(end) for end in found) if found else (None, None)
         return None if low is None or high is None else (low, high)
@@ -153,15 +155,15 @@ class Facts:
         return str(found[1].get("device", "")) if found else ""
 
     def given(self, which: str) -> list[str]:
-        """What was trained on or held out, as the user named it; what an imported model learned from is not known."""
+        """Training or validation data as the user named it; none for an imported model."""
         found = None if self.imported else (self.config.get("inputs") or {}).get(which)
         return [str(one) for one in found] if isinstance(found, list) else [] if found is None else [str(found)]
 
     def files(self, which: str) -> str:
         return ", ".join(self.given(which))
 
-    def cut(self, side: str) -> str:
-        """How the texts of a side become tokens."""
+    def tokenizer(self, side: str) -> str:
+        """The name of the tokenizer of a side."""
         options = self.config.get("data") or {}
         return str(options.get(f"{side}_tokens") or (options.get("tokens", "") if side == "source" else ""))
 
@@ -181,8 +183,8 @@ class Facts:
         return next((count for count in counts if count), (part.get("source") or {}).get("tokens"))
 
 
-def blind(facts: Facts) -> float | None:
-    """The loss of who takes all targets for equally likely, of tasks whose loss is that of one target among others."""
+def uniform_loss(facts: Facts) -> float | None:
+    """The loss of a uniform prediction, log(number of targets), for tasks that choose one target among others."""
     kind = (facts.config.get("data") or {}).get("target", "label")
     vocabulary = facts.data.get("vocabulary")
     of = vocabulary.get("target") if isinstance(vocabulary, Mapping) else None
@@ -192,12 +194,12 @@ def blind(facts: Facts) -> float | None:
     return math.log(size)
 
 
-def diverged(history: list[dict[str, Any]], blind: float | None = None) -> str | None:
-    """What to say of a training whose end is worse than its beginning, or than guessing blindly, so that its model is
-    worth little; else None. `blind`: the loss of that.
+def diverged(history: list[dict[str, Any]], uniform: float | None = None) -> str | None:
+    """A sentence if the training ended worse than it began, or worse than `uniform`, the loss of a uniform prediction;
+    else None.
 
-    A loss on validation data that only rises is no sign of it: a model that learns by heart has that too, though not
-    before a loss was logged.
+    A rising loss on validation data alone is no sign of it: overfitting has that too, though not before the first
+    training loss was logged.
     """
     losses = [line["loss"] for line in history if "loss" in line and "step" in line]
     held = [line["valid"] for line in history if isinstance(line.get("valid"), dict) and "step" in line]
@@ -205,19 +207,30 @@ def diverged(history: list[dict[str, Any]], blind: float | None = None) -> str |
     beyond = {name: value for name, value in (held[-1] if held else {}).items() if name in ("loss", "perplexity")}
     beyond = {name: value for name, value in beyond.items() if value == math.inf}
     if losses and last is None:
-        told = "its updates were skipped at the end, for the loss was not finite"
+        reason = _("its updates were skipped at the end because the loss was not finite")
     elif first is not None and last is not None and last > max(WORSE * first, first + NOISE):
-        told = f"the loss is {last:,.4g} at the end and was {first:,.4g} at the beginning"
-    elif blind is not None and last is not None and last > max(WORSE * blind, blind + NOISE):
-        told = f"the final loss ({last:,.4g}) is worse than that of guessing ({blind:,.4g})"
-    elif blind is not None and not losses and held and (finite(held[-1].get("loss")) or 0) > WORSE * blind + NOISE:
-        end = f"{held[-1]['loss']:,.4g}"
-        told = f"the final loss on validation data ({end}) is worse than that of guessing ({blind:,.4g})"
+        reason = _("the loss is {end} at the end and was {start} at the beginning", end=_four(last), start=_four(first))
+    elif uniform is not None and last is not None and last > max(WORSE * uniform, uniform + NOISE):
+        reason = _(
+            "the final loss ({end}) is worse than that of a uniform prediction ({uniform})",
+            end=_four(last),
+            uniform=_four(uniform),
+        )
+    elif uniform is not None and not losses and held and (finite(held[-1].get("loss")) or 0) > WORSE * uniform + NOISE:
+        reason = _(
+            "the final loss on validation data ({end}) is worse than that of a uniform prediction ({uniform})",
+            end=_four(held[-1]["loss"]),
+            uniform=_four(uniform),
+        )
     elif beyond:
-        told = f"the {next(iter(beyond))} on validation data is infinite"
+        reason = _("the {metric} on validation data is infinite", metric=_(next(iter(beyond))))
     else:
         return None
-    return f"the training diverged: {told}: try a lower --rate and check the data"
+    return _("the training diverged: {reason}: try a lower --learning-rate and check the data", reason=reason)
+
+
+def _four(value: float) -> str:
+    return f"{value:,.4g}"
 
 
 def points(lines: list[dict[str, Any]], key: str) -> list[tuple[Any, Any]]:

@@ -7,17 +7,21 @@ from typing import Any, NamedTuple
 
 
 class Wording(NamedTuple):
-    does: str  # "a model that …"
+    does: str  # "a model that …": a clause
     pipeline: str  # as model hubs name the task
     kind: str  # a tag for model hubs
     unit: str  # what its data is made of
-    label: str  # what its loss is counted by
-    tokens: bool = False  # whether it guesses tokens, which are cut as the settings of the data say
-    right: str = "answers that are right"  # what accuracy counts
+    label: str  # what its loss is divided by
+    tokens: bool = False  # whether it predicts tokens, which depend on the settings of the data
+    right: str = "predictions that are correct"  # what accuracy counts
 
     def loss(self, numbers: bool) -> str:
-        """What a loss is in; that of guessed `numbers` is no probability."""
-        return f"{'squared error' if numbers else 'nats'} a {self.label}"
+        """The unit of the loss; `numbers`: the targets are numbers, so that it is no log-probability."""
+        return f"{'squared error' if numbers else 'nats'} per {self.label}"
+
+    @property
+    def labels(self) -> str:
+        return f"{self.label}s"
 
 
 WORDING = {
@@ -30,20 +34,20 @@ WORDING = {
         tokens=True,
     ),
     "classify": Wording(
-        "guesses the label of a text",
+        "predicts the label of a text",
         "text-classification",
         "text-classification",
         "texts",
         "text",
-        right="texts whose label is right; where there are several, all of them",
+        right="texts whose label is correct; where there are several, all of them",
     ),
     "table": Wording(
-        "guesses a column of a table from the others",
+        "predicts a column of a table from the others",
         "tabular-classification",
         "tabular-classification",
         "rows",
         "row",
-        right="rows whose class is right",
+        right="rows whose class is correct",
     ),
     "tag": Wording(
         "gives every word of a sentence its tag",
@@ -51,17 +55,17 @@ WORDING = {
         "tagging",
         "sentences",
         "word",
-        right="words whose tag is right",
+        right="words whose tag is correct",
     ),
-    "generate": Wording("goes on from a prompt", "text-generation", "language-model", "tokens", "token", tokens=True),
+    "generate": Wording("continues a prompt", "text-generation", "language-model", "tokens", "token", tokens=True),
     "mask": Wording(
-        "fills in hidden tokens of a text",
+        "fills in masked tokens of a text",
         "fill-mask",
         "masked-language-model",
         "texts",
-        "hidden token",
+        "masked token",
         tokens=True,
-        right="hidden tokens that were guessed",
+        right="masked tokens that were predicted correctly",
     ),
     "vectors": Wording(
         "has a vector for every word", "feature-extraction", "word-vectors", "texts", "pair", tokens=True
@@ -70,5 +74,5 @@ WORDING = {
 
 
 def wording(config: Mapping[str, Any]) -> Wording:
-    """Of a run's task; what is not known yet is called a translation."""
+    """The words of a run's task; those of `translate` for a task that this version does not know."""
     return WORDING.get(str(config.get("task", "translate")), WORDING["translate"])

@@ -18,23 +18,25 @@ from typing import Any
 import yaml
 from torch import nn
 
-from seqloom.build import build, change, complete
+from seqloom.build import build, by_current_names, change, complete
 from seqloom.build import settings as keywords
-from seqloom.documents import parse_yaml, read_yaml
+from seqloom.documents import read_yaml
 from seqloom.errors import SeqloomError, known, setting
 from seqloom.files import write_atomic
-from seqloom.options import checked, flat, set_values
-from seqloom.runs.folder.folder_checks import check_config
+from seqloom.options import checked, flat, hints_of, set_values
+from seqloom.runs.folder.folder_checks import check_config, is_whole
 from seqloom.safety import check_own, failing
+from seqloom.setting_names import check_one, renamed
 from seqloom.tasks.presets import DEFAULT, TASKS, merge, preset, suited
 from seqloom.tasks.registry import task as find
 from seqloom.tasks.shared.task import Task
-from seqloom.training.settings import SPELLINGS, Training, respelled
+from seqloom.training.settings import Training
 from seqloom.version import FORMAT, __version__
 
 FILE = "config.yaml"
 ENSEMBLE = "ensemble.json"  # instead of a config, in a folder that stands for several runs
 SECTIONS = ("data", "model", "training")
+NEW_NAMES = 4  # the format since which settings have the names of now
 BATCH = ("batch_rows", "batch_tokens")
 YAML = (".yaml", ".yml")
 # What is read, written or deleted by these names in a run's folder; other things in it are the user's own.
@@ -43,7 +45,16 @@ OURS = re.compile(
     r"|checkpoints|engines|(fold-)?[0-9]+"
 )
 # What may change from one resume to the next without changing what was trained so far.
-EXTENDABLE = ("epochs", "max_steps", "time", "patience", "log_every", "keep", "average", "shard")
+EXTENDABLE = (
+    "epochs",
+    "max_steps",
+    "time",
+    "patience",
+    "log_every",
+    "keep_checkpoints",
+    "average_checkpoints",
+    "shard",
+)
 
 
 def compose(
@@ -86,7 +97,8 @@ def _composed(
     saved: Mapping[str, Any] | None,
 ) -> tuple[dict[str, Any], bool]:
     held = None if model is None or isinstance(model, str) else dict(model)
-    own: dict[str, Any] = {"data": set_values(given["data"]), "model": {}, "training": {}}
+    shape = find(task)
+    own: dict[str, Any] = {"data": set_values(section(task, "data", given["data"])), "model": {}, "training": {}}
     if saved is not None:
         own = {name: merge(saved[name], own[name]) for name in SECTIONS}
     named = {"model": DEFAULT[task], "size": "small"} if saved is None else saved["preset"]
@@ -96,10 +108,8 @@ def _composed(
         raise SeqloomError(f"--size goes with the name of a preset; {told} says its own sizes")
     if saved is None or chosen != named:
         own["model"], own["training"] = _model(task, chosen, own["training"], held)
-    own["training"].update(set_values(respelled(given["training"])))
-    shape = find(task)
-    for key, value in settings.items():
-        change(*_place(own, key, shape), value)
+    own["training"].update(set_values(section(task, "training", given["training"])))
+    _set(own, settings, shape)
     built = complete(shape.models, {"kind": shape.kind, **own["model"]})
     trained = Training.of(_over({**shape.training, **suited(task, own["model"])}, own["training"]))
     known(trained.select, shape.scores, f"score to select by in {task}")
@@ -131,7 +141,7 @@ def _model(
         parts, more = model_file(task, chosen["model"])
     else:
         parts, more = model_parts(task, copy.deepcopy(held), "model=")
-    return parts, {**training, **respelled(more)}
+    return parts, {**training, **section(task, "training", more)}
 
 
 def _name_of(model: Mapping[str, Any]) -> str:
@@ -156,7 +166,7 @@ def _place(own: dict[str, Any], key: str, shape: Task) -> tuple[dict[str, Any], 
     if first in SECTIONS:
         if not rest:
             raise SeqloomError(f"cannot set {key!r}: name a setting of {first}, as in training.clip=1.0")
-        return own[first], SPELLINGS.get(rest, rest) if first == "training" else rest
+        return own[first], rest
     kind = own["model"].get("kind", shape.kind)
     make = shape.models.get(kind) if isinstance(kind, str) else None
     if callable(make):  # else its kind is not known, which is said when it is chosen
@@ -164,10 +174,47 @@ def _place(own: dict[str, Any], key: str, shape: Task) -> tuple[dict[str, Any], 
     return own["model"], key
 
 
+def section(task: str, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """`data` or `training` of a task by the names that settings have now."""
+    return renamed(name, values, hints_of(find(task).options if name == "data" else Training), f"{name}.")
+
+
+def _set(own: dict[str, Any], settings: Mapping[str, Any], shape: Task) -> None:
+    """`--set` keys one after the other: those of a part by the names that the part has now, which is the one chosen
+    before, if need be by another of these keys."""
+    given: dict[str, tuple[str, Any]] = {}
+    for key, value in settings.items():
+        new, value = _current(key, value, own["model"], shape)
+        if new in given:
+            check_one(given[new][0], key, given[new][1] == value, new)
+        given[new] = key, value
+        change(*_place(own, new, shape), value)
+
+
+def _current(key: str, value: Any, model: Mapping[str, Any], shape: Task) -> tuple[str, Any]:
+    """A `--set` key and its value by current names."""
+    first, _, rest = key.partition(".")
+    if first in SECTIONS and not rest:
+        return key, value
+    if first in ("data", "training"):
+        name, dot, more = rest.partition(".")
+        ((name, value),) = section(shape.name, first, {name: value}).items()
+        return f"{first}.{name}{dot}{more}", value
+    path = (rest if first == "model" else key).split(".")
+    inner: Any = value
+    for name in reversed(path):
+        inner = {name: inner}
+    inner, found = by_current_names(shape.models, inner, {"kind": shape.kind, **model}), list[str]()
+    for _ in path:
+        ((name, inner),) = inner.items()
+        found.append(name)
+    return ".".join(["model"] * (first == "model") + found), inner
+
+
 def data_options(task: str, values: Mapping[str, Any]) -> Any:
     """The `data` section as the task's dataclass."""
     options = find(task).options
-    return options(**checked(options, values, "data"))
+    return options(**checked(options, section(task, "data", values), "data"))
 
 
 def model_file(task: str, path: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -181,10 +228,10 @@ def model_parts(task: str, loaded: dict[str, Any], path: str) -> tuple[dict[str,
     model = loaded.pop("model", loaded)
     if not isinstance(model, dict) or not isinstance(training, dict):
         raise SeqloomError(f"{path}: model and training are made of keys and values")
-    base = model.pop("preset", None)
-    if base is not None:
-        model = merge(preset(task, known(base, TASKS[task].PRESETS, "preset"), model.pop("size", "small")), model)
-    return model, training
+    name, base, shape = model.pop("preset", None), dict[str, Any](), find(task)
+    if name is not None:
+        base = preset(task, known(name, TASKS[task].PRESETS, "preset"), model.pop("size", "small"))
+    return merge(base, by_current_names(shape.models, model, {"kind": shape.kind, **base})), training
 
 
 def save(folder: Path, config: Mapping[str, Any]) -> None:
@@ -209,7 +256,7 @@ def load(folder: Path) -> dict[str, Any]:
             f"{folder}: written by a newer Seqloom (format {config['format']}, this one reads up to {FORMAT}); "
             "upgrade seqloom"
         )
-    config = _renewed(config)
+    config = _renewed(config, folder / FILE)
     check_config(config, folder / FILE)
     return config
 
@@ -230,26 +277,30 @@ def _ours(folder: Path) -> Iterator[Path]:
             yield from path.rglob("*")
 
 
-def _renewed(config: dict[str, Any]) -> dict[str, Any]:
-    """Older classifiers have a setting `frozen`, for embeddings that stay as they are: `training.freeze: source`. Older
-    runs did not look at what stands in their files before they read them."""
+def _renewed(config: dict[str, Any], file: Path) -> dict[str, Any]:
+    """A config of an earlier version as this one would have written it.
+
+    Older classifiers have a setting `frozen`, for embeddings that stay as they are: `training.freeze: source`. Older
+    runs did not look at what stands in their files before they read them. Before format 4 settings had other names.
+    """
     model, training, data = (config.get(name) for name in ("model", "training", "data"))
-    if isinstance(data, dict):
-        data.setdefault("recognise", False)
+    if isinstance(data, dict) and not data.keys() & {"recognise", "detect"}:
+        data["detect"] = False
     if isinstance(model, dict) and model.pop("frozen", False) and isinstance(training, dict):
         training["freeze"] = ",".join(filter(None, (training.get("freeze"), "source")))
-    return config
-
-
-def parse_value(text: str) -> Any:
-    """The value of `--set a.b=c`, read as YAML: numbers, true and false, [lists], {keys: and values}, else a string.
-
-    What else YAML reads, such as dates, and what it cannot read, is a string too: whether one is right, its key says.
-    """
+    if config["format"] >= NEW_NAMES or not is_whole(config["format"], 1) or config.get("task") not in [*TASKS]:
+        return config
+    task, found = config["task"], dict(config)
     try:
-        return parse_yaml(text, "a setting")
-    except (yaml.YAMLError, SeqloomError):
-        return text
+        if isinstance(data, dict):
+            found["data"] = section(task, "data", data)
+        if isinstance(training, dict):
+            found["training"] = section(task, "training", training)
+        if isinstance(model, dict):
+            found["model"] = by_current_names(find(task).models, model)
+    except SeqloomError as error:
+        raise SeqloomError(f"{file}: {error}") from error
+    return found | {"format": FORMAT}
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -36,7 +36,7 @@ def demo(output: Path, steps: int = STEPS, quiet: bool = False) -> Demo | None:
         model="gru-attention",
         size="tiny",
         data={"source_tokens": "chars", "target_tokens": "words"},
-        training={"max_steps": steps, "batch_rows": 256, "rate": 4e-3, "valid_every": max(steps // 2, 1)},
+        training={"max_steps": steps, "batch_rows": 256, "learning_rate": 4e-3, "valid_every": max(steps // 2, 1)},
         device="cpu",
         quiet=quiet,
     )

@@ -1,4 +1,4 @@
-"""A run folder becomes a model again; several become one."""
+"""Load the model of a run folder, or several as an ensemble."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from seqloom.runs.folder.environment import choose_device
 from seqloom.runs.folder.folder_checks import Allowance, check_whole
 from seqloom.safety import named, understood
 from seqloom.tasks.registry import task
+from seqloom.tasks.shared.predict import LoadedRun
 from seqloom.tasks.shared.task import Model
 from seqloom.training.checkpoint import load_weights, read_tensors
 
@@ -28,8 +29,8 @@ ENGINE = "engine.json"  # in the folder of a run that was exported for another l
 def load(run: str | Path, *more: str | Path, device: str | None = None, engine: str | None = None) -> Model:
     """The best model of a run folder, as its task's runner: a Translator, …; all have `predict` and `evaluate`.
 
-    Several runs of one task with the same vocabularies answer as one, by the mean of their probabilities; a folder with
-    an ensemble.json stands for the runs that it names. The last may name the device instead: `load(run, "cpu")`.
+    Several runs of one task with the same vocabularies predict together, by the mean of their probabilities; a folder
+    with an ensemble.json stands for the runs that it names. The last may name the device instead: `load(run, "cpu")`.
     `engine` is what computes: torch, or for translate onnx or ct2; an exported folder has its own.
     """
     runs = [run, *more]
@@ -43,21 +44,22 @@ def load(run: str | Path, *more: str | Path, device: str | None = None, engine: 
         return load_one(folders[0], device)
     members = [_member(folder, device) for folder in folders]
     config, model = combined(members)
-    runner: Any = task(config["task"]).runner
-    return runner(Path(runs[0]), config, model.eval(), members[0].vocabularies, choose_device(device))
+    several = LoadedRun(Path(runs[0]), config, model.eval(), members[0].vocabularies, choose_device(device))
+    runner: Any = task(config["task"]).runner(several)
+    return runner
 
 
 @named("the run")
 def load_one(run: str | Path, device: str = "auto") -> Any:
     """As `load`, for what needs a model of its own: several together are refused."""
     one = _member(Path(run), device)
-    runner, place = task(one.config["task"]).runner, choose_device(device)
+    loaded = LoadedRun(one.folder, one.config, one.model, one.vocabularies, choose_device(device))
     with understood(one.folder):
-        return runner(one.folder, one.config, one.model, one.vocabularies, place)
+        return task(one.config["task"]).runner(loaded)
 
 
 def stored_config(folder: Path) -> dict[str, Any]:
-    """The config of a run that goes on, or that one starts from: whole, and of a model that there is."""
+    """The config of a run that is resumed or started from: checked to be complete, with a model that exists."""
     config = configs.load(folder)
     check_whole(config, folder / configs.FILE, NEEDED)
     with understood(folder / configs.FILE):
@@ -66,7 +68,7 @@ def stored_config(folder: Path) -> dict[str, Any]:
 
 
 def stored_vocabularies(home: Path) -> dict[str, Any]:
-    """The vocabularies of a run, which must be whole before data are numbered by them."""
+    """The vocabularies of a run, checked before data are encoded with them."""
     config = configs.load(home)
     stored = vocabularies(home, config)
     with understood(home):

@@ -1,4 +1,4 @@
-"""What a person sees while a model trains: a bar in a terminal, a plain line every few seconds elsewhere."""
+"""What the user sees while a model trains: a bar in a terminal, a plain line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from seqloom.reporting.run_facts import metric
 
 class Progress(Protocol):
     def note(self, text: str) -> None:
-        """A sentence for everybody."""
+        """Show a sentence."""
 
     def detail(self, text: str) -> None:
-        """A sentence for those who asked for more."""
+        """Show a sentence to those who asked for more (--verbose)."""
 
     def record(self, line: dict[str, Any]) -> None:
-        """A line that was added to the journal."""
+        """Show a line that was added to the log."""
 
     def show(self, share: float, facts: dict[str, Any]) -> None:
-        """How far it is. Comes at every step; what is not among the facts stays as it was."""
+        """Show how far the training is. Called at every step; facts that are left out keep their value."""
 
     def close(self) -> None: ...
 
@@ -52,10 +52,10 @@ class Lines(Silent):
         self.facts: dict[str, Any] = {}
 
     def note(self, text: str) -> None:
-        say(text)
+        write_stderr(text)
 
     def record(self, line: dict[str, Any]) -> None:
-        if text := described(line):
+        if text := message_of(line):
             self.note(text)
 
     def show(self, share: float, facts: dict[str, Any]) -> None:
@@ -71,30 +71,34 @@ class Lines(Silent):
 
 
 class Verbose(Lines):
-    """Every line of the journal, with rate and gradient norm, and where files go."""
+    """Every line of the log, with learning rate and gradient norm, and where files are written."""
 
     def detail(self, text: str) -> None:
         self.note(text)
 
     def record(self, line: dict[str, Any]) -> None:
         self.last = time.monotonic()
-        text = described(line)
+        text = message_of(line)
         if "sample" in line:
             text = f"step {line['step']}  sample  {line['sample']!r}"
         if text is None:
-            told = {name: line[name] for name in ("step", "epoch", "loss", "rate", "norm") if line[name] is not None}
-            text = _facts(told | {"epoch": line["epoch"] + 1, f"{self.unit}/s": round(line["tokens_per_second"])})
+            shown = {
+                name: line[name]
+                for name in ("step", "epoch", "loss", "learning_rate", "norm")
+                if line[name] is not None
+            }
+            text = _facts(shown | {"epoch": line["epoch"] + 1, f"{self.unit}/s": round(line["tokens_per_second"])})
         self.note(text)
 
 
 class Json(Silent):
-    """For log collectors: every line of the journal as it is, and every note as {"note": …}, on stderr."""
+    """For log collectors: every line of the log as it is, and every note as {"note": …}, on stderr."""
 
     def note(self, text: str) -> None:
         self.record({"note": text})
 
     def record(self, line: dict[str, Any]) -> None:
-        say(json.dumps(line, ensure_ascii=False))
+        write_stderr(json.dumps(line, ensure_ascii=False))
 
 
 class Bar(Silent):
@@ -116,7 +120,7 @@ class Bar(Silent):
             self.console.print(text, highlight=False, markup=False)
 
     def record(self, line: dict[str, Any]) -> None:
-        if text := described(line):
+        if text := message_of(line):
             self.note(text)
 
     def show(self, share: float, facts: dict[str, Any]) -> None:
@@ -137,25 +141,25 @@ def progress(kind: str = "usual") -> Progress:
     return Bar() if sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown") else Lines()
 
 
-def say(text: str) -> None:
-    """On stderr. A training outlives its listener: Ctrl-C, which asks it to save, ends a `tee` behind it too."""
+def write_stderr(text: str) -> None:
+    """Print a line on stderr. A training goes on when nobody reads: Ctrl-C also ends a `tee`."""
     try:
-        sys.stderr.write(text + "\n")  # at once: another thread may say something too
+        sys.stderr.write(text + "\n")  # in one piece: another thread may write too
         sys.stderr.flush()
     except OSError:  # nobody reads the pipe, the terminal is closed, the disk of a log is full
-        unheard(sys.stderr.fileno())
+        discard_output(sys.stderr.fileno())
 
 
-def unheard(*streams: int) -> None:
-    """Nobody listens to these any more, and to write there would be an error: from now on it goes nowhere."""
+def discard_output(*streams: int) -> None:
+    """Redirect streams that nobody reads any more to /dev/null: writing to them would be an error."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         os.dup2(nowhere, stream)
     os.close(nowhere)
 
 
-def described(line: dict[str, Any]) -> str | None:
-    """What everybody wants to hear of a line of the journal; None of one that only says how far it is."""
+def message_of(line: dict[str, Any]) -> str | None:
+    """The message for a line of the log; None for one that only shows how far the training is."""
     if "skipped" in line:
         return f"step {line['skipped']} skipped: its loss or gradient was not finite"
     if "valid" in line and "step" in line:
@@ -164,8 +168,8 @@ def described(line: dict[str, Any]) -> str | None:
     if "averaging" in line:
         return f"step {line['averaging']}  averages from here on: the mean of the weights is what is scored and kept"
     if "average" in line:
-        told = "kept" if line["best"] else "not kept: the best single checkpoint is better"
-        return f"average of {line['average']} checkpoints: {told}"
+        result = "kept" if line["best"] else "not kept: the best single checkpoint is better"
+        return f"average of {line['average']} checkpoints: {result}"
     return None
 
 

@@ -5,40 +5,18 @@ A preset is a partial model config (and the training settings that suit it); a s
 
 from __future__ import annotations
 
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from seqloom.errors import known
 from seqloom.options import merge
-from seqloom.tasks.classify import presets as classify_presets
-from seqloom.tasks.generate import presets as generate_presets
-from seqloom.tasks.mask import presets as mask_presets
-from seqloom.tasks.table import presets as table_presets
-from seqloom.tasks.tag import presets as tag_presets
-from seqloom.tasks.translate import presets as translate_presets
-from seqloom.tasks.vectors import presets as vectors_presets
+from seqloom.tasks import registry
 
 __all__ = ["DEFAULT", "SIZES", "TASKS", "about", "merge", "preset", "suited"]
 
-TASKS: dict[str, ModuleType] = {
-    "translate": translate_presets,
-    "classify": classify_presets,
-    "table": table_presets,
-    "tag": tag_presets,
-    "generate": generate_presets,
-    "mask": mask_presets,
-    "vectors": vectors_presets,
-}
-# The model of a task if none is named.
-DEFAULT = {
-    "translate": "lstm-attention",
-    "classify": "lstm",
-    "table": "mlp",
-    "tag": "lstm-crf",
-    "generate": "lstm",
-    "mask": "transformer",
-    "vectors": "skipgram",
-}
+TASKS: dict[str, ModuleType] = {name: import_module(f"seqloom.tasks.{name}.presets") for name in registry.TASKS}
+DEFAULT: dict[str, str] = {name: module.DEFAULT for name, module in TASKS.items()}  # the model if none is named
 SIZES = ("tiny", "small", "base")
 
 

@@ -1,4 +1,4 @@
-"""The tasks by name, each imported when it is asked for."""
+"""The tasks by name: a folder each, whose `task` module is imported when it is asked for."""
 
 from __future__ import annotations
 
@@ -10,16 +10,10 @@ from seqloom.errors import known
 if TYPE_CHECKING:
     from seqloom.tasks.shared.task import Task
 
-# What each does, in a line for the command line.
-TASKS = {
-    "translate": "pairs of source and target, of any kind and length",
-    "classify": "a label, several labels or a number for a text",
-    "table": "a class or a number from the other columns of a table",
-    "tag": "a tag for each word of a sentence: parts of speech, names",
-    "generate": "plain text, or lines, of which the next token is guessed",
-    "mask": "plain text, a text a line, to pretrain an encoder by guessing hidden tokens",
-    "vectors": "plain text, a text a line, for a vector of every word",
-}
+NAMES = ("translate", "classify", "table", "tag", "generate", "mask", "vectors")
+_PACKAGES = {name: import_module(f"seqloom.tasks.{name}") for name in NAMES}
+TASKS: dict[str, str] = {name: package.ABOUT for name, package in _PACKAGES.items()}  # with what each does, in a line
+CHECKS: dict[str, str] = {name: package.CHECK for name, package in _PACKAGES.items()}
 
 
 def task(name: str) -> Task:

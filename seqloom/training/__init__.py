@@ -1,1 +1,1 @@
-"""Objectives, the loop, optimisers and checkpoints."""
+"""Objectives, the loop, optimizers and checkpoints."""

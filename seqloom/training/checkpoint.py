@@ -17,7 +17,7 @@ from seqloom.documents import read_json
 from seqloom.errors import SeqloomError
 from seqloom.files import damage, new_folder, remove_folder, write_atomic, write_json
 from seqloom.safety import failing, kind_of, no_file
-from seqloom.training.distributed.sharding import counted, placed, whole
+from seqloom.training.distributed.sharding import place_like, saved_buffers, unshard
 
 WEIGHTS, TENSORS, VALUES = "weights.safetensors", "training.safetensors", "training.json"
 EXTRA = "-interrupted"
@@ -32,20 +32,20 @@ class Checkpoint:
     values: dict[str, Any]
 
 
-def weights(model: nn.Module, keep: bool = True) -> dict[str, Tensor]:
-    """Every trained or counted tensor once, by name; a tied matrix is stored under its first name only. Shards are
-    joined, for which all ranks must ask; those that do not `keep` get nothing."""
-    return whole(((name, tensor.detach()) for name, tensor in learned(model).items()), keep)
+def weights(model: nn.Module, wanted: bool = True) -> dict[str, Tensor]:
+    """Parameters and running statistics, each once; a tied matrix is stored under its first name only. Shards are
+    joined, for which all ranks must call it; without `wanted` a rank gets nothing."""
+    return unshard(((name, tensor.detach()) for name, tensor in learned(model).items()), wanted)
 
 
 def learned(model: nn.Module) -> dict[str, Tensor]:
-    """What training changes, by name: parameters, and what norms count."""
-    return {**dict(model.named_parameters()), **dict(counted(model))}
+    """What training changes, by name: parameters, and the running statistics of norms."""
+    return {**dict(model.named_parameters()), **dict(saved_buffers(model))}
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], file: Path | str) -> None:
     """Copy weights into a model of the same shape; anything missing, left over or of another shape is named."""
-    if hasattr(model, "resize"):  # what it counted decides its shapes
+    if hasattr(model, "resize"):  # its shapes depend on the data it counted
         model.resize({name: tuple(tensor.shape) for name, tensor in tensors.items()})  # pyright: ignore
     parameters = learned(model)
     if odd := sorted(parameters.keys() ^ tensors.keys()):
@@ -58,7 +58,7 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], file: Path | s
                 raise SeqloomError(f"{file}: does not fit the model of config.yaml: {name} is {shapes}")
             if tensor.dtype != parameter.dtype and not (tensor.is_floating_point() and parameter.is_floating_point()):
                 raise SeqloomError(f"{file}: {name} is of the type {tensor.dtype}, the model's of {parameter.dtype}")
-            parameter.copy_(placed(tensor, parameter))
+            parameter.copy_(place_like(tensor, parameter))
 
 
 def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -98,22 +98,22 @@ def save(
     trained: Mapping[str, Tensor],
     tensors: Mapping[str, Tensor],
     values: dict[str, Any],
-    keep: int,
+    keep_last: int,
     extra: bool = False,
 ) -> Path:
-    """Write `step-N` whole or not at all, then drop the oldest beyond `keep`.
+    """Write `step-N` whole or not at all, then remove the oldest beyond `keep_last`.
 
-    An `extra` one, out of turn because of a signal, is named so: it is resumed from like any other, but it neither
-    pushes out others nor is averaged, so that an interrupted run ends like one that was not.
+    An `extra` one, written because of a signal, has a name of its own: it can be resumed from like any other, but it
+    neither replaces others nor is averaged, so that an interrupted run ends like one that was not.
     """
     folder = parent / f"step-{values['step']:09d}{EXTRA if extra else ''}"
     with new_folder(folder) as new:
         save_weights(new / WEIGHTS, trained)
         save_weights(new / TENSORS, tensors)
         write_json(new / VALUES, values)
-    kept = {folder, *in_turn(parent)[-keep:]}
+    remaining = {folder, *in_turn(parent)[-keep_last:]}
     for old in folders(parent):
-        if old not in kept:
+        if old not in remaining:
             remove_folder(old)
     return folder
 
@@ -136,7 +136,7 @@ def newest(parent: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def drop_newer(parent: Path, chosen: Path) -> None:
-    """What is newer than the checkpoint a run goes on from is damaged: it must not count among those to keep."""
+    """Remove checkpoints newer than the one that a run resumes from: they are damaged and must not count."""
     for folder in folders(parent):
         if folder.name > chosen.name:
             remove_folder(folder)
@@ -152,7 +152,7 @@ def folders(parent: Path) -> list[Path]:
 
 
 def in_turn(parent: Path) -> list[Path]:
-    """Those written when they were due."""
+    """Those written on schedule, not because of a signal."""
     return [folder for folder in folders(parent) if not folder.name.endswith(EXTRA)]
 
 

@@ -1,4 +1,4 @@
-"""Validation: how likely the model finds the held-out targets, and how well it writes them itself."""
+"""Validation: the likelihood of held-out targets, and the scores of greedy predictions."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 import torch
 from torch import nn
 
-from seqloom.data.batches.batch_source import Piece, Supply
+from seqloom.data.batches.batch_source import AnyBatch, BatchSource
 from seqloom.data.batches.collate import Batch, pad
 from seqloom.data.formats.pairs import Example
 from seqloom.decoding.batched import Texts
-from seqloom.decoding.search import Search
+from seqloom.decoding.options import Search
 from seqloom.metrics.perplexity import perplexity
 from seqloom.metrics.text.text_metrics import score
 from seqloom.training.distributed.processes import ALONE, Ranks
-from seqloom.training.distributed.sharding import is_shard, portion
+from seqloom.training.distributed.sharding import is_shard, rank_batch
 from seqloom.training.settings import Training
 
 
 @torch.inference_mode()
 def likelihood(
-    objective: nn.Module, batches: Iterable[Piece], device: torch.device, ranks: Ranks = ALONE
+    objective: nn.Module, batches: Iterable[AnyBatch], device: torch.device, ranks: Ranks = ALONE
 ) -> dict[str, float]:
     """Mean negative log-likelihood of a target token in nats (`loss`), and its exponential (`perplexity`).
 
-    Each rank brings its portion of every batch; the sums are over all.
+    Each rank takes its rows of every batch; the sums are over all ranks.
     """
     training = objective.training
     objective.eval()
@@ -39,15 +39,15 @@ def likelihood(
     objective.train(training)
     nats = float(total)
     if ranks.several:
-        nats, count = ranks.add(torch.tensor([nats, count], dtype=torch.float64, device=device)).tolist()
+        nats, count = ranks.all_reduce(torch.tensor([nats, count], dtype=torch.float64, device=device)).tolist()
     return {"loss": nats / max(count, 1), "perplexity": perplexity(nats, count) if count else float("nan")}
 
 
-def all_batches(supply: Supply, settings: Training, ranks: Ranks = ALONE) -> Iterator[Any]:
+def all_batches(supply: BatchSource, settings: Training, ranks: Ranks = ALONE) -> Iterator[Any]:
     """Every example once, in batches as large as those of the training, which are known to fit into memory; of each the
-    rank's portion."""
-    order = supply.plan(seed=0, epoch=0, batch_rows=settings.batch_rows, batch_tokens=settings.batch_tokens)
-    return (portion(supply, chosen, ranks) for chosen in order)
+    rank's rows."""
+    batches = supply.plan(seed=0, epoch=0, batch_rows=settings.batch_rows, batch_tokens=settings.batch_tokens)
+    return (rank_batch(supply, rows, ranks) for rows in batches)
 
 
 def paired_batches(pairs: Sequence[tuple[list[int], list[int]]], rows: int = 128) -> Iterator[Batch]:
@@ -58,38 +58,38 @@ def paired_batches(pairs: Sequence[tuple[list[int], list[int]]], rows: int = 128
         yield Batch.of(pad(sources), pad(targets))
 
 
-def written(
+def greedy_scores(
     texts: Texts, examples: Sequence[Example], metrics: Sequence[str], most: int, ranks: Ranks = ALONE
 ) -> dict[str, float]:
     """Scores of greedy predictions for at most `most` distinct sources; all targets of one are its references."""
     training = texts.model.training
-    grouped = some(group_by_source(examples), most)
+    grouped = subsample(group_by_source(examples), most)
     predictions = _predictions(texts, list(grouped), ranks)
     texts.model.train(training)
-    texts.replays.forget()  # the training needs the memory
-    references = [tuple(map(texts.target.normal, targets)) for targets in grouped.values()]
-    return score(predictions, references, split=texts.target.pieces, metrics=metrics, samples=0).metrics
+    texts.replays.forget()  # training needs the memory
+    references = [tuple(map(texts.target.normalize, targets)) for targets in grouped.values()]
+    return score(predictions, references, split=texts.target.display_tokens, metrics=metrics, samples=0).metrics
 
 
 def _predictions(texts: Texts, sources: list[str], ranks: Ranks) -> list[str]:
-    """Each rank answers its share. With a sharded model all answer everything, step by step together: a rank that was
+    """Each rank predicts its part. With a sharded model all predict everything, step by step together: a rank that was
     done earlier would leave the others waiting for its shards."""
     if any(map(is_shard, texts.model.parameters())):
         return [answers[0].text for answers in texts.answers(sources, Search())]
     mine = [answers[0].text for answers in texts.answers(sources[ranks.rank :: ranks.world], Search())]
-    dealt = zip_longest(*ranks.gather(mine))
+    dealt = zip_longest(*ranks.all_gather(mine))
     return [text for text in chain.from_iterable(dealt) if text is not None]
 
 
 def group_by_source(examples: Sequence[Example]) -> dict[str, list[str]]:
-    """Examples with one source are one question with several right answers."""
+    """Targets by source: examples with the same source are one question with several references."""
     grouped: dict[str, list[str]] = {}
     for example in examples:
         grouped.setdefault(example.source, []).extend(example.targets)
     return grouped
 
 
-def some(grouped: dict[str, list[str]], most: int) -> dict[str, list[str]]:
+def subsample(grouped: dict[str, list[str]], most: int) -> dict[str, list[str]]:
     """At most so many, chosen by a hash: files are often sorted, and the first all begin with the same letters."""
     if len(grouped) <= most:
         return grouped

@@ -16,7 +16,7 @@ BASE, OTHER = "cmudict-attention, no agreement", "cmudict-attention, one layer"
 @pytest.fixture
 def outcomes(monkeypatch, tmp_path):
     """The base errs in the first eight words, the other in the first sixteen: it is worse by 20 % of the words."""
-    monkeypatch.setattr("judging.examples", lambda name: RIGHT)
+    monkeypatch.setattr("scoring.examples", lambda name: RIGHT)
 
     def told(row: str, wrong: int) -> dict:
         guesses = ["a b x" if place < wrong else right for place, (_, [right]) in enumerate(RIGHT)]

@@ -3,8 +3,8 @@
 import math
 
 import pytest
+from depth import trained
 
-from benchmarks.depth import trained
 from seqloom.parts.transformer.block import RESIDUALS
 
 MANY = {"transformer": (16, 80), "convolution": (24, 100)}  # blocks, steps

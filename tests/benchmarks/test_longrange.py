@@ -8,11 +8,11 @@ import os
 import numpy as np
 import pytest
 import torch
-from longrange import NAMES, PUBLISHED, TASKS, Learner, arguments, grouped, main, prepare, table, works
+from long_range import NAMES, PUBLISHED, TASKS, Learner, arguments, grouped, main, prepare, table, works
 
 from seqloom.data.datasets import catalog
 
-TOY = {"dim": 32, "rows": dict.fromkeys(TASKS, 16), "rate": 1e-2, "dropout": 0.0, "seed": 1, "plain": False}
+TOY = {"dim": 32, "rows": dict.fromkeys(TASKS, 16), "learning_rate": 1e-2, "dropout": 0.0, "seed": 1, "plain": False}
 
 
 def test_expressions_are_numbered_and_padded_after(tmp_path):

@@ -7,9 +7,9 @@ import json
 import subprocess
 import sys
 
-import judging
 import papers
 import pytest
+import scoring as judging
 import yaml
 from published import ROWS, Goal, Row
 
@@ -67,12 +67,12 @@ def test_a_table_has_means_and_verdicts():
 
 
 def test_a_trial_has_settings_besides_the_recipes():
-    given = papers.settings_of(["training.agreement=3", "encoder.cell=gru"])
-    assert given == {"training.agreement": 3, "encoder.cell": "gru"}
+    given = papers.settings_of(["training.r_drop=3", "encoder.cell=gru"])
+    assert given == {"training.r_drop": 3, "encoder.cell": "gru"}
     row = next(row for row in ROWS if row.key == "sigmorphon")
     [piece] = papers.pieces_of([row], given)["sigmorphon"]
-    assert piece.job.settings["training.agreement"] == 3
-    assert "training.agreement" not in FOUND["sigmorphon"][0].job.settings
+    assert piece.job.settings["training.r_drop"] == 3
+    assert "training.r_drop" not in FOUND["sigmorphon"][0].job.settings
     both = papers.pieces_of(ROWS, {"encoder.heads": 2}, [r for r in ROWS if r.key == "cmudict-transformer"])
     assert both["cmudict-transformer"][0].job.settings["encoder.heads"] == 2
     assert "encoder.heads" not in both["sigmorphon"][0].job.settings, "an LSTM would refuse it"
@@ -168,5 +168,5 @@ def test_an_unknown_row_is_refused(capsys):
         parsed("--only", "cmudict-gru")
     assert "no row 'cmudict-gru'; there are: wikitext2; cmudict-lstm;" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        papers.arguments(["--set", "training.rate"])
-    assert "--set takes NAME=VALUE, not 'training.rate'" in capsys.readouterr().err
+        papers.arguments(["--set", "training.learning_rate"])
+    assert "--set takes NAME=VALUE, not 'training.learning_rate'" in capsys.readouterr().err

@@ -21,7 +21,7 @@ from probing import alternatives, checked, probe, said
 from racing import Lane, Pace, Race, order, race, warmed
 from run import Workers, arguments, threads
 from tables import brief, everybody, glance, judged, like, settings
-from wanted import ANY, CPU, OURS, PRECISIONS, Claim, Work, entrant, works
+from targets import ANY, CPU, OURS, PRECISIONS, Claim, Work, entrant, works
 from workers import Worker
 
 # Takes twice as long with two threads, half as long by the flag, and says what it was ordered to run by.

@@ -12,7 +12,7 @@ from environments import PEERS, AbsentError
 from racing import Lane, Pace, Race, race, ratios
 from run import arguments, entered
 from tables import curves, everybody, glance, judged, like
-from wanted import ANY, OURS, TABLES, Claim, Work, entrant, works
+from targets import ANY, OURS, TABLES, Claim, Work, entrant, works
 from workers import Worker
 
 # Answers every turn with the seconds it was given; "die" and "hang" do as they say at the first turn.

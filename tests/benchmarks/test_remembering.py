@@ -6,11 +6,11 @@ import json
 
 import pytest
 import torch
-from frames import KINDS, Frame, parameters, plain_windows
-from memories import TASKS
-from pool import Pool
-from remembered import drawn, reach, share, table
-from remembering import TINY, Learner, arguments, chains, main, rated
+from memory import TINY, Learner, arguments, chains, main, rated
+from memory_report import drawn, reach, share, table
+from memory_tasks import TASKS
+from mixer_models import KINDS, Frame, parameters, plain_windows
+from process_pool import Pool
 from torch import nn
 
 CPU = torch.device("cpu")
@@ -158,7 +158,7 @@ def test_toys_run_through_processes_and_are_joined(tmp_path, capsys):
 
 DIES = """
 import sys
-from pool import serve
+from process_pool import serve
 
 def answered(asked):
     if not asked["plain"]:

@@ -17,10 +17,10 @@ from chart import drawn, read
 from peers.plain import language, lstm, transformer
 from peers.seqloom import Decodes, Trains
 from peers.talk import Order, one_line, read_order
-from profiled import Profile, Spent, profiled, told
+from profile_steps import Profile, Spent, profiled, told
 from racing import Pace, order, race
 from run import Workers
-from wanted import CPU, works
+from targets import CPU, works
 from workers import Worker
 
 from seqloom.errors import SeqloomError

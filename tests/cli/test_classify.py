@@ -29,7 +29,7 @@ def run(data, tmp_path_factory) -> Path:
     import seqloom
 
     folder = tmp_path_factory.mktemp("runs") / "film"
-    training = {"max_steps": 60, "batch_rows": 32, "rate": 5e-3, "valid_every": 60}
+    training = {"max_steps": 60, "batch_rows": 32, "learning_rate": 5e-3, "valid_every": 60}
     seqloom.train("classify", data, output=folder, model="gru", size="tiny", training=training, quiet=True)
     return folder
 
@@ -88,7 +88,9 @@ def test_wrong_inputs(seqloom, data, run, tmp_path):
     one_line(train(data, "--set", "encoder.directions=1", "--set", "summary=both"), "'both' reads two directions")
     one_line(train(data, "--set", "activation=rulu"), "unknown activation 'rulu'; did you mean 'relu'?")
     one_line(train(data, "--model", "majorty"), "unknown model 'majorty'; did you mean 'majority'?")
-    one_line(train(data, "--set", "data.weights=pso=2"), "unknown label in weights 'pso'; did you mean 'pos'?")
+    one_line(
+        train(data, "--set", "data.class_weights=pso=2"), "unknown label in class_weights 'pso'; did you mean 'pos'?"
+    )
     bad = tmp_path / "bad.tsv"
     bad.write_text("good\tpos\nno label\n")
     one_line(train(bad), "bad.tsv:2: no TAB")
@@ -111,14 +113,14 @@ def test_killed_and_resumed_to_the_last_bit(data, tmp_path):
             *("--model", "lstm-attention", "--size", "tiny", "--output", str(output), "--resume", "--quiet"),
             *("--max-steps", "40", "--batch-rows", "16", "--valid", "10%", "--device", "cpu"),
             *("--set", "training.log_every=1", "--set", "training.save_every=4", "--set", "training.valid_every=10"),
-            *("--set", "data.weights=balanced", "--set", "dropout=0.3"),
+            *("--set", "data.class_weights=balanced", "--set", "dropout=0.3"),
         ]
 
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     subprocess.run(command(whole), check=True)
     process = subprocess.Popen(command(killed))
     journal = killed / "metrics.jsonl"
-    while process.poll() is None and (not journal.exists() or journal.read_text().count('"rate"') < 18):
+    while process.poll() is None and (not journal.exists() or journal.read_text().count('"learning_rate"') < 18):
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL

@@ -143,9 +143,9 @@ def test_scores_forgive_what_the_codec_takes_away(seqloom, tmp_path):
 def test_damage_with_one_checkpoint_kept(seqloom, pairs, tmp_path):
     folder = tmp_path / "run"
     arguments = ["train", "translate", pairs, "--output", folder, *SMALL, "--set", "training.save_every=2"]
-    seqloom(*arguments, "--max-steps", 6, "--set", "training.keep=2", "--quiet")
+    seqloom(*arguments, "--max-steps", 6, "--set", "training.keep_checkpoints=2", "--quiet")
     (folders(folder / "checkpoints")[-1] / "weights.safetensors").write_bytes(b"")
-    arguments += ["--resume", "--set", "training.keep=1", "--quiet"]
+    arguments += ["--resume", "--set", "training.keep_checkpoints=1", "--quiet"]
     assert seqloom(*arguments, "--max-steps", 5)[0] == 0
     assert [checkpoint.name for checkpoint in folders(folder / "checkpoints")] == ["step-000000005"]
 
@@ -181,9 +181,9 @@ def test_damaged_checkpoint_walks_back(seqloom, pairs, tmp_path):
         (["train", "translate", "PAIRS", "-o", "x", "--set", "decoder.score"], ["key=value"]),
         (["train", "translate", "PAIRS", "-o", "x", "--set", "encoder.layers=two"], ["a whole number", "'two'"]),
         (["train", "translate", "PAIRS", "-o", "x", "--set", "encoder.layers=0"], ["layers", "at least 1"]),
-        (["train", "translate", "PAIRS", "-o", "x", "--rate", "nan"], ["rate takes a finite number", "nan"]),
-        (["train", "translate", "PAIRS", "-o", "x", "--rate", "inf"], ["rate takes a finite number", "inf"]),
-        (["train", "translate", "PAIRS", "-o", "x", "--set", "training.agreement=.inf"], ["agreement", "finite"]),
+        (["train", "translate", "PAIRS", "-o", "x", "--rate", "nan"], ["learning_rate takes a finite number", "nan"]),
+        (["train", "translate", "PAIRS", "-o", "x", "--rate", "inf"], ["learning_rate takes a finite number", "inf"]),
+        (["train", "translate", "PAIRS", "-o", "x", "--set", "training.r_drop=.inf"], ["r_drop", "finite"]),
         (["train", "translate", "PAIRS", "-o", "x", "--set", "training.momentum=1"], ["at least 0 and below 1"]),
         (["train", "translate", "PAIRS", "-o", "x", "--set", "training.select=f1"], ["select by in translate", "per"]),
         (["train", "translate", "PAIRS", "-o", "x", "--set", "trainig.clip=1"], ["did you mean 'training'"]),

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import seqloom as package
-from seqloom.cli.usage import members
+from seqloom.cli.arguments import runs_and_files
 from seqloom.runs.folder import ensembles
 from tests.cli.conftest import one_line
 from tests.conftest import words, write_pairs
@@ -57,8 +57,8 @@ def test_standard_input_is_read_without_a_file(seqloom, runs, monkeypatch):
 def test_a_dataset_is_no_run(run, tmp_path, monkeypatch):
     (tmp_path / "pinyin").symlink_to(run)
     monkeypatch.chdir(tmp_path)
-    assert members("pinyin", ["pinyin"]) == (["pinyin"], ["pinyin"])
-    assert members("pinyin", ["./pinyin", "x.txt"]) == (["pinyin", "./pinyin"], ["x.txt"])
+    assert runs_and_files("pinyin", ["pinyin"]) == (["pinyin"], ["pinyin"])
+    assert runs_and_files("pinyin", ["./pinyin", "x.txt"]) == (["pinyin", "./pinyin"], ["x.txt"])
 
 
 def test_wrong_arguments(seqloom, runs, tmp_path):
@@ -92,7 +92,9 @@ def test_the_report_of_a_folder_that_stands_for_several(seqloom, runs, tmp_path)
     for said in ("2 members", "member small", "member other", "They were not scored together"):
         assert said in text
     both = package.load(tmp_path, device="cpu")
-    record = both.record(both.read([str(write_pairs(tmp_path / "t.tsv", words(20, seed=5)))], both.reading())[0])
+    record = both.evaluation_details(
+        both.read([str(write_pairs(tmp_path / "t.tsv", words(20, seed=5)))], both.reading())[0]
+    )
     (tmp_path / "evaluation-test.json").write_text(json.dumps(record))
     assert seqloom("report", tmp_path, "--output", tmp_path / "both.html")[:2] == (0, f"{tmp_path / 'both.html'}\n")
     text = (tmp_path / "both.html").read_text(encoding="utf-8")

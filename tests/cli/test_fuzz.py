@@ -20,9 +20,9 @@ import pytest
 import torch
 
 from seqloom.cli.main import run as main
-from seqloom.cli.train_modes import pair
 from seqloom.errors import SeqloomError, SettingError, shown
-from seqloom.runs.config import built, compose, parse_value
+from seqloom.runs.config import built, compose
+from seqloom.runs.settings.set_option import parse_set
 from seqloom.tasks.registry import task as find
 from tests.cli.fuzz import FILES, Case, Fuzz, keys, make_files
 from tests.cli.test_main import COMMAND
@@ -128,7 +128,7 @@ def composed(case: Case) -> str | None:
     task, model = case.words
     try:
         with bounded():
-            config = compose(task, model, "tiny", {}, {}, dict(pair(one, parse_value) for one in case.settings))
+            config = compose(task, model, "tiny", {}, {}, dict(map(parse_set, case.settings)))
             _built(task, config)
     except SettingError as error:
         return _one_line(str(error)) or _names(case, str(error))

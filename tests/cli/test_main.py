@@ -67,8 +67,8 @@ def test_the_help_of_train_has_the_usual_options_first(seqloom, monkeypatch):
         "Which data",
         "How text becomes tokens",
         "How to train",
-        "What to begin with",
-        "Several trainings, several processes",
+        "What to start from",
+        "Several trainings or processes",
         "What is printed",
     ]
 

@@ -41,10 +41,10 @@ def test_confidence_is_the_geometric_mean_of_the_tokens_probabilities(run):
 def test_an_answer_cut_off_has_no_end_to_count(run):
     from dataclasses import replace
 
-    from seqloom.decoding.batched import Bound
+    from seqloom.decoding.batched import LengthLimit
 
     texts = package.load(run, "cpu").texts
-    short = replace(texts, bound=Bound(0.0, -6))  # at most 3 tokens
+    short = replace(texts, bound=LengthLimit(0.0, -6))  # at most 3 tokens
     ((answer,),) = short.answers(["abcdefgh"], package.Search())
     assert len(answer.tokens) == 3
     assert answer.confidence == pytest.approx(math.exp(answer.log_probability / 3))
@@ -117,7 +117,7 @@ def test_answers_below_the_threshold_are_left_out_and_counted(seqloom, run, sour
     status, out, err = seqloom("predict", run, sources, "--threshold", middle)
     assert status == 0
     assert out.splitlines() == ["" if doubt else one["text"] for doubt, one in zip(doubted, objects, strict=True)]
-    assert f"{sum(doubted)} of {len(objects)} answers are below" in err
+    assert f"{sum(doubted)} of {len(objects)} predictions are below" in err
     _, out, _ = seqloom("predict", run, sources, "--threshold", middle, "--below", "???", "--scores")
     assert [line.split("\t")[1] == "???" for line in out.splitlines()] == doubted
 

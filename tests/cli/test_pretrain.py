@@ -52,7 +52,8 @@ def test_vectors(seqloom, plain, tmp_path):
 def test_wrong_inputs(seqloom, plain, tmp_path):
     one_line(seqloom("train", "mask", tmp_path / "none.txt", "-o", tmp_path / "run"), "none.txt: no such file")
     one_line(
-        seqloom("train", "mask", plain, "--set", "data.masked=2", "-o", tmp_path / "run"), "above 0 and below 1, here 2"
+        seqloom("train", "mask", plain, "--set", "data.mask_rate=2", "-o", tmp_path / "run"),
+        "above 0 and below 1, here 2",
     )
     one_line(seqloom("train", "mask", "pinyin", "-o", tmp_path / "run"), "for the task translate, not for mask")
     one_line(seqloom("train", "vectors", plain, "--model", "gru", "-o", tmp_path / "run"), "unknown model 'gru'")

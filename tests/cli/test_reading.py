@@ -138,7 +138,7 @@ def test_headers_delimiters_and_encodings_travel_with_the_run(seqloom, tmp_path)
     one_line(seqloom(*train, "--delimiter", "ab"), "--delimiter 'ab'")
     assert seqloom(*train, "--delimiter", ";")[0] == 0
     data = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["data"]
-    assert (data["delimiter"], data["header"], data["encoding"], data["recognise"]) == (";", False, None, True)
+    assert (data["delimiter"], data["header"], data["encoding"], data["detect"]) == (";", False, None, True)
     assert json.loads(seqloom("evaluate", "run", "a.csv", "--json")[1])["count"] == 61, "no header, as in the training"
     assert json.loads(seqloom("evaluate", "run", "a.csv", "--json", "--header")[1])["count"] == 60
     _, out, err = seqloom("predict", "run", "a.csv", "--header", "--encoding", "latin-1")
@@ -151,10 +151,10 @@ def test_a_run_of_an_earlier_version_goes_on_as_it_began(seqloom, tmp_path):
     rows = "".join(f"{word}\t{pronounce(word)}\n" for word in words(60))
     (tmp_path / "a.tsv").write_text(f"source\ttarget\n{rows}")
     train = ["train", "translate", "a.tsv", "-o", "run", *SMALL]
-    assert seqloom(*train, "--max-steps", 2, "--set", "data.recognise=false")[0] == 0
+    assert seqloom(*train, "--max-steps", 2, "--set", "data.detect=false")[0] == 0
     file = tmp_path / "run" / "config.yaml"
     config = yaml.safe_load(file.read_text())
-    for name in ("header", "delimiter", "encoding", "recognise"):
+    for name in ("header", "delimiter", "encoding", "detect"):
         del config["data"][name]
     file.write_text(yaml.safe_dump(config))
     status, _, err = seqloom("train", "translate", "a.tsv", "-o", "run", "--resume", "--max-steps", 3)

@@ -50,7 +50,7 @@ def train(seqloom, data, tmp_path):
         ("training.clip=&a [*a]", "training.clip takes a number, here '&a [*a]'"),
         ("training.clip={[1]: 2}", "training.clip takes a number"),
         (f"encoder.dim={NINES}", "dim of RecurrentEncoder takes a whole number"),
-        (f"training.smoothing=0x{'f' * 5000}", "training.smoothing takes"),
+        (f"training.label_smoothing=0x{'f' * 5000}", "training.label_smoothing takes"),
         ("training.warmup=" + "9" * 30, "training.warmup takes numbers of at most 64 bits"),
         ("encoder.dim=[" + "9" * 30 + "]", "dim of RecurrentEncoder takes numbers of at most 64 bits"),
         ("encoder.dim=99999999999", "dim of RecurrentEncoder is at most 1,048,576, here 99999999999"),

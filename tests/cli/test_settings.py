@@ -72,7 +72,7 @@ def test_the_command(seqloom):
         "decoder.cross",
         "decoder.cross.key_heads",
         "decoder.cross.projections",
-        "decoder.cross.normaliser",
+        "decoder.cross.normalizer",
         "decoder.cross.dropout",
     ]
     told = json.loads(seqloom("settings", "tag", "--json", "--size", "base")[1])

@@ -26,12 +26,12 @@ def test_verbose_says_rate_norm_and_files(train, tmp_path):
     assert status == 0
     steps = [line.split() for line in err.splitlines() if line.startswith("step ") and "valid" not in line]
     assert [line[1] for line in steps] == ["2", "4", "6"]
-    assert all({"epoch", "loss", "rate", "norm", "tokens/s"} <= set(line) for line in steps)
+    assert all({"epoch", "loss", "learning_rate", "norm", "tokens/s"} <= set(line) for line in steps)
     journal = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert float(steps[0][steps[0].index("norm") + 1]) == pytest.approx(journal[0]["norm"], rel=1e-3)
     assert f"checkpoint of step 4 in {tmp_path / 'run' / 'checkpoints'}" in err
     assert f"metrics in {tmp_path / 'run'}" in err
-    assert "numbered data in " in err
+    assert "encoded data in " in err
 
 
 def test_log_json_is_the_journal(train, tmp_path):
@@ -54,7 +54,10 @@ def test_the_three_exclude_one_another(train):
 def test_a_wrong_value_in_a_recipe_names_the_recipe(seqloom, pairs, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(f"about: a\ntask: translate\ntrain: {pairs}\nmodel: gru\ntraining: {{rate: fast}}\n")
-    one_line(seqloom("train", "--recipe", path), f"seqloom: recipe {path}: training.rate takes a number, here 'fast'")
+    one_line(
+        seqloom("train", "--recipe", path),
+        f"seqloom: recipe {path}: training.learning_rate takes a number, here 'fast'",
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,3 +96,25 @@ def test_an_interrupted_training_stays_json(train, monkeypatch):
     notes = [json.loads(line)["note"] for line in err.splitlines()]
     assert notes[-1].startswith("saved; go on with: seqloom train translate")
     assert not any(note.startswith("stopped: ") for note in notes)
+
+
+def test_old_names_of_options_and_settings(seqloom, pairs, tmp_path):
+    """They mean the new ones, in any mixture; what is contradicted is refused with both names."""
+    train = ("train", "translate", pairs, "--size", "tiny", "--max-steps", 1, "--quiet", "--device", "cpu")
+    old = ("--rate", 0.5, "--fold", "--cut", "head", "--optimiser", "sgd", "--average", 2)
+    new = ("--learning-rate", 0.5, "--casefold", "--truncate", "head", "--optimizer", "sgd")
+    assert seqloom(*train, *old, "--set", "decoder.start=zero", "-o", tmp_path / "old")[0] == 0
+    more = ("--average-checkpoints", 2, "--set", "decoder.initial_state=zero", "-o", tmp_path / "new")
+    assert seqloom(*train, *new, *more)[0] == 0
+    one, other = ((tmp_path / name / "config.yaml").read_text() for name in ("old", "new"))
+    assert one == other
+    assert "learning_rate: 0.5" in one
+    for twice in (("--rate", 0.5, "--learning-rate", 0.4), ("--cut", "head", "--truncate", "tail")):
+        one_line(seqloom(*train, *twice, "-o", tmp_path / "x"), f"{twice[0]} is the earlier name of {twice[2]}")
+    assert seqloom(*train, "--rate", 0.5, "--learning-rate", 0.5, "-o", tmp_path / "same")[0] == 0
+    both = ("--set", "training.rate=1", "--set", "training.learning_rate=2")
+    one_line(
+        seqloom(*train, *both, "-o", tmp_path / "x"), "training.rate is the earlier name of training.learning_rate"
+    )
+    one_line(seqloom(*train, "--rat", "1", "-o", tmp_path / "x"), "no such option: --rat")
+    assert "did you mean '--rate'" not in seqloom(*train, "--rat", "1", "-o", tmp_path / "x")[2]

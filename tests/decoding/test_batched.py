@@ -7,8 +7,8 @@ import torch
 
 from seqloom.data.tokenizers.tokenizers import EOS
 from seqloom.data.tokenizers.vocabulary import Codec
-from seqloom.decoding.batched import Bound, Texts
-from seqloom.decoding.search import Search
+from seqloom.decoding.batched import LengthLimit, Texts
+from seqloom.decoding.options import Search
 from seqloom.models.seq2seq import Seq2Seq
 from tests.laws import shake
 
@@ -24,7 +24,7 @@ def texts():
     model = shake(Seq2Seq(codec.size, codec.size, stack, decoder, embedding=6, dropout=0.0).double(), 1)
     with torch.no_grad():
         model.output.weight.mul_(3.0)
-    return Texts(model, codec, codec, Bound(1.5, 8), torch.device("cpu"), max_length=6)
+    return Texts(model, codec, codec, LengthLimit(1.5, 8), torch.device("cpu"), max_length=6)
 
 
 @pytest.mark.parametrize("search", [Search(), Search(beam=3, n_best=2)], ids=["greedy", "beam"])
@@ -89,14 +89,14 @@ TWO = Search(sample=True, n_best=2, top_p=0.9, temperature=1.5, seed=1)
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_what_is_sampled_does_not_depend_on_the_batch(kind):
-    compare(kind, TWO, HUNDRED[:24], Bound(0.5, 0))
+    compare(kind, TWO, HUNDRED[:24], LengthLimit(0.5, 0))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("search", [Search(sample=True), TWO, Search(sample=True, top_k=3, temperature=0.7)], ids=str)
 def test_what_is_sampled_of_a_hundred_does_not_depend_on_the_batch(kind, search):
-    compare(kind, search, HUNDRED, Bound(1.5, 8))
+    compare(kind, search, HUNDRED, LengthLimit(1.5, 8))
 
 
 def compare(kind, search, sources, bound):
@@ -115,9 +115,9 @@ def compare(kind, search, sources, bound):
 
 
 def test_the_bound_grows_with_the_source_up_to_the_longest():
-    bound = Bound(ratio=1.5, longest=20)
+    bound = LengthLimit(ratio=1.5, longest=20)
     assert [bound(n) for n in (1, 3, 10, 16, 17, 100)] == [12, 15, 25, 34, 35, 35]
-    assert Bound(0.0, 0)(5) == 10
+    assert LengthLimit(0.0, 0)(5) == 10
 
 
 def test_decoding_leaves_dropout_out(texts):

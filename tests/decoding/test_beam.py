@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, UNK
-from seqloom.decoding.search import Search, beam, decode
+from seqloom.decoding.beam import beam_search
+from seqloom.decoding.options import Search
+from seqloom.decoding.search import decode
 from seqloom.errors import SeqloomError
 from tests.decoding.steppers import (
     Hashed,
@@ -36,7 +38,7 @@ def test_beam_is_the_slow_beam_one_sentence_at_a_time(width, alpha):
         model, draw = Hashed(3, V, seed), random.Random(seed)
         for sentence in range(3):
             limit = draw.randint(1, 9)
-            (found,) = beam(model, sentences(sentence), [limit], width, alpha)
+            (found,) = beam_search(model, sentences(sentence), [limit], width, alpha)
             same(found, slow_beam(model, sentence, limit, width, alpha))
 
 
@@ -48,7 +50,7 @@ def test_a_sentence_gets_the_same_answer_in_any_batch(width, alpha):
         count, draw = 24, random.Random(seed)
         model = Hashed(count, V, seed)
         limits = [draw.randint(1, 12) for _ in range(count)]
-        together = beam(model, sentences(*range(count)), limits, width, alpha)
+        together = beam_search(model, sentences(*range(count)), limits, width, alpha)
         for sentence, (found, limit) in enumerate(zip(together, limits, strict=True)):
             same(found, slow_beam(model, sentence, limit, width, alpha))
 
@@ -63,7 +65,7 @@ def test_done_is_done_in_any_company(others):
     model.table[0, model.place(()), [EOS, 4]] = torch.tensor([0.0, -0.3])
     for length in range(1, 5):
         model.table[0, model.place((4,) * length), 4 if length < 4 else EOS] = 0.0
-    found = beam(model, sentences(*range(1 + others)), [9] * (1 + others), 1, 1.0)
+    found = beam_search(model, sentences(*range(1 + others)), [9] * (1 + others), 1, 1.0)
     assert found[0][0].tokens == ()
 
 
@@ -74,7 +76,7 @@ def test_a_wide_beam_finds_the_best_of_all_strings(alpha):
         model = Hashed(1, 7, seed)
         wanted = every_string(model, 0, 4, alpha)
         assert len(wanted) == 1 + 3 + 9 + 27 + 81
-        (found,) = beam(model, sentences(0), [4], len(wanted), alpha)
+        (found,) = beam_search(model, sentences(0), [4], len(wanted), alpha)
         same(found, wanted)
 
 
@@ -83,14 +85,14 @@ def test_no_beam_beats_the_best_of_all_strings():
         model = Hashed(1, 6, seed)
         best = every_string(model, 0, 4, 0.0)[0]
         for width in (2, 5, 20):
-            assert beam(model, sentences(0), [4], width, 0.0)[0][0].score <= best[0] + 1e-5
+            assert beam_search(model, sentences(0), [4], width, 0.0)[0][0].score <= best[0] + 1e-5
 
 
 def test_width_one_is_greedy():
     count = 20
     model, limits = Hashed(count, V, 1), [n % 9 + 1 for n in range(count)]
     source = sentences(*range(count))
-    narrow = beam(model, source, limits, 1, 1.0)
+    narrow = beam_search(model, source, limits, 1, 1.0)
     for sentence, (one, walked) in enumerate(zip(narrow, decode(model, source, limits, Search()), strict=True)):
         tokens, log_p = slow_greedy(model, sentence, limits[sentence])
         assert [one[0].tokens, walked[0].tokens] == [tokens, tokens]
@@ -109,7 +111,7 @@ def test_n_best_is_sorted_without_repeats():
 def test_score_is_log_probability_by_length_with_its_end_counted():
     model = Hashed(2, V, 4)
     for alpha in (0.5, 1.0):
-        for found in beam(model, sentences(0, 1), [9, 9], 4, alpha):
+        for found in beam_search(model, sentences(0, 1), [9, 9], 4, alpha):
             for one in found:
                 ended = len(one.tokens) < 9
                 assert one.score == pytest.approx(one.log_probability / (len(one.tokens) + ended) ** alpha, rel=1e-5)
@@ -168,7 +170,7 @@ FAMILIES = {
     "lstm": ("lstm", {"kind": "recurrent", "cell": "lstm"}),
     "gru-attention": ("gru", {"kind": "attentive", "cell": "gru", "query": "previous", "score": "additive"}),
     "lstm-attention": ("lstm", {"kind": "attentive", "cell": "lstm", "score": "general"}),
-    "lstm-attention-feeding": ("lstm", {"kind": "attentive", "cell": "lstm", "feeding": True}),
+    "lstm-attention-feeding": ("lstm", {"kind": "attentive", "cell": "lstm", "input_feeding": True}),
     "transformer": ("transformer", {"kind": "transformer"}),
     "transformer-rotary": ("transformer", {"kind": "transformer", "position": "rotary", "norm": "after"}),
     "lstm-to-transformer": ("lstm", {"kind": "transformer", "position": "learned"}),
@@ -190,7 +192,7 @@ def test_models_of_every_family_search_like_the_slow_search(family):
     model, source, limits = random_model(family), source_rows(), [6, 4, 7]
     slow = Recomputing(model, source)
     for width, alpha in ((2, 1.0), (4, 0.6)):
-        found = beam(model, source, limits, width, alpha)
+        found = beam_search(model, source, limits, width, alpha)
         for sentence in range(3):
             same(found[sentence], slow_beam(slow, sentence, limits[sentence], width, alpha))
     for sentence, (one,) in enumerate(decode(model, source, limits, Search())):

@@ -9,12 +9,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from seqloom.data.batches.collate import pad
 from seqloom.data.tokenizers.tokenizers import EOS
-from seqloom.decoding.search import Search, decode
+from seqloom.decoding.options import Search
+from seqloom.decoding.search import decode
 from seqloom.models.seq2seq import Seq2Seq
 
 STACK = {"kind": "transformer", "dim": 16, "layers": 3, "heads": 4, "hidden": 32}
 MODELS = {
-    "transformer": {"encoder": STACK, "decoder": STACK, "embedding": 16, "tie": True},
+    "transformer": {"encoder": STACK, "decoder": STACK, "embedding": 16, "tie_embeddings": True},
     "lstm-attention": {
         "encoder": {"kind": "lstm", "dim": 8},
         "decoder": {"kind": "attentive", "cell": "lstm", "dim": 16},

@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from seqloom.data.tokenizers.tokenizers import BOS
-from seqloom.decoding.search import Search, beam, decode
-from seqloom.models.ensemble import Writers
+from seqloom.decoding.beam import beam_search
+from seqloom.decoding.options import Search
+from seqloom.decoding.search import decode
+from seqloom.models.ensemble import StepperEnsemble
 from tests.decoding.steppers import every_string, slow_beam, slow_greedy, speakable
 from tests.decoding.test_beam import random_model, same
 from tests.laws import source_rows
@@ -36,17 +38,17 @@ def test_a_wide_beam_finds_the_best_of_all_strings(both, alpha):
     source = source_rows()
     slow = Averaged(both, source)
     wanted = [every_string(slow, sentence, 3, alpha) for sentence in range(3)]
-    found = beam(Writers(both), source, [3, 3, 3], len(wanted[0]), alpha)
+    found = beam_search(StepperEnsemble(both), source, [3, 3, 3], len(wanted[0]), alpha)
     for one, strings in zip(found, wanted, strict=True):
         assert len(strings) == 156
         same(one, strings)
 
 
 def test_narrow_beams_and_greedy_search_like_the_slow_ones(both):
-    model, source, limits = Writers(both), source_rows(), [6, 4, 7]
+    model, source, limits = StepperEnsemble(both), source_rows(), [6, 4, 7]
     slow = Averaged(both, source)
     for width, alpha in ((2, 1.0), (4, 0.6)):
-        found = beam(model, source, limits, width, alpha)
+        found = beam_search(model, source, limits, width, alpha)
         for sentence in range(3):
             same(found[sentence], slow_beam(slow, sentence, limits[sentence], width, alpha))
     for sentence, (one,) in enumerate(decode(model, source, limits, Search())):
@@ -54,7 +56,7 @@ def test_narrow_beams_and_greedy_search_like_the_slow_ones(both):
 
 
 def test_samples_do_not_depend_on_the_batch(both):
-    model, source, search = Writers(both), source_rows(), Search(sample=True, n_best=3)
+    model, source, search = StepperEnsemble(both), source_rows(), Search(sample=True, n_best=3)
     whole = [[one.tokens for one in several] for several in decode(model, source, [6, 4, 7], search)]
     for row, limit in enumerate([6, 4, 7]):
         (alone,) = decode(model, source.part(row, row + 1), [limit], search, [row])
@@ -64,7 +66,7 @@ def test_samples_do_not_depend_on_the_batch(both):
 def test_samples_come_from_the_mean(both):
     """At the first step, over many draws."""
     source, draws = source_rows(), 4000
-    found = decode(Writers(both), source, [1, 1, 1], Search(sample=True, n_best=draws))
+    found = decode(StepperEnsemble(both), source, [1, 1, 1], Search(sample=True, n_best=draws))
     for sentence, several in enumerate(found):
         wanted = torch.tensor(Averaged(both, source).log_probabilities(sentence, ())).exp()
         for token in range(4, len(wanted)):

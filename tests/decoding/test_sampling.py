@@ -8,7 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.decoding.search import Search, decode, shaped
+from seqloom.decoding.options import Search
+from seqloom.decoding.sampling import sampling_distribution
+from seqloom.decoding.search import decode
 from seqloom.errors import SeqloomError
 from tests.decoding.steppers import Hashed, sentences
 
@@ -19,12 +21,12 @@ V = 8
 @pytest.mark.parametrize("temperature", [0.3, 0.7, 1.0, 2.0, 10.0])
 def test_temperature_is_p_to_the_power_of_one_by_t(temperature):
     wanted = P ** (1 / temperature)
-    found = shaped(P.log(), temperature)
+    found = sampling_distribution(P.log(), temperature)
     assert found.tolist()[0] == pytest.approx((wanted / wanted.sum()).tolist()[0], abs=1e-6)
 
 
 def test_temperature_near_zero_is_greedy():
-    assert shaped(P.log(), 0.01).tolist()[0] == pytest.approx([0.0, 1.0, 0.0, 0.0], abs=1e-6)
+    assert sampling_distribution(P.log(), 0.01).tolist()[0] == pytest.approx([0.0, 1.0, 0.0, 0.0], abs=1e-6)
     model, source, limits = Hashed(20, V, 1), sentences(*range(20)), [8] * 20
     greedy = decode(model, source, limits, Search())
     assert decode(model, source, limits, Search(sample=True, temperature=0)) == greedy
@@ -52,7 +54,7 @@ def test_temperature_near_zero_is_greedy():
     ],
 )
 def test_top_k_and_top_p_by_hand(options, wanted):
-    assert shaped(P.log(), **options).tolist()[0] == pytest.approx(wanted, abs=1e-6)
+    assert sampling_distribution(P.log(), **options).tolist()[0] == pytest.approx(wanted, abs=1e-6)
 
 
 @settings(max_examples=50)
@@ -64,7 +66,7 @@ def test_top_k_and_top_p_by_hand(options, wanted):
 )
 def test_what_is_left_is_a_distribution_with_the_likeliest_in_it(seed, temperature, top_k, top_p):
     logits = torch.randn(3, 6, generator=torch.Generator().manual_seed(seed))
-    found, whole = shaped(logits, temperature, top_k, top_p), (logits / temperature).softmax(-1)
+    found, whole = sampling_distribution(logits, temperature, top_k, top_p), (logits / temperature).softmax(-1)
     assert found.sum(-1).tolist() == pytest.approx([1.0] * 3, abs=1e-5)
     assert torch.equal(found.argmax(-1), logits.argmax(-1))
     kept = found > 0
@@ -90,7 +92,7 @@ def drawn_tokens(search, draws=4000):
 )
 def test_frequencies_are_the_probabilities(options):
     counts, log_p = drawn_tokens(Search(sample=True, n_best=4000, seed=1, **options))
-    wanted = shaped(log_p[None], **options)[0]
+    wanted = sampling_distribution(log_p[None], **options)[0]
     possible = wanted > 0
     assert set(counts) <= set(possible.nonzero()[:, 0].tolist())
     square = sum((counts[i] - 4000 * p) ** 2 / (4000 * p) for i, p in enumerate(wanted.tolist()) if p > 0)

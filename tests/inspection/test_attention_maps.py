@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +13,7 @@ from seqloom.data.batches.collate import pad
 from seqloom.data.tokenizers.tokenizers import UNK
 from seqloom.inspection.attention_maps import CJK_FONTS, AttentionMap, columns
 from seqloom.inspection.cost import cost
+from seqloom.language import using
 from seqloom.models.seq2seq import Seq2Seq
 
 
@@ -141,3 +143,13 @@ def test_a_picture_says_that_it_shows_the_mean_of_heads():
     assert several.get_supxlabel() == "blocks.1.cross, mean of 4 heads"
     alone = AttentionMap(["a", "<eos>"], ["b"], np.full((1, 1, 2), 0.5), "attention").plot()
     assert alone.get_supxlabel() == ""
+
+
+@pytest.mark.parametrize(("fonts", "label"), [(["Noto Sans CJK SC"], "源"), ([], "read")])
+def test_labels_are_chinese_only_where_a_font_has_them(monkeypatch, fonts, label):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(sys.modules[AttentionMap.__module__], "_installed", lambda: fonts)
+    with using("zh"):
+        figure = AttentionMap(["a", "b"], ["x"], np.full((4, 1, 2), 0.5), "cross").plot()
+    assert figure.axes[0].get_xlabel() == label
+    assert figure.axes[0].get_xaxis().label.get_family()[-len(fonts) :] == fonts or not fonts

@@ -53,7 +53,9 @@ def test_what_training_drops_is_there(cell):
 
 
 def test_a_decoder_that_steps_is_joined_over_time():
-    model = shake(tiny_model("gru", {"kind": "attentive", "cell": "lstm", "feeding": True, "layers": 2}).double(), 1)
+    model = shake(
+        tiny_model("gru", {"kind": "attentive", "cell": "lstm", "input_feeding": True, "layers": 2}).double(), 1
+    )
     tokens = torch.randint(9, (3, 4))
     found = {one.layer: one.values for one in gates(model, lambda: model(source_rows(), tokens))}
     assert found["decoder.recurrent.layers.1"]["forget"].shape == (3, 4, 8)

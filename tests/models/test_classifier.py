@@ -13,14 +13,14 @@ from seqloom.data.batches.collate import pad
 from seqloom.data.tokenizers.tokenizers import EOS, PAD
 from seqloom.errors import SeqloomError
 from seqloom.models.classifier import CLASSIFIERS, Classifier
-from seqloom.models.encoders.encoders import ENCODERS
+from seqloom.models.encoders import ENCODERS
 from seqloom.parts.layers.pooling import SUMMARIES
 from seqloom.parts.probe import watch
 from seqloom.tasks.presets import SIZES, about, preset, suited
 from tests import laws
 
 ROWS = [[5, 6, 7, EOS], [8, EOS], [4, 5, 6, 7, 8, 4, 5, EOS]]
-FEW = {"grams": 3, "buckets": 100}
+FEW = {"ngrams": 3, "buckets": 100}
 ONE_WAY = {"kind": "gru", "directions": 1}
 
 

@@ -14,7 +14,7 @@ BATCH = Batch.of(pad([[4, 5, EOS], [6, EOS]]), pad([[BOS, 4, EOS], [BOS, 7, 8, E
 FAMILIES = {
     "lstm": ("lstm", {"kind": "recurrent", "cell": "lstm"}),
     "lstm-attention": ("lstm", {"kind": "attentive", "cell": "lstm"}),
-    "lstm-attention-feeding": ("lstm", {"kind": "attentive", "cell": "lstm", "feeding": True}),
+    "lstm-attention-feeding": ("lstm", {"kind": "attentive", "cell": "lstm", "input_feeding": True}),
     "gru-attention": ("gru", {"kind": "attentive", "cell": "gru", "query": "previous", "score": "additive"}),
     "transformer": ("transformer", {"kind": "transformer"}),
 }

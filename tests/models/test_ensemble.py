@@ -13,7 +13,7 @@ from seqloom.data.batches.words import Lexicon
 from seqloom.data.tokenizers.tokenizers import BOS, EOS
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.models.classifier import Bag, Classifier
-from seqloom.models.ensemble import Labellers, Taggers, Writers, log_mean
+from seqloom.models.ensemble import ClassifierEnsemble, StepperEnsemble, TaggerEnsemble, log_mean
 from seqloom.models.tagger import Tagger
 from seqloom.training.objectives.tags import allowed_moves
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
@@ -29,7 +29,7 @@ FAMILIES = (
 
 
 def writers(seed=0, dtype=torch.float64, device="cpu"):
-    return make_module(lambda: Writers([tiny_model(*family) for family in FAMILIES]), seed, dtype, device)
+    return make_module(lambda: StepperEnsemble([tiny_model(*family) for family in FAMILIES]), seed, dtype, device)
 
 
 def stepping(seed=0, dtype=torch.float64, device="cpu"):
@@ -87,7 +87,7 @@ def test_labels_and_numbers(kind):
     outputs, source = 1 if kind == "number" else 4, source_rows()
     members = [Classifier(VOCABULARY, outputs, "gru", embedding=6), Bag(VOCABULARY, outputs)]
     members = [shake(member.double(), 5 + place).eval() for place, member in enumerate(members)]
-    said, each = Labellers(members, kind)(source), [member(source) for member in members]
+    said, each = ClassifierEnsemble(members, kind)(source), [member(source) for member in members]
     by_hand = {
         "label": lambda x: x.exp() / x.exp().sum(-1, keepdim=True),
         "labels": lambda x: 1 / (1 + (-x).exp()),
@@ -126,7 +126,7 @@ def enumerated(member, source, row, length):
 @torch.no_grad()
 def test_tags_are_the_best_of_the_mean_marginals(outputs):
     members, source = taggers(outputs)
-    model = Taggers(members)
+    model = TaggerEnsemble(members)
     found = model.best(source)
     for row, length in enumerate(source.lengths.tolist()):
         each = [enumerated(member, source, row, length) for member in members]
@@ -141,7 +141,7 @@ def test_a_scheme_is_kept_to():
     members, source = taggers(("crf", "softmax"))
     with torch.no_grad():
         members[0].score.bias += torch.tensor([0.0, -3.0, 3.0])  # I-X first, which no row may begin with
-    model, allowed = Taggers(members), allowed_moves(Tags(NAMES, "bio"))
+    model, allowed = TaggerEnsemble(members), allowed_moves(Tags(NAMES, "bio"))
     assert allowed is not None
     free, found, logs = model.best(source), model.best(source, allowed), model.scores(source)
     assert free.tags.tolist() != found.tags.tolist()

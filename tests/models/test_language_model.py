@@ -133,7 +133,7 @@ def test_labels_have_vectors_of_their_own():
 
 
 def test_a_state_goes_on_but_some_rows_begin_afresh():
-    model, x = make("gru", reset=0.5).train(), tokens(64, 2) % SIZE
+    model, x = make("gru", state_reset=0.5).train(), tokens(64, 2) % SIZE
     _, state, _ = model(x[:, :1], x[:, 1:])
     torch.manual_seed(1)
     mixed = model(x[:, :1], x[:, 1:], None, state).nats
@@ -168,7 +168,7 @@ def test_a_locked_mask_is_the_same_at_all_steps():
 
 
 def test_dropped_words_are_zero_everywhere():
-    model = make("lstm", torch.float32, drop_words=0.5).train()
+    model = make("lstm", torch.float32, embedding_dropout=0.5).train()
     torch.manual_seed(3)
     x = torch.arange(SIZE).repeat(2, 2)
     read = model.read(x)
@@ -181,7 +181,7 @@ def test_dropped_words_are_zero_everywhere():
 
 @pytest.mark.parametrize(("share", "wanted"), [(None, 0.25), (0.75, 0.75), (0.0, 0.0)])
 def test_what_enters_has_a_dropout_of_its_own(share, wanted):
-    model = make("lstm", torch.float32, embedding=400, dropout=0.25, drop_input=share, lock=True).train()
+    model = make("lstm", torch.float32, embedding=400, dropout=0.25, input_dropout=share, locked_dropout=True).train()
     torch.manual_seed(3)
     gone = model.read(tokens() % SIZE).eq(0)
     assert float(gone.float().mean()) == pytest.approx(wanted, abs=0.05)
@@ -190,7 +190,7 @@ def test_what_enters_has_a_dropout_of_its_own(share, wanted):
 
 
 def test_penalties_are_added_in_training_alone():
-    model, x = make("lstm", small=2.0, slow=1.0), tokens() % SIZE
+    model, x = make("lstm", activation_penalty=2.0, temporal_penalty=1.0), tokens() % SIZE
     assert model(x[:, :-1], x[:, 1:]).penalty is None
     penalty = model.train()(x[:, :-1], x[:, 1:]).penalty
     states, _ = model.encoder(model.read(x[:, :-1]))
@@ -225,20 +225,22 @@ def test_adaptive_softmax_in_a_model():
 
 
 def test_a_tied_matrix_is_one():
-    model = make("lstm", tie=True)
+    model = make("lstm", tie_embeddings=True)
     assert model.output.linear.weight is model.source.weight
-    with pytest.raises(SeqloomError, match="tie needs the width of the last layer equal to embedding, here 8 and 4"):
-        make("lstm", tie=True, embedding=4)
-    with pytest.raises(SeqloomError, match="tie goes with output: softmax"):
-        make("lstm", tie=True, output="adaptive")
+    with pytest.raises(
+        SeqloomError, match="tie_embeddings needs the width of the last layer equal to embedding, here 8 and 4"
+    ):
+        make("lstm", tie_embeddings=True, embedding=4)
+    with pytest.raises(SeqloomError, match="tie_embeddings goes with output: softmax"):
+        make("lstm", tie_embeddings=True, output="adaptive")
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"drop_words": 1.0}, "drop_words is at least 0 and below 1"),
-        ({"drop_input": 1.5}, "drop_input is at least 0 and below 1"),
-        ({"reset": -1}, "reset is at least 0 and below 1"),
+        ({"embedding_dropout": 1.0}, "embedding_dropout is at least 0 and below 1"),
+        ({"input_dropout": 1.5}, "input_dropout is at least 0 and below 1"),
+        ({"state_reset": -1}, "state_reset is at least 0 and below 1"),
         ({"output": {"kind": "adaptive", "cutoffs": [5, 3]}}, "cutoffs rise"),
         ({"encoder": {"kind": "lstm", "weight_drop": 2.0}}, "weight_drop is at least 0 and below 1"),
         ({"encoder": {"kind": "lsmt"}}, "did you mean 'lstm'"),
@@ -261,7 +263,7 @@ def test_every_preset_is_complete(model, size):
 
 
 def test_weights_fit_an_encoder_that_reads_one_way():
-    from seqloom.models.encoders.encoders import ENCODERS
+    from seqloom.models.encoders import ENCODERS
 
     for kind in ("lstm", "transformer"):
         more = {"directions": 1} if kind == "lstm" else {"position": "rotary", "activation": "gelu"}

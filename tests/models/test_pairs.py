@@ -7,7 +7,8 @@ import torch
 
 from seqloom.data.batches.collate import Batch, pad
 from seqloom.data.tokenizers.tokenizers import BOS, EOS
-from seqloom.decoding.search import Search, decode
+from seqloom.decoding.options import Search
+from seqloom.decoding.search import decode
 from seqloom.errors import SeqloomError
 from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
@@ -127,11 +128,11 @@ def test_smoothing_belongs_to_training_alone():
 
 
 def test_tied_weights_are_one_matrix():
-    model = tiny_model("transformer", "transformer", embedding=8, tie=True)
+    model = tiny_model("transformer", "transformer", embedding=8, tie_embeddings=True)
     assert model.output.weight is model.target.weight
     assert sum(name in ("output.weight", "target.weight") for name in weights(model)) == 1
-    with pytest.raises(SeqloomError, match=r"tie needs decoder\.dim equal to embedding, here 8 and 6"):
-        tiny_model("transformer", "transformer", tie=True)
+    with pytest.raises(SeqloomError, match=r"tie_embeddings needs decoder\.dim equal to embedding, here 8 and 6"):
+        tiny_model("transformer", "transformer", tie_embeddings=True)
 
 
 def test_two_requests_do_not_meet():

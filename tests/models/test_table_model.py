@@ -13,8 +13,9 @@ from seqloom.build import build, complete
 from seqloom.data.batches.collate import Padded
 from seqloom.data.batches.table import Fields
 from seqloom.data.formats.table import TableOptions
-from seqloom.data.prepare.table import prepare
-from seqloom.models.encoders.encoders import ENCODERS
+from seqloom.data.prepare.request import PrepareRequest
+from seqloom.data.prepare.table import prepare_table
+from seqloom.models.encoders import ENCODERS
 from seqloom.models.table_model import ROW_MODELS
 from seqloom.parts.layers.pooling import SUMMARIES
 from seqloom.tasks.table.presets import ABOUT, PRESETS, SIZES, preset, suited
@@ -119,7 +120,7 @@ def train(ready, config, **settings):
     sizes = {"value_count": len(schema.labels), "text_count": len(schema.texts), "source_size": schema.codec.size}
     model = build(ROW_MODELS, config, **sizes, label_count=schema.answer.size)
     objective = label_objective(schema.answer.kind, model)
-    how = {"rate": 2e-2, "warmup": 10, "weight_decay": 0.0, "batch_rows": 32, "select": "loss", **settings}
+    how = {"learning_rate": 2e-2, "warmup": 10, "weight_decay": 0.0, "batch_rows": 32, "select": "loss", **settings}
     for _ in Loop(objective, ready.train, Training.of(how), torch.device("cpu")):
         pass
     model.eval()
@@ -134,7 +135,7 @@ MLP = {"kind": "mlp", "hidden": 32, "embedding": 16, "encoder": {"kind": "gru", 
 def test_32_rows_of_any_class_are_learned_by_heart(tmp_path):
     draw = random.Random(4)
     file = write_rows(tmp_path / "t.csv", 32, lambda *_: draw.choice(["p", "q", "r"]))
-    ready = prepare([file], 0.0, TableOptions(), seed=1)
+    ready = prepare_table(PrepareRequest([file], 0.0, TableOptions(), seed=1))
     assert [c.kind for c in ready.schema.columns] == ["number", "number", "yes", "category", "text"]
     _, logits, target = train(ready, MLP, max_steps=150)
     assert logits.argmax(1).tolist() == target.tolist()
@@ -143,14 +144,14 @@ def test_32_rows_of_any_class_are_learned_by_heart(tmp_path):
 def test_32_numbers_are_learned_by_heart(tmp_path):
     draw = random.Random(4)
     file = write_rows(tmp_path / "t.csv", 32, lambda *_: draw.uniform(1e5, 2e5))
-    ready = prepare([file], 0.0, TableOptions(), seed=1)
+    ready = prepare_table(PrepareRequest([file], 0.0, TableOptions(), seed=1))
     _, said, target = train(ready, MLP, max_steps=300)
     assert (said[:, 0] - target).square().mean() < 1e-3  # of a deviation of 1
 
 
 def test_majority_says_the_prior(tmp_path):
     file = write_rows(tmp_path / "t.csv", 60, lambda x, *_: "p" if x < 0 else "q")
-    ready = prepare([file], 0.0, TableOptions(), seed=1)
+    ready = prepare_table(PrepareRequest([file], 0.0, TableOptions(), seed=1))
     model = build(ROW_MODELS, "majority", value_count=6, text_count=1, source_size=12, label_count=2)
     model.fit(ready.train)
     share = float((ready.train.values == 0).mean())
@@ -167,8 +168,8 @@ def test_logistic_regression_finds_the_likeliest_weights(tmp_path):
         return "yes" if draw.random() < 1 / (1 + math.exp(-(0.3 * x - y - 2))) else "no"
 
     file = write_rows(tmp_path / "t.csv", 300, target)
-    ready = prepare([file], 0.0, TableOptions(without="note,colour"), seed=1)
-    _, logits, wanted = train(ready, "linear", max_steps=300, batch_rows=300, rate=5e-2)
+    ready = prepare_table(PrepareRequest([file], 0.0, TableOptions(exclude="note,colour"), seed=1))
+    _, logits, wanted = train(ready, "linear", max_steps=300, batch_rows=300, learning_rate=5e-2)
     errors = logits.softmax(-1)[:, 1] - wanted
     values = torch.from_numpy(ready.train.dense(np.arange(300)))
     assert (values.T @ errors).abs().max() / 300 < 1e-3

@@ -9,11 +9,12 @@ import torch
 from seqloom.build import build, complete
 from seqloom.data.batches.tags import TagOptions
 from seqloom.data.encoding.tag_schemes import breaks
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.prepare.tags import prepare_tags
 from seqloom.data.tokenizers.tokenizers import UNK
 from seqloom.errors import SeqloomError
-from seqloom.models.encoders.characters import SPELLINGS
-from seqloom.models.encoders.encoders import ENCODERS
+from seqloom.models.encoders import ENCODERS
+from seqloom.models.encoders.characters import CHARACTER_ENCODERS
 from seqloom.models.tagger import TAGGERS, Tagger
 from seqloom.parts.layers.crf import OUTPUTS
 from seqloom.tasks.tag.presets import ABOUT, PRESETS, SIZES, preset, suited
@@ -26,7 +27,7 @@ from tests.tagging import names, sentences, write_tags
 
 CPU = torch.device("cpu")
 PAIRS = [
-    *(("lstm", spelling, output) for spelling in SPELLINGS for output in OUTPUTS),
+    *(("lstm", spelling, output) for spelling in CHARACTER_ENCODERS for output in OUTPUTS),
     *((encoder, "convolution", "crf") for encoder in ENCODERS),
 ]
 
@@ -34,13 +35,13 @@ PAIRS = [
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     file = write_tags(tmp_path_factory.mktemp("tags") / "x.tsv", sentences(60))
-    return prepare_tags([str(file)], 0.0, TagOptions(), seed=1)
+    return prepare_tags(PrepareRequest([str(file)], 0.0, TagOptions(), seed=1))
 
 
 @pytest.fixture(scope="module")
 def spans(tmp_path_factory):
     file = write_tags(tmp_path_factory.mktemp("tags") / "x.tsv", names(60))
-    return prepare_tags([str(file)], 0.0, TagOptions(), seed=1)
+    return prepare_tags(PrepareRequest([str(file)], 0.0, TagOptions(), seed=1))
 
 
 def sizes(data):
@@ -50,15 +51,16 @@ def sizes(data):
 
 
 def tagger(data, encoder="lstm", spelling="lstm", output="crf", seed=0) -> Tagger:
-    choices = {"encoder": small(ENCODERS, encoder, dim=8), "characters": small(SPELLINGS, spelling, dim=6)}
+    choices = {"encoder": small(ENCODERS, encoder, dim=8), "characters": small(CHARACTER_ENCODERS, spelling, dim=6)}
     model = Tagger(**sizes(data), **choices, output=output, embedding=8, dropout=0.0).double()
     return shake(model, seed)  # pyright: ignore[reportReturnType]
 
 
 def test_the_straight_path_adds_what_a_word_says_by_itself(data):
     plain = tagger(data).eval()
-    wide = Tagger(**sizes(data), encoder=small(ENCODERS, "lstm", dim=8), characters=small(SPELLINGS, "lstm", dim=6),
-                  embedding=8, dropout=0.0, straight=True).double().eval()  # fmt: skip
+    wide = Tagger(**sizes(data), encoder=small(ENCODERS, "lstm", dim=8),
+                  characters=small(CHARACTER_ENCODERS, "lstm", dim=6),
+                  embedding=8, dropout=0.0, skip_connection=True).double().eval()  # fmt: skip
     missing = wide.load_state_dict(plain.state_dict(), strict=False).missing_keys
     assert missing == ["straight.weight"]
     words = data.train.batch(np.arange(5)).source
@@ -83,7 +85,7 @@ def test_a_sentence_says_the_same_alone_and_in_any_batch(data, encoder, spelling
         close(own.likelihood[0], found.likelihood[row], 1e-9)
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("spelling", CHARACTER_ENCODERS)
 def test_padding_changes_nothing(data, spelling):
     model, batch = tagger(data, spelling=spelling), data.train.batch(np.arange(6))
     wanted = model(batch.source, batch.tags)
@@ -118,7 +120,7 @@ def test_single_precision_and_saving(data, output, tmp_path):
 def test_two_guesses_should_agree_about_every_word(data, output):
     """Without dropout there is nothing to disagree about; with it, by hand from what both passes say."""
     model, batch = tagger(data, output=output).train(), data.train.batch(np.arange(7))
-    model.unknown = 0.0
+    model.unk_rate = 0.0
     plain, twice = TagLikelihood(model)(batch), TagLikelihood(model, agreement=5.0)(batch)
     close(twice.total, plain.total, 1e-9)
     assert twice.count == plain.count
@@ -142,7 +144,7 @@ def test_two_guesses_should_agree_about_every_word(data, output):
 @pytest.mark.parametrize("agreement", [0.0, 2.0])
 def test_a_batch_in_pieces_has_the_same_gradient(data, agreement):
     model, batch = tagger(data), data.train.batch(np.arange(7))
-    model.unknown = 0.0
+    model.unk_rate = 0.0
     objective = TagLikelihood(model, agreement=agreement)
 
     def gradient(parts):
@@ -152,10 +154,10 @@ def test_a_batch_in_pieces_has_the_same_gradient(data, agreement):
         return [parameter.grad.clone() for parameter in model.parameters()]
 
     whole = gradient([batch])
-    close(gradient(batch.pieces(3)), whole, 1e-9)
-    close(gradient([*batch.pieces(2), batch.emptied()]), whole, 1e-9)
-    assert objective(batch.emptied()).count == 0
-    assert all(not slope.any() for slope in gradient([batch.emptied()]))
+    close(gradient(batch.micro_batches(3)), whole, 1e-9)
+    close(gradient([*batch.micro_batches(2), batch.zero_weight_row()]), whole, 1e-9)
+    assert objective(batch.zero_weight_row()).count == 0
+    assert all(not slope.any() for slope in gradient([batch.zero_weight_row()]))
 
 
 def test_rare_words_become_unknown_in_training_alone(data):
@@ -188,7 +190,7 @@ def test_unseen_words_are_told_apart_by_their_characters(data):
 def trained(data, config, steps, rate=1e-2):
     torch.manual_seed(1)
     model = build(TAGGERS, complete(TAGGERS, config), **sizes(data))
-    settings = Training(max_steps=steps, batch_rows=16, rate=rate, warmup=10, seed=3)
+    settings = Training(max_steps=steps, batch_rows=16, learning_rate=rate, warmup=10, seed=3)
     objective = TagLikelihood(model)
     for _ in Loop(objective, data.train, settings, CPU):
         pass
@@ -197,8 +199,8 @@ def trained(data, config, steps, rate=1e-2):
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name not in ("majority", "window")])
 def test_thirty_two_sentences_are_learned_by_heart(name, tmp_path):
-    data = prepare_tags([str(write_tags(tmp_path / "x.tsv", sentences(32)))], 0.0, TagOptions(), seed=1)
-    config = {"kind": "tagger", **preset(name, "tiny"), "dropout": 0.0, "unknown": 0.0}
+    data = prepare_tags(PrepareRequest([str(write_tags(tmp_path / "x.tsv", sentences(32)))], 0.0, TagOptions(), seed=1))
+    config = {"kind": "tagger", **preset(name, "tiny"), "dropout": 0.0, "unk_rate": 0.0}
     config["encoder"] |= {"dropout": 0.0}
     steps, rate = (150, 2e-3) if "transformer" in name else (60, 1e-2)
     objective, settings = trained(data, config, steps, rate)
@@ -218,7 +220,7 @@ def test_spans_are_learned_by_heart_and_never_broken(spans):
 
 def test_majority_counts(tmp_path):
     rows = [[("a", "X"), ("a", "X"), ("a", "Y"), ("b", "Y")], [("c", "X"), ("b", "Y"), ("d", "X")]]
-    data = prepare_tags([str(write_tags(tmp_path / "x.tsv", rows))], 0.0, TagOptions(), seed=1)
+    data = prepare_tags(PrepareRequest([str(write_tags(tmp_path / "x.tsv", rows))], 0.0, TagOptions(), seed=1))
     model = build(TAGGERS, "majority", **sizes(data))
     model.fit(data.train)
     found = model.best(data.lexicon.words_of([["a", "b", "c", "new"]]))
@@ -240,8 +242,8 @@ def test_presets_are_whole(data):
 
 
 def test_wrong_settings():
-    with pytest.raises(SeqloomError, match="unknown is a probability"):
-        Tagger(9, 9, 3, 9, unknown=1.5)
+    with pytest.raises(SeqloomError, match="unk_rate is a probability"):
+        Tagger(9, 9, 3, 9, unk_rate=1.5)
     with pytest.raises(SeqloomError, match="window is odd"):
         build(ENCODERS, {"kind": "window", "window": 4}, input_dim=3)
     with pytest.raises(SeqloomError, match="did you mean 'crf'"):

@@ -6,7 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from seqloom.data.prepare.pairs import SIDES, DataOptions, prepare
+from seqloom.data.prepare.pairs import SIDES, DataOptions, prepare_pairs
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.reporting.run_facts import Facts
 from tests.conftest import words, write_pairs
 
@@ -27,16 +28,32 @@ CONFIG: dict[str, Any] = {
     "preset": {"model": "gru-attention", "size": "tiny"},
     "data": {"source_tokens": "chars", "target_tokens": "words"},
     "model": {"kind": "seq2seq", "encoder": {"kind": "recurrent", "dim": 64}},
-    "training": {"select": "per", "seed": 7, "rate": 0.004},
+    "training": {"select": "per", "seed": 7, "learning_rate": 0.004},
     "decoding": {"ratio": 1.5, "longest": 20},
     "inputs": {"train": ["words.tsv"], "valid": "5%"},
 }
 HISTORY = [
-    {"step": 10, "epoch": 0, "loss": 3.0, "rate": 1e-3, "norm": 2.0, "tokens_per_second": 900.0, "seconds": 1.0},
+    {
+        "step": 10,
+        "epoch": 0,
+        "loss": 3.0,
+        "learning_rate": 1e-3,
+        "norm": 2.0,
+        "tokens_per_second": 900.0,
+        "seconds": 1.0,
+    },
     {"skipped": 12, "epoch": 0, "rows": [1]},
-    {"step": 20, "epoch": 0, "loss": None, "rate": 2e-3, "norm": float("nan"), "tokens_per_second": 1000.0},
+    {"step": 20, "epoch": 0, "loss": None, "learning_rate": 2e-3, "norm": float("nan"), "tokens_per_second": 1000.0},
     {"step": 20, "epoch": 0, "valid": {"loss": 2.0, "perplexity": 7.4, "per": 40.0, "exact_match": 5.0}, "best": True},
-    {"step": 30, "epoch": 1, "loss": 1.0, "rate": 1e-3, "norm": 1.0, "tokens_per_second": 1100.0, "seconds": 75.0},
+    {
+        "step": 30,
+        "epoch": 1,
+        "loss": 1.0,
+        "learning_rate": 1e-3,
+        "norm": 1.0,
+        "tokens_per_second": 1100.0,
+        "seconds": 75.0,
+    },
     {"step": 30, "epoch": 1, "valid": {"loss": 2.1, "perplexity": float("inf"), "per": 41.0}, "best": False},
     {"average": 3, "valid": {"per": 42.0}, "best": False},
 ]
@@ -49,7 +66,7 @@ def data_of() -> dict[str, Any]:
         with file.open("ab") as more:
             more.write(b"no target\nno target either\n\xff\tB\n")
         options = DataOptions(source_tokens="chars", target_tokens="words", skip_bad=True)
-        return prepare([str(file)], 0.05, options, seed=7, cache=Path(folder) / "cache").facts
+        return prepare_pairs(PrepareRequest([str(file)], 0.05, options, seed=7, cache=Path(folder) / "cache")).facts
 
 
 DATA = data_of()

@@ -31,7 +31,7 @@ def test_a_whole_card():
     assert matter["metrics"] == ["per", "exact_match", "perplexity"]  # bleu was not a number
     assert "| token error rate | 12.50 % | 11.50 … 13.50 | `per\\|refs:closest` |" in text
     assert "echo good | seqloom predict words" in text
-    assert "**3 broken lines of the data were left out**" in text
+    assert "**3 broken lines of the data left out.**" in text
     assert "chosen; on new data expect a little less" in text
     assert "/home/me" not in text  # a card is published
     assert is_ours(text)
@@ -41,11 +41,11 @@ def test_a_whole_card():
 
 def test_vocabularies_are_counted_as_in_the_report():
     text = card(whole())
-    assert "- source tokens: `chars`, 10 of them\n- target tokens: `words`, 11 of them\n" in text
+    assert "- source tokens: `chars`, vocabulary of 10\n- target tokens: `words`, vocabulary of 11\n" in text
     assert "source chars 6,698 5.5 5 8 8 10 target" in Page(report(whole())).text
     # One side alone, of a model that reads text and writes none.
     text = card(whole(config={**CONFIG, "data": {"tokens": "words"}}, data={}, vocabulary={"source": 10}))
-    assert "- source tokens: `words`, 10 of them\n\n" in text
+    assert "- source tokens: `words`, vocabulary of 10\n\n" in text
     assert "target tokens" not in text
 
 
@@ -85,7 +85,7 @@ def test_a_model_of_a_file_is_named_without_folders():
 def test_an_imported_run_was_not_trained_here():
     text = card(imported())
     assert "A `marian` model with 248,875 parameters" in text
-    assert "imported from `opus-mt` by Seqloom. It was not evaluated here." in text
+    assert "imported by Seqloom from `opus-mt`. It was not evaluated here." in text
     assert "seqloom import hf opus-mt" in text
     for false in ("trained on", "/home/me", "longest target", "training: `opus"):
         assert false not in text, false
@@ -94,16 +94,16 @@ def test_an_imported_run_was_not_trained_here():
 def test_a_run_that_started_from_another_says_so():
     inputs = {"train": ["words.tsv"], "valid": "5%", "from": "/home/me/runs/first"}
     text = card(whole(config={**CONFIG, "inputs": inputs}))
-    assert "trained on `words.tsv` by Seqloom in 1 min 15 s. It started from the weights" in text
+    assert "trained by Seqloom on `words.tsv` in 1 min 15 s. It started from the weights" in text
     assert "of the run `first`. On 200" in text
     assert "/home/me" not in text
     text = card(imported(train=["words.tsv"], **{"from": "runs/opus"}))
-    assert "trained on `words.tsv` by Seqloom. It started from the weights" in text
+    assert "trained by Seqloom on `words.tsv`. It started from the weights" in text
     assert "longest target" not in text  # the bound is still the one that came with the model
 
 
 def test_the_longest_target_has_no_specials():
-    assert "The longest target it was trained on has 18 tokens" in card(whole())  # 20 with <bos> and <eos>
+    assert "The longest target in its training data has 18 tokens" in card(whole())  # 20 with <bos> and <eos>
 
 
 @pytest.mark.parametrize("facts", [bare(), whole(records={}), whole(data={}), whole(records={"test": record(["A"])})])

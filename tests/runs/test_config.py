@@ -9,7 +9,7 @@ import yaml
 import seqloom
 from seqloom.errors import SeqloomError
 from seqloom.runs import config as configs
-from seqloom.runs.settings.train_keywords import sorted_out
+from seqloom.runs.settings.train_keywords import into_sections
 from seqloom.training.checkpoint import read_tensors
 from tests.conftest import words, write_pairs
 
@@ -71,7 +71,7 @@ def test_optimizer_is_another_spelling(tmp_path):
     assert (
         configs.compose("translate", None, None, {}, {"optimizer": "sgd"}, {}, saved)["training"]["optimiser"] == "sgd"
     )
-    assert sorted_out("translate", {"optimizer": "sgd"}, None, None, None).training == {"optimiser": "sgd"}
+    assert into_sections("translate", {"optimizer": "sgd"}, None, None, None).training == {"optimiser": "sgd"}
     with pytest.raises(SeqloomError, match="optimizer and optimiser are one setting: set it once"):
         configs.compose("translate", None, None, {}, {"optimizer": "sgd", "optimiser": "adamw"}, {})
     with pytest.raises(SeqloomError, match="unknown optimiser 'sdg'"):
@@ -83,13 +83,13 @@ def test_case_is_lost_in_two_ways_and_what_was_true_stays_so():
     from seqloom.data.prepare.pairs import DataOptions
 
     made = configs.compose("translate", None, None, {"fold": True}, {}, {})
-    assert made["data"]["fold"] is True, "older runs and recipes are as they were"
-    assert configs.compose("translate", None, None, {}, {}, {"data.fold": "lower"})["data"]["fold"] == "lower"
-    ways = {fold: DataOptions(fold=fold).ways for fold in (False, True, "lower", "casefold")}
-    said = {fold: normal_all(["Weiß É"], way) for fold, way in ways.items()}
-    assert said == {False: ["Weiß É"], True: ["weiss é"], "lower": ["weiß é"], "casefold": ["weiss é"]}
+    assert made["data"]["lowercase"] == "casefold", "older recipes are as they were"
+    assert configs.compose("translate", None, None, {}, {}, {"data.lowercase": True})["data"]["lowercase"] == "lower"
+    ways = {case: DataOptions(lowercase=case).normalization for case in (False, True, "lower", "casefold")}
+    said = {case: normal_all(["Weiß É"], way) for case, way in ways.items()}
+    assert said == {False: ["Weiß É"], True: ["weiß é"], "lower": ["weiß é"], "casefold": ["weiss é"]}
     for task in ("classify", "tag", "generate", "mask", "vectors", "table"):
         with pytest.raises(SeqloomError, match="unknown way to lose case 'upper'"):
-            configs.compose(task, None, None, {"fold": "upper"}, {}, {})
-    with pytest.raises(SeqloomError, match=r"data\.fold takes true or false or text, here 3"):
+            configs.compose(task, None, None, {"lowercase": "upper"}, {}, {})
+    with pytest.raises(SeqloomError, match=r"data\.lowercase takes true or false or text, here 3"):
         configs.compose("translate", None, None, {"fold": 3}, {}, {})

@@ -12,8 +12,8 @@ import seqloom
 from seqloom.errors import SeqloomError
 from seqloom.files import locked, tidy
 from seqloom.runs import config as configs
-from seqloom.runs.evaluate.report_files import together
-from seqloom.runs.folder.metrics_log import Journal
+from seqloom.runs.evaluate.report_files import write_report
+from seqloom.runs.folder.metrics_log import MetricsLog
 from seqloom.training.checkpoint import read_tensors
 from tests.conftest import words, write_pairs
 from tests.hostile import within
@@ -73,7 +73,7 @@ def uses(small, run):
     return {
         "resume": lambda: train(small / "words.tsv", run, resume=True, max_steps=4),
         "load": lambda: seqloom.load(run, device="cpu"),
-        "report": lambda: together([run]),
+        "report": lambda: write_report([run]),
         "from": lambda: seqloom.train("translate", small / "words.tsv", output=f"{run}-2", start=run, quiet=True),
     }
 
@@ -134,7 +134,7 @@ def test_lock_and_journal_never_follow_a_link(tmp_path):
     run.mkdir()
     (run / ".lock").symlink_to(victim)
     (run / "metrics.jsonl").symlink_to(victim)
-    journal = Journal(run / "metrics.jsonl")
+    journal = MetricsLog(run / "metrics.jsonl")
     for use in (lambda: locked(run).__enter__(), lambda: journal.add({}), lambda: journal.cut_back(0), journal.sync):
         with pytest.raises(SeqloomError, match="is a link, not a file"):
             use()
@@ -145,7 +145,7 @@ def test_lock_and_journal_never_wait_for_a_fifo(tmp_path):
     """Not even for one that was put there after the folder was looked at."""
     for name in (".lock", "metrics.jsonl"):
         os.mkfifo(tmp_path / name)
-    journal = Journal(tmp_path / "metrics.jsonl")
+    journal = MetricsLog(tmp_path / "metrics.jsonl")
     for use in (lambda: locked(tmp_path).__enter__(), journal.lines, journal.sync, lambda: journal.cut_back(0)):
         with within(1), pytest.raises(SeqloomError, match="is a FIFO, not a file"):
             use()

@@ -13,8 +13,8 @@ import pytest
 import seqloom
 from seqloom.cli.info import info
 from seqloom.errors import SeqloomError
-from seqloom.runs.evaluate.report_files import together
-from seqloom.runs.folder.metrics_log import Journal
+from seqloom.runs.evaluate.report_files import write_report
+from seqloom.runs.folder.metrics_log import MetricsLog
 from tests.conftest import words, write_pairs
 from tests.hostile import CASES, Case, within
 
@@ -41,12 +41,12 @@ def do(use: str, run: Path, data: Path) -> None:
         model = seqloom.load(run, device="cpu")
         model.predict(["abc"]) if use == "load" else model.evaluate(str(data))
     elif use == "report":
-        together([run])
+        write_report([run])
     elif use == "info":
         with contextlib.redirect_stdout(io.StringIO()):
             info(str(run))
     elif use == "history":
-        Journal(run / "metrics.jsonl").lines()
+        MetricsLog(run / "metrics.jsonl").lines()
     elif use == "resume":
         train(data, run, 4, resume=True)
     else:

@@ -68,13 +68,15 @@ def test_slow_steps_move_it_too(clock, capsys):
 
 def test_verbose_is_not_silent_between_lines(clock, capsys):
     verbose = Verbose(every=5.0)
-    verbose.record({"step": 50, "epoch": 0, "loss": None, "rate": 1e-3, "norm": 0.5, "tokens_per_second": 12.0})
+    verbose.record(
+        {"step": 50, "epoch": 0, "loss": None, "learning_rate": 1e-3, "norm": 0.5, "tokens_per_second": 12.0}
+    )
     clock.now = 2.0
     verbose.show(0.1, {"step": 51})
     clock.now = 7.0
     verbose.show(0.2, {"step": 52})
     err = capsys.readouterr().err.splitlines()
-    assert err[0] == "step 50  epoch 1  rate 0.001  norm 0.5  tokens/s 12"
+    assert err[0] == "step 50  epoch 1  learning_rate 0.001  norm 0.5  tokens/s 12"
     assert len(err) == 2
     assert "step 52" in err[1]
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar
 from torch import nn
 
 from seqloom.build import Choice, build
-from seqloom.data.prepare.texts import TextOptions
-from seqloom.models.encoders.encoders import ENCODERS
+from seqloom.data.prepare.texts import PlainTextOptions
+from seqloom.models.encoders import ENCODERS
 
 
 class Standin(nn.Module):
@@ -53,7 +53,7 @@ class Table(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StandinOptions(TextOptions):
+class StandinOptions(PlainTextOptions):
     pass
 
 

@@ -91,9 +91,9 @@ def test_training_that_suits():
         assert (
             suited(preset(model, "tiny")) == presets.TRAINING["transformer" if model == "transformer" else "recurrent"]
         )
-    assert suited({"decoder": "transformer"})["smoothing"] == 0.1
-    suited({"decoder": "transformer"})["smoothing"] = 9
-    assert suited({"decoder": "transformer"})["smoothing"] == 0.1
+    assert suited({"decoder": "transformer"})["label_smoothing"] == 0.1
+    suited({"decoder": "transformer"})["label_smoothing"] = 9
+    assert suited({"decoder": "transformer"})["label_smoothing"] == 0.1
 
 
 def test_merge_joins_nested_settings_and_changes_neither():

@@ -15,11 +15,13 @@ import torch
 
 from seqloom.build import build, complete
 from seqloom.data.files.columns import Reading
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.splits.split import Fold
 from seqloom.runs.config import compose
 from seqloom.tasks import presets
 from seqloom.tasks.registry import TASKS, task
 from seqloom.tasks.shared import task as waist
+from seqloom.tasks.shared.predict import LoadedRun
 from seqloom.training.distributed.processes import ALONE
 from seqloom.training.settings import Training
 from tests.conftest import pronounce, words
@@ -76,7 +78,9 @@ def prepared(tmp_path_factory):
             folder = tmp_path_factory.mktemp(name)
             (folder / file).write_text(text(random.Random(1)), encoding="utf-8")
             options = task(name).options()
-            ready = task(name).prepare([str(folder / file)], 0.2, options, seed=3, cache=folder / "cache")
+            ready = task(name).prepare(
+                PrepareRequest([str(folder / file)], 0.2, options, seed=3, cache=folder / "cache")
+            )
             found[name] = (str(folder / file), ready)
         return found[name]
 
@@ -121,7 +125,9 @@ def test_vocabularies_are_json_and_are_read_back(name, prepared, tmp_path):
     assert set(told) == set(task(name).vocabularies)
     again = json.loads(json.dumps(told, allow_nan=False))
     assert task(name).sizes(again) == task(name).sizes(told)
-    kept = task(name).prepare([file], 0.2, task(name).options(), seed=3, cache=tmp_path, kept=again)
+    kept = task(name).prepare(
+        PrepareRequest([file], 0.2, task(name).options(), seed=3, cache=tmp_path, vocabularies=again)
+    )
     assert json.loads(json.dumps(kept.vocabularies())) == again
 
 
@@ -131,16 +137,16 @@ def test_data_is_told_and_split(name, prepared, tmp_path):
     assert all(isinstance(note, str) for note in ready.notes)
     json.dumps(ready.facts, allow_nan=False)
     assert ready.valid is not None
-    assert ready.held()
+    assert ready.validation_examples()
     assert ready.train.fingerprint != ready.valid.fingerprint
-    same = task(name).prepare([file], 0.2, task(name).options(), seed=3, cache=tmp_path)
+    same = task(name).prepare(PrepareRequest([file], 0.2, task(name).options(), seed=3, cache=tmp_path))
     assert same.train.fingerprint == ready.train.fingerprint
-    other = task(name).prepare([file], 0.4, task(name).options(), seed=3, cache=tmp_path)
+    other = task(name).prepare(PrepareRequest([file], 0.4, task(name).options(), seed=3, cache=tmp_path))
     assert other.train.fingerprint != ready.train.fingerprint
-    fold = task(name).prepare([file], Fold(1, 2), task(name).options(), seed=3, cache=tmp_path)
+    fold = task(name).prepare(PrepareRequest([file], Fold(1, 2), task(name).options(), seed=3, cache=tmp_path))
     assert len(fold.train) > 0
     assert fold.valid is not None
-    assert task(name).prepare([file], 0.0, task(name).options(), seed=3, cache=tmp_path).valid is None
+    assert task(name).prepare(PrepareRequest([file], 0.0, task(name).options(), seed=3, cache=tmp_path)).valid is None
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -175,9 +181,9 @@ def test_a_supply_counts_as_the_loss_does(name, prepared):
         assert torch.isfinite(loss.total)
         if hasattr(model, "fit") or loss.carried is not None:
             continue
-        pieces = [objective(piece.to(CPU)) for piece in batch.pieces(3)]
+        pieces = [objective(piece.to(CPU)) for piece in batch.micro_batches(3)]
         assert sum(piece.count for piece in pieces) == loss.count
-        empty = objective(batch.emptied().to(CPU))
+        empty = objective(batch.zero_weight_row().to(CPU))
         assert empty.count == 0
         empty.total.backward()
         assert float(empty.total.detach()) == 0
@@ -199,7 +205,7 @@ def test_judges_score_what_is_held_out(name, prepared):
     settings = Training.of(config["training"])
     objective = task(name).objective(model, settings, config)
     before = torch.get_rng_state()
-    scores = task(name).judge(model, ready, config, CPU)(objective, settings, ALONE)
+    scores = task(name).validator(model, ready, config, CPU)(objective, settings, ALONE)
     assert scores
     assert all(isinstance(value, float) for value in scores.values())
     assert "loss" in scores or settings.select in scores
@@ -214,11 +220,11 @@ def test_a_runner_records_what_is_held_out(name, prepared, tmp_path):
     _, ready = prepared(name)
     config, model = model_of(name, ready)
     again = json.loads(json.dumps(ready.vocabularies()))
-    runner = task(name).runner(tmp_path, config, model.eval(), again, CPU)
+    runner = task(name).runner(LoadedRun(tmp_path, config, model.eval(), again, CPU))
     assert runner.model is model
     assert runner.folder == tmp_path
     assert runner.config == config
-    told = runner.record(ready.held())
+    told = runner.evaluation_details(ready.validation_examples())
     json.dumps(told, allow_nan=False)
     assert told["metrics"]
     assert told["count"] > 0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seqloom.data.prepare.pairs import DataOptions, prepare
+from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.training import checkpoint
@@ -17,7 +18,7 @@ from seqloom.training.settings import Training
 
 @pytest.fixture(scope="module")
 def corpus(pairs):
-    return prepare([str(pairs)], 0.1, DataOptions(target_tokens="words"), seed=1)
+    return prepare_pairs(PrepareRequest([str(pairs)], 0.1, DataOptions(target_tokens="words"), seed=1))
 
 
 def make(corpus, **more):
@@ -33,10 +34,10 @@ def test_frozen_parts_are_unchanged_and_the_others_are_not(corpus, optimiser, tm
     frozen = freeze(model, "encoder, source")
     assert frozen
     assert all(name.startswith(("encoder.", "source.")) for name in frozen)
-    settings = Training.of({"max_steps": 5, "batch_rows": 32, "weight_decay": 0.5, "optimiser": optimiser})
+    settings = Training.of({"max_steps": 5, "batch_rows": 32, "weight_decay": 0.5, "optimizer": optimiser})
     loop = Loop(TeacherForcing(model), corpus.train, settings, torch.device("cpu"))
     for update in loop:
-        checkpoint.save(tmp_path, checkpoint.weights(model), *loop.state(), keep=3)
+        checkpoint.save(tmp_path, checkpoint.weights(model), *loop.state(), keep_last=3)
         assert torch.isfinite(update.norm)
     averaged = checkpoint.averaged(tmp_path, 3)
     for name, parameter in model.named_parameters():
@@ -63,7 +64,7 @@ def test_a_frozen_run_is_resumed_exactly(corpus):
 
 
 def test_one_parameter_and_a_shared_one(corpus):
-    model = make(corpus, tie=True)
+    model = make(corpus, tie_embeddings=True)
     assert freeze(model, "output.bias") == ["output.bias"]
     assert set(freeze(model, "target")) == {"target.weight"}
     assert not model.output.weight.requires_grad  # the same matrix

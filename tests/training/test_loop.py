@@ -10,16 +10,18 @@ import torch
 from torch import nn
 
 from seqloom.build import build
-from seqloom.data.prepare.pairs import DataOptions, prepare
+from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.fast.linear import cpu as product
 from seqloom.metrics.text.text_metrics import METRICS
 from seqloom.models.seq2seq import MODELS, Seq2Seq
 from seqloom.tasks.translate.presets import PRESETS, preset
 from seqloom.training.checkpoint import learned, load_weights
-from seqloom.training.distributed.sharding import counted
+from seqloom.training.distributed.sharding import saved_buffers
 from seqloom.training.loop import Loop, NonFiniteError
 from seqloom.training.objectives.teacher_forcing import Loss, TeacherForcing
-from seqloom.training.optim.optimizer import Plateau, apply, optimiser, rate_at
+from seqloom.training.optim.optimizer import apply_gradients, make_optimizer
+from seqloom.training.optim.schedule import Plateau, learning_rate_at
 from seqloom.training.settings import SELECT, Training, seconds
 
 CPU = torch.device("cpu")
@@ -27,7 +29,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def corpus(pairs):
-    return prepare([str(pairs)], 0.1, DataOptions(target_tokens="words"), seed=1)
+    return prepare_pairs(PrepareRequest([str(pairs)], 0.1, DataOptions(target_tokens="words"), seed=1))
 
 
 def make_model(data, dropout=0.0):
@@ -40,7 +42,7 @@ def make_model(data, dropout=0.0):
 def make_loop(data, model=None, dropout=0.0, **settings):
     model = model or make_model(data, dropout)
     training = Training.of({"max_steps": 4, "batch_rows": 32, "warmup": 1, "schedule": "constant", **settings})
-    return Loop(TeacherForcing(model, training.smoothing), data.train, training, CPU)
+    return Loop(TeacherForcing(model, training.label_smoothing), data.train, training, CPU)
 
 
 def weights(loop):
@@ -77,7 +79,7 @@ def test_accumulated_ragged_batches_equal_one_large(corpus):
     assert len({len(b.index) for b in batches}) > 1
     for loop, chosen in ((small, batches), (large, [corpus.train.batch(rows)])):
         loss = loop._accumulate(chosen)
-        apply(loop.optimiser, loop.objective.parameters(), loss.count, 1.0)
+        apply_gradients(loop.optimizer, loop.objective.parameters(), loss.count, 1.0)
     assert close(weights(small), weights(large))
 
 
@@ -85,7 +87,7 @@ def test_a_step_equals_torch_clip_and_adamw(corpus):
     ours, theirs = make_loop(corpus, clip=0.1), make_model(corpus)
     batch = corpus.train.batch(ours.plan[0])
     loss = ours._accumulate([batch])
-    norm = apply(ours.optimiser, ours.objective.parameters(), loss.count, 0.1)
+    norm = apply_gradients(ours.optimizer, ours.objective.parameters(), loss.count, 0.1)
     total, count, _ = TeacherForcing(theirs)(batch)
     (total / count).backward()
     assert torch.allclose(nn.utils.clip_grad_norm_(theirs.parameters(), 0.1), norm)
@@ -98,9 +100,9 @@ def test_a_step_equals_torch_clip_and_adamw(corpus):
 
 @pytest.mark.parametrize("kind", ["adamw", "muon"])
 def test_both_betas_are_those_that_were_set(corpus, kind):
-    usual, other = (make_loop(corpus, optimiser=kind, **more) for more in ({}, {"momentum": 0.8, "beta2": 0.999}))
-    assert {group["betas"] for group in usual.optimiser.param_groups if "betas" in group} == {(0.9, 0.98)}
-    assert {group["betas"] for group in other.optimiser.param_groups if "betas" in group} == {(0.8, 0.999)}
+    usual, other = (make_loop(corpus, optimizer=kind, **more) for more in ({}, {"momentum": 0.8, "beta2": 0.999}))
+    assert {group["betas"] for group in usual.optimizer.param_groups if "betas" in group} == {(0.9, 0.98)}
+    assert {group["betas"] for group in other.optimizer.param_groups if "betas" in group} == {(0.8, 0.999)}
     for loop in (usual, other):
         for _ in zip(range(3), loop, strict=False):
             pass
@@ -109,27 +111,27 @@ def test_both_betas_are_those_that_were_set(corpus, kind):
 
 @pytest.mark.parametrize("kind", ["adamw", "muon", "sgd", "asgd"])
 def test_an_update_that_is_not_finite_changes_nothing(corpus, kind):
-    loop = make_loop(corpus, optimiser=kind)
+    loop = make_loop(corpus, optimizer=kind)
     next(iter(loop))
     before, state = weights(loop), {k: v.clone() for k, v in loop.state()[0].items() if k.startswith("optimiser")}
     for parameter in loop.objective.parameters():
         parameter.grad = torch.full_like(parameter, float("nan"))
-    apply(loop.optimiser, loop.objective.parameters(), 10, 1.0)
+    apply_gradients(loop.optimizer, loop.objective.parameters(), 10, 1.0)
     assert all(torch.equal(a, b) for a, b in zip(weights(loop), before, strict=True))
     assert all(torch.equal(loop.state()[0][k], v) for k, v in state.items())
 
 
 @pytest.mark.parametrize("kind", ["adamw", "muon", "sgd", "asgd"])
 def test_a_first_update_that_is_not_finite_leaves_no_trace(corpus, kind):
-    bad, good = make_loop(corpus, optimiser=kind), make_loop(corpus, optimiser=kind)
+    bad, good = make_loop(corpus, optimizer=kind), make_loop(corpus, optimizer=kind)
     for parameter in bad.objective.parameters():
         parameter.grad = torch.full_like(parameter, float("nan"))
-    apply(bad.optimiser, bad.objective.parameters(), 10, 1.0)
+    apply_gradients(bad.optimizer, bad.objective.parameters(), 10, 1.0)
     batch = corpus.train.batch(bad.plan[0])
     for loop in (bad, good):
-        loop.optimiser.zero_grad()
+        loop.optimizer.zero_grad()
         loss = loop._accumulate([batch])
-        apply(loop.optimiser, loop.objective.parameters(), loss.count, 1.0)
+        apply_gradients(loop.optimizer, loop.objective.parameters(), loss.count, 1.0)
     assert all(torch.equal(a, b) for a, b in zip(weights(bad), weights(good), strict=True))
 
 
@@ -148,7 +150,7 @@ class Poisoned(nn.Module):
 
 def test_a_bad_batch_is_skipped_and_named_a_step_late(corpus):
     loop = make_loop(corpus, max_steps=6)
-    loop.objective = loop.passes.run = Poisoned(loop.objective, {3})
+    loop.objective = loop.forward_backward.run = Poisoned(loop.objective, {3})
     updates = list(loop)
     assert [u.skipped["step"] if u.skipped else None for u in updates] == [None, None, None, 3, None, None]
     assert updates[3].skipped["rows"] == loop.plan[2].tolist()
@@ -159,7 +161,7 @@ def test_a_bad_batch_is_skipped_and_named_a_step_late(corpus):
 
 def test_five_bad_batches_in_a_row_end_the_training_with_the_last_good_weights(corpus):
     loop = make_loop(corpus, max_steps=20)
-    loop.objective = loop.passes.run = Poisoned(
+    loop.objective = loop.forward_backward.run = Poisoned(
         loop.objective, set(range(3, 8))
     )  # the eighth is good, but comes too late
     steps = iter(loop)
@@ -187,14 +189,14 @@ class Greedy(nn.Module):
 
 def test_out_of_memory_halves_the_pieces_and_keeps_the_batch(corpus):
     calm, tight = make_loop(corpus), make_loop(corpus)
-    tight.objective = tight.passes.run = Greedy(tight.objective, 8)
+    tight.objective = tight.forward_backward.run = Greedy(tight.objective, 8)
     torch.manual_seed(5)
     list(calm)
     after = torch.get_rng_state()
     torch.manual_seed(5)
     list(tight)
     assert torch.equal(after, torch.get_rng_state())
-    assert tight.pieces == 4
+    assert tight.micro_batches == 4
     assert tight.objective.seen[:6] == [32, 16, 8, 8, 8, 8]
     assert close(weights(calm), [p.detach() for p in tight.objective.inner.parameters()])
 
@@ -231,19 +233,19 @@ def test_state_goes_out_and_comes_back(corpus):
 
 
 def test_schedules():
-    s = Training.of({"rate": 1.0, "warmup": 10, "schedule": "inverse-sqrt", "max_steps": 100})
-    assert rate_at(5, s, 0) == 0.5
-    assert rate_at(10, s, 0) == 1.0
-    assert rate_at(40, s, 0) == 0.5
-    s = Training.of({"rate": 1.0, "warmup": 10, "schedule": "cosine", "max_steps": 100})
-    assert rate_at(5, s, 0.0) == 0.5
-    assert math.isclose(rate_at(50, s, 0.5), 0.505)
-    assert math.isclose(rate_at(100, s, 1.0), 0.01)
-    s = Training.of({"rate": 1.0, "warmup": 0, "schedule": "plateau", "max_steps": 100})
+    s = Training.of({"learning_rate": 1.0, "warmup": 10, "schedule": "inverse-sqrt", "max_steps": 100})
+    assert learning_rate_at(5, s, 0) == 0.5
+    assert learning_rate_at(10, s, 0) == 1.0
+    assert learning_rate_at(40, s, 0) == 0.5
+    s = Training.of({"learning_rate": 1.0, "warmup": 10, "schedule": "cosine", "max_steps": 100})
+    assert learning_rate_at(5, s, 0.0) == 0.5
+    assert math.isclose(learning_rate_at(50, s, 0.5), 0.505)
+    assert math.isclose(learning_rate_at(100, s, 1.0), 0.01)
+    s = Training.of({"learning_rate": 1.0, "warmup": 0, "schedule": "plateau", "max_steps": 100})
     plateau = Plateau()
     for better in (True, False, False, False):
         plateau.see(better)
-    assert rate_at(50, s, 0.5, plateau.factor) == 0.5
+    assert learning_rate_at(50, s, 0.5, plateau.factor) == 0.5
 
 
 def test_stops_by_steps_epochs_and_time(corpus):
@@ -261,7 +263,7 @@ def test_stops_by_steps_epochs_and_time(corpus):
 def test_bf16_trains_beside_fp32(corpus):
     curves = []
     for precision in ("fp32", "bf16"):
-        loop = make_loop(corpus, precision=precision, max_steps=60, rate=5e-3)
+        loop = make_loop(corpus, precision=precision, max_steps=60, learning_rate=5e-3)
         losses = [(u.loss / u.count).item() for u in loop]
         curves.append((losses[0], sum(losses[-10:]) / 10))
         assert all(p.dtype == torch.float32 for p in loop.objective.parameters())
@@ -284,7 +286,7 @@ def test_every_preset_trains_in_bf16(corpus, model, device):
     torch.manual_seed(0)
     sizes = {"source_size": corpus.source.size, "target_size": corpus.target.size}
     built = build(MODELS, {"kind": "seq2seq", **preset(model, "tiny")}, **sizes).to(device)
-    settings = Training.of({"precision": "bf16", "max_steps": 12, "batch_rows": 64, "rate": 3e-3, "warmup": 1})
+    settings = Training.of({"precision": "bf16", "max_steps": 12, "batch_rows": 64, "learning_rate": 3e-3, "warmup": 1})
     losses = [
         (u.loss / u.count).item() for u in Loop(TeacherForcing(built), corpus.train, settings, torch.device(device))
     ]
@@ -295,7 +297,7 @@ def test_every_preset_trains_in_bf16(corpus, model, device):
 @pytest.mark.parametrize("kind", ["adamw", "muon", "sgd", "asgd"])
 def test_no_step_waits_for_the_host(corpus, monkeypatch, kind):
     """On a GPU, .item(), .tolist() and bool() of a tensor make the host wait: none in a step, one late read aside."""
-    loop = make_loop(corpus, max_steps=5, optimiser=kind, trigger=1)
+    loop = make_loop(corpus, max_steps=5, optimizer=kind, asgd_patience=1)
     assert any(loop.averaging.see(score) for score in (1, 2, 3)) == (kind == "asgd")
     reads = []
     for name in ("item", "tolist", "__bool__", "__float__", "__int__", "nonzero", "numpy"):
@@ -313,20 +315,20 @@ def test_settings_are_checked():
 
     assert Training.of({}).epochs == 20
     assert Training.of({"patience": 3}).epochs == 100
-    assert Training.of({"rate": "1e-3"}).rate == 1e-3  # as YAML reads it
+    assert Training.of({"learning_rate": "1e-3"}).learning_rate == 1e-3  # as YAML reads it
     assert set(SELECT) >= {"loss", "perplexity", *METRICS}
-    assert Training.of({"average": 5}).keep == 5
+    assert Training.of({"average_checkpoints": 5}).keep_checkpoints == 5
     for wrong, told in (
         ({"max_step": 3}, "did you mean 'max_steps'"),
         ({"schedule": "cosin"}, "did you mean 'cosine'"),
-        ({"optimiser": "adam"}, "did you mean 'adamw'"),
+        ({"optimizer": "adam"}, "did you mean 'adamw'"),
         ({"max_steps": -1}, "max_steps must be above 0"),
         ({"batch_rows": 3, "batch_tokens": 5}, "not both"),
-        ({"smoothing": 1.0}, "smoothing"),
+        ({"label_smoothing": 1.0}, "label_smoothing"),
         ({"epochs": 0}, "epochs must be above 0"),
         ({"batch_rows": 0}, "batch_rows must be above 0"),
-        ({"rate": -1.0}, "rate must be above 0"),
-        ({"rate": "fast"}, "takes a number, here 'fast'"),
+        ({"learning_rate": -1.0}, "learning_rate must be above 0"),
+        ({"learning_rate": "fast"}, "takes a number, here 'fast'"),
         ({"epochs": 1.5}, "takes a whole number"),
         ({"select": "blue"}, "did you mean 'bleu'"),
     ):
@@ -338,7 +340,7 @@ def test_settings_are_checked():
 
 
 def test_the_optimiser_spares_biases(corpus):
-    groups = optimiser(make_model(corpus), Training.of({"weight_decay": 0.3})).param_groups
+    groups = make_optimizer(make_model(corpus), Training.of({"weight_decay": 0.3})).param_groups
     assert [group["weight_decay"] for group in groups] == [0.3, 0.0]
     assert all(p.dim() > 1 for p in groups[0]["params"])
     assert all(p.dim() <= 1 for p in groups[1]["params"])
@@ -368,12 +370,12 @@ def test_what_norms_count_goes_out_and_comes_back(corpus, name):
     load_weights(second.objective, kept, "kept")
     second.restore({k: v.clone() for k, v in tensors.items()}, values)
     list(second)
-    assert dict(counted(whole.objective)).keys() == {
+    assert dict(saved_buffers(whole.objective)).keys() == {
         k for k in kept if k.split(".")[-1] in ("mean", "variance", "power")
     }
-    fresh = dict(counted(make_loop(corpus, counting(corpus, name)).objective))
-    for key, statistic in counted(whole.objective):
-        assert torch.equal(statistic, dict(counted(second.objective))[key])
+    fresh = dict(saved_buffers(make_loop(corpus, counting(corpus, name)).objective))
+    for key, statistic in saved_buffers(whole.objective):
+        assert torch.equal(statistic, dict(saved_buffers(second.objective))[key])
         assert not torch.equal(statistic, fresh[key])
     assert all(torch.equal(a, b) for a, b in zip(weights(whole), weights(second), strict=True))
 
@@ -381,24 +383,24 @@ def test_what_norms_count_goes_out_and_comes_back(corpus, name):
 def test_what_norms_count_is_undone_with_the_step(corpus):
     """Of a batch that is skipped nothing is left, and of one that was tried again in pieces only the last try."""
     loop = make_loop(corpus, counting(corpus, "batch"), max_steps=20)
-    loop.objective = loop.passes.run = Poisoned(loop.objective, {3})
+    loop.objective = loop.forward_backward.run = Poisoned(loop.objective, {3})
     steps = iter(loop)
     found = []
     for _ in range(4):
         next(steps)
-        found.append([statistic.clone() for _, statistic in counted(loop.objective)])
+        found.append([statistic.clone() for _, statistic in saved_buffers(loop.objective)])
     assert all(torch.equal(a, b) for a, b in zip(found[1], found[2], strict=True))
     assert not any(torch.equal(a, b) for a, b in zip(found[2], found[3], strict=True))
     torch.manual_seed(5)
     calm, tight = (make_loop(corpus, counting(corpus, "batch"), max_steps=1) for _ in range(2))
-    calm.pieces = 4
-    tight.passes.run = Late(tight.objective, 8)
+    calm.micro_batches = 4
+    tight.forward_backward.run = Late(tight.objective, 8)
     torch.manual_seed(5)
     list(calm)
     torch.manual_seed(5)
     list(tight)
-    assert tight.pieces == 4
-    for (_, a), (_, b) in zip(counted(calm.objective), counted(tight.objective), strict=True):
+    assert tight.micro_batches == 4
+    for (_, a), (_, b) in zip(saved_buffers(calm.objective), saved_buffers(tight.objective), strict=True):
         assert torch.equal(a, b)
 
 

@@ -1,4 +1,4 @@
-"""What the training loop reads: numbered examples of any task, and one batch of them."""
+"""What the training loop reads: encoded examples of any task, and one batch of them."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import torch
 from seqloom.data.batches.bucketing import Plan
 
 
-class Piece(Protocol):
-    """A batch, or a part of one. What else is in it is between the supply and the objective."""
+class AnyBatch(Protocol):
+    """A batch, or a part of one. What else is in it is between the source and the objective."""
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Which examples of the supply."""
+        """Which examples of the source."""
         ...
 
     def to(self, device: torch.device | str) -> Any: ...
 
-    def pieces(self, n: int) -> list[Any]:
-        """Its rows cut into at most `n` nearly equal parts: micro-batches, for when memory runs out."""
+    def micro_batches(self, n: int) -> list[Any]:
+        """Its rows split into at most `n` nearly equal parts: micro-batches, for when memory runs out."""
         ...
 
-    def emptied(self) -> Any:
+    def zero_weight_row(self) -> Any:
         """A row of it that counts for nothing, for a rank that has none of its own and must take part all the same."""
         ...
 
 
-class Supply(Protocol):
-    """Numbered examples that can be trained on, in memory or mapped from disk."""
+class BatchSource(Protocol):
+    """Encoded examples that can be trained on, in memory or mapped from disk."""
 
-    fingerprint: str  # of the data and of how it was numbered, not of where it lies
+    fingerprint: str  # of the data and of how it was encoded, not of where it lies
 
     @property
     def folder(self) -> Path | None:
@@ -46,7 +46,7 @@ class Supply(Protocol):
         """The batches of an epoch; the same (seed, epoch) gives the same plan."""
         ...
 
-    def batch(self, rows: np.ndarray) -> Piece:
+    def batch(self, rows: np.ndarray) -> AnyBatch:
         """The examples `rows` of a plan, in this order, on the host."""
         ...
 
@@ -59,14 +59,14 @@ class Supply(Protocol):
         ...
 
 
-class Ready(Protocol):
+class PreparedData(Protocol):
     """Data ready for training, as a task's `prepare` gives it."""
 
     @property
-    def train(self) -> Supply: ...
+    def train(self) -> BatchSource: ...
 
     @property
-    def valid(self) -> Supply | None:
+    def valid(self) -> BatchSource | None:
         """None: nothing is held out."""
         ...
 
@@ -84,6 +84,6 @@ class Ready(Protocol):
         """What predictions need of the data, as JSON: `{"source": …}` becomes source.json in the run."""
         ...
 
-    def held(self) -> list[Any]:
-        """The held-out examples, as `Runner.record` takes them."""
+    def validation_examples(self) -> list[Any]:
+        """The held-out examples, as `Runner.evaluation_details` takes them."""
         ...

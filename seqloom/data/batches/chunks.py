@@ -12,16 +12,16 @@ from seqloom.data.encoding.encode import Rows, runs
 from seqloom.data.tokenizers.tokenizers import EOS
 
 
-class Pieces:
+class ChunkedTexts:
     """Rows of ids, each ended by <eos>: one flat array, and where each row ends."""
 
     def __init__(self, ids: np.ndarray, offsets: np.ndarray, fingerprint: str = "", folder: Path | None = None) -> None:
         self.ids, self.offsets, self.fingerprint, self.folder = ids, offsets, fingerprint, folder
 
     @classmethod
-    def of(cls, rows: Rows, max_length: int | None = None) -> Pieces:
+    def of(cls, rows: Rows, max_length: int | None = None) -> ChunkedTexts:
         """From texts as rows of ids without specials."""
-        ended = in_pieces(rows, max_length).between((), (EOS,))
+        ended = in_chunks(rows, max_length).between((), (EOS,))
         return cls(ended.ids, np.concatenate([[0], np.cumsum(ended.lengths)]))
 
     def __len__(self) -> int:
@@ -43,9 +43,9 @@ class Pieces:
         return pad_flat(self.ids[places], lengths)
 
 
-def in_pieces(rows: Rows, limit: int | None) -> Rows:
+def in_chunks(rows: Rows, limit: int | None) -> Rows:
     """Longer rows become several of nearly equal length; empty ones are left out."""
-    rows = rows.keep(rows.lengths > 0)
+    rows = rows.select(rows.lengths > 0)
     if limit is None or not len(rows.lengths):
         return rows
     counts = -(-rows.lengths // limit)

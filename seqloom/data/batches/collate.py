@@ -51,12 +51,12 @@ class Padded:
         more = width - self.tokens.shape[1]
         return replace(self, tokens=F.pad(self.tokens, (0, more), value=PAD)) if more > 0 else self
 
-    def rounded(self, most: int | None = None) -> Padded:
+    def pad_to_bucket(self, most: int | None = None) -> Padded:
         """Padded up to one of few widths, though not beyond `most`. Long rows that need no mask stay without one."""
         width = self.tokens.shape[1]
         if self.full and width > SHORT:
             return self
-        return self.wider(rounded_width(width, most))
+        return self.wider(bucket_width(width, most))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,15 +86,15 @@ class Batch:
         index = send(self.index, device)
         return replace(self, source=self.source.to(device), target=self.target.to(device), index=index)
 
-    def rounded(self, most: int | None = None) -> Batch:
+    def pad_to_bucket(self, most: int | None = None) -> Batch:
         """The same, in one of few shapes: its sides padded on, and its index. `most`: tokens that a side may have."""
         if not self.rows:
             return self
-        source = self.source.rounded(most)
-        target = self.target.wider(rounded_width(self.target.tokens.shape[1] - 1, most) + 1)
+        source = self.source.pad_to_bucket(most)
+        target = self.target.wider(bucket_width(self.target.tokens.shape[1] - 1, most) + 1)
         made = Batch.of(source, target, self.rows)
         places = target.tokens.size(0) * (target.tokens.shape[1] - 1)
-        more = min(rounded(made.count), places) - made.count
+        more = min(bucket_size(made.count), places) - made.count
         if not more:
             return made
         row = int(np.argmin(target.host))
@@ -107,11 +107,11 @@ class Batch:
         index = torch.cat([self.index, self.index + labels])
         return Batch(self.source.twice(), self.target.twice(), index, 2 * self.rows, 2 * self.spare)
 
-    def emptied(self) -> Batch:
+    def zero_weight_row(self) -> Batch:
         """A row without a label: its loss is an empty sum, and every parameter still gets a gradient, of zeros."""
         return Batch(self.source.part(0, 1), self.target.part(0, 1), self.index[:0], ())
 
-    def pieces(self, n: int) -> list[Batch]:
+    def micro_batches(self, n: int) -> list[Batch]:
         """The rows cut into at most `n` nearly equal parts, each trimmed to its own longest: micro-batches."""
         parts = cuts(len(self.rows), n)
         return [Batch.of(self.source.part(a, b), self.target.part(a, b), self.rows[a:b]) for a, b in parts] or [self]
@@ -158,16 +158,16 @@ def cuts(total: int, n: int) -> list[tuple[int, int]]:
     return list(pairwise(total * piece // n for piece in range(n + 1))) if n > 1 else []
 
 
-def rounded(number: int, steps: int = 8, least: int = 1) -> int:
+def bucket_size(number: int, steps: int = 8, least: int = 1) -> int:
     """Up to one of `steps` numbers between a power of two and the next; `least`: between two of them."""
     step = max(least, (1 << max(number - 1, 0).bit_length()) // (2 * steps))
     return -(-number // step) * step
 
 
-def rounded_width(width: int, most: int | None = None) -> int:
+def bucket_width(width: int, most: int | None = None) -> int:
     """Up to one of few widths of rows: a further place costs less than a further shape. `most`: of what is not wider
     already."""
-    found = rounded(width, least=4)
+    found = bucket_size(width, least=4)
     return found if most is None else max(width, min(found, most))
 
 

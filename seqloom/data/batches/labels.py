@@ -13,14 +13,14 @@ from torch import Tensor
 
 from seqloom.data.batches.bucketing import Plan, plan
 from seqloom.data.batches.collate import Padded, cuts
-from seqloom.data.batches.pairs import Corpus
-from seqloom.data.tokenizers.tokenizers import SPECIALS, make, normal
+from seqloom.data.batches.pairs import PairSource
+from seqloom.data.tokenizers.tokenizers import SPECIALS, make, normalize
 from seqloom.errors import SeqloomError, known
 
 
 @dataclass(frozen=True)
 class Target:
-    """What is guessed. Of numbers the model sees how many deviations they lie from the mean of the training data, so
+    """What is predicted. Of numbers the model sees how many deviations they lie from the mean of the training data, so
     that prices and shares train alike."""
 
     kind: str  # one of TARGETS
@@ -76,41 +76,41 @@ class Target:
 
     def _parts(self, texts: list[str]) -> list[list[int]]:
         split, place = make(self.tokens).split, {name: number for number, name in enumerate(self.names)}
-        return [[place.get(part, -1) for part in split(normal(text))] for text in texts]
+        return [[place.get(part, -1) for part in split(normalize(text))] for text in texts]
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
+class LabelBatch:
     """What one training step reads."""
 
     source: Any  # what the model takes: has `to(device)` and `part(first, last)`, as `Padded` does
     target: Tensor  # [B] int64, a label each; [B, labels] float32, there or not; or [B] float32, a number each
     weight: Tensor | None  # of the targets, in their shape; None: all weigh 1
     count: int  # rows that count for the loss
-    rows: tuple[int, ...]  # which examples of the supply
+    rows: tuple[int, ...]  # which examples of the source
 
-    def to(self, device: torch.device | str) -> Labelled:
+    def to(self, device: torch.device | str) -> LabelBatch:
         there = torch.device(device).type != "cpu"  # never asynchronous towards the host
         target = self.target.to(device, non_blocking=there)
         weight = None if self.weight is None else self.weight.to(device, non_blocking=there)
-        return Labelled(self.source.to(device), target, weight, self.count, self.rows)
+        return LabelBatch(self.source.to(device), target, weight, self.count, self.rows)
 
-    def rounded(self, most: int | None = None) -> Labelled | None:
+    def pad_to_bucket(self, most: int | None = None) -> LabelBatch | None:
         """The same in one of few shapes, where its source is of a kind that can be padded on."""
-        return replace(self, source=self.source.rounded(most)) if isinstance(self.source, Padded) else None
+        return replace(self, source=self.source.pad_to_bucket(most)) if isinstance(self.source, Padded) else None
 
-    def pieces(self, n: int) -> list[Labelled]:
+    def micro_batches(self, n: int) -> list[LabelBatch]:
         """The rows cut into at most `n` nearly equal parts: micro-batches."""
         return [self._part(a, b) for a, b in cuts(len(self.rows), n)] or [self]
 
-    def _part(self, a: int, b: int) -> Labelled:
+    def _part(self, a: int, b: int) -> LabelBatch:
         weight = None if self.weight is None else self.weight[a:b]
-        return Labelled(self.source.part(a, b), self.target[a:b], weight, counted(self.target[a:b]), self.rows[a:b])
+        return LabelBatch(self.source.part(a, b), self.target[a:b], weight, counted(self.target[a:b]), self.rows[a:b])
 
-    def emptied(self) -> Labelled:
+    def zero_weight_row(self) -> LabelBatch:
         """A row that weighs nothing: every parameter still gets a gradient, of zeros."""
         weight = torch.zeros_like(self.target[:1], dtype=torch.float32)
-        return Labelled(self.source.part(0, 1), self.target[:1].clamp(min=0), weight, 0, ())
+        return LabelBatch(self.source.part(0, 1), self.target[:1].clamp(min=0), weight, 0, ())
 
 
 def counted(target: Tensor | np.ndarray) -> int:
@@ -118,10 +118,12 @@ def counted(target: Tensor | np.ndarray) -> int:
     return int((target >= 0).sum()) if target.dtype in (torch.int64, np.int64) else len(target)
 
 
-class LabelSupply:
-    """A corpus whose targets are labels or numbers."""
+class LabelSource:
+    """Pairs whose targets are labels or numbers."""
 
-    def __init__(self, corpus: Corpus, target: Target, values: np.ndarray, weights: np.ndarray | None = None) -> None:
+    def __init__(
+        self, corpus: PairSource, target: Target, values: np.ndarray, weights: np.ndarray | None = None
+    ) -> None:
         """`values`: see `Target.numbers`. `weights`: of each label, [labels]."""
         self.corpus, self.target, self.values, self.weights = corpus, target, values, weights
         self.fingerprint = corpus.fingerprint
@@ -135,12 +137,12 @@ class LabelSupply:
         same = np.zeros_like(lengths)
         return plan(lengths, same, seed=seed, epoch=epoch, batch_tokens=batch_tokens, batch_rows=batch_rows)
 
-    def batch(self, rows: np.ndarray) -> Labelled:
+    def batch(self, rows: np.ndarray) -> LabelBatch:
         values = self.values[rows]
         values = values.astype(np.float32) if values.dtype == bool else values
         weight = None if self.weights is None else torch.from_numpy(_weigh(values, self.weights))
         source = self.corpus.sources(rows)
-        return Labelled(source, torch.from_numpy(values), weight, counted(values), tuple(rows.tolist()))
+        return LabelBatch(source, torch.from_numpy(values), weight, counted(values), tuple(rows.tolist()))
 
     def count(self, rows: np.ndarray) -> int:
         return counted(self.values[rows])
@@ -172,38 +174,13 @@ class LabelSupply:
         return np.log(share) if self.target.kind == "label" else np.log(share / (1 - share))
 
 
-def label_weights(way: str, target: Target, counts: np.ndarray) -> np.ndarray | None:
-    """[labels]. `way`: "none"; "balanced", N / (labels · count), so that all labels weigh alike (King & Zeng 2001); or
-    as given, "spam=3,ham=1", 1 where nothing is said."""
-    if "=" not in way:
-        known(way, ("none", "balanced"), "way to weigh labels")
-    if way == "none":
-        return None
-    if target.kind == "number":
-        raise SeqloomError(f"weights {way!r} are for labels; a number has none")
-    if way == "balanced":
-        return (counts.sum() / (len(counts) * np.maximum(counts, 1))).astype(np.float32)
-    weights = np.ones(target.size, np.float32)
-    for part in way.split(","):
-        name, _, number = part.rpartition("=")
-        place = target.names.index(known(name.strip(), target.names, "label in weights"))
-        try:
-            weight = float(number)
-        except ValueError:
-            raise SeqloomError(f"weights {way!r}: {number!r} is no number; write label=weight,label=weight") from None
-        if not 0 <= weight <= float(np.finfo(np.float32).max):
-            raise SeqloomError(f"weights {way!r}: a weight is a finite number of 0 or more, not {number.strip()}")
-        weights[place] = weight
-    return weights
-
-
 def _weigh(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     if values.ndim == 1:
         return weights[values]
     return np.where(values > 0, weights, np.float32(1))
 
 
-def values_of(corpus: Corpus, target: Target) -> np.ndarray:
+def values_of(corpus: PairSource, target: Target) -> np.ndarray:
     """Every target of a corpus, as `Target.numbers` gives them; several labels as bool, to save memory."""
     ids, lengths = corpus.targets()
     if target.kind == "number":

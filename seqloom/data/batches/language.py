@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,8 +17,8 @@ from torch import Tensor
 
 from seqloom.data.batches.bucketing import Plan, plan
 from seqloom.data.batches.collate import send
-from seqloom.data.files.columns import Reading
-from seqloom.data.tokenizers.tokenizers import PAD, folding, make
+from seqloom.data.encoding.text_options import TextOptions, TokenOptions
+from seqloom.data.tokenizers.tokenizers import PAD
 from seqloom.errors import SeqloomError, known
 
 BATCHES = ("segments", "random", "stream", "blocks", "lines")
@@ -28,35 +27,27 @@ LONGEST = (1 << _BITS) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamOptions(Reading):
+class StreamOptions(TextOptions, TokenOptions):
     """What is read, and how text becomes batches: the `data` section of a language model's configuration.
 
-    `tokens`: chars, words (line ends become <eos>), bytes, bpe:N or jieba. `fold`: lose the difference of upper and
-    lower case, see `tokens.folded`. `half_width`: full-width letters, digits and signs become plain ones. `max_vocab`:
-    ids at most, the four specials included. `min_count`: rarer tokens become <unk>.
+    `tokens`: chars, words (line ends become <eos>), bytes, bpe:N or jieba; see `TextOptions` for the others.
 
     `batches`: `stream` (as many contiguous streams as a batch has rows; a recurrent state is carried on: truncated
     back-propagation, Williams & Peng 1990; default), `segments` (of `length` tokens, one every `stride`, shuffled),
     `blocks` (the same, side by side), `random` (as many, anywhere) or `lines` (each line by itself, cut to `length`).
-    `vary`: streams advance by random lengths (Merity et al. 2018, section 5). `condition`: lines are label TAB text,
-    and the label stands in the place of <bos>; `columns` names or numbers the two if they stand elsewhere, or the one
-    column of the text.
+    `vary_length`: streams advance by random lengths (Merity et al. 2018, section 5). `condition`: lines are label TAB
+    text, and the label stands in the place of <bos>; `columns` names or numbers the two if they stand elsewhere, or the
+    one column of the text.
     """
 
     tokens: str = "chars"
-    fold: bool | str = False
-    half_width: bool = False
-    max_vocab: int | None = None
-    min_count: int = 1
     batches: str | None = None
     length: int = 128
     stride: int | None = None
-    vary: bool = False
+    vary_length: bool = False
     condition: bool = False
 
     def __post_init__(self):
-        make(self.tokens)
-        folding(self.fold)
         if self.batches is not None:
             known(self.batches, BATCHES, "kind of batches")
         super().__post_init__()
@@ -64,8 +55,8 @@ class StreamOptions(Reading):
             raise SeqloomError(f"length is at most {LONGEST:,}, not {self.length:,}")
         if self.stride is not None and self.batches != "segments":
             raise SeqloomError("stride goes with batches: segments")
-        if self.vary and self.way != "stream":
-            raise SeqloomError("vary goes with batches: stream")
+        if self.vary_length and self.way != "stream":
+            raise SeqloomError("vary_length goes with batches: stream")
         if self.condition and self.way != "lines":
             raise SeqloomError(f"condition needs batches: lines, not {self.batches}")
 
@@ -78,36 +69,26 @@ class StreamOptions(Reading):
     def lines(self) -> bool:
         return self.way == "lines"
 
-    @property
-    def ways(self) -> dict[str, Any]:
-        """As `normal` takes them."""
-        return {"fold": self.fold, "half_width": self.half_width}
-
-    @property
-    def limits(self) -> dict[str, Any]:
-        """As `Codec.build` takes them."""
-        return {**self.ways, "max_vocab": self.max_vocab, "min_count": self.min_count}
-
 
 @dataclass(frozen=True, eq=False)
-class Stretches:
-    """A batch: rows of ids, each to be guessed from those before it. Padded after."""
+class LanguageBatch:
+    """A batch: rows of ids, each to be predicted from those before it. Padded after."""
 
-    tokens: Tensor  # [B, T + 1] int64: what is read is [:, :-1], what is to be guessed [:, 1:]
+    tokens: Tensor  # [B, T + 1] int64: what is read is [:, :-1], what is to be predicted [:, 1:]
     index: Tensor | None  # [N] flat places of the real labels in the [B, T] matrix tokens[:, 1:]; None: all of them
     rows: tuple[int, ...]
     count: int  # N, on the host
     goes_on: bool = False  # the next batch goes on where this one ends, row by row
 
-    def to(self, device: torch.device | str) -> Stretches:
+    def to(self, device: torch.device | str) -> LanguageBatch:
         index = None if self.index is None else send(self.index, device)
-        return Stretches(send(self.tokens, device), index, self.rows, self.count, self.goes_on)
+        return LanguageBatch(send(self.tokens, device), index, self.rows, self.count, self.goes_on)
 
-    def rounded(self, most: int | None = None) -> Stretches | None:
+    def pad_to_bucket(self, most: int | None = None) -> LanguageBatch | None:
         """Itself where no place is padded: such batches have few shapes. The others' counts are part of their loss."""
         return self if self.index is None else None
 
-    def pieces(self, n: int) -> list[Stretches]:
+    def micro_batches(self, n: int) -> list[LanguageBatch]:
         """Its rows cut into at most `n` nearly equal parts."""
         if n < 1:
             raise ValueError(f"a batch can be cut into 1 or more pieces, not {n}")
@@ -117,11 +98,11 @@ class Stretches:
             return [self]
         return [self._part(a, b) for a, b in pairwise(rows * piece // n for piece in range(n + 1))]
 
-    def emptied(self) -> Stretches:
+    def zero_weight_row(self) -> LanguageBatch:
         """A row without a label."""
-        return Stretches(self.tokens[:1, :2], self.tokens.new_zeros(0), (), 0, False)
+        return LanguageBatch(self.tokens[:1, :2], self.tokens.new_zeros(0), (), 0, False)
 
-    def _part(self, first: int, last: int) -> Stretches:
+    def _part(self, first: int, last: int) -> LanguageBatch:
         return _stretches(self.tokens[first:last], self._lengths()[first:last], self.rows[first:last], self.goes_on)
 
     def _lengths(self) -> Tensor:
@@ -132,13 +113,13 @@ class Stretches:
         return torch.bincount(self.index.cpu() // steps, minlength=rows)
 
 
-def _stretches(tokens: Tensor, lengths: Tensor, rows: tuple[int, ...], goes_on: bool = False) -> Stretches:
+def _stretches(tokens: Tensor, lengths: Tensor, rows: tuple[int, ...], goes_on: bool = False) -> LanguageBatch:
     steps, count = tokens.size(1) - 1, int(lengths.sum())
     if count == lengths.numel() * steps:
-        return Stretches(tokens, None, rows, count, goes_on)
+        return LanguageBatch(tokens, None, rows, count, goes_on)
     keep = torch.arange(steps) < lengths[:, None]
     index = torch.from_numpy(np.flatnonzero(keep.numpy())).to(tokens.device)
-    return Stretches(tokens, index, rows, count, goes_on)
+    return LanguageBatch(tokens, index, rows, count, goes_on)
 
 
 class Stream:
@@ -171,7 +152,7 @@ class Stream:
 
     @property
     def labels(self) -> int:
-        """Tokens that are guessed: all but the first of each row."""
+        """Tokens that are predicted: all but the first of each row."""
         return len(self.ids) - (1 if self.offsets is None else len(self.offsets) - 1)
 
     @cached_property
@@ -186,7 +167,7 @@ class Stream:
         rows = batch_rows or max(1, (batch_tokens or 0) // self.length)
         random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed % (1 << 64), epoch])))
         if self.options.way == "stream":
-            return _side_by_side(self.labels, self.length, rows, random if self.options.vary else None)
+            return _side_by_side(self.labels, self.length, rows, random if self.options.vary_length else None)
         if self.options.way == "random":
             starts = random.integers(0, self.labels - self.length + 1, len(self))
         else:
@@ -194,7 +175,7 @@ class Stream:
         return _packed(starts, np.minimum(self.length, self.labels - starts), rows)
 
     def whole(self, length: int, rows: int, carry: bool) -> Plan:
-        """Every token guessed once. `carry`: in `rows` contiguous streams, stepping `length`; else in blocks."""
+        """Every token predicted once. `carry`: in `rows` contiguous streams, stepping `length`; else in blocks."""
         if self.offsets is not None:
             return self.plan(seed=0, epoch=0, batch_tokens=None, batch_rows=rows)
         if carry:
@@ -202,7 +183,7 @@ class Stream:
         starts = np.arange(0, self.labels, length)
         return _packed(starts, np.minimum(length, self.labels - starts), rows)
 
-    def batch(self, rows: np.ndarray) -> Stretches:
+    def batch(self, rows: np.ndarray) -> LanguageBatch:
         starts, lengths = self._places(rows)
         at = starts[:, None] + np.arange(int(lengths.max(initial=1)) + 1)
         tokens = self.ids[np.minimum(at, len(self.ids) - 1)].astype(np.int64)

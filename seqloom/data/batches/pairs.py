@@ -13,11 +13,11 @@ from seqloom.data.encoding.encode import Rows, runs
 from seqloom.data.encoding.mmap_store import load_rows
 
 
-class Corpus:
+class PairSource:
     """Rows of ids: sources end in <eos>, targets stand between <bos> and <eos>."""
 
     def __init__(self, folder: Path, name: str, fingerprint: str):
-        self.fingerprint = fingerprint  # of the data and of how it was numbered, not of where it lies
+        self.fingerprint = fingerprint  # of the data and of how it was encoded, not of where it lies
         self.folder = folder
         self._source = load_rows(folder, f"{name}_source")
         self._target = load_rows(folder, f"{name}_target")
@@ -36,12 +36,12 @@ class Corpus:
         return np.diff(self._target[1]).astype(np.int32)
 
     def plan(self, *, seed: int, epoch: int, batch_tokens: int | None, batch_rows: int | None) -> Plan:
-        """Batches of examples of like length: see `order.plan`."""
+        """Batches of examples of like length: see `bucketing.plan`."""
         lengths = (self.source_lengths, self.target_lengths)
         return plan(*lengths, seed=seed, epoch=epoch, batch_tokens=batch_tokens, batch_rows=batch_rows)
 
     def count(self, rows: np.ndarray) -> int:
-        """Target tokens to be guessed, <eos> among them."""
+        """Target tokens to be predicted, <eos> among them."""
         return int(self.target_lengths[rows].sum()) - len(rows)
 
     def costs(self, plan: Plan) -> np.ndarray:

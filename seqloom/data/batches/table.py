@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqloom.data.batches.bucketing import Plan, plan
 from seqloom.data.batches.collate import Padded, pad_flat
-from seqloom.data.batches.labels import Labelled, Target, counted
+from seqloom.data.batches.labels import LabelBatch, Target, counted
 from seqloom.data.encoding.encode import Rows, runs
 from seqloom.data.formats.column_types import NONE, Column, missing
 from seqloom.data.formats.pairs import Problem
@@ -89,7 +89,7 @@ class Schema:
             return Problem(row.file, row.line, f"the target ({self.target.name}) is missing", code="empty")
         return None
 
-    def number(self, rows: Sequence[Row], fingerprint: str = "") -> RowSupply:
+    def number(self, rows: Sequence[Row], fingerprint: str = "") -> TableSource:
         """Rows, none of them wrong, as numbers."""
         fields = list(zip(*(row.fields for row in rows), strict=True)) or [()] * len(self.columns)
         places = [c.places(f) for c, f in zip(self.columns, fields, strict=True) if c.kind != "text"]
@@ -100,7 +100,7 @@ class Schema:
             np.nan_to_num(target, nan=NONE).clip(NONE).astype(np.int64) if self.classes else target.astype(np.float32)
         )
         matrix = np.stack(places, 1) if places else np.zeros((len(rows), 0))
-        return RowSupply(self, matrix.astype(np.float32), texts, target, fingerprint)
+        return TableSource(self, matrix.astype(np.float32), texts, target, fingerprint)
 
     def _encode(self, texts: Sequence[str]) -> Rows:
         rows = [self.codec.encode(text) for text in texts]
@@ -120,16 +120,16 @@ class Schema:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Schema:
         try:
-            told = dict(value["columns"])
-            columns, target = told.pop("columns"), told.pop("target")
+            settings = dict(value["columns"])
+            columns, target = settings.pop("columns"), settings.pop("target")
             found = tuple(map(Column.from_json, columns))
-            return cls(found, Column.from_json(target), Codec.from_json(value["source"]), **told)
+            return cls(found, Column.from_json(target), Codec.from_json(value["source"]), **settings)
         except (KeyError, TypeError, ValueError) as error:
             raise SeqloomError(f"the stored columns are damaged: {type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True, eq=False)
-class RowSupply:
+class TableSource:
     """Numbered rows in memory. Categories are kept as numbers, and become one-hot in a batch."""
 
     schema: Schema
@@ -161,7 +161,7 @@ class RowSupply:
         sizes = {"batch_tokens": batch_tokens, "batch_rows": batch_rows}
         return plan(self.lengths, np.zeros(len(self), np.int64), seed=seed, epoch=epoch, **sizes)
 
-    def batch(self, rows: np.ndarray) -> Labelled:
+    def batch(self, rows: np.ndarray) -> LabelBatch:
         rows = np.asarray(rows, dtype=np.int64)
         texts = []
         for text, starts in zip(self.texts, self._starts, strict=True):
@@ -170,7 +170,7 @@ class RowSupply:
         target = self.values[rows]
         source = Fields(torch.from_numpy(self.dense(rows)), tuple(texts))
         weight = None if self.weights is None else torch.from_numpy(self.weights[target])
-        return Labelled(source, torch.from_numpy(target), weight, counted(target), tuple(rows.tolist()))
+        return LabelBatch(source, torch.from_numpy(target), weight, counted(target), tuple(rows.tolist()))
 
     def dense(self, rows: np.ndarray) -> np.ndarray:
         """[rows, V] float32"""
@@ -191,7 +191,7 @@ class RowSupply:
     def costs(self, plan: Plan) -> np.ndarray:
         return np.array([len(rows) * int(self.lengths[rows].max(initial=0)) for rows in plan], np.float64)
 
-    def shuffled(self, column: int, order: np.ndarray) -> RowSupply:
+    def shuffled(self, column: int, order: np.ndarray) -> TableSource:
         """The same rows, but in one column each has the field of another: row i that of row order[i]."""
         schema = self.schema
         if schema.columns[column].kind == "text":

@@ -1,4 +1,4 @@
-"""Tagged sentences, numbered and in memory: what a tagger is trained on."""
+"""Tagged sentences, encoded in memory: what a tagger is trained on."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ import torch
 from seqloom.data.batches.bucketing import Plan, plan
 from seqloom.data.batches.words import Lexicon, TagBatch, Types
 from seqloom.data.encoding.encode import Rows
-from seqloom.data.files.columns import Reading
+from seqloom.data.encoding.text_options import TextOptions
 from seqloom.data.formats.conll import Sentence
-from seqloom.data.tokenizers.tokenizers import folding
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError
 
@@ -26,31 +25,16 @@ DAMAGED = "the stored vocabularies of tags are damaged"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TagOptions(Reading):
+class TagOptions(TextOptions):
     """What is read, and how words become numbers: the `data` section of a tagger's configuration.
 
-    `columns`: the word's and the tag's, by number ("1,4"), or by name in CoNLL-U ("XPOS"). `fold`: words lose the
-    difference of upper and lower case; their characters keep it. `half_width`: full-width letters, digits and signs
-    become plain ones. `max_vocab`: words at most, the four specials included. `min_count`: rarer words become <unk>.
-    `max_length`: words a sentence; the rest is cut off. `repair`: tags that break their scheme (I-X after O) are
-    mended, and IOB1 becomes BIO. The others are those of `Reading`.
+    `columns`: the word's and the tag's, by number ("1,4"), or by name in CoNLL-U ("XPOS"). Of `TextOptions`, `fold`,
+    `max_vocab` and `min_count` are for words; their characters keep their case. `max_length`: words a sentence; the
+    rest is cut off. `repair_tags`: tags that break their scheme (I-X after O) are mended, and IOB1 becomes BIO.
     """
 
-    fold: bool | str = False
-    half_width: bool = False
-    max_vocab: int | None = None
-    min_count: int = 1
     max_length: int | None = None
-    repair: bool = False
-
-    def __post_init__(self) -> None:
-        folding(self.fold)
-        super().__post_init__()
-
-    @property
-    def ways(self) -> dict[str, Any]:
-        """As `normal` takes them."""
-        return {"fold": self.fold, "half_width": self.half_width}
+    repair_tags: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,8 +59,8 @@ class Tags:
             raise SeqloomError(f"{DAMAGED}: {error}") from error
 
 
-class Tagging:
-    """A `Supply` of numbered sentences."""
+class TagSource:
+    """A `BatchSource` of encoded sentences."""
 
     folder: Path | None = None
 
@@ -101,7 +85,7 @@ class Tagging:
         return self.types.tables[0][self.words.ids]
 
     def plan(self, *, seed: int, epoch: int, batch_tokens: int | None, batch_rows: int | None) -> Plan:
-        """Batches of sentences of like length: see `order.plan`."""
+        """Batches of sentences of like length: see `bucketing.plan`."""
         both = (self.words.lengths, self.words.lengths)
         return plan(*both, seed=seed, epoch=epoch, batch_tokens=batch_tokens, batch_rows=batch_rows)
 
@@ -123,11 +107,11 @@ class Tagging:
 
 
 @dataclass(frozen=True, eq=False)
-class TagReady:
+class PreparedTags:
     """Tagged sentences ready for training."""
 
-    train: Tagging
-    valid: Tagging | None
+    train: TagSource
+    valid: TagSource | None
     notes: list[str]
     facts: dict[str, Any] = field(repr=False)
     lexicon: Lexicon
@@ -139,7 +123,7 @@ class TagReady:
         source = {**self.lexicon.words.to_json(), "rare": self.rare}
         return {"source": source, "characters": self.lexicon.characters.to_json(), "tags": self.tags.to_json()}
 
-    def held(self) -> list[Sentence]:
+    def validation_examples(self) -> list[Sentence]:
         return self.sentences
 
 

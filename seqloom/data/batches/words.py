@@ -1,4 +1,4 @@
-"""Sentences of words as numbers: each word by its own number and by its characters, each distinct word only once."""
+"""Sentences of words as ids: each word by its own id and by its characters, each distinct word only once."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from seqloom.data.batches.collate import Padded, cuts, pad_flat, rounded, send
+from seqloom.data.batches.collate import Padded, bucket_size, cuts, pad_flat, send
 from seqloom.data.encoding.encode import Rows
-from seqloom.data.tokenizers.tokenizers import BOS, EOS, normal
+from seqloom.data.tokenizers.tokenizers import BOS, EOS, normalize
 from seqloom.data.tokenizers.vocabulary import Codec
 
 LONGEST = 40  # characters of a word that are looked at: as many from its beginning as from its end
@@ -43,10 +43,10 @@ class Words:
         characters = self.characters.tokens[used][:, : max(lengths, default=0)]
         return Words(tokens, index, Padded(characters, self.characters.lengths[used], tuple(lengths)))
 
-    def rounded(self, most: int | None = None) -> Words:
+    def pad_to_bucket(self, most: int | None = None) -> Words:
         """Padded up to few shapes; more words are spelt, each as the first, which no place asks for."""
-        tokens, characters = self.tokens.rounded(most), self.characters.rounded()
-        more = rounded(len(characters.host)) - len(characters.host)
+        tokens, characters = self.tokens.pad_to_bucket(most), self.characters.pad_to_bucket()
+        more = bucket_size(len(characters.host)) - len(characters.host)
         spelt, lengths = (
             torch.cat([one, one[:1].repeat_interleave(more, 0)]) for one in (characters.tokens, characters.lengths)
         )
@@ -61,7 +61,7 @@ class TagBatch:
 
     source: Words
     tags: Tensor  # [B, S] int64; 0 at padded places
-    rows: tuple[int, ...]  # which examples of the supply; none where the batch counts for nothing
+    rows: tuple[int, ...]  # which examples of the source; none where the batch counts for nothing
 
     @property
     def count(self) -> int:
@@ -71,17 +71,17 @@ class TagBatch:
     def to(self, device: torch.device | str) -> TagBatch:
         return TagBatch(self.source.to(device), send(self.tags, device), self.rows)
 
-    def rounded(self, most: int | None = None) -> TagBatch | None:
+    def pad_to_bucket(self, most: int | None = None) -> TagBatch | None:
         """The same in one of few shapes; None where it counts for nothing, which its loss would not know."""
         if not self.rows:
             return None
-        source = self.source.rounded(most)
+        source = self.source.pad_to_bucket(most)
         return replace(self, source=source, tags=F.pad(self.tags, (0, source.index.shape[1] - self.tags.shape[1])))
 
-    def pieces(self, n: int) -> list[TagBatch]:
+    def micro_batches(self, n: int) -> list[TagBatch]:
         return [self._part(a, b) for a, b in cuts(len(self.rows), n)] or [self]
 
-    def emptied(self) -> TagBatch:
+    def zero_weight_row(self) -> TagBatch:
         return replace(self._part(0, 1), rows=())
 
     def _part(self, first: int, last: int) -> TagBatch:
@@ -97,10 +97,10 @@ class Lexicon:
 
     def shape(self, word: str) -> str:
         """The word as its characters are read; words of one shape are one type."""
-        return normal(word, half_width=self.words.half_width)
+        return normalize(word, half_width=self.words.half_width)
 
     def number(self, word: str) -> int:
-        return self.words.number(self.words.normal(word))
+        return self.words.number(self.words.normalize(word))
 
     def spell(self, shape: str) -> list[int]:
         """<bos> c1 … cn <eos>; of a very long word, the beginning and the end."""
@@ -118,7 +118,7 @@ class Lexicon:
 
 
 class Types:
-    """A table of distinct words, each numbered and spelt once."""
+    """A table of distinct words, each encoded and spelt once."""
 
     def __init__(self, lexicon: Lexicon, shapes: Iterable[str] = ()) -> None:
         self.lexicon = lexicon

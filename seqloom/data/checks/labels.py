@@ -48,14 +48,14 @@ class LabelStatistics(Statistics):
     def to_json(self) -> dict[str, Any]:
         return super().to_json() | {"labels": dict(self.labels.most_common())}
 
-    def told(self) -> list[str]:
-        """In three lines, for the eye."""
+    def summary(self) -> list[str]:
+        """In three lines, for display."""
         common = ", ".join(f"{label} {count:,}" for label, count in self.labels.most_common(SHOWN))
         more = f", and {len(self.labels) - SHOWN:,} more" if len(self.labels) > SHOWN else ""
         return [
             f"{', '.join(self.group.files)}: {counted(self.pairs, 'texts')} in "
             f"{counted(self.lines + self.broken, 'lines')} ({self.group.form}), {self.distinct_sources:,} distinct, "
             f"{self.several_targets:,} of them with several labels",
-            f"  text: {self.source.told()}",
+            f"  text: {self.source.summary()}",
             f"  {counted(len(self.labels), 'labels')}: {common}{more}",
         ]

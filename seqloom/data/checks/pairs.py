@@ -161,17 +161,17 @@ class Statistics:
             **{name: getattr(self, name) for name in numbers},
             "source": self.source.to_json(),
             "target": self.target.to_json(),
-            "told": self.told(),
+            "told": self.summary(),
         }
 
-    def told(self) -> list[str]:
-        """In three lines, for the eye."""
+    def summary(self) -> list[str]:
+        """In three lines, for display."""
         return [
             f"{', '.join(self.group.files)}: {counted(self.pairs, 'pairs')} in "
             f"{counted(self.lines + self.broken, 'lines')} ({self.group.form}), "
             f"{counted(self.distinct_sources, 'distinct sources')}, {self.several_targets:,} of them with several "
             f"targets, {counted(self.same, 'pairs')} with target = source",
-            *(f"  {name}: {side.told()}" for name, side in (("source", self.source), ("target", self.target))),
+            *(f"  {name}: {side.summary()}" for name, side in (("source", self.source), ("target", self.target))),
         ]
 
 
@@ -195,7 +195,7 @@ class Side:
             "distinct_characters": len(self.alphabet),
         }
 
-    def told(self) -> str:
+    def summary(self) -> str:
         units = {"characters": summary(self.characters), "words": summary(self.words)}
         spread = "; ".join(
             f"{unit} mean {numbers['mean']:.1f}, median {numbers['median']:g}, 95 % ≤ {numbers['p95']:g}, "

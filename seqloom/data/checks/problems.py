@@ -33,11 +33,11 @@ class Kind:
         self.lines = sorted([*self.lines, problem.line])[:SHOWN]
 
     def __str__(self) -> str:
-        told = named(self.first)
+        message = named(self.first)
         if self.count == 1:
-            return told
+            return message
         more = ", …" if self.count > len(self.lines) else ""
-        return f"{told} ({self.count:,} such lines: {', '.join(map(str, self.lines))}{more})"
+        return f"{message} ({self.count:,} such lines: {', '.join(map(str, self.lines))}{more})"
 
     def to_json(self) -> dict[str, Any]:
         return {**self.first._asdict(), "count": self.count, "lines": self.lines}
@@ -51,8 +51,8 @@ def named(problem: Problem) -> str:
 class Report:
     """Iterating reads the files and gives each `Problem`; after that the numbers are there.
 
-    `errors`, `warnings` and all other numbers read the files themselves if nobody has iterated yet. A kind of data has
-    its own `_problems`, which fills `_statistics` with whatever has a `to_json` with its lines for the eye (`told`).
+    `errors`, `warnings` and all other numbers read the files themselves if that was not done yet. A kind of data has
+    its own `_problems`, which fills `_statistics` with whatever has a `to_json` with its lines for display (`summary`).
     """
 
     _done = False

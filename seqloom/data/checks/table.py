@@ -13,7 +13,7 @@ from seqloom.data.files.columns import Reading
 from seqloom.data.formats.column_types import plain
 from seqloom.data.formats.pairs import Problem
 from seqloom.data.formats.table import Row, TableOptions, entries, form, layout, notes
-from seqloom.data.prepare.table import columns_told, draft
+from seqloom.data.prepare.table import describe_columns, draft
 from seqloom.errors import SeqloomError
 from seqloom.plural import counted
 
@@ -45,10 +45,10 @@ class TableStatistics:
     columns: list[dict[str, Any]] = field(default_factory=list)  # the target last
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"told": self.told()}
+        return asdict(self) | {"told": self.summary()}
 
-    def told(self) -> list[str]:
-        """In lines, for the eye."""
+    def summary(self) -> list[str]:
+        """In lines, for display."""
         held = f"{counted(self.lines, 'rows')} in {counted(self.lines + self.broken, 'lines')}"
         first = f"{self.files[0]}: {held} ({self.form}), {self.distinct:,} distinct"
         return [first, *(f"  {_column(one)}" for one in self.columns)]
@@ -64,25 +64,27 @@ class TableReport(problems.Report):
     @property
     def notes(self) -> list[str]:
         kinds = ", ".join(f"{one['name']} {one['kind']}" for one in self.statistics[0].columns)  # pyright: ignore
-        told = [f"columns: {kinds}; the last is the target. data.kinds.NAME=KIND changes a kind"] if kinds else []
-        return [*notes(self.files, self.options), *told]
+        columns = (
+            [f"columns: {kinds}; the last is the target. data.column_types.NAME=KIND changes a kind"] if kinds else []
+        )
+        return [*notes(self.files, self.options), *columns]
 
     def _problems(self) -> Iterator[Problem]:
         self._draft: Schema | None = None
         first: _Seen = {}
         for file in self.files:
-            told, seen = TableStatistics([file], form(file, self.options)), {}
-            self._statistics.append(told)
+            statistics, seen = TableStatistics([file], form(file, self.options)), {}
+            self._statistics.append(statistics)
             rows: list[Row] = []
             for entry in self._entries(file):
                 if isinstance(entry, Row):
                     rows.append(entry)
                 else:
-                    told.broken += entry.kind == "error"
+                    statistics.broken += entry.kind == "error"
                     yield entry
-            yield from self._values(rows, told)
+            yield from self._values(rows, statistics)
             yield from _again(rows, seen, first)
-            told.distinct = len(seen)
+            statistics.distinct = len(seen)
             first = first or seen
 
     def _entries(self, file: str) -> Iterator[Row | Problem]:
@@ -95,15 +97,15 @@ class TableReport(problems.Report):
             marks.found.clear()
         yield from marks.line_ends()
 
-    def _values(self, rows: list[Row], told: TableStatistics) -> Iterator[Problem]:
+    def _values(self, rows: list[Row], statistics: TableStatistics) -> Iterator[Problem]:
         """What is wrong with the fields of rows, by the kinds that the first table has."""
         if not rows:
-            yield Problem(told.files[0], 1, "the table has no rows", code="empty")
+            yield Problem(statistics.files[0], 1, "the table has no rows", code="empty")
             return
         try:
             self._draft = self._draft or draft(rows, self.layout, self.options)
         except SeqloomError as error:
-            yield Problem(told.files[0], 1, str(error), code="columns")
+            yield Problem(statistics.files[0], 1, str(error), code="columns")
             return
         good = []
         for row in rows:
@@ -111,9 +113,9 @@ class TableReport(problems.Report):
             if problem is None:
                 good.append(row)
             else:
-                told.broken += 1
+                statistics.broken += 1
                 yield problem
-        told.lines, told.columns = len(good), columns_told(good, self._draft) if good else []
+        statistics.lines, statistics.columns = len(good), describe_columns(good, self._draft) if good else []
 
     def _too_long(self, row: Row) -> Problem | None:
         for name, text in zip(self.layout.columns, row.fields, strict=True):
@@ -143,14 +145,16 @@ def _again(rows: Sequence[Row], seen: _Seen, first: _Seen) -> Iterator[Problem]:
         seen.setdefault(fields, (row.line, target))
 
 
-def _column(told: dict[str, Any]) -> str:
+def _column(column: dict[str, Any]) -> str:
     """A column in one line."""
-    if told["kind"] == "category":
-        commonest = ", ".join(f"{value} {count:,}" for value, count in told["commonest"][:3])
-        what = f"{told['values']:,} values ({commonest}{', …' if told['values'] > 3 else ''})"
-    elif told["kind"] == "text":
+    if column["kind"] == "category":
+        commonest = ", ".join(f"{value} {count:,}" for value, count in column["commonest"][:3])
+        what = f"{column['values']:,} values ({commonest}{', …' if column['values'] > 3 else ''})"
+    elif column["kind"] == "text":
         what = ""
     else:
-        what = f"mean {told['mean']:.4g}" + (f", deviation {told['deviation']:.4g}" if told["kind"] == "number" else "")
-    gaps = f"{told['missing']:,} missing" if told["missing"] else ""
-    return f"{told['name']}: {', '.join(part for part in (told['kind'], what, gaps) if part)}"
+        what = f"mean {column['mean']:.4g}" + (
+            f", deviation {column['deviation']:.4g}" if column["kind"] == "number" else ""
+        )
+    gaps = f"{column['missing']:,} missing" if column["missing"] else ""
+    return f"{column['name']}: {', '.join(part for part in (column['kind'], what, gaps) if part)}"

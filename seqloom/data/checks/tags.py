@@ -74,17 +74,17 @@ class Report(problems.Report):
         statistics.scheme = scheme = scheme_of(sentence.tags for sentence in sentences)
         if scheme is None:
             return
-        strange = {tag for tag in statistics.tags if odd(tag, scheme)}
-        sound = [tag for tag in statistics.tags if tag not in strange]
+        odd_tags = {tag for tag in statistics.tags if odd(tag, scheme)}
+        sound = [tag for tag in statistics.tags if tag not in odd_tags]
         for sentence in sentences:
             for place, tag in enumerate(sentence.tags):
-                if tag in strange:
+                if tag in odd_tags:
                     hint = f"; did you mean {found!r}?" if (found := meant(tag, sound)) else ""
                     reason = f"the tag {tag!r} is none of the scheme {scheme.upper()}{hint}"
                     yield Problem(sentence.file, sentence.lines[place], reason, "warning", "tag")
             for place, reason in breaks(sentence.tags, scheme):
-                told = f"{reason}, which {scheme.upper()} does not allow"
-                yield Problem(sentence.file, sentence.lines[place], told, "warning", "scheme")
+                message = f"{reason}, which {scheme.upper()} does not allow"
+                yield Problem(sentence.file, sentence.lines[place], message, "warning", "scheme")
 
 
 def _again(sentence: Sentence, own: dict[bytes, int], seen: dict[bytes, str]) -> Iterator[Problem]:
@@ -126,11 +126,11 @@ class Statistics:
             "scheme": self.scheme,
             "tags": dict(self.tags.most_common()),
             "lengths": summary(self.lengths),
-            "told": self.told(),
+            "told": self.summary(),
         }
 
-    def told(self) -> list[str]:
-        """The same in lines for the eye."""
+    def summary(self) -> list[str]:
+        """The same in lines for display."""
         spread = summary(self.lengths)
         scheme = f" ({self.scheme.upper()})" if self.scheme else ""
         commonest = ", ".join(f"{tag} {count:,}" for tag, count in self.tags.most_common(COMMONEST))

@@ -13,7 +13,7 @@ from seqloom.data.checks.suspicious_text import Marks
 from seqloom.data.files.columns import Reading
 from seqloom.data.files.lines import LineError, decode
 from seqloom.data.formats.pairs import MAX_LENGTH, Problem
-from seqloom.data.formats.plain_text import _lines, _plainly, formed_text, raw_pieces
+from seqloom.data.formats.plain_text import _lines, _plainly, formed_text, raw_chunks
 from seqloom.plural import counted
 
 
@@ -34,9 +34,9 @@ class Statistics:
     numbers: dict[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        return {"files": [self.file], "form": "text", **self.numbers, "told": [self.told()]}
+        return {"files": [self.file], "form": "text", **self.numbers, "told": [self.summary()]}
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """In a sentence."""
         n = self.numbers
         return (
@@ -63,8 +63,8 @@ class Report(problems.Report):
 
     def _text(self, file: str, path: Path, encoding: str) -> Iterator[Problem]:
         marks, facts, alphabet = Marks("text"), Counter[str](), set[str]()
-        last = length = told = 0  # of an endless line a piece comes at a time
-        for raw in raw_pieces(file, path, encoding):
+        last = length = reported = 0  # of an endless line a piece comes at a time
+        for raw in raw_chunks(file, path, encoding):
             for line, content in marks.through(file, enumerate(_lines(raw.content), raw.line)):
                 yield from marks.found
                 marks.found.clear()
@@ -75,8 +75,8 @@ class Report(problems.Report):
                     yield Problem(file, line, str(broken), code=broken.code)
                     continue
                 length, new, last = len(text) + (length if line == last else 0), line != last, line
-                if length > self.max_length and line != told:
-                    reason, told = f"the line has {length:,} characters; more than {self.max_length:,}", line
+                if length > self.max_length and line != reported:
+                    reason, reported = f"the line has {length:,} characters; more than {self.max_length:,}", line
                     yield Problem(file, line, reason, "warning", "long")
                 facts["lines"] += new
                 facts["characters"] += len(text) + new

@@ -21,6 +21,7 @@ from seqloom.data.datasets.text_datasets import TEXTS
 from seqloom.data.files.lines import STDIN
 from seqloom.errors import SeqloomError, known
 from seqloom.files import clear_damaged, damage, default_cache, new_folder, sha256, write_atomic, write_output
+from seqloom.setting_names import over
 
 DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (*TEXTS, *OTHERS)}
 TASKS = tuple(dict.fromkeys(dataset.task for dataset in DATASETS.values()))
@@ -42,13 +43,13 @@ _WRITTEN: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
 
 
 def find(name: str) -> Dataset:
-    """The dataset of that name; else an error that guesses what was meant."""
+    """The dataset of that name; else an error that suggests what was meant."""
     if name not in DATASETS:
-        raise SeqloomError(f"unknown dataset {name!r}{_guess(name)}")
+        raise SeqloomError(f"unknown dataset {name!r}{_suggestion(name)}")
     return DATASETS[name]
 
 
-def _guess(name: str) -> str:
+def _suggestion(name: str) -> str:
     near = difflib.get_close_matches(name, DATASETS, 1)
     return f"; did you mean {near[0]!r}?" if near else "; `seqloom data list` names them all"
 
@@ -194,7 +195,7 @@ def suited(names: Sequence[str | Path], data: Mapping[str, Any], task: str) -> t
     if dataset is None:
         return given, None
     own = f"{dataset.name}:valid" if "valid" in dataset.sizes and split in ("", "train") else None
-    return {**(dataset.data if dataset.task == task else {}), **given}, own
+    return over(dataset.data if dataset.task == task else {}, given), own
 
 
 def _named(name: str) -> tuple[Dataset | None, str]:
@@ -206,4 +207,4 @@ def _named(name: str) -> tuple[Dataset | None, str]:
         return DATASETS[plain], split
     if set(name) & set("/\\."):
         return None, ""
-    raise SeqloomError(f"{name}: no such file, and no dataset of that name{_guess(plain)}")
+    raise SeqloomError(f"{name}: no such file, and no dataset of that name{_suggestion(plain)}")

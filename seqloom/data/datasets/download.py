@@ -31,7 +31,7 @@ WAYS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of packing; others are unpa
 
 
 def content(dataset: Dataset, file: File) -> bytes:
-    """The bytes of a file, unpacked and verified. What is not at hand is downloaded."""
+    """The bytes of a file, unpacked and verified. Downloaded if it is not there yet."""
     place = mirrored(file)
     if place is not None:
         return _verified(_read(place, file), file, place)
@@ -47,7 +47,7 @@ def content(dataset: Dataset, file: File) -> bytes:
 
 
 def place_of(file: File) -> Path | None:
-    """Where a file is at hand; None if it is not. Not verified."""
+    """Where a file is, if it was downloaded; not verified."""
     kept = downloads() / file.path
     return mirrored(file) or (kept if kept.is_file() else None)
 

@@ -195,7 +195,7 @@ TEXTS = [
         home="https://ai.stanford.edu/~amaas/data/sentiment",
         reader="imdb",
         files=files_by_split("imdb/", None, train="train.tsv", test="test.tsv"),
-        data={"tokens": "terms", "fold": True, "min_count": 2, "max_length": 400},
+        data={"tokens": "terms", "lowercase": "casefold", "min_count": 2, "max_length": 400},
     ),
     Dataset(
         name="imdb-1000",
@@ -207,7 +207,7 @@ TEXTS = [
         home="https://ai.stanford.edu/~amaas/data/sentiment",
         reader="few",
         files=files_by_split("imdb/", None, train="train.tsv"),
-        data={"tokens": "terms", "fold": True, "min_count": 2, "max_length": 400},
+        data={"tokens": "terms", "lowercase": "casefold", "min_count": 2, "max_length": 400},
     ),
     Dataset(
         name="trec",

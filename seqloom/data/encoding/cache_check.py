@@ -1,4 +1,4 @@
-"""Whether numbered data in the cache is what was written, found out beside the training that already reads it.
+"""Whether encoded data in the cache is what was written, found out beside the training that already reads it.
 
 The manifest of every cache holds SHA-256 sums, which processors count at more than a gigabyte a second. Large caches
 are compared with them once a process, in a thread, and nothing that was trained is kept before that is over.
@@ -14,7 +14,7 @@ from pathlib import Path
 from seqloom.errors import SeqloomError
 from seqloom.files import MANIFEST, damage
 
-AT_ONCE = 1 << 25  # bytes: a cache up to here is compared before it is used, which takes no time worth a thread
+AT_ONCE = 1 << 25  # bytes: a cache up to here is compared before it is used, too little for a thread of its own
 
 _checks: dict[Path, _Check] = {}
 
@@ -33,7 +33,7 @@ class _Check(threading.Thread):
 
 
 def begin(folder: Path) -> None:
-    """Start to compare a folder of numbered data with its sums, unless this process has done so."""
+    """Start to compare a folder of encoded data with its sums, unless this process has done so."""
     if folder not in _checks:
         _checks[folder] = _Check(folder)
         _checks[folder].start()
@@ -41,7 +41,7 @@ def begin(folder: Path) -> None:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """What breaks inside may be due to damaged data; then that is said instead."""
+    """What fails inside may be due to damaged data; then that error is raised instead."""
     try:
         yield
     except SeqloomError:
@@ -63,6 +63,6 @@ def settle(folder: Path | None) -> None:
         with suppress(OSError):
             (check.folder / MANIFEST).unlink()
         raise SeqloomError(
-            f"{check.folder}: the cache of numbered data is damaged: {check.wrong}; nothing trained on it was kept: "
-            "start again, and the data are numbered anew"
+            f"{check.folder}: the cache of encoded data is damaged: {check.wrong}; nothing trained on it was kept: "
+            "start again, and the data are encoded again"
         )

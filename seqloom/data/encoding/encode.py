@@ -1,7 +1,7 @@
-"""Many texts to numbers at once. Free of torch: worker processes import it.
+"""Many texts to ids at once. Free of torch: worker processes import it.
 
-A block of texts is numbered by its own small vocabulary; who puts the blocks together (`corpus`) gives the tokens their
-final numbers. So one pass over the data is enough to learn a vocabulary and to encode with it.
+A block of texts is encoded with its own small vocabulary; who puts the blocks together (`count_tokens`) gives the
+tokens their final ids. So one pass over the data is enough to learn a vocabulary and to encode with it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 
 from seqloom.data.tokenizers.base_tokenizer import Label, Labels
 from seqloom.data.tokenizers.graphemes import simple
-from seqloom.data.tokenizers.pretrained import Wrapped
-from seqloom.data.tokenizers.tokenizers import Bpe, Bytes, Chars, Splitter, make, normal
+from seqloom.data.tokenizers.pretrained import PretrainedTokenizer
+from seqloom.data.tokenizers.tokenizers import Bpe, Bytes, Chars, Splitter, make, normalize
 from seqloom.data.tokenizers.vocabulary import Codec
 
 
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
         lengths = self.lengths[rows]
         return Rows(self.ids[runs(starts[rows], lengths)], lengths)
 
-    def keep(self, mask: np.ndarray) -> Rows:
+    def select(self, mask: np.ndarray) -> Rows:
         """The rows where `mask` is true."""
         return self if mask.all() else Rows(self.ids[np.repeat(mask, self.lengths)], self.lengths[mask])
 
@@ -75,7 +75,7 @@ class Side(NamedTuple):
     tokens: list[str] | None
 
 
-class Numbered(NamedTuple):
+class EncodedBlock(NamedTuple):
     """A block of examples."""
 
     hashes: np.ndarray  # [examples] uint64, of the sources
@@ -84,29 +84,29 @@ class Numbered(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Numberer:
-    """Numbers blocks of sources and targets. `key`: of the hash, see `source_hash`."""
+class PairEncoder:
+    """Encodes blocks of sources and targets. `key`: of the hash, see `source_hash`."""
 
     source: Splitter
     target: Splitter
-    ways: dict[str, Any]  # fold and half_width, as `normal` takes them
+    ways: dict[str, Any]  # fold and half_width, as `normalize` takes them
     key: bytes
 
     @classmethod
-    def of(cls, value: dict[str, Any]) -> Numberer:
+    def of(cls, value: dict[str, Any]) -> PairEncoder:
         """From JSON: `source`, `target` (a kind of tokens, perhaps with `clean`, or a whole codec), `ways`, `key`."""
         source, target = (_splitter(value[side]) for side in ("source", "target"))
         return cls(source, target, value["ways"], value["key"].encode())
 
-    def __call__(self, sources: list[str], targets: list[str]) -> Numbered:
+    def __call__(self, sources: list[str], targets: list[str]) -> EncodedBlock:
         ways = {} if isinstance(self.target, Label | Labels) else self.ways
-        left, right = normal_all(sources, self.ways), normal_all(targets, ways)
+        left, right = normalize_all(sources, self.ways), normalize_all(targets, ways)
         digests = b"".join([source_hash(text, self.key) for text in left])
         hashes = np.frombuffer(digests, ">u8").astype(np.uint64)
-        # An imported tokenizer makes its texts normal by itself.
-        left = sources if isinstance(self.source, Wrapped) else left
-        right = targets if isinstance(self.target, Wrapped) else right
-        return Numbered(hashes, number_texts(self.source, left), number_texts(self.target, right))
+        # An imported tokenizer normalizes its texts by itself.
+        left = sources if isinstance(self.source, PretrainedTokenizer) else left
+        right = targets if isinstance(self.target, PretrainedTokenizer) else right
+        return EncodedBlock(hashes, encode_texts(self.source, left), encode_texts(self.target, right))
 
 
 def _splitter(value: str | dict[str, Any]) -> Splitter:
@@ -120,21 +120,24 @@ def source_hash(text: str, key: bytes) -> bytes:
     return blake2b(" ".join(text.split()).encode(), digest_size=8, key=key).digest()
 
 
-def normal_all(texts: list[str], ways: dict[str, Any]) -> list[str]:
-    """`normal` of each. A part of a text in NFC is in NFC, so that one look at all of them is mostly enough.
+def normalize_all(texts: list[str], ways: dict[str, Any]) -> list[str]:
+    """`normalize` of each. A part of a text in NFC is in NFC, so that one look at all of them is mostly enough.
 
-    Half a surrogate pair, which `normal` would mend, cannot come: reading refuses it.
+    Half a surrogate pair, which `normalize` would repair, cannot come: reading refuses it.
     """
     if not any(ways.values()) and unicodedata.is_normalized("NFC", "".join(texts)):
         return texts
-    return [normal(text, **ways) for text in texts]
+    return [normalize(text, **ways) for text in texts]
 
 
-def number_texts(splitter: Splitter, texts: list[str]) -> Side:
-    """Texts that went through `normal`, split and numbered."""
+def encode_texts(splitter: Splitter, texts: list[str]) -> Side:
+    """Normalized texts, split into tokens and encoded."""
     whole = "".join(texts)
     if isinstance(splitter, Chars) and simple(whole):
-        codes = np.frombuffer(whole.encode("latin-1"), np.uint8) if whole.isascii() else _points(whole)
+        if whole.isascii():
+            codes = np.frombuffer(whole.encode("latin-1"), np.uint8)
+        else:
+            codes = np.frombuffer(whole.encode("utf-32-le"), np.uint32)
         return _by_code(codes, np.fromiter(map(len, texts), np.int64, len(texts)))
     if isinstance(splitter, Bytes):
         raw = texts if whole.isascii() else [text.encode() for text in texts]
@@ -145,10 +148,6 @@ def number_texts(splitter: Splitter, texts: list[str]) -> Side:
     rows = [splitter.split(text) for text in texts]
     numbers: defaultdict[str, int] = defaultdict(count().__next__)
     return Side(_flat(rows, map(numbers.__getitem__, chain.from_iterable(rows))), list(numbers))
-
-
-def _points(text: str) -> np.ndarray:
-    return np.frombuffer(text.encode("utf-32-le"), np.uint32)
 
 
 def _by_code(codes: np.ndarray, lengths: np.ndarray) -> Side:

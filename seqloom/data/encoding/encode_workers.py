@@ -1,4 +1,4 @@
-"""Numbering in other processes: blocks go out and come back in order, over pipes.
+"""Encoding in other processes: blocks go out and come back in order, over pipes.
 
 Started as programs of their own, not by `multiprocessing`, which would run the user's script again in every worker.
 A worker whose parent dies reads the end of its input and leaves.
@@ -18,19 +18,21 @@ from typing import IO, Any
 
 import numpy as np
 
-from seqloom.data.encoding.encode import Numbered, Numberer, Rows, Side
+from seqloom.data.encoding.encode import EncodedBlock, PairEncoder, Rows, Side
 from seqloom.data.formats.pairs_fast import Pairs
 from seqloom.errors import SeqloomError
 
-Given = tuple[Any, Pairs]  # what the caller wants back beside the numbers, and the texts
+Given = tuple[Any, Pairs]  # what the caller wants back beside the ids, and the texts
 
 
-def numbered(blocks: Iterable[Given], settings: dict[str, Any], workers: int) -> Iterator[tuple[Any, Pairs, Numbered]]:
-    """Every block with its numbers, in order. `settings`: see `Numberer.of`. No workers: all in this process."""
+def encode_blocks(
+    blocks: Iterable[Given], settings: dict[str, Any], workers: int
+) -> Iterator[tuple[Any, Pairs, EncodedBlock]]:
+    """Every block, encoded, in order. `settings`: see `PairEncoder.of`. No workers: all in this process."""
     if not workers:
-        numberer = Numberer.of(settings)
+        encoder = PairEncoder.of(settings)
         for label, pairs in blocks:
-            yield label, pairs, numberer(pairs.sources, pairs.targets)
+            yield label, pairs, encoder(pairs.sources, pairs.targets)
         return
     with ExitStack() as stack:
         team = deque(stack.enter_context(Worker(settings)) for _ in range(workers))
@@ -51,7 +53,7 @@ def numbered(blocks: Iterable[Given], settings: dict[str, Any], workers: int) ->
 
 
 class Worker:
-    """A process that numbers one block at a time."""
+    """A process that encodes one block at a time."""
 
     def __init__(self, settings: dict[str, Any]):
         # One thread each: there are as many workers as cores.
@@ -71,7 +73,7 @@ class Worker:
         # No text holds a NUL.
         self._send("\0".join(pairs.sources).encode(), "\0".join(pairs.targets).encode())
 
-    def answer(self) -> Numbered:
+    def answer(self) -> EncodedBlock:
         try:
             head = json.loads(_receive(self._from))
             arrays = [np.frombuffer(_receive(self._from), dtype) for dtype in head["dtypes"]]
@@ -79,7 +81,7 @@ class Worker:
             raise _gone(self._process.wait()) from None
         hashes, *rest = arrays
         sides = (Side(Rows(*rest[at : at + 2]), tokens) for at, tokens in zip((0, 2), head["tokens"], strict=True))
-        return Numbered(hashes, *sides)
+        return EncodedBlock(hashes, *sides)
 
     def _send(self, *parts: bytes) -> None:
         try:
@@ -100,10 +102,10 @@ def work() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends us
     inward, outward = sys.stdin.buffer, sys.stdout.buffer
     try:
-        numberer = Numberer.of(json.loads(_receive(inward)))
+        encoder = PairEncoder.of(json.loads(_receive(inward)))
         while True:
             sources, targets = (_receive(inward).decode().split("\0") for _ in range(2))
-            found = numberer(sources, targets)
+            found = encoder(sources, targets)
             arrays = [found.hashes, *found.source.rows, *found.target.rows]
             head = {
                 "dtypes": [array.dtype.str for array in arrays],
@@ -133,4 +135,4 @@ def _receive(stream: IO[bytes]) -> bytes:
 
 def _gone(status: int) -> SeqloomError:
     why = "killed, perhaps for want of memory" if status < 0 else f"status {status}"
-    return SeqloomError(f"a process that numbers the data has ended ({why})")
+    return SeqloomError(f"a process that encodes the data has ended ({why})")

@@ -1,4 +1,4 @@
-"""Numbered examples on disk: one flat array of ids for each side, and where each row ends. Memory-mapped, never loaded.
+"""Encoded examples on disk: one flat array of ids for each side, and where each row ends. Memory-mapped, never loaded.
 
 Ten million pairs take about a gigabyte of disk and next to no memory, and start in no time.
 """
@@ -14,13 +14,13 @@ import numpy as np
 from seqloom.data.encoding.encode import Rows
 from seqloom.data.tokenizers.tokenizers import BOS, EOS
 
-_CHUNK = 1 << 18  # numbers that are given their final value at a time
+_CHUNK = 1 << 18  # ids that get their final value at a time
 
 
 class Writer:
-    """Writes a `Corpus`, many rows at a time.
+    """Writes a `PairSource`, many rows at a time.
 
-    Tokens get their final numbers when all have been seen: until then ids wait in a file of their own.
+    Tokens get their final ids when all have been seen: until then ids wait in a file of their own.
     """
 
     def __init__(self, folder: Path, name: str):
@@ -44,7 +44,7 @@ class Writer:
             self._target.close()
 
     def settle(self, source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """After closing: give every id its final number by a table. Returns how often each comes, specials included."""
+        """After closing: give every id its final value by a table. Returns how often each comes, specials included."""
         return self._source.settle(source), self._target.settle(target)
 
 

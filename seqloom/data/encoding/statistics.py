@@ -11,12 +11,12 @@ from seqloom.data.tokenizers.tokenizers import SPECIALS, UNK
 from seqloom.data.tokenizers.vocabulary import Codec
 
 if TYPE_CHECKING:
-    from seqloom.data.batches.pairs import Corpus
+    from seqloom.data.batches.pairs import PairSource
 
 COMMONEST = 20  # tokens of each side that are named
 
 
-def facts_of(corpus: Corpus, counts: tuple[np.ndarray, np.ndarray], hashes: np.ndarray) -> dict[str, Any]:
+def facts_of(corpus: PairSource, counts: tuple[np.ndarray, np.ndarray], hashes: np.ndarray) -> dict[str, Any]:
     """Of the training or the validation data; specials are not counted. `counts`: how often each id comes."""
     lengths = {"source": corpus.source_lengths - 1, "target": corpus.target_lengths - 2}
     facts: dict[str, Any] = {"pairs": len(corpus), "distinct_sources": len(np.unique(hashes))}

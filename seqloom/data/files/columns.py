@@ -13,6 +13,7 @@ from seqloom.data.files.lines import Line, LineError, decode
 from seqloom.data.tokenizers.base_tokenizer import SPECIALS
 from seqloom.errors import SeqloomError, known, shown
 from seqloom.plural import counted
+from seqloom.setting_names import fold_of, former
 
 FARTHEST = 10_000  # lines a quoted field may span before its quote counts as forgotten
 # What a first row of a .csv had to be to be taken as names before its content was looked at; see `header`.
@@ -40,10 +41,10 @@ LEAST = {
     "stride": 1,
 }
 
-LATEST = {"sample": None, "rules": 1}
+LATEST = {"sample": None, "rules": 1}  # by their first names, as caches know them
 
 TOLD = ("header", "delimiter", "encoding")  # what may be said of how files are written
-WRITTEN = (*TOLD, "recognise")
+WRITTEN = (*TOLD, "detect")
 
 Columns = tuple[int, ...]
 Record = tuple[int, "list[str] | LineError"]
@@ -58,33 +59,40 @@ class Reading:
     examples of the training files; `sample`: so many from all over them, drawn by a hash. `header`: whether the first
     line names the columns; `delimiter`: what stands between them, by name (tab, comma, semicolon, bar) or itself;
     `encoding`: of the files, as Python calls it. Each is told by the content of a file where it is not given.
-    `recognise`: false for runs of earlier versions, for which only a few names in a .csv were a header, and files were
-    UTF-8 and tags of one scheme throughout. `rules`: 1 or 2, by which examples are held out (see `Split`) and letters
-    mended (see `Cleaned`); new runs have 2, those from before 1.
+    `detect`: false for runs of earlier versions, for which only a few names in a .csv were a header, and files were
+    UTF-8 and tags of one scheme throughout. `split_version`: 1 or 2, by which examples are held out (see `Split`) and
+    letters mended (see `Cleaned`); new runs have 2, those from before 1.
     """
 
     columns: str | None = None
     skip_bad: bool = False
     limit: int | None = None
     sample: int | None = None
-    rules: int = 1
+    split_version: int = 1
     header: bool | None = None
     delimiter: str | None = None
     encoding: str | None = None
-    recognise: bool = True
+    detect: bool = True
 
     @property
     def values(self) -> str:
         """What targets are: "text", "label", "number", or "labels:" and the sign between them."""
         return "text"
 
+    @property
+    def fold(self) -> bool | str:
+        """The setting `lowercase`, where there is one, as vocabularies and caches have it."""
+        return fold_of(getattr(self, "lowercase", False))
+
     def __post_init__(self):
+        if getattr(self, "lowercase", False) is True:
+            object.__setattr__(self, "lowercase", "lower")
         for name, least in LEAST.items():
             value = getattr(self, name, None)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
                 raise SeqloomError(f"{name} must be a whole number of {least} or more, not {value!r}")
-        if self.rules not in RULES or isinstance(self.rules, bool):
-            raise SeqloomError(f"data.rules is {' or '.join(map(str, RULES))}, not {self.rules!r}")
+        if self.split_version not in RULES or isinstance(self.split_version, bool):
+            raise SeqloomError(f"data.split_version is {' or '.join(map(str, RULES))}, not {self.split_version!r}")
         if self.limit is not None and self.sample is not None:
             raise SeqloomError("--limit takes the first examples and --sample draws from all of them: choose one")
         if self.delimiter is not None:
@@ -103,7 +111,7 @@ class Reading:
         if self.numbers and min(self.numbers) < 0:
             raise SeqloomError(f"--columns {self.columns!r}: columns are counted from 1")
 
-    def part_told(self, unit: str) -> Iterator[str]:
+    def subset_notes(self, unit: str) -> Iterator[str]:
         """A sentence, where not all of the training files is read."""
         if self.limit is not None:
             yield f"only the first {self.limit:,} {unit} of the training files are read"
@@ -124,30 +132,30 @@ class Reading:
 
     @property
     def written(self) -> dict[str, Any]:
-        """What is said of how files are written."""
+        """How files are written, as far as it was given."""
         return {name: getattr(self, name) for name in WRITTEN}
 
 
 def since(reading: Reading) -> dict[str, Any]:
-    """All settings but those of which what is found in the files says enough, and the latest only where they are set,
-    so that runs from before can go on: what caches are called by."""
-    settings = asdict(reading).items()
-    return {name: value for name, value in settings if name not in WRITTEN and (name, value) not in LATEST.items()}
+    """What the name of a cache is made of: all settings under the names that they had first, but for those of how files
+    are written, and the latest only where they are set, so that runs of earlier versions can go on."""
+    settings = former({name: value for name, value in asdict(reading).items() if name not in WRITTEN})
+    return {name: value for name, value in settings.items() if (name, value) not in LATEST.items()}
 
 
 class Inherited(str):
-    """A delimiter that was told of the training files: files of a form without one are read all the same."""
+    """The delimiter given for the training files: files of a form without one are read all the same."""
 
 
 def as_trained(data: Mapping[str, Any], columns: str | None, skip_bad: bool) -> Reading:
-    """How further files are read: as those of a training whose `data` section is given. What was not told then is
-    recognised in them by itself, where that training recognised anything."""
+    """How further files are read: as those of a training whose `data` section is given. What was not given then is
+    detected in them by itself, where that training recognised anything."""
     written: dict[str, Any] = {name: data.get(name) for name in TOLD}
     if columns is not None:
         written["header"] = None  # other columns, other files
     if written["delimiter"] is not None:
         written["delimiter"] = Inherited(written["delimiter"])
-    written["recognise"] = data.get("recognise", False)  # runs of earlier versions did not
+    written["detect"] = data.get("detect", False)  # runs of earlier versions did not
     return Reading(columns=columns or data.get("columns"), skip_bad=skip_bad, **written)
 
 
@@ -161,7 +169,7 @@ def sign_of(name: str) -> str:
     return sign
 
 
-def told(sign: str) -> str:
+def delimiter_name(sign: str) -> str:
     """A delimiter by its name."""
     return NAMES.get(sign, repr(sign))
 
@@ -194,7 +202,7 @@ def pick(fields: list[str], columns: Columns | None) -> tuple[str, tuple[str, ..
 
 def no_separator(text: str, separator: str) -> LineError:
     """What to say of a line of one column: perhaps something else stands where the separator should."""
-    name = told(separator)
+    name = delimiter_name(separator)
     expected = f"expected source {name} target"
     other, hint = next(
         (

@@ -6,7 +6,7 @@ import io
 from collections import Counter
 from itertools import islice
 
-from seqloom.data.files.columns import csv_records, told
+from seqloom.data.files.columns import csv_records, delimiter_name
 
 _TRIED = ",;\t|"  # the first of equals wins
 _LOOKED = 100  # records
@@ -35,7 +35,7 @@ def alone_is_little(head: bytes, values: str) -> str:
     text = head.decode(errors="replace")
     sign = sign_in(text)
     if _fit(text, sign) >= 0.9:
-        name = told(sign)
+        name = delimiter_name(sign)
         return f"no TAB in its first line, but {name}s seem to stand between its columns: --delimiter {name} reads it"
     if values == "text":
         return (

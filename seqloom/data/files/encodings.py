@@ -1,4 +1,4 @@
-"""In which encoding a file is written: as it is told, by the mark at its start, or guessed from its beginning.
+"""In which encoding a file is written: as the user says, by the mark at its start, or detected from its beginning.
 
 Whatever it is, everybody else reads UTF-8: `recoded` stands between them and the file.
 """
@@ -77,7 +77,7 @@ def marked(head: bytes) -> str | None:
     return next((encoding for mark, encoding in _MARKS if head.startswith(mark)), None)
 
 
-def guessed(head: bytes) -> str:
+def detect_encoding(head: bytes) -> str:
     """The encoding that the beginning of a file seems to be in; UTF-8 unless another is clearly likelier."""
     if found := marked(head):
         return found

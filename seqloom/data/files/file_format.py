@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seqloom.data.files.binary_files import no_text
-from seqloom.data.files.columns import SEPARATORS, Inherited, Reading, sign_of, told
+from seqloom.data.files.columns import SEPARATORS, Inherited, Reading, delimiter_name, sign_of
 from seqloom.data.files.delimiter import sign_in
-from seqloom.data.files.encodings import HEAD, NAMES, UTF8, guessed, marked, named
+from seqloom.data.files.encodings import HEAD, NAMES, UTF8, detect_encoding, marked, named
 from seqloom.data.files.lines import BOM, STDIN, head
 from seqloom.errors import SeqloomError
 
@@ -37,11 +37,13 @@ def look(name: str, path: Path, reading: Reading | None = None) -> Form:
     text = raw.removeprefix(BOM).decode(encoding, "replace").removeprefix("\ufeff")
     kind = _kind(name, text, reading)
     separator = SEPARATORS.get(kind, "")
-    if kind == "csv" and reading.delimiter is None and reading.recognise:
+    if kind == "csv" and reading.delimiter is None and reading.detect:
         whole = text if len(raw) < HEAD else text[: text.rfind("\n") + 1] or text
         separator = sign_in(whole)
         if separator != ",":
-            notes += (f"{file}: {told(separator)}s stand between its columns; --delimiter names another sign",)
+            notes += (
+                f"{file}: {delimiter_name(separator)}s stand between its columns; --delimiter names another sign",
+            )
     elif kind in SEPARATORS and reading.delimiter is not None:
         separator = sign_of(reading.delimiter)
     elif reading.delimiter is not None and not isinstance(reading.delimiter, Inherited):
@@ -54,11 +56,11 @@ def encoding_of(file: str, raw: bytes, reading: Reading) -> tuple[str, tuple[str
     dropped = (f"{file}: the byte order mark at its start was dropped",) if raw.startswith(BOM) else ()
     if reading.encoding is not None:
         encoding = named(reading.encoding)
-        doubt = encoding != UTF8 and not raw.isascii() and guessed(raw) == UTF8 and b"\0" not in raw
+        doubt = encoding != UTF8 and not raw.isascii() and detect_encoding(raw) == UTF8 and b"\0" not in raw
         doubt = doubt and _is_utf8(raw)
-        told = f"{file}: read as {reading.encoding} as requested, although it is valid UTF-8"
-        return encoding, (told,) if doubt else dropped if encoding == UTF8 else ()
-    encoding = guessed(raw) if reading.recognise else UTF8
+        message = f"{file}: read as {reading.encoding} as requested, although it is valid UTF-8"
+        return encoding, (message,) if doubt else dropped if encoding == UTF8 else ()
+    encoding = detect_encoding(raw) if reading.detect else UTF8
     if encoding == UTF8:
         return encoding, dropped
     why = "by the mark at its start" if marked(raw) else "a guess, for it is not UTF-8"

@@ -28,7 +28,7 @@ from seqloom.data.files.lines import STDIN, Line, LineError, head, place, read_l
 from seqloom.errors import SeqloomError
 
 FOLDER = "folder"
-_SEVERAL = 20  # files of a folder by which its encoding is told
+_SEVERAL = 20  # files of a folder by which its encoding is detected
 
 
 @dataclass(frozen=True)
@@ -173,9 +173,9 @@ def with_columns(
     group = replace(group, columns=numbers)
     if first is None or group.form not in SEPARATORS:
         return group, found if first is None else chain([first], found)
-    after = list(islice(found, ahead if reading.recognise and reading.header is None else 0))
+    after = list(islice(found, ahead if reading.detect and reading.header is None else 0))
     found = chain(after, found)
-    old = numbers is None and group.form == "csv" and looks_like_header(fields)  # as earlier versions told it
+    old = numbers is None and group.form == "csv" and looks_like_header(fields)  # as in earlier versions
     if _named(fields, after, group, reading, ahead, old):
         asked = "" if reading.header is None else " as requested"
         note = f"{file}: the first line ({_short(fields)}) is taken as a header{asked}; --no-header reads it as data"
@@ -187,10 +187,10 @@ def with_columns(
 
 
 def _named(fields: list[str], after: list[Record], group: Group, reading: Reading, ahead: int, old: bool) -> bool:
-    """Whether the first line names the columns: as told, as of old, or by what stands in it and after it."""
+    """Whether the first line names the columns: as given, as in earlier versions, or by its content."""
     if reading.header is not None:
         return reading.header
-    if not reading.recognise or not fields:
+    if not reading.detect or not fields:
         return old
     if tuple(fields) in group.titles:
         return True
@@ -203,12 +203,12 @@ def _named(fields: list[str], after: list[Record], group: Group, reading: Readin
 
 
 def _short(fields: list[str]) -> str:
-    told = ",".join(fields)
-    return told if len(told) <= 100 else f"{told[:99]}…"
+    names = ",".join(fields)
+    return names if len(names) <= 100 else f"{names[:99]}…"
 
 
 def _wide(group: Group, fields: list[str], what: str = "") -> list[str]:
-    """What to say of a .csv of more than two columns of which nobody has chosen any."""
+    """What to say of a .csv of more than two columns of which none were chosen."""
     if group.columns is not None or len(fields) <= 2 or group.form != "csv":
         return []
     note = f"{group.files[0]}: {len(fields)} columns, and {what}the first column is the source, the others are targets"

@@ -1,7 +1,7 @@
 """Whether the first line of a file names its columns: by known words, and by how unlike the others it is.
 
 In doubt it does not: to take an example for names loses it, but a line of names that is read as data is one example of
-many. Whatever is decided is said.
+many. Every decision is reported in a note.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from seqloom.data.tokenizers.tokenizers import normal
+from seqloom.data.tokenizers.tokenizers import normalize
 from seqloom.errors import SeqloomError
 
 KINDS = ("number", "yes", "category", "text")
@@ -111,7 +111,7 @@ class Column:
 
 
 def learn(name: str, kind: str, fields: Sequence[str], flags: bool = False) -> Column:
-    """A column of a known kind from the fields of the training rows. `flags`: gaps are to be told apart."""
+    """A column of a known kind from the fields of the training rows. `flags`: gaps get a value of their own."""
     if kind == "category":
         return Column(name, kind, values=tuple(sorted({plain(field) for field in fields} - {""})))
     if kind == "text":
@@ -123,12 +123,12 @@ def learn(name: str, kind: str, fields: Sequence[str], flags: bool = False) -> C
         mean, deviation = float(found.mean()), float(found.std())
         # Of equal numbers rounding may leave a deviation, and to divide by it would make the rounding a signal.
         return Column(name, kind, mean, deviation if deviation > 1e-12 * abs(mean) else 1.0, flag=flag)
-    said = [word(field) for field in filled]
+    answers = [word(field) for field in filled]
     spelled = [_commonest(filled, WORDS[answer]) or answer for answer in ("no", "yes")]
-    return Column(name, kind, sum(map(bool, said)) / max(len(said), 1), values=tuple(spelled), flag=flag)
+    return Column(name, kind, sum(map(bool, answers)) / max(len(answers), 1), values=tuple(spelled), flag=flag)
 
 
-def guess(fields: Iterable[str]) -> str | None:
+def detect_type(fields: Iterable[str]) -> str | None:
     """The kind of a column; None: every field is empty.
 
     yes: nothing but words for yes and no. number: at least 95 in 100 are numbers; the others are mistakes. category:
@@ -150,10 +150,10 @@ def guess(fields: Iterable[str]) -> str | None:
     return "category" if few and counts.total() >= 2 * len(counts) else "text"
 
 
-def guess_target(fields: Iterable[str]) -> str | None:
+def detect_target_type(fields: Iterable[str]) -> str | None:
     """The kind of the target: a number, or classes, which at most 20 different texts or whole numbers are."""
     counts = Counter(map(plain, fields))
-    kind = guess(counts.elements())
+    kind = detect_type(counts.elements())
     if kind in ("yes", "category") or len(counts) > CLASSES:
         return kind
     found = [number(field) for field in counts]
@@ -161,7 +161,7 @@ def guess_target(fields: Iterable[str]) -> str | None:
 
 
 def plain(field: str) -> str:
-    return normal(field).strip()
+    return normalize(field).strip()
 
 
 def missing(field: str) -> bool:

@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 from seqloom.data.files.binary_files import no_text
 from seqloom.data.files.columns import Reading, sign_of
-from seqloom.data.files.columns import told as called
+from seqloom.data.files.columns import delimiter_name as called
 from seqloom.data.files.encodings import UTF8
 from seqloom.data.files.file_format import encoding_of
 from seqloom.data.files.header import LOOKED, is_header
 from seqloom.data.files.header import known as known_word
 from seqloom.data.files.lines import STDIN, Line, LineError, decode, head, place, read_lines
 from seqloom.data.formats.bad_lines import SHOWN, Skipped
-from seqloom.data.formats.pairs import Problem, Told, heard
+from seqloom.data.formats.pairs import OnNote, Problem, pass_on
 from seqloom.errors import SeqloomError, known
 from seqloom.plural import counted
 
@@ -92,19 +92,19 @@ def source_of(name: str | Path, reading: Reading) -> Source:
         separator = sign_of(reading.delimiter)
     rows = [(line, cut(text, separator)) for line, text in lines]
     width = len(rows[0][1]) if rows else None
-    if form == "conll" and reading.recognise and (titles := _commented(comments, separator, rows)):
+    if form == "conll" and reading.detect and (titles := _commented(comments, separator, rows)):
         rows.insert(0, titles)
     cells = [row for _, row in rows]
     source = Source(file, path, form, separator, width, _columns(form, reading, file, cells[:1]), notes, encoding)
     by_name = form == "conll" and reading.names is not None and reading.numbers is None
     if not rows or form == "conllu" or not (by_name or _is_header(cells, source, reading)):
         return source
-    told = f"{file}: the first line ({' '.join(cells[0])}) is taken as a header; --no-header reads it as data"
-    return replace(source, header=rows[0][0], notes=(*notes, *([] if by_name else [told])))
+    message = f"{file}: the first line ({' '.join(cells[0])}) is taken as a header; --no-header reads it as data"
+    return replace(source, header=rows[0][0], notes=(*notes, *([] if by_name else [message])))
 
 
 def _is_header(rows: list[list[str]], source: Source, reading: Reading) -> bool:
-    if reading.header is not None or not reading.recognise:
+    if reading.header is not None or not reading.detect:
         return reading.header is True
     return is_header(rows[0], rows[1:], source.columns or (0, len(rows[0]) - 1))
 
@@ -234,10 +234,10 @@ def too_long(block: Block, source: Source, longest: int | None) -> Problem | Non
     return Problem(source.file, block.lines[0], reason, code="long")
 
 
-def sentences(name: str | Path, reading: Reading, told: Told | None = None) -> Iterator[tuple[str, ...]]:
+def sentences(name: str | Path, reading: Reading, on_note: OnNote | None = None) -> Iterator[tuple[str, ...]]:
     """The words of each sentence of a file, for prediction; tags need not be there."""
     source = source_of(name, Reading(columns=reading.columns, **reading.written))
-    heard(source.notes, told)
+    pass_on(source.notes, on_note)
     word = source.columns[0] if source.columns else 0
     for block in blocks(replace(source, columns=(word, word))):
         if block.problems:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seqloom.data.files.columns import Reading, no_separator, pick, sign_of
-from seqloom.data.files.columns import told as named
+from seqloom.data.files.columns import delimiter_name as named
 from seqloom.data.files.encodings import recoded
 from seqloom.data.files.file_format import encoding_of, look
 from seqloom.data.files.file_groups import FOLDER, Group, first_only, formed, group, inside, records, with_columns
@@ -50,7 +50,7 @@ class Problem(NamedTuple):
 
 
 Through = Callable[[str, Iterator[Line]], Iterator[Line]]  # sees the lines of a file as they pass
-Told = Callable[[str], object]  # hears what was decided about a file
+OnNote = Callable[[str], object]  # gets what was decided about a file
 
 
 def read(group: Group, need_target: bool = True) -> Iterator[Example]:
@@ -89,18 +89,18 @@ def parsed(group: Group, lines: Sequence[Iterator[Line]], need_target: bool = Tr
             yield Problem(group.files[0], line, str(broken), code=broken.code)
 
 
-def read_sources(file: str | Path, reading: Reading | None = None, told: Told | None = None) -> Iterator[str]:
+def read_sources(file: str | Path, reading: Reading | None = None, on_note: OnNote | None = None) -> Iterator[str]:
     """One source a line, for prediction; of a TSV or CSV the first column, of JSON lines the source.
 
     Of the columns of `reading` only the first is read. Empty lines stay as empty texts, so that the answers keep step
     with the lines. Standard input ("-") is read as it comes; it is JSON lines if its first line begins with "{".
-    `told` hears what was decided about the file.
+    `on_note` gets what was decided about the file.
     """
-    return (asked.source for asked in read_asked(file, first_only(reading), "text", told))
+    return (asked.source for asked in read_asked(file, first_only(reading), "text", on_note))
 
 
 def read_asked(
-    file: str | Path, reading: Reading | None = None, plain: str = "tsv", told: Told | None = None
+    file: str | Path, reading: Reading | None = None, plain: str = "tsv", on_note: OnNote | None = None
 ) -> Iterator[Example]:
     """As `read_sources`, with file and line, and with what stands in the other columns as targets: none, perhaps.
 
@@ -114,7 +114,7 @@ def read_asked(
         one = formed(name, path, look(name, path, reading))
         one = replace(one, form=plain) if one.form == "parallel" else one
         [lines] = one.lines()
-    for entry in _asked(one, lines, reading, 0 if name == STDIN else LOOKED, told):
+    for entry in _asked(one, lines, reading, 0 if name == STDIN else LOOKED, on_note):
         if isinstance(entry, Problem):
             raise SeqloomError(str(entry))
         yield entry
@@ -133,10 +133,11 @@ def stdin(reading: Reading) -> tuple[Group, Iterator[Line]]:
     return Group(form, ("stdin",), (), notes=notes, separator=sign), chain(first, stream)
 
 
-def heard(notes: Iterable[str], told: Told | None) -> None:
-    """Says what was decided, if somebody hears it."""
-    for note in notes if told is not None else ():
-        told(note)  # pyright: ignore[reportOptionalCall]
+def pass_on(notes: Iterable[str], on_note: OnNote | None) -> None:
+    """Calls `on_note` with each note."""
+    if on_note is not None:
+        for note in notes:
+            on_note(note)
 
 
 def sources(group: Group, reading: Reading | None = None) -> Iterator[Example | Problem]:
@@ -146,10 +147,10 @@ def sources(group: Group, reading: Reading | None = None) -> Iterator[Example | 
 
 
 def _asked(
-    group: Group, lines: Iterator[Line], reading: Reading, ahead: int = LOOKED, told: Told | None = None
+    group: Group, lines: Iterator[Line], reading: Reading, ahead: int = LOOKED, on_note: OnNote | None = None
 ) -> Iterator[Example | Problem]:
     group, found = with_columns(group, reading, records(group, lines), ahead)
-    heard(group.notes, told)
+    pass_on(group.notes, on_note)
     for line, record in found:
         try:
             if isinstance(record, LineError):

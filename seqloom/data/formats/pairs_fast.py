@@ -39,7 +39,7 @@ class Pairs(NamedTuple):
         counts = None if self.counts is None else self.counts[:n]
         return Pairs(self.sources[:n], self.targets[:targets], counts, self.lines[:n])
 
-    def keep(self, mask: np.ndarray) -> Pairs:
+    def select(self, mask: np.ndarray) -> Pairs:
         """Only some of them."""
         each = mask if self.counts is None else np.repeat(mask, self.counts)
         counts = None if self.counts is None else list(compress(self.counts, mask))

@@ -33,7 +33,7 @@ class Raw(NamedTuple):
     content: bytes
 
 
-def raw_pieces(file: str, path: Path, encoding: str = UTF8, size: int = BLOCK) -> Iterator[Raw]:
+def raw_chunks(file: str, path: Path, encoding: str = UTF8, size: int = BLOCK) -> Iterator[Raw]:
     """The bytes of a file, `size` or more at a time. A byte order mark at its start is dropped."""
     line, rest = 1, b""
     with open_bytes(file, path, encoding) as stream:
@@ -68,7 +68,7 @@ def _cut(chunk: bytes) -> int:
     return start
 
 
-def pieces(file: str, reading: Reading, skipped: Skipped | None = None) -> Iterator[str]:
+def text_chunks(file: str, reading: Reading, skipped: Skipped | None = None) -> Iterator[str]:
     """The text of a file; lines end in "\\n". Broken lines go to `skipped`; if that is None the first one raises.
 
     Of a table (.tsv, .csv, .jsonl) with `columns`, the first of them, a line each.
@@ -78,7 +78,7 @@ def pieces(file: str, reading: Reading, skipped: Skipped | None = None) -> Itera
         yield from (f"{text}\n" for text in read_sources(file, reading))
         return
     path = place(file)
-    for raw in raw_pieces(name, path, look(file, path, _plainly(reading)).encoding):
+    for raw in raw_chunks(name, path, look(file, path, _plainly(reading)).encoding):
         if text := "".join(_whole(name, raw, skipped)):
             yield text
 
@@ -89,7 +89,7 @@ def _is_table(file: str, reading: Reading) -> bool:
 
 def _plainly(reading: Reading) -> Reading:
     """Of plain text only the encoding matters."""
-    return Reading(encoding=reading.encoding, recognise=reading.recognise)
+    return Reading(encoding=reading.encoding, detect=reading.detect)
 
 
 def formed_text(file: str, reading: Reading) -> Group:

@@ -135,8 +135,8 @@ class Form:
         if len(names) == len(wanted):
             return tuple(names)
         example = ",".join(names[: len(wanted)])
-        told = f"its columns are {', '.join(names)}; say which are {_KINDS[self.kind]}, as in columns={example!r}"
-        raise SeqloomError(told)
+        message = f"its columns are {', '.join(names)}; say which are {_KINDS[self.kind]}, as in columns={example!r}"
+        raise SeqloomError(message)
 
 
 def form_of_task(task: str, data: Mapping[str, Any]) -> Form:

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from seqloom.data.files.columns import Reading, Record, csv_records, line_records, no_separator, told
+from seqloom.data.encoding.text_options import CutTextOptions, TokenOptions
+from seqloom.data.files.columns import Reading, Record, csv_records, delimiter_name, line_records, no_separator
 from seqloom.data.files.file_format import look
 from seqloom.data.files.lines import STDIN, LineError, place, read_lines
 from seqloom.data.formats.bad_lines import Skipped
 from seqloom.data.formats.column_types import KINDS, number
 from seqloom.data.formats.json_lines import json_object, json_text
 from seqloom.data.formats.pairs import Problem, Through
-from seqloom.data.tokenizers.tokenizers import folding, make
 from seqloom.errors import SeqloomError, known
 from seqloom.plural import counted
 
@@ -21,54 +21,45 @@ NO_HEADER = "if the first line is data, say data.header=false"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions(Reading):
-    """Which columns are read, and how they become numbers: the `data` section of a run's configuration.
+class TableColumns(Reading):
+    """Which columns are read, and as what.
 
     `columns`: those that are read, by the names in the first line or, of files without one, by number from 1; all
     unless given. `header`: false if the first line is data, so that all columns are called by their number. `target`:
-    the column to be told from the others, by name or by number among them; the last unless given. `without`: columns
-    that are left out. `kinds`: number, yes, category or text by the name of the column, where the guess is wrong.
-    `flag_missing`: a number or yes/no with gaps gets one value more, 1 where it is missing. `weights`: of the classes
-    in the loss: none, balanced, or as in spam=3,ham=1.
-    `tokens`, `fold`, `half_width`, `max_vocab`, `min_count`, `max_length` and `cut` are for columns of text, as
-    `DataOptions` has them.
+    the column to predict from the others, by name or by number among them; the last unless given. `exclude`: columns
+    that are left out. `column_types`: number, yes, category or text by the name of the column, where it is detected
+    wrongly. `flag_missing`: a number or yes/no with gaps gets one value more, 1 where it is missing. `class_weights`:
+    of the classes in the loss: none, balanced, or as in spam=3,ham=1.
     """
 
-    header: bool = True
     target: str | int | None = None
-    without: str | None = None
-    kinds: dict[str, str] = field(default_factory=dict)
+    exclude: str | None = None
+    column_types: dict[str, str] = field(default_factory=dict)
     flag_missing: bool = False
-    weights: str = "none"
-    tokens: str = "words"
-    fold: bool | str = False
-    half_width: bool = False
-    max_vocab: int | None = None
-    min_count: int = 1
-    max_length: int | None = 200
-    cut: str = "tail"
+    class_weights: str = "none"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        make(self.tokens)
-        folding(self.fold)
-        known(self.cut, ("head", "tail"), "end to cut")
         # To YAML, and so to --set, a bare yes is true, and a column may be called 5.
         if not self.header and self.names is not None and self.numbers is None:
             raise SeqloomError(f"--columns {self.columns!r}: without a header columns have numbers, not names")
-        kinds = {str(name): "yes" if kind is True else kind for name, kind in self.kinds.items()}
+        kinds = {str(name): "yes" if kind is True else kind for name, kind in self.column_types.items()}
         for name, kind in kinds.items():
             known(kind, KINDS, f"kind of the column {name!r}")
-        object.__setattr__(self, "kinds", kinds)
+        object.__setattr__(self, "column_types", kinds)
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        return () if self.without is None else tuple(name.strip() for name in str(self.without).split(","))
+        return () if self.exclude is None else tuple(name.strip() for name in str(self.exclude).split(","))
 
-    @property
-    def limits(self) -> dict[str, Any]:
-        """As `Codec.build` takes them."""
-        return {name: getattr(self, name) for name in ("fold", "half_width", "max_vocab", "min_count")}
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(CutTextOptions, TokenOptions, TableColumns):
+    """Which columns are read, and how they become numbers: the `data` section of a run's configuration. What cuts and
+    bounds text is for columns of text."""
+
+    header: bool = True  # stands here, as every base has the default of `Reading`
+    max_length: int | None = 200
 
 
 class Row(NamedTuple):
@@ -102,12 +93,12 @@ def layout(files: Sequence[str], options: TableOptions) -> Layout:
         known(name, names, "column to leave out")
         if name == target:
             raise SeqloomError(f"without: the column {name!r} is the target")
-    for name in options.kinds:
-        known(name, names, "column of data.kinds")
+    for name in options.column_types:
+        known(name, names, "column of data.column_types")
     kept = tuple(name for name in names if name != target and name not in options.left_out)
     if not kept:
         raise SeqloomError(f"{files[0]}: no column is left to tell {target!r} from")
-    written = Reading(delimiter=options.delimiter, encoding=options.encoding, recognise=options.recognise)
+    written = Reading(delimiter=options.delimiter, encoding=options.encoding, detect=options.detect)
     return Layout(kept, target, options.numbers is not None or not options.header, written)
 
 
@@ -175,7 +166,9 @@ def _header(file: str, reading: Reading, found: Iterator[Record]) -> list[str]:
     if len(names) == 1:
         sign = look(file, place(file), reading).separator
         reason = str(no_separator(first[0], sign)).partition(":")[0]
-        raise SeqloomError(f"{file}:1: {reason}: expected the names of at least two columns, {told(sign)} between")
+        raise SeqloomError(
+            f"{file}:1: {reason}: expected the names of at least two columns, {delimiter_name(sign)} between"
+        )
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         hint = f"; {NO_HEADER}" if number(twice) is not None else ""

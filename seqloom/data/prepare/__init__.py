@@ -1,1 +1,1 @@
-"""From the user's files to numbered examples, one pipeline a shape of data."""
+"""From the user's files to encoded examples, one pipeline a shape of data."""

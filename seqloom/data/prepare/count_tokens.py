@@ -1,4 +1,4 @@
-"""Numbering a whole data set in one pass: tokens get preliminary numbers, and final ones when all have been counted."""
+"""Encoding a whole data set in one pass: tokens get preliminary ids, and final ones when all have been counted."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
-from seqloom.data.encoding.encode import Numbered, Rows, Side, normal_all
-from seqloom.data.encoding.encode_workers import numbered
+from seqloom.data.encoding.encode import EncodedBlock, Rows, Side, normalize_all
+from seqloom.data.encoding.encode_workers import encode_blocks
 from seqloom.data.encoding.mmap_store import Writer
-from seqloom.data.encoding.text_options import Numbering
+from seqloom.data.encoding.text_options import TwoSideOptions
 from seqloom.data.formats.bad_lines import Skipped
 from seqloom.data.formats.pairs_fast import Pairs
 from seqloom.data.splits.split import Origin, Split
@@ -29,15 +29,15 @@ MOST = 4  # workers; one process feeds them all
 Codecs = tuple[Codec | None, Codec | None]  # of source and target
 
 
-class Vocabulary:
-    """The tokens of one side as they are met, and how often they come in training examples."""
+class TokenCounts:
+    """The tokens of one side in the order in which they were seen, and how often they come in training examples."""
 
     def __init__(self) -> None:
         self._numbers: defaultdict[str, int] = defaultdict(count().__next__)
         self._counts = np.zeros(0, np.int64)
 
-    def meet(self, side: Side) -> np.ndarray:
-        """The numbers of a block's tokens, counted from the specials on."""
+    def add_tokens(self, side: Side) -> np.ndarray:
+        """The preliminary ids of a block's tokens, counted from the specials on."""
         tokens = side.tokens or []
         table = np.fromiter(map(self._numbers.__getitem__, tokens), np.int32, len(tokens))
         if len(self._numbers) > len(self._counts):
@@ -57,7 +57,7 @@ class Vocabulary:
 
 
 @dataclass
-class Filled:
+class EncodedPairs:
     """What was learned on the way."""
 
     source: Codec
@@ -67,14 +67,14 @@ class Filled:
     hashes: dict[bool, np.ndarray]  # of all sources, held out or not
 
 
-def fill(
+def encode_pairs(
     split: Split,
-    options: Numbering,
+    options: TwoSideOptions,
     writers: tuple[Writer, Writer],
     held: IO[str],
     skipped: Skipped | None,
     codecs: Codecs | None,
-) -> Filled:
+) -> EncodedPairs:
     """Write every row, training and held-out, with preliminary ids; held-out examples also as text.
 
     A side whose tokens are trained (bpe) is read once more before. `codecs`: those of another run, used as they are.
@@ -82,46 +82,48 @@ def fill(
     given = dict(zip(("source", "target"), codecs or (None, None), strict=True))
     trained = {side: codec or _trained(split, options, side) for side, codec in given.items()}
     settings = {
-        **{side: codec.to_json() if codec else _cutting(options, side) for side, codec in trained.items()},
-        "ways": options.ways,
+        **{
+            side: codec.to_json() if codec else {"kind": options.kind(side), "clean": options.clean(side)}
+            for side, codec in trained.items()
+        },
+        "ways": options.normalization,
         "key": split.key,
     }
-    state = _State((options.most("source"), options.most("target")), options.cut, writers)
+    state = _State((options.most("source"), options.most("target")), options.truncate, writers)
     longest, seen = options.longest, 0
-    for origin, pairs, found in numbered(split.blocks(skipped, longest), settings, workers(split)):
+    for origin, pairs, found in encode_blocks(split.blocks(skipped, longest), settings, workers(split)):
         out = np.full(len(pairs), True) if origin.held else split.held(found.hashes, seen)
         seen += len(pairs)
         state.add(pairs, found, out)
-        _keep(held, origin, pairs, np.flatnonzero(out).tolist())
+        _write_held_out(held, origin, pairs, np.flatnonzero(out).tolist())
     (source, left), (target, right) = (
         _final(codec, state.vocabularies[side], options, side) for side, codec in trained.items()
     )
-    return Filled(source, target, (left, right), state.counts, state.joined())
+    return EncodedPairs(source, target, (left, right), state.counts, state.joined())
 
 
 def workers(split: Split) -> int:
-    """How many processes help. The numbers do not depend on it."""
+    """How many processes help. The ids do not depend on it."""
     size = sum(path.stat().st_size for group in (*split.train, *split.valid) for path in group.paths)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return 0 if size < LARGE or cores < 2 else min(cores, MOST)
 
 
-def _cutting(options: Numbering, side: str) -> dict[str, Any]:
-    """What a `Numberer` must know of a side."""
-    return {"kind": options.kind(side), "clean": options.clean(side)}
-
-
-def _trained(split: Split, options: Numbering, side: str) -> Codec | None:
+def _trained(split: Split, options: TwoSideOptions, side: str) -> Codec | None:
     """The codec of a side that must see all texts before it can cut one."""
     kind = options.kind(side)
     if kind == "tokenizer":
         raise SeqloomError(
             "tokens 'tokenizer' come with an imported model: train from it with --from, or choose others"
         )
-    return Codec.build(kind, _texts(split, options, side), **options.limits(side)) if kind.startswith("bpe") else None
+    return (
+        Codec.build(kind, _texts(split, options, side), **options.vocabulary_of(side))
+        if kind.startswith("bpe")
+        else None
+    )
 
 
-def _texts(split: Split, options: Numbering, side: str) -> Iterator[str]:
+def _texts(split: Split, options: TwoSideOptions, side: str) -> Iterator[str]:
     """The texts of the training examples."""
     seen = 0
     for origin, pairs in split.blocks(Skipped() if options.skip_bad else None, options.longest):
@@ -129,22 +131,24 @@ def _texts(split: Split, options: Numbering, side: str) -> Iterator[str]:
             return
         texts = pairs.sources if side == "source" else pairs.targets
         if split.share:
-            keep = ~split.out(normal_all(pairs.sources, split.ways), seen)
+            training = ~split.out(normalize_all(pairs.sources, split.ways), seen)
             seen += len(pairs)
-            keep = keep if side == "source" or pairs.counts is None else np.repeat(keep, pairs.counts)
-            texts = [text for text, kept in zip(texts, keep.tolist(), strict=True) if kept]
+            training = training if side == "source" or pairs.counts is None else np.repeat(training, pairs.counts)
+            texts = [text for text, taken in zip(texts, training.tolist(), strict=True) if taken]
         yield from texts
 
 
-def _final(codec: Codec | None, vocabulary: Vocabulary, options: Numbering, side: str) -> tuple[Codec, np.ndarray]:
+def _final(
+    codec: Codec | None, vocabulary: TokenCounts, options: TwoSideOptions, side: str
+) -> tuple[Codec, np.ndarray]:
     """The codec of a side, and its ids for the preliminary ones."""
-    if codec is not None and codec.kind.startswith("bpe"):  # numbered at once
+    if codec is not None and codec.kind.startswith("bpe"):  # encoded at once
         return codec, np.arange(codec.size)
     if codec is None:
         counts, clean = vocabulary.counts(), options.clean(side)
         if clean is not None and clean["repair"] == "known":
             counts = Cleaned(make(options.kind(side)), **clean).merged(counts)
-        codec = Codec.of_counts(options.kind(side), counts, **options.limits(side)).cleaned(clean)
+        codec = Codec.of_counts(options.kind(side), counts, **options.vocabulary_of(side)).cleaned(clean)
     return codec, vocabulary.final(codec)
 
 
@@ -155,21 +159,21 @@ class _State:
     most: tuple[int | None, int | None]  # tokens of a source, of a target
     cut: str
     writers: tuple[Writer, Writer]
-    vocabularies: dict[str, Vocabulary] = field(
-        default_factory=lambda: {"source": Vocabulary(), "target": Vocabulary()}
+    vocabularies: dict[str, TokenCounts] = field(
+        default_factory=lambda: {"source": TokenCounts(), "target": TokenCounts()}
     )
     counts: Counter[str] = field(default_factory=Counter)
     hashes: dict[bool, list[np.ndarray]] = field(default_factory=lambda: {False: [], True: []})
 
-    def add(self, pairs: Pairs, found: Numbered, out: np.ndarray) -> None:
+    def add(self, pairs: Pairs, found: EncodedBlock, out: np.ndarray) -> None:
         """`out`: which examples are held out."""
-        tables = [self.vocabularies[side].meet(getattr(found, side)) for side in ("source", "target")]
+        tables = [self.vocabularies[side].add_tokens(getattr(found, side)) for side in ("source", "target")]
         for held, mask in ((False, ~out), (True, out)):
             if not mask.any():
                 continue
             each = None if pairs.counts is None else np.asarray(pairs.counts)
-            left = found.source.rows.keep(mask)
-            right = found.target.rows.keep(mask if each is None else np.repeat(mask, each))
+            left = found.source.rows.select(mask)
+            right = found.target.rows.select(mask if each is None else np.repeat(mask, each))
             if not held:
                 self._count((found.source, left, tables[0], "source"), (found.target, right, tables[1], "target"))
             if each is not None:  # a row for every target
@@ -197,7 +201,7 @@ def _number(rows: Rows, side: Side, table: np.ndarray) -> Rows:
     return Rows(rows.ids + len(SPECIALS) if side.tokens is None else table[rows.ids], rows.lengths)
 
 
-def _keep(file: IO[str], origin: Origin, pairs: Pairs, chosen: list[int]) -> None:
+def _write_held_out(file: IO[str], origin: Origin, pairs: Pairs, chosen: list[int]) -> None:
     """Held-out examples as text, a JSON list a line: file, line, source, targets."""
     if not chosen:
         return

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.data.batches.labels import TARGETS
-from seqloom.data.encoding.text_options import Numbering
+from seqloom.data.encoding.text_options import TwoSideOptions
 from seqloom.data.files.lines import LineError, decode, read_lines
 from seqloom.data.tokenizers.stopwords import ENGLISH
 from seqloom.data.tokenizers.tokenizers import make
@@ -25,32 +25,30 @@ def doubt(lines: int, texts: int, labels: int) -> str | None:
     turned = swapped(lines, texts, labels)
     if lines < 10 or (2 * labels < lines and not turned):
         return None
-    told = f"{labels:,} labels in {lines:,} lines"
+    message = f"{labels:,} labels in {lines:,} lines"
     if turned:
-        return f"{told}, but only {texts:,} texts: the columns seem to be swapped; --columns 2,1 turns them"
-    return (
-        f"{told}: with a label for nearly every text there is little to learn; is another column the label (--columns)?"
-    )
+        return f"{message}, but only {texts:,} texts: the columns seem to be swapped; --columns 2,1 turns them"
+    hint = "with a label for nearly every text there is little to learn; is another column the label (--columns)?"
+    return f"{message}: {hint}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelOptions(Numbering):
+class LabelOptions(TwoSideOptions):
     """What is read, and how texts and their labels become numbers: the `data` section of a run's configuration.
 
     `target`: one label, several labels with `separator` between them, or a number. `tokens` of the text: words, terms,
-    chars, jieba, bytes or bpe:N. `stop_words` are left out: none, english, or a file with a word a line. `repair`:
-    three and more of a letter become two, of words also one if the vocabulary has that: "gooood" is "good", "baaad" is
-    "bad". `weights` of labels in the loss: none, balanced (all
-    labels weigh alike), or as in "spam=3,ham=1". The others are those of `Numbering`; they touch the text alone, never
-    its label.
+    chars, jieba, bytes or bpe:N. `stop_words` are left out: none, english, or a file with a word a line.
+    `shorten_repeats`: three and more of a letter become two, of words also one if the vocabulary has that: "gooood" is
+    "good", "baaad" is "bad". `class_weights` of labels in the loss: none, balanced (all labels weigh alike), or as in
+    "spam=3,ham=1". The others are those of `CutTextOptions`; they are for the text alone, never for its label.
     """
 
     target: str = "label"
     separator: str = "|"
     tokens: str = "words"
     stop_words: str = "none"
-    repair: bool = False
-    weights: str = "none"
+    shorten_repeats: bool = False
+    class_weights: str = "none"
 
     def __post_init__(self) -> None:
         make(self.tokens)
@@ -58,7 +56,9 @@ class LabelOptions(Numbering):
         if not self.separator.strip():
             raise SeqloomError("separator, the sign between several labels, must be a visible one, as | or ,")
         if self._cleans and self.tokens.partition(":")[0] in ("bytes", "bpe"):
-            raise SeqloomError(f"stop_words and repair go with tokens words, terms, jieba or chars, not {self.tokens}")
+            raise SeqloomError(
+                f"stop_words and shorten_repeats go with tokens words, terms, jieba or chars, not {self.tokens}"
+            )
         super().__post_init__()
 
     @property
@@ -69,21 +69,24 @@ class LabelOptions(Numbering):
         # Numbers are kept byte by byte: there is no byte that only the validation data has.
         return self.tokens if side == "source" else "bytes" if self.target == "number" else self.values
 
-    def limits(self, side: str) -> dict[str, Any]:
-        """As `Codec.build` takes them; no label is too rare."""
-        return super().limits(side) if side == "source" else {}
+    def vocabulary_of(self, side: str) -> dict[str, Any]:
+        """No label is too rare."""
+        return self.vocabulary if side == "source" else {}
 
     def most(self, side: str) -> int | None:
         return self.max_length if side == "source" else None
 
     def clean(self, side: str) -> dict[str, Any] | None:
-        words = self.rules > 1 and self.tokens in ("words", "terms")
-        both = {"stop_words": self._stop_words, "repair": "known" if self.repair and words else self.repair}
+        words = self.split_version > 1 and self.tokens in ("words", "terms")
+        both = {
+            "stop_words": self._stop_words,
+            "repair": "known" if self.shorten_repeats and words else self.shorten_repeats,
+        }
         return both if side == "source" and self._cleans else None
 
     @property
     def _cleans(self) -> bool:
-        return self.repair or self.stop_words != "none"
+        return self.shorten_repeats or self.stop_words != "none"
 
     @cached_property
     def _stop_words(self) -> list[str]:

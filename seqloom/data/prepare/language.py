@@ -1,4 +1,4 @@
-"""From the user's text to numbers for a language model, kept in a cache."""
+"""Text for a language model: read, split, encoded, and kept in a cache."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from typing import Any
 import numpy as np
 
 from seqloom.data.batches.language import Stream, StreamOptions
-from seqloom.data.encoding.encode import Rows, Side, normal_all, number_texts
+from seqloom.data.encoding.encode import Rows, Side, encode_texts, normalize_all
 from seqloom.data.encoding.mmap_store import RowsFile, load_rows
 from seqloom.data.encoding.statistics import spread, vocabulary
 from seqloom.data.formats.bad_lines import Skipped, note
-from seqloom.data.prepare.count_tokens import Vocabulary
+from seqloom.data.prepare.cache import cached, fingerprint
+from seqloom.data.prepare.count_tokens import TokenCounts
 from seqloom.data.prepare.language_holdout import Block, Source
-from seqloom.data.splits.split import Fold
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, SPECIALS, UNK, make
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError
-from seqloom.files import clear_damaged, damage, default_cache, new_folder, write_json
+from seqloom.files import write_json
 
 REMEMBERED = 200_000  # lines of which a run keeps the hashes
 
 
 @dataclass(frozen=True, eq=False)
-class Running:
+class PreparedLanguage:
     """Text ready for training."""
 
     codec: Codec
@@ -43,39 +44,28 @@ class Running:
     def vocabularies(self) -> dict[str, Any]:
         return {"source": self.codec.to_json(), "lines": {"labels": self.labels, "seen": seen(self.train)}}
 
-    def held(self) -> list[Stream]:
+    def validation_examples(self) -> list[Stream]:
         return [] if self.valid is None else [self.valid]
 
 
-def prepare(
-    train: list[str],
-    valid: list[str] | float | Fold,
-    options: StreamOptions | None = None,
-    *,
-    seed: int,
-    cache: Path | None = None,
-    kept: Mapping[str, Any] | None = None,
-) -> Running:
-    """Read, number and cache. `valid`: files, or the share to hold out: the last of running text, lines by a hash."""
-    options = options or StreamOptions()
-    if not train:
+def prepare_language(request: PrepareRequest[StreamOptions]) -> PreparedLanguage:
+    """Of running text the last share is held out, of lines a share by a hash."""
+    options, stored = request.options, request.vocabularies
+    if not request.train:
         raise SeqloomError("no training files were given")
-    source = Source(train, valid, options, seed)
-    fingerprint = source.fingerprint(kept)
-    folder = (cache or default_cache()) / f"text-{fingerprint}"
-    if damage(folder):
-        clear_damaged(folder)
-        with new_folder(folder, keep_existing=True) as fresh:
-            _build(fresh, source, kept)
+    source = Source(request.train, request.valid, options, request.seed)
+    name = fingerprint(source.key(stored))
+    folder, codec = cached(f"text-{name}", request.cache, lambda fresh: _build(fresh, source, stored))
     meta = json.loads((folder / "meta.json").read_bytes())
-    streams = {
-        name: _open(folder, name, options, fingerprint, meta["characters"][name])
-        for name in ("train", "valid")
-        if meta["facts"][name]
-    }
+    streams: dict[str, Stream] = {}
+    for part in ("train", "valid"):
+        if meta["facts"][part]:
+            ids, offsets = load_rows(folder, part)
+            ends, characters = offsets if options.lines else None, meta["characters"][part]
+            streams[part] = Stream(ids, ends, options, f"{name}-{part}", folder, characters)
     notes = [*source.notes, *meta["notes"]]
-    return Running(
-        codec=Codec.from_json(json.loads((folder / "source.json").read_bytes())),
+    return PreparedLanguage(
+        codec=codec or Codec.from_json(json.loads((folder / "source.json").read_bytes())),
         labels=meta["labels"],
         train=streams["train"],
         valid=streams.get("valid"),
@@ -84,12 +74,12 @@ def prepare(
     )
 
 
-def numbered(
+def encode_files(
     files: list[str], options: StreamOptions, codec: Codec, labels: list[str], name: str = "text"
 ) -> tuple[Stream, list[str]]:
-    """Files numbered with the vocabulary of a run, in memory, and what there is to say about them."""
+    """Files encoded with the vocabulary of a run, in memory, and what there is to say about them."""
     skipped = Skipped() if options.skip_bad else None
-    numbers, parts = _Numbers(options, codec, labels), list[Rows]()
+    numbers, parts = _BlockEncoder(options, codec, labels), list[Rows]()
     source = Source(files, 0.0, replace(options, limit=None, sample=None), 0)
     for block in source.blocks(skipped):
         parts.append(numbers.number(block))
@@ -98,7 +88,7 @@ def numbered(
     lengths = np.concatenate([np.zeros(1, np.int64), *(rows.lengths for rows in parts)])
     _enough(files, len(ids))
     offsets = np.cumsum(lengths) if options.lines else None
-    notes = [*source.notes, *_unlabelled(numbers.met[False], labels), *note((skipped or Skipped()).to_json())]
+    notes = [*source.notes, *_unlabelled(numbers.label_counts[False], labels), *note((skipped or Skipped()).to_json())]
     return Stream(ids, offsets, options, name, characters=numbers.written[False]), notes
 
 
@@ -109,24 +99,24 @@ def _enough(files: list[str], tokens: int) -> None:
         raise SeqloomError(f"{', '.join(files)}: the text is too short: a language model needs two tokens at least")
 
 
-class _Numbers:
-    """Numbers blocks; tokens get their final ids when all have been seen, see `build`. Labels count down from −1."""
+class _BlockEncoder:
+    """Encodes blocks; tokens get their final ids when all have been seen, see `build`. Labels count down from −1."""
 
     def __init__(self, options: StreamOptions, codec: Codec | None, labels: Iterable[str] = ()) -> None:
         self.options = options
         self.splitter = make(options.tokens) if codec is None else codec.splitter
-        self.vocabulary, self.counts = Vocabulary(), Counter[str]()
+        self.vocabulary, self.counts = TokenCounts(), Counter[str]()
         self.labels = {label: number for number, label in enumerate(labels)}
-        self.met: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}  # labels
+        self.label_counts: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}  # labels
         self.written = {False: 0, True: 0}  # characters, of what is held out and of the rest
 
     def number(self, block: Block) -> Rows:
         """A row for each line; running text is one row."""
-        texts = normal_all(block.texts, self.options.ways)
+        texts = normalize_all(block.texts, self.options.normalization)
         by_line = not self.options.lines and self.options.tokens == "words"
-        side = number_texts(self.splitter, texts[0].split("\n") if by_line else texts)
-        rows = self._met(side, block.held)
-        self.met[block.held].update(block.labels or ())
+        side = encode_texts(self.splitter, texts[0].split("\n") if by_line else texts)
+        rows = self._preliminary(side, block.held)
+        self.label_counts[block.held].update(block.labels or ())
         self.written[block.held] += self._characters(texts, rows.lengths)
         if self.options.lines:
             return self._bounded(rows, block.labels)
@@ -143,10 +133,10 @@ class _Numbers:
         kept = (self.splitter.join(self.splitter.split(text)[: self.options.length]) for text in long)
         return sum(map(len, texts)) + len(texts) - sum(len(text) + 1 for text in long) + sum(map(len, kept))
 
-    def _met(self, side: Side, held: bool) -> Rows:
+    def _preliminary(self, side: Side, held: bool) -> Rows:
         if side.tokens is None:
             return Rows(side.rows.ids + len(SPECIALS), side.rows.lengths)
-        table = self.vocabulary.meet(side)
+        table = self.vocabulary.add_tokens(side)
         if not held:
             self.vocabulary.count(side.rows, table)
         return Rows(table[side.rows.ids], side.rows.lengths)
@@ -162,9 +152,9 @@ class _Numbers:
         if not long.any():
             return whole
         self.counts["cut"] += int(long.sum())
-        keep = np.ones(len(whole.ids), bool)
-        keep[ends[long] - 1] = False
-        return Rows(whole.ids[keep], whole.lengths - long)
+        real = np.ones(len(whole.ids), bool)
+        real[ends[long] - 1] = False
+        return Rows(whole.ids[real], whole.lengths - long)
 
     def final(self, codec: Codec, labels: list[str]) -> np.ndarray:
         """From preliminary to final ids. Those of labels are negative: they count from the table's end."""
@@ -188,12 +178,13 @@ def line_hash(ids: np.ndarray | Sequence[int]) -> bytes:
     return blake2b(row[row != EOS].tobytes(), digest_size=8).digest()
 
 
-def _build(folder: Path, source: Source, kept: Mapping[str, Any] | None) -> None:
+def _build(folder: Path, source: Source, stored: Mapping[str, Any] | None) -> Codec:
+    """Fills the folder; returns the vocabulary. `stored`: vocabularies of another run."""
     options, skipped = source.options, Skipped() if source.options.skip_bad else None
     source = source.decided()
-    codec = Codec.from_json(kept["source"]) if kept else _trained(source)
-    numbers = _Numbers(options, codec)
-    labels = None if not kept or "lines" not in kept else list(kept["lines"]["labels"])
+    codec = Codec.from_json(stored["source"]) if stored else _trained(source)
+    numbers = _BlockEncoder(options, codec)
+    labels = None if not stored or "lines" not in stored else list(stored["lines"]["labels"])
     sides = {held: RowsFile(folder, name) for held, name in ((False, "train"), (True, "valid"))}
     seen: Counter[str] = Counter()
     try:
@@ -213,8 +204,8 @@ def _build(folder: Path, source: Source, kept: Mapping[str, Any] | None) -> None
         _enough(source.train, seen["train"])
         if seen["valid"]:
             _enough(source.valid if isinstance(source.valid, list) else source.train, seen["valid"])
-    codec = codec or Codec.of_counts(options.tokens, numbers.vocabulary.counts(), **options.limits)
-    labels = sorted(numbers.met[False]) if labels is None else labels
+    codec = codec or Codec.of_counts(options.tokens, numbers.vocabulary.counts(), **options.vocabulary)
+    labels = sorted(numbers.label_counts[False]) if labels is None else labels
     table, facts = numbers.final(codec, labels), dict[str, Any]()
     for held, name in ((False, "train"), (True, "valid")):
         counts = sides[held].settle(table)
@@ -223,10 +214,14 @@ def _build(folder: Path, source: Source, kept: Mapping[str, Any] | None) -> None
             facts["vocabulary"] = {"source": vocabulary(codec, counts[: codec.size])}
     facts["skipped"] = (skipped or Skipped()).to_json()
     write_json(folder / "source.json", codec.to_json())
-    notes = [*_notes(source, facts, numbers.counts), *_unlabelled(numbers.met[True], labels, " for validation")]
+    notes = [
+        *_notes(source, facts, numbers.counts),
+        *_unlabelled(numbers.label_counts[True], labels, " for validation"),
+    ]
     notes += note(facts["skipped"])
     written = {"train": numbers.written[False], "valid": numbers.written[True]}
     write_json(folder / "meta.json", {"facts": facts, "notes": notes, "labels": labels, "characters": written})
+    return codec
 
 
 def _all_known(block: Block, labels: list[str]) -> None:
@@ -235,13 +230,13 @@ def _all_known(block: Block, labels: list[str]) -> None:
         raise SeqloomError(f"{block.file}: the model that is gone on from has no label {new[0]!r}; {have}")
 
 
-def _unlabelled(met: Counter[str], labels: list[str], where: str = "") -> Iterator[str]:
+def _unlabelled(label_counts: Counter[str], labels: list[str], where: str = "") -> Iterator[str]:
     """What there is to say of lines whose label the model lacks: they are read from <bos> on, which it never saw."""
-    unknown = [label for label in sorted(met) if label not in labels]
+    unknown = [label for label in sorted(label_counts) if label not in labels]
     if unknown:
         some = ", ".join(map(repr, unknown[:5])) + (" …" if len(unknown) > 5 else "")
-        lines = sum(met[label] for label in unknown)
-        yield f"{lines:,} of {met.total():,} lines{where} have a label that the model lacks: {some}"
+        lines = sum(label_counts[label] for label in unknown)
+        yield f"{lines:,} of {label_counts.total():,} lines{where} have a label that the model lacks: {some}"
 
 
 def _trained(source: Source) -> Codec | None:
@@ -250,7 +245,7 @@ def _trained(source: Source) -> Codec | None:
     if not options.tokens.startswith("bpe"):
         return None
     training = (block for block in source.blocks(Skipped() if options.skip_bad else None) if not block.held)
-    return Codec.build(options.tokens, (text for block in training for text in block.texts), **options.limits)
+    return Codec.build(options.tokens, (text for block in training for text in block.texts), **options.vocabulary)
 
 
 def _facts(folder: Path, name: str, counts: np.ndarray, options: StreamOptions) -> dict[str, Any]:
@@ -264,7 +259,7 @@ def _facts(folder: Path, name: str, counts: np.ndarray, options: StreamOptions) 
 
 def _notes(source: Source, facts: dict[str, Any], counts: Counter[str]) -> Iterator[str]:
     train, held, options = facts["train"], facts["valid"], source.options
-    yield from options.part_told("lines")
+    yield from options.subset_notes("lines")
     if held and not isinstance(source.valid, list):
         unit = "lines" if options.lines else "tokens"
         part, rest = (one["lines"] if options.lines else one["source"]["tokens"] for one in (held, train))
@@ -275,8 +270,3 @@ def _notes(source: Source, facts: dict[str, Any], counts: Counter[str]) -> Itera
         yield f"{counts['cut']:,} lines cut to {options.length:,} tokens, without their <eos>; see data.length"
     if held and (unknown := held["source"]["unknown_tokens"]):
         yield f"{unknown:,} of {held['source']['tokens']:,} tokens for validation are unknown"
-
-
-def _open(folder: Path, name: str, options: StreamOptions, fingerprint: str, characters: int) -> Stream:
-    ids, offsets = load_rows(folder, name)
-    return Stream(ids, offsets if options.lines else None, options, f"{fingerprint}-{name}", folder, characters)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
-import json
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,12 +9,13 @@ from itertools import compress
 from typing import Any, NamedTuple
 
 from seqloom.data.batches.language import StreamOptions
-from seqloom.data.encoding.encode import normal_all
+from seqloom.data.encoding.encode import normalize_all
 from seqloom.data.files.columns import since
 from seqloom.data.files.file_groups import Group, group
 from seqloom.data.files.lines import open_bytes, place
 from seqloom.data.formats.bad_lines import Skipped, sound
-from seqloom.data.formats.plain_text import formed_text, pieces
+from seqloom.data.formats.plain_text import formed_text, text_chunks
+from seqloom.data.prepare.cache import tokenizer_versions
 from seqloom.data.splits.split import Fold, Part, Split
 from seqloom.errors import SeqloomError
 from seqloom.files import sha256
@@ -59,7 +57,7 @@ class Source:
 
     def _parts(self) -> Iterator[Part]:
         for block in self._lines(self.train, Skipped(), self.options.limit):
-            yield Part(normal_all(block.texts, self.options.ways), block.labels)
+            yield Part(normalize_all(block.texts, self.options.normalization), block.labels)
 
     @property
     def between(self) -> tuple[float, float]:
@@ -74,8 +72,8 @@ class Source:
             )
         return (0.0, self.valid) if self.options.lines else (1 - self.valid, 1.0)
 
-    def fingerprint(self, kept: Mapping[str, Any] | None) -> str:
-        """Of contents and of all that decides the numbers."""
+    def key(self, stored: Mapping[str, Any] | None) -> dict[str, Any]:
+        """All that decides the ids. `stored`: vocabularies of another run."""
         others = {"batches", "stride", "vary"} | (set() if self.options.lines else {"length"})
         held = self.valid if isinstance(self.valid, list) else []
         key = {
@@ -84,11 +82,10 @@ class Source:
             "lines": self.options.lines,
             "files": [self._contents(files) for files in (self.train, held)],
             "held": [*self.between, self.seed if self.options.lines else 0],
-            "kept": None if kept is None else dict(kept),
+            "kept": None if stored is None else dict(stored),
         }
-        if self.options.tokens.startswith("bpe"):
-            key["tokenizers"] = importlib.metadata.version("tokenizers")
-        return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+        # Those of jieba have not entered so far.
+        return key | (tokenizer_versions([self.options.tokens]) if self.options.tokens.startswith("bpe") else {})
 
     def _contents(self, files: list[str]) -> list[str]:
         return [*map(_content, files), *(sign for one in self._forms(files) for sign in one.unusual)]
@@ -114,8 +111,11 @@ class Source:
             seen = read = 0
             for block in self._lines(self.train, skipped, self.options.limit):
                 if self.split.decision is not None and (chosen := self.split.decision.drawn) is not None:
-                    read, block = read + len(block.texts), _keep(block, chosen[read : read + len(block.texts)].tolist())
-                yield from _by_hash(block, self.split, self.options.ways, seen)
+                    read, block = (
+                        read + len(block.texts),
+                        _select(block, chosen[read : read + len(block.texts)].tolist()),
+                    )
+                yield from _by_hash(block, self.split, self.options.normalization, seen)
                 seen += len(block.texts)
         if isinstance(self.valid, list) and self.options.lines:
             yield from (block._replace(held=True) for block in self._lines(self.valid, skipped, None))
@@ -123,11 +123,11 @@ class Source:
             yield from (Block(True, [text]) for text in self._text(self.valid, skipped, None))
 
     def _text(self, files: list[str], skipped: Skipped | None, limit: int | None) -> Iterator[str]:
-        """Pieces of all files. A line end stands between two files, and at the end of one that is cut into words."""
+        """All files in chunks. A line end stands between two files, and at the end of one that is cut into words."""
         left = limit
         for number, file in enumerate(files):
             last = "\n"
-            for text in pieces(file, self.options, skipped):
+            for text in text_chunks(file, self.options, skipped):
                 if left is not None:
                     lines = text.split("\n", left)
                     if len(lines) > left:
@@ -150,7 +150,7 @@ class Source:
     def _plain(self, files: list[str], skipped: Skipped | None) -> Iterator[Block]:
         for file in files:
             rest = ""
-            for text in pieces(file, self.options, skipped):
+            for text in text_chunks(file, self.options, skipped):
                 *lines, rest = (rest + text).split("\n")
                 if texts := [line for line in lines if line.strip()]:
                     yield Block(False, texts)
@@ -197,13 +197,13 @@ def _after_word(text: str, end: int) -> int:
 
 
 def _by_hash(block: Block, split: Split, ways: dict[str, bool], at: int) -> Iterator[Block]:
-    out = split.out(normal_all(block.texts, ways), at)
+    out = split.out(normalize_all(block.texts, ways), at)
     for held in (False, True):
-        part = _keep(block, (out == held).tolist())
+        part = _select(block, (out == held).tolist())
         if part.texts:
             yield part._replace(held=held)
 
 
-def _keep(block: Block, mask: list[bool]) -> Block:
+def _select(block: Block, mask: list[bool]) -> Block:
     labels = None if block.labels is None else list(compress(block.labels, mask))
     return block._replace(texts=list(compress(block.texts, mask)), labels=labels)

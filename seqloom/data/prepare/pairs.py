@@ -1,12 +1,8 @@
-"""From the user's files to numbered examples, kept in a cache: the second run on the same data starts at once."""
+"""Pairs of source and target: read, split, encoded, and kept in a cache."""
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
 import json
-import os
-import shutil
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,40 +11,43 @@ from typing import Any
 
 import numpy as np
 
-from seqloom.data.batches.pairs import Corpus
+from seqloom.data.batches.pairs import PairSource
 from seqloom.data.encoding import cache_check
 from seqloom.data.encoding.mmap_store import Writer
 from seqloom.data.encoding.statistics import facts_of, overlap, vocabulary
-from seqloom.data.encoding.text_options import Numbering
+from seqloom.data.encoding.text_options import TwoSideOptions
 from seqloom.data.files.columns import LATEST, since
 from seqloom.data.files.file_groups import FOLDER, inside
 from seqloom.data.formats.bad_lines import Skipped
 from seqloom.data.formats.bad_lines import note as skip_note
 from seqloom.data.formats.pairs import Example, Group
-from seqloom.data.prepare.count_tokens import Codecs, Filled, fill
-from seqloom.data.splits.holdout import missed
-from seqloom.data.splits.split import Fold, Split
+from seqloom.data.prepare.cache import cached, fingerprint, tokenizer_versions
+from seqloom.data.prepare.count_tokens import Codecs, EncodedPairs, encode_pairs
+from seqloom.data.prepare.notes import held_out, in_both
+from seqloom.data.prepare.request import PrepareRequest
+from seqloom.data.splits.split import Split
 from seqloom.data.tokenizers.tokenizers import make
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError, setting
-from seqloom.files import MANIFEST, damage, default_cache, new_folder, sha256, write_json
+from seqloom.files import MANIFEST, damage, sha256, write_json
 from seqloom.plural import counted
 
-__all__ = ["Corpus", "DataOptions", "Prepared", "prepare"]
+__all__ = ["DataOptions", "PairSource", "PreparedPairs", "prepare_pairs"]
 
 MEANING = 2  # of the numbers; a change here makes every cache new and lets no older run resume
 LAYOUT = 3  # of the cache folder; a change here makes every cache new
 HELD = "valid.jsonl"
 SIDES = ("source", "target")
-# Settings that came later; left out of the fingerprint where unset, so that runs from before can go on.
+# Settings that came later, by their first names; left out of the fingerprint where unset, so that older runs go on.
 LATER = {"half_width": False, "columns": None, "skip_bad": False, "limit": None, **LATEST}
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataOptions(Numbering):
+class DataOptions(TwoSideOptions):
     """What is read, and how text becomes numbers: the `data` section of a run's configuration.
 
-    `source_tokens`, `target_tokens`: chars, words, terms, jieba, bytes or bpe:N. The others are those of `Numbering`.
+    `source_tokens`, `target_tokens`: chars, words, terms, jieba, bytes or bpe:N. The others are those of
+    `CutTextOptions`.
     """
 
     source_tokens: str = "chars"
@@ -65,13 +64,13 @@ class DataOptions(Numbering):
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PreparedPairs:
     """Data ready for training."""
 
     source: Codec
     target: Codec
-    train: Corpus
-    valid: Corpus | None  # None: nothing is held out
+    train: PairSource
+    valid: PairSource | None  # None: nothing is held out
     notes: list[str]  # what the user should know, in sentences
     facts: dict[str, Any] = field(repr=False)  # what the data is like, as JSON can hold it; see `facts`
     split: Split = field(repr=False)
@@ -79,7 +78,7 @@ class Prepared:
     def vocabularies(self) -> dict[str, Any]:
         return {"source": self.source.to_json(), "target": self.target.to_json()}
 
-    def held(self) -> list[Example]:
+    def validation_examples(self) -> list[Example]:
         """The held-out examples as text: predictions are scored against them."""
         if self.valid is None:
             return []
@@ -89,47 +88,22 @@ class Prepared:
             return [Example(source, tuple(targets), files[file], line) for file, line, source, targets in found]
 
 
-def prepare(
-    train: list[str],
-    valid: list[str] | float | Fold,
-    options: Numbering | None = None,
-    *,
-    seed: int,
-    cache: Path | None = None,
-    codecs: Codecs | None = None,
-) -> Prepared:
-    """Read, number and cache the data.
-
-    `train`: files (see `read.group`). `valid`: files, the share of the training data to hold out (0: none), or a fold.
-    The vocabularies come from the training examples alone, unless `codecs` of another run are given (None for a side
-    that has none). `cache`: a folder; else $SEQLOOM_CACHE or ~/.cache/seqloom.
-    """
-    options = options or DataOptions()
-    split = Split.of(train, valid, seed=seed, reading=options, **options.ways)
+def prepare_pairs(request: PrepareRequest[TwoSideOptions], codecs: Codecs | None = None) -> PreparedPairs:
+    """The vocabularies come from the training examples alone, unless `codecs` of another run are given (None for a side
+    that has none); those of the request are for the tasks to open."""
+    options = request.options
+    split = Split.of(request.train, request.valid, seed=request.seed, reading=options, **options.normalization)
     if not split.train:
         raise SeqloomError("no training files were given")
-    fingerprint = _fingerprint(split, options, codecs)
-    cache = cache or default_cache()
-    folder = cache / f"{fingerprint}-{LAYOUT}"
-    if not _intact(folder):
-        _make(cache)
-        _build(folder, split, options, codecs)
-    return _open(folder, split, fingerprint)
+    name = fingerprint(_key(split, options, codecs))
+    folder, made = cached(
+        f"{name}-{LAYOUT}", request.cache, lambda fresh: _build(fresh, split, options, codecs), _intact
+    )
+    return _open(folder, split, name, made)
 
 
-def _make(cache: Path) -> None:
-    """Says that it is the cache that cannot be written, before any work is done for it."""
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        writable, why = os.access(cache, os.W_OK), "no permission"
-    except OSError as error:
-        writable, why = False, str(error.strerror or error)
-    if not writable:
-        raise SeqloomError(f"{cache}: the cache of data cannot be written: {why}; set $SEQLOOM_CACHE elsewhere")
-
-
-def _fingerprint(split: Split, options: Numbering, codecs: Codecs | None) -> str:
-    """SHA-256 over all that decides the numbers: contents, not names or dates of files."""
+def _key(split: Split, options: TwoSideOptions, codecs: Codecs | None) -> dict[str, Any]:
+    """All that decides the ids."""
     key: dict[str, Any] = {
         "layout": MEANING,
         "unicode": unicodedata.unidata_version,
@@ -144,16 +118,11 @@ def _fingerprint(split: Split, options: Numbering, codecs: Codecs | None) -> str
         key["codecs"] = [codec and codec.to_json() for codec in codecs]
     if clean := options.clean("source"):  # stop words may come from a file
         key["clean"] = clean
-    kinds = [options.kind(side) for side in SIDES]
-    if "bpe" in "".join(kinds):
-        key["tokenizers"] = importlib.metadata.version("tokenizers")
-    if "jieba" in kinds:
-        make("jieba").split("")  # says which package is missing before its version is asked for
-        key["rjieba"] = importlib.metadata.version("rjieba")
+    key |= tokenizer_versions(map(options.kind, SIDES))
     key["options"] = {name: value for name, value in since(options).items() if (name, value) not in LATER.items()}
     if not split.share:  # nothing is held out by any rules
         key["options"].pop("rules", None)
-    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+    return key
 
 
 def _content(group: Group) -> list[str]:
@@ -178,48 +147,45 @@ def _intact(folder: Path) -> bool:
         if sum(sizes.values()) <= cache_check.AT_ONCE:
             return damage(folder) is None
         for name in {"train", "valid"} if "valid_source_ids.npy" in sizes else {"train"}:
-            Corpus(folder, name, "")  # its headers can be read
+            PairSource(folder, name, "")  # its headers can be read
         return all((folder / name).stat().st_size == size for name, size in sizes.items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SyntaxError, RecursionError):
         return False
 
 
-def _build(folder: Path, split: Split, options: Numbering, codecs: Codecs | None) -> None:
-    if folder.exists() and not _intact(folder):  # a whole one that somebody else finishes meanwhile is left alone
-        shutil.rmtree(folder, ignore_errors=True)
+def _build(folder: Path, split: Split, options: TwoSideOptions, codecs: Codecs | None) -> tuple[Codec, Codec]:
+    """Fills the folder; returns the vocabularies of both sides."""
     skipped = Skipped() if options.skip_bad else None
     split = split.decided(lambda: split.parts(Skipped() if options.skip_bad else None, options.longest))
-    with new_folder(folder, keep_existing=True) as fresh:
-        with (
-            Writer(fresh, "train") as train,
-            Writer(fresh, "valid") as valid,
-            (fresh / HELD).open("w", encoding="utf-8") as held,
-        ):
-            filled = fill(split, options, (train, valid), held, skipped, codecs)
-        if not train.rows:
-            raise SeqloomError(_nothing(split, valid.rows))
-        facts = _settle(fresh, filled, {"train": train, "valid": valid})
-        facts["skipped"] = _left_out(skipped or Skipped())
-        write_json(fresh / "source.json", filled.source.to_json())
-        write_json(fresh / "target.json", filled.target.to_json())
-        sizes = {file.name: file.stat().st_size for file in sorted(fresh.iterdir()) if file.suffix != ".json"}
-        notes = list(_notes(split, options, filled, facts))
-        write_json(fresh / "meta.json", {"sizes": sizes, "facts": facts, "notes": notes, "files": split.files})
+    with (
+        Writer(folder, "train") as train,
+        Writer(folder, "valid") as valid,
+        (folder / HELD).open("w", encoding="utf-8") as held,
+    ):
+        encoded = encode_pairs(split, options, (train, valid), held, skipped, codecs)
+    if not train.rows:
+        raise SeqloomError(_nothing(split, valid.rows))
+    facts = _settle(folder, encoded, {"train": train, "valid": valid})
+    skipped = skipped or Skipped()
+    first = [[problem.file, problem.line, problem.reason] for problem in skipped.first]
+    facts["skipped"] = skipped.to_json() | {"first": first}
+    write_json(folder / "source.json", encoded.source.to_json())
+    write_json(folder / "target.json", encoded.target.to_json())
+    sizes = {file.name: file.stat().st_size for file in sorted(folder.iterdir()) if file.suffix != ".json"}
+    notes = list(_notes(split, options, encoded, facts))
+    write_json(folder / "meta.json", {"sizes": sizes, "facts": facts, "notes": notes, "files": split.files})
+    return encoded.source, encoded.target
 
 
-def _left_out(skipped: Skipped) -> dict[str, Any]:
-    return skipped.to_json() | {"first": [[problem.file, problem.line, problem.reason] for problem in skipped.first]}
-
-
-def _settle(folder: Path, filled: Filled, writers: dict[str, Writer]) -> dict[str, Any]:
-    """Give all ids their final numbers, and say what the data is like."""
+def _settle(folder: Path, encoded: EncodedPairs, writers: dict[str, Writer]) -> dict[str, Any]:
+    """Give all ids their final values, and describe the data."""
     facts: dict[str, Any] = {}
     for name, writer in writers.items():
-        counts = writer.settle(*filled.tables)
-        hashes = filled.hashes[name == "valid"]
-        facts[name] = facts_of(Corpus(folder, name, ""), counts, hashes) if writer.rows else None
+        counts = writer.settle(*encoded.tables)
+        hashes = encoded.hashes[name == "valid"]
+        facts[name] = facts_of(PairSource(folder, name, ""), counts, hashes) if writer.rows else None
         if name == "train":
-            codecs = zip(SIDES, (filled.source, filled.target), counts, strict=True)
+            codecs = zip(SIDES, (encoded.source, encoded.target), counts, strict=True)
             facts["vocabulary"] = {side: vocabulary(codec, seen) for side, codec, seen in codecs}
         if not writer.rows:
             for file in folder.glob(f"{name}[_.]*"):
@@ -227,48 +193,44 @@ def _settle(folder: Path, filled: Filled, writers: dict[str, Writer]) -> dict[st
     return facts
 
 
-def _open(folder: Path, split: Split, fingerprint: str) -> Prepared:
-    meta, source, target = (json.loads((folder / f"{name}.json").read_bytes()) for name in ("meta", "source", "target"))
+def _open(folder: Path, split: Split, name: str, made: tuple[Codec, Codec] | None) -> PreparedPairs:
+    """`made`: the vocabularies, if they were just built; else they are read."""
+    meta = json.loads((folder / "meta.json").read_bytes())
+    source, target = made or (Codec.from_json(json.loads((folder / f"{side}.json").read_bytes())) for side in SIDES)
     facts, notes = meta["facts"], [note for group in (*split.train, *split.valid) for note in group.notes]
     if sum(meta["sizes"].values()) > cache_check.AT_ONCE:
         cache_check.begin(folder)
-    # The same contents may have had other names when they were numbered.
+    # The same contents may have had other names when they were encoded.
     names = dict(zip(meta["files"], split.files, strict=True))
     first = facts["skipped"]["first"]
     facts["skipped"]["first"] = [f"{names.get(file, file)}:{line}: {reason}" for file, line, reason in first]
     notes += [*meta["notes"], *skip_note(facts["skipped"])]
-    return Prepared(
-        source=Codec.from_json(source),
-        target=Codec.from_json(target),
-        train=Corpus(folder, "train", f"{fingerprint}-train"),
-        valid=Corpus(folder, "valid", f"{fingerprint}-valid") if facts["valid"] else None,
+    return PreparedPairs(
+        source=source,
+        target=target,
+        train=PairSource(folder, "train", f"{name}-train"),
+        valid=PairSource(folder, "valid", f"{name}-valid") if facts["valid"] else None,
         notes=notes,
         facts=facts | {"notes": notes},
         split=split,
     )
 
 
-def _notes(split: Split, options: Numbering, filled: Filled, facts: dict[str, Any]) -> Iterator[str]:
-    counts, train, held = filled.counts, facts["train"]["pairs"], facts["valid"]
+def _notes(split: Split, options: TwoSideOptions, encoded: EncodedPairs, facts: dict[str, Any]) -> Iterator[str]:
+    counts, train, held = encoded.counts, facts["train"]["pairs"], facts["valid"]
     valid = held["pairs"] if held else 0
-    yield from options.part_told("examples")
-    if split.share and valid:
-        largest = int(np.unique(np.concatenate(list(filled.hashes.values())), return_counts=True)[1].max())
-        why = missed(valid, train + valid, split.share, largest) if options.rules > 1 else ""
-        share = (
-            f"held out {valid:,} of {train + valid:,} pairs ({valid / (train + valid):.1%}) by source for validation"
-        )
-        yield f"{share}, {why}" if why else share
-    elif split.share:
-        yield f"no pair was held out: {split.share:.1%} of {train:,} is too little; give a larger share or a file"
-    elif shared := overlap(filled.hashes[False], filled.hashes[True]):
-        of = f"{shared:,} of {len(filled.hashes[True]):,} validation sources"
-        yield f"{of} stand in the training data too: scores on them say little about new ones"
+    yield from options.subset_notes("examples")
+    hashes = encoded.hashes[False], encoded.hashes[True]
+    if split.share:
+        largest = int(np.unique(np.concatenate(hashes), return_counts=True)[1].max())
+        yield from held_out(split, "pairs", train, valid, by="by source ", largest=largest)
+    else:
+        yield from in_both(overlap(*hashes), len(hashes[1]), "sources")
     if counts["further"]:
         yield f"{counts['further']:,} of the pairs come from further columns or references of a line"
     if counts["cut"]:
         pairs = counted(counts["cut"], "pairs")
-        yield f"{pairs} cut to {options.most('source'):,} tokens (the {options.cut} was dropped)"
+        yield f"{pairs} cut to {options.most('source'):,} tokens (the {options.truncate} was dropped)"
     for side in SIDES if held else ():
         if unknown := held[side]["unknown_tokens"]:
             tokens = held[side]["tokens"]

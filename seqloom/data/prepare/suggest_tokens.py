@@ -21,8 +21,8 @@ NUMBER = re.compile(r"\d\d+")
 
 
 def symbols(files: Iterable[str], reading: Reading) -> str:
-    """An example of such targets; empty if the targets of these files are anything else. What cannot be read is said
-    when it is read for training."""
+    """An example of such targets; empty if the targets of these files are anything else. What cannot be read
+    raises later, when it is read for training."""
     targets = _first(files, reading, "targets")
     counts = Counter(token for target in targets for token in target.split(" "))
     several = [target for target in targets if " " in target]

@@ -1,12 +1,10 @@
-"""From the user's tables to rows ready for training: read, split, guess the kinds, learn the scales, number."""
+"""Tables: read, split, types of columns detected, scales learned, and encoded in memory."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -14,19 +12,30 @@ from typing import Any
 
 import numpy as np
 
-from seqloom.data.batches.labels import label_weights
-from seqloom.data.batches.table import RowSupply, Schema
+from seqloom.data.batches.class_weights import class_weights
+from seqloom.data.batches.table import Schema, TableSource
 from seqloom.data.files.columns import Reading, since
 from seqloom.data.files.file_format import look
 from seqloom.data.files.lines import place
 from seqloom.data.formats.bad_lines import Skipped
 from seqloom.data.formats.bad_lines import note as skip_note
-from seqloom.data.formats.column_types import UNSEEN, Column, guess, guess_target, learn, missing, number, plain
+from seqloom.data.formats.column_types import (
+    UNSEEN,
+    Column,
+    detect_target_type,
+    detect_type,
+    learn,
+    missing,
+    number,
+    plain,
+)
 from seqloom.data.formats.table import NO_HEADER, Layout, Row, TableOptions, half, layout, sound
 from seqloom.data.formats.table import notes as notes_of
-from seqloom.data.splits.holdout import missed
+from seqloom.data.prepare.cache import fingerprint
+from seqloom.data.prepare.notes import held_out, in_both
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.splits.sorted_files import FAR, one_sided
-from seqloom.data.splits.split import Fold, Split
+from seqloom.data.splits.split import Split
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError
 from seqloom.files import sha256
@@ -37,12 +46,12 @@ LEAST = 20  # rows from which it is no accident that a column rises
 
 
 @dataclass(frozen=True, eq=False)
-class Rowset:
+class PreparedTable:
     """Rows ready for training."""
 
     schema: Schema
-    train: RowSupply
-    valid: RowSupply | None  # None: nothing is held out
+    train: TableSource
+    valid: TableSource | None  # None: nothing is held out
     notes: list[str]
     facts: dict[str, Any] = field(repr=False)
     _held: list[Row] = field(repr=False)
@@ -50,72 +59,56 @@ class Rowset:
     def vocabularies(self) -> dict[str, Any]:
         return self.schema.to_json()
 
-    def held(self) -> list[Row]:
+    def validation_examples(self) -> list[Row]:
         return self._held
 
 
-def prepare(
-    train: list[str],
-    valid: list[str] | float | Fold,
-    options: TableOptions | None = None,
-    *,
-    seed: int,
-    kept: Mapping[str, Any] | None = None,
-) -> Rowset:
-    """Read and number tables. `valid`: files, the share of the training rows to hold out (0: none), or a fold.
-
-    Rows are held out by a hash of their fields and the seed, so that equal rows stand on one side. Kinds, scales,
-    categories and tokens come from the training rows alone, unless the vocabularies of another run are `kept`: all of
-    them, or its tokens only.
-    """
-    options, kept = options or TableOptions(), kept or {}
-    schema = Schema.from_json(kept) if "columns" in kept else None
-    codec = Codec.from_json(kept["source"]) if "source" in kept else None
-    written = Reading(delimiter=options.delimiter, encoding=options.encoding, recognise=options.recognise)
+def prepare_table(request: PrepareRequest[TableOptions]) -> PreparedTable:
+    """Rows are held out by a hash of their fields and the seed, so that equal rows stand on one side. Kinds, scales,
+    categories and tokens come from the training rows alone, unless the vocabularies of another run are given: all of
+    them, or its tokens only."""
+    options, train, files, stored = request.options, request.train, request.valid_files, request.vocabularies or {}
+    schema = Schema.from_json(stored) if "columns" in stored else None
+    codec = Codec.from_json(stored["source"]) if "source" in stored else None
+    written = Reading(delimiter=options.delimiter, encoding=options.encoding, detect=options.detect)
     plan = replace(schema.layout, reading=written) if schema else layout(train, options)
     skipped = Skipped() if options.skip_bad else None
     rows = sound(train, plan, skipped, options.limit)
-    files = [valid] if isinstance(valid, str) else [] if isinstance(valid, float | int | Fold) else list(valid)
     held = sound(files, plan, skipped)
     if files and not held:
         raise SeqloomError(f"{', '.join(files)}: holds no rows; a validation file needs at least one")
     head = "" if options.limit is None else _head(train, plan, options)
-    split = Split.of([], 0.0 if files else valid, seed=seed, reading=options)  # pyright: ignore[reportArgumentType]
+    split = Split.of([], request.share, seed=request.seed, reading=options)
     rows, aside = _parted(rows, split, _classes(rows, plan, options))
     held = held if files else aside
     if not rows:
         aside = f"all {len(held):,} rows were held out; give a smaller share or more data" if held else "holds no rows"
         raise SeqloomError(f"{', '.join(train)}: {aside}")
-    guessed = schema or draft(rows, plan, options)
-    rows, held = (right(part, guessed, skipped) for part in (rows, held))
-    schema = schema or _learned(rows, guessed, options, codec)
-    fingerprint = _fingerprint(train, valid, options, seed, kept)
-    ready = _ready(rows, held, schema, skipped or Skipped(), fingerprint)
+    drafted = schema or draft(rows, plan, options)
+    rows, held = (right(part, drafted, skipped) for part in (rows, held))
+    schema = schema or _learned(rows, drafted, options, codec)
+    ready = _ready(rows, held, schema, skipped or Skipped(), fingerprint(_key(request)))
     notes = [
         *notes_of([*train, *files], options),
-        *options.part_told("rows"),
+        *options.subset_notes("rows"),
         *filter(None, [head]),
-        *_held_out(rows, held, split),
+        *_held_out_notes(rows, held, split),
         *ready.notes,
         *_row_numbers(rows, schema),
     ]
-    weights = _weights(options.weights, ready.train)
+    weights = _weights(options.class_weights, ready.train)
     return replace(
         ready, train=replace(ready.train, weights=weights), notes=notes, facts=ready.facts | {"notes": notes}
     )
 
 
-def _held_out(rows: Sequence[Row], held: Sequence[Row], split: Split) -> Iterator[str]:
-    if held and split.share:
-        whole = len(rows) + len(held)
+def _held_out_notes(rows: Sequence[Row], held: Sequence[Row], split: Split) -> Iterator[str]:
+    if split.share:
         largest = Counter(row.fields for row in (*rows, *held)).most_common(1)[0][1]
-        why = missed(len(held), whole, split.share, largest) if split.reading.rules > 1 else ""
-        told = f"held out {len(held):,} of {whole:,} rows ({len(held) / whole:.1%}) by their fields for validation"
-        yield f"{told}, {why}" if why else told
-    known = set() if split.share else {row.fields for row in rows}
-    if shared := sum(row.fields in known for row in held):
-        of = f"{shared:,} of {len(held):,} validation rows"
-        yield f"{of} stand in the training data too: scores on them say little about new ones"
+        yield from held_out(split, "rows", len(rows), len(held), by="by their fields ", largest=largest)
+    else:
+        known = {row.fields for row in rows}
+        yield from in_both(sum(row.fields in known for row in held), len(held), "rows")
 
 
 def _row_numbers(rows: Sequence[Row], schema: Schema) -> Iterator[str]:
@@ -124,13 +117,13 @@ def _row_numbers(rows: Sequence[Row], schema: Schema) -> Iterator[str]:
         fields = [row.fields[at] for row in rows] if column.kind == "number" and len(rows) >= LEAST else []
         found = [value for value in map(number, fields) if value is not None and value.is_integer()]
         if fields and len(found) == len(fields) and all(a < b for a, b in pairwise(found)):
-            yield f"{column.name} rises from row to row: if it only numbers them, leave it out by data.without"
+            yield f"{column.name} rises from row to row: if it only numbers them, leave it out by data.exclude"
 
 
-def _weights(way: str, train: RowSupply) -> np.ndarray | None:
+def _weights(way: str, train: TableSource) -> np.ndarray | None:
     classes = train.schema.classes
     counts = np.bincount(train.values[train.values >= 0], minlength=len(classes)) if classes else np.zeros(0)
-    return label_weights(way, train.target, counts)
+    return class_weights(way, train.target, counts)
 
 
 def _parted(rows: list[Row], split: Split, classes: list[str] | None) -> tuple[list[Row], list[Row]]:
@@ -141,7 +134,7 @@ def _parted(rows: list[Row], split: Split, classes: list[str] | None) -> tuple[l
 def _head(files: Sequence[str], plan: Layout, options: TableOptions) -> str:
     """What there is to say where not all rows are read and the first are not like the others."""
     assert options.limit is not None
-    with suppress(SeqloomError):  # broken rows behind the limit are nobody's concern
+    with suppress(SeqloomError):  # rows behind the limit need not be right
         classes = _classes(sound(files, plan, Skipped(), options.limit + FAR), plan, options)
         return one_sided(classes or (), options.limit)
     return ""
@@ -150,18 +143,20 @@ def _head(files: Sequence[str], plan: Layout, options: TableOptions) -> str:
 def _classes(rows: Sequence[Row], layout: Layout, options: TableOptions) -> list[str] | None:
     """Of the rows, where the target is one of a few classes."""
     values = [plain(row.target) for row in rows]
-    kind = options.kinds.get(layout.target) or guess_target(values)
+    kind = options.column_types.get(layout.target) or detect_target_type(values)
     return values if kind in ("category", "yes") else None
 
 
 def _kinds(rows: Sequence[Row], layout: Layout, options: TableOptions) -> dict[str, str]:
-    """The kind of each column, as said or guessed. One that is empty throughout gets none."""
+    """The kind of each column, as given or detected. One that is empty throughout gets none."""
     columns = zip(layout.columns, zip(*(row.fields for row in rows), strict=True), strict=True)
-    found = {name: options.kinds.get(name) or guess(fields) for name, fields in columns}
+    found = {name: options.column_types.get(name) or detect_type(fields) for name, fields in columns}
     kinds = {name: kind for name, kind in found.items() if kind is not None}
     if not kinds:
         raise SeqloomError(f"{rows[0].file}: every column but the target is empty")
-    kinds[layout.target] = options.kinds.get(layout.target) or str(guess_target(row.target for row in rows))
+    kinds[layout.target] = options.column_types.get(layout.target) or str(
+        detect_target_type(row.target for row in rows)
+    )
     if kinds[layout.target] == "text":
         values = len({plain(row.target) for row in rows})
         raise SeqloomError(
@@ -177,7 +172,7 @@ def draft(rows: Sequence[Row], layout: Layout, options: TableOptions) -> Schema:
     columns = tuple(Column(name, kinds.get(name, "category")) for name in layout.columns)
     codec = Codec.of_counts("words", {})
     target = Column(layout.target, kinds[layout.target])
-    return Schema(columns, target, codec, layout.numbered, options.max_length, options.cut)
+    return Schema(columns, target, codec, layout.numbered, options.max_length, options.truncate)
 
 
 def right(rows: list[Row], schema: Schema, skipped: Skipped | None) -> list[Row]:
@@ -188,7 +183,9 @@ def right(rows: list[Row], schema: Schema, skipped: Skipped | None) -> list[Row]
         if problem is None:
             good.append(row)
         elif skipped is None:
-            raise SeqloomError(f"{problem}; data.kinds changes the kind of a column, --skip-bad leaves such rows out")
+            raise SeqloomError(
+                f"{problem}; data.column_types changes the kind of a column, --skip-bad leaves such rows out"
+            )
         else:
             skipped.add(problem)
     half(list({row.file: None for row in rows}), len(rows) - len(good), len(good))
@@ -204,49 +201,51 @@ def _learned(rows: Sequence[Row], draft: Schema, options: TableOptions, codec: C
             f"the target {target.name!r} is {rows[0].target!r} in every training row: there is nothing to learn"
         )
     texts = [text for at in draft.texts for text in fields[at]]
-    codec = codec or Codec.build(options.tokens, texts, **options.limits)
-    return Schema(tuple(columns), target, codec, draft.numbered, options.max_length, options.cut)
+    codec = codec or Codec.build(options.tokens, texts, **options.vocabulary)
+    return Schema(tuple(columns), target, codec, draft.numbered, options.max_length, options.truncate)
 
 
-def _ready(rows: list[Row], held: list[Row], schema: Schema, skipped: Skipped, fingerprint: str) -> Rowset:
+def _ready(rows: list[Row], held: list[Row], schema: Schema, skipped: Skipped, fingerprint: str) -> PreparedTable:
     train = schema.number(rows, f"{fingerprint}-train")
-    if schema.classes and (strange := int((train.values < 0).sum())):
-        told = ", ".join(schema.classes[:SHOWN])
-        raise SeqloomError(f"{strange:,} rows have a class that the run it starts from lacks; it has {told}")
+    if schema.classes and (unknown := int((train.values < 0).sum())):
+        classes = ", ".join(schema.classes[:SHOWN])
+        raise SeqloomError(f"{unknown:,} rows have a class that the run it starts from lacks; it has {classes}")
     valid = schema.number(held, f"{fingerprint}-valid")
     notes = [*_notes(valid, schema), *skip_note(skipped.to_json())]
-    told = columns_told(rows, schema)
+    columns = describe_columns(rows, schema)
     facts = {
         "train": {"rows": len(train)},
         "valid": {"rows": len(held)} if held else None,
-        "columns": told[:-1],
-        "target": told[-1],
+        "columns": columns[:-1],
+        "target": columns[-1],
         "values": len(schema.labels),
         "skipped": skipped.to_json(),
     }
-    return Rowset(schema, train, valid if len(valid) else None, notes, facts, held)
+    return PreparedTable(schema, train, valid if len(valid) else None, notes, facts, held)
 
 
-def columns_told(rows: Sequence[Row], schema: Schema) -> list[dict[str, Any]]:
+def describe_columns(rows: Sequence[Row], schema: Schema) -> list[dict[str, Any]]:
     """What each column is like, for data.json and the report; the target comes last."""
     fields = zip(*((*row.fields, row.target) for row in rows), strict=True)
-    return [_told(learn(c.name, c.kind, f), f) for c, f in zip((*schema.columns, schema.target), fields, strict=True)]
+    return [
+        _describe(learn(c.name, c.kind, f), f) for c, f in zip((*schema.columns, schema.target), fields, strict=True)
+    ]
 
 
-def _told(column: Column, fields: Sequence[str]) -> dict[str, Any]:
+def _describe(column: Column, fields: Sequence[str]) -> dict[str, Any]:
     gone = missing if column.kind in ("number", "yes") else lambda text: not text.strip()
-    told: dict[str, Any] = {"name": column.name, "kind": column.kind, "missing": sum(map(gone, fields))}
+    description: dict[str, Any] = {"name": column.name, "kind": column.kind, "missing": sum(map(gone, fields))}
     if column.kind in ("number", "yes"):
-        told |= {"mean": column.mean, "deviation": column.deviation}
+        description |= {"mean": column.mean, "deviation": column.deviation}
     if column.kind == "category":
         counts = Counter(filter(None, map(plain, fields)))
-        told |= {"values": len(counts), "commonest": [list(pair) for pair in counts.most_common(20)]}
-    return told
+        description |= {"values": len(counts), "commonest": [list(pair) for pair in counts.most_common(20)]}
+    return description
 
 
-def _notes(held: RowSupply, schema: Schema) -> Iterator[str]:
+def _notes(held: TableSource, schema: Schema) -> Iterator[str]:
     kinds = ", ".join(f"{column.name} {_kind(column)}" for column in schema.columns)
-    yield f"columns: {kinds}; {len(schema.labels):,} values in all. data.kinds.NAME=KIND changes a kind"
+    yield f"columns: {kinds}; {len(schema.labels):,} values in all. data.column_types.NAME=KIND changes a kind"
     named = [name for name in schema.layout.all if number(name) is not None]
     if named and not schema.numbered:
         yield f"the first line is taken for the names of the columns, among them {named[0]}; {NO_HEADER}"
@@ -254,11 +253,11 @@ def _notes(held: RowSupply, schema: Schema) -> Iterator[str]:
     what = f"one of {len(classes):,} classes ({', '.join(classes[:SHOWN])}{', …' if len(classes) > SHOWN else ''})"
     yield f"target: {target.name}, {what if classes else 'a number'}"
     yield from unseen(held)
-    if classes and (strange := int((held.values < 0).sum())):
-        yield f"{strange:,} rows for validation have a class that no training row has: no answer to them can be right"
+    if classes and (unknown := int((held.values < 0).sum())):
+        yield f"{unknown:,} rows for validation have a class that no training row has: no answer to them can be right"
 
 
-def unseen(rows: RowSupply) -> Iterator[str]:
+def unseen(rows: TableSource) -> Iterator[str]:
     """How many fields hold a category that no training row has."""
     for at, column in enumerate(column for column in rows.schema.columns if column.kind != "text"):
         if column.kind == "category" and (count := int((rows.places[:, at] == UNSEEN).sum())):
@@ -272,16 +271,16 @@ def _kind(column: Column) -> str:
     return {"yes": "yes/no"}.get(column.kind, column.kind)
 
 
-def _fingerprint(train: Sequence[str], valid: Any, options: TableOptions, seed: int, kept: Mapping[str, Any]) -> str:
-    """SHA-256 over all that decides the numbers: contents, not names or dates of files."""
+def _key(request: PrepareRequest[TableOptions]) -> dict[str, Any]:
+    """All that decides the numbers."""
+    options, train, valid = request.options, request.train, request.valid
     key: dict[str, Any] = {"meaning": MEANING, "unicode": unicodedata.unidata_version}
     key["train"] = [sha256(place(file)) for file in train]
-    shared = isinstance(valid, float | int | Fold)
-    key["valid"] = [valid, seed] if shared else [sha256(place(file)) for file in valid]
-    key["kept"] = kept
-    files = [*train, *([] if shared else valid)]
+    key["valid"] = [sha256(place(file)) for file in valid] if isinstance(valid, list) else [valid, request.seed]
+    key["kept"] = request.vocabularies or {}
+    files = [*train, *request.valid_files]
     key["options"] = since(options) | {"header": options.header}
     unusual = [look(str(file), place(file), options).unusual for file in files]
     if any(unusual):
         key["written"] = unusual
-    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+    return key

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import numpy as np
 
-NEAR = 0.2  # a share that is missed by more than this part of it is worth a word
+NEAR = 0.2  # a share that is missed by more than this part of it is worth a note
 
 
 def codes(texts: Sequence[str]) -> np.ndarray:
@@ -63,7 +63,7 @@ def held_out(
     place = place.reshape(-1)
     if not len(sources) or (
         fold is not None and len(sources) < fold[1]
-    ):  # some would be empty: said at the first, not after training others
+    ):  # some would be empty: reported at the first, not after training others
         return np.zeros(len(found), bool)
     amounts = np.bincount(place, weights, len(sources)).astype(np.int64)
     out = np.zeros(len(sources), bool)

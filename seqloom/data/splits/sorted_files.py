@@ -8,7 +8,7 @@ from itertools import islice
 
 LEAST = 20  # examples from which a lack is no accident
 FAR = 100_000  # examples that are looked at
-UNLIKE = 0.25  # difference of two shares that is told
+UNLIKE = 0.25  # difference of two shares that is reported
 
 
 def one_sided(labels: Iterable[str], limit: int) -> str:

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqloom.data.encoding.encode import normal_all, source_hash
+from seqloom.data.encoding.encode import normalize_all, source_hash
 from seqloom.data.files.columns import Reading
 from seqloom.data.files.file_groups import Group, group
 from seqloom.data.formats.bad_lines import Skipped, sound
 from seqloom.data.formats.pairs_fast import Pairs
 from seqloom.data.splits.holdout import codes, drawn, hashes, held_out
-from seqloom.data.tokenizers.tokenizers import normal
+from seqloom.data.tokenizers.tokenizers import normalize
 from seqloom.errors import SeqloomError
 
 
@@ -103,7 +103,7 @@ class Split:
     @property
     def decides(self) -> bool:
         """Whether all examples must be seen before it is known what becomes of one."""
-        return self.reading.sample is not None or (self.reading.rules > 1 and self.share > 0)
+        return self.reading.sample is not None or (self.reading.split_version > 1 and self.share > 0)
 
     def decided(self, parts: Callable[[], Iterable[Part]]) -> Split:
         """With what becomes of every example of the training files, of which `parts` tells."""
@@ -122,7 +122,7 @@ class Split:
             sources = sources[chosen]
             labels, weights = (None if one is None else one[chosen] for one in (labels, weights))
         held = None
-        if self.reading.rules > 1:
+        if self.reading.split_version > 1:
             held = held_out(hashes(sources, self.key), self.share, self.fold, labels, weights)
         return replace(self, decision=Decided(chosen, held))
 
@@ -144,7 +144,7 @@ class Split:
                 if not held and left is not None:
                     pairs, left = pairs.first(left), left - min(left, len(pairs))
                 if not held and self.decision is not None and self.decision.drawn is not None:
-                    seen, pairs = seen + len(pairs), pairs.keep(self.decision.drawn[seen : seen + len(pairs)])
+                    seen, pairs = seen + len(pairs), pairs.select(self.decision.drawn[seen : seen + len(pairs)])
                 if len(pairs):
                     yield origin, pairs
                 count += len(pairs)
@@ -179,19 +179,19 @@ class Split:
             labels = [" ".join(target.split()) for target in pairs.targets] if by_label else None
             if labels is not None and pairs.counts is not None:  # of several the first
                 labels = [labels[end - count] for end, count in zip(np.cumsum(pairs.counts), pairs.counts, strict=True)]
-            yield Part(normal_all(pairs.sources, self.ways), labels, pairs.counts)
+            yield Part(normalize_all(pairs.sources, self.ways), labels, pairs.counts)
 
     def _number(self, source: str, key: bytes) -> int:
         """One source's hash as a number; `numbers` makes many at once."""
-        return int.from_bytes(source_hash(normal(source, **self.ways), key), "big")
+        return int.from_bytes(source_hash(normalize(source, **self.ways), key), "big")
 
 
 def _numbered(parts: Sequence[Sequence[str] | None]) -> np.ndarray | None:
     """Labels as numbers, in the order of the labels themselves: that of the lines decides nothing."""
     if any(part is None for part in parts):
         return None
-    met: dict[str, int] = {}
-    found = [np.fromiter((met.setdefault(one, len(met)) for one in part or ()), np.int64) for part in parts]
-    rank = np.empty(len(met), np.int64)
-    rank[[met[label] for label in sorted(met)]] = np.arange(len(met))
+    numbers: dict[str, int] = {}
+    found = [np.fromiter((numbers.setdefault(one, len(numbers)) for one in part or ()), np.int64) for part in parts]
+    rank = np.empty(len(numbers), np.int64)
+    rank[[numbers[label] for label in sorted(numbers)]] = np.arange(len(numbers))
     return rank[np.concatenate(found)]

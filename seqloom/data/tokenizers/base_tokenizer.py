@@ -23,7 +23,7 @@ class Splitter(Protocol):
     def to_json(self) -> dict[str, Any]: ...
 
 
-class Counted:
+class VocabularyTokenizer:
     """A splitter that needs no training: its vocabulary is what was seen, the most frequent first."""
 
     def split(self, text: str) -> list[str]:
@@ -49,7 +49,7 @@ class Counted:
         return {}
 
 
-class Terms(Counted):
+class Terms(VocabularyTokenizer):
     """Words, and every other sign by itself: for raw text, where a full stop stands close to its word.
 
     Letters and digits run together, with apostrophes and hyphens within; a tag such as <br /> is one token. A plain
@@ -63,7 +63,7 @@ class Terms(Counted):
         return " ".join(tokens)
 
 
-class Label(Counted):
+class Label(VocabularyTokenizer):
     """The whole text is one token: the name of a class (Fisher 1936). Case and width are never lost."""
 
     def split(self, text: str) -> list[str]:
@@ -73,7 +73,7 @@ class Label(Counted):
         return " ".join(tokens)
 
 
-class Labels(Counted):
+class Labels(VocabularyTokenizer):
     """Several labels in one text with a `sign` between, in the order of their text and each once (Tsoumakas & Katakis
     2007). The sign alone is no label at all."""
 
@@ -87,7 +87,7 @@ class Labels(Counted):
         return self.sign.join(tokens)
 
 
-class Cleaned(Counted):
+class Cleaned(VocabularyTokenizer):
     """Another splitter, with text mended before it and tokens left out behind it.
 
     `repair`: three and more of a letter become two, so that "gooood" is "good" (Go et al. 2009, section 2.3); which of

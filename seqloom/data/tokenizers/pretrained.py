@@ -1,4 +1,4 @@
-"""Tokens as somebody else's tokenizer cuts them."""
+"""Tokens of a pretrained tokenizer."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def _unpanicked() -> Iterator[None]:
         raise ValueError(str(error)) from error
 
 
-class Wrapped:
-    """Somebody else's tokenizer as its `tokenizer.json` says it (Moi & Patry 2023, Hugging Face tokenizers).
+class PretrainedTokenizer:
+    """A pretrained tokenizer as its `tokenizer.json` says it (Moi & Patry 2023, Hugging Face tokenizers).
 
     It came with an imported model and cannot be trained. What it puts before a text, as BART's <s>, stays; the end it
-    puts after it goes, since <eos> is added by whoever calls. It normalises text by itself.
+    puts after it goes, since the caller adds <eos>. It normalizes text by itself.
     """
 
     def __init__(self, tokenizer: dict[str, Any] | None) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from seqloom.data.tokenizers.base_tokenizer import Cleaned
 from seqloom.data.tokenizers.graphemes import cluster_pattern
-from seqloom.data.tokenizers.pretrained import Wrapped, renumbered
+from seqloom.data.tokenizers.pretrained import PretrainedTokenizer, renumbered
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, SPECIALS, UNK, WIDE, alphabet
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError, known
@@ -37,7 +37,7 @@ def tokenizer_json(codec: Codec, side: str = "source", shift: int = 0) -> dict[s
         how = "stop words or repaired letters" if isinstance(codec.splitter, Cleaned) else kind
         raise SeqloomError(f"{how} cannot be written as a tokenizer.json: the library has no such rule")
     names = special_names(codec)
-    if isinstance(codec.splitter, Wrapped):
+    if isinstance(codec.splitter, PretrainedTokenizer):
         assert codec.splitter.tokenizer is not None
         return renumbered(codec.splitter.tokenizer, names, shift, (codec.splitter.end, EOS + shift))
     spelt = [_letter(token) for token in codec.tokens] if kind == "bytes" else codec.tokens

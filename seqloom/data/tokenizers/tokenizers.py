@@ -1,6 +1,6 @@
 """Ways to cut text into tokens, and to put it together again.
 
-Each class has `learn` (the vocabulary from texts), `split`, `join` (its inverse) and `show` (a token for the eye).
+Each class has `learn` (the vocabulary from texts), `split`, `join` (its inverse) and `show` (a token for display).
 They all receive text that went through `normal`.
 """
 
@@ -19,18 +19,18 @@ from seqloom.data.tokenizers.base_tokenizer import (
     SPECIALS,
     UNK,
     Cleaned,
-    Counted,
     Label,
     Labels,
     Splitter,
     Terms,
+    VocabularyTokenizer,
 )
 from seqloom.data.tokenizers.graphemes import graphemes
-from seqloom.data.tokenizers.pretrained import Wrapped
+from seqloom.data.tokenizers.pretrained import PretrainedTokenizer
 from seqloom.errors import SeqloomError, known, shown
 
 __all__ = ["BOS", "EOS", "FOLDS", "PAD", "SPECIALS", "TOKENS", "UNK", "Splitter"]
-__all__ += ["folded", "folding", "lost", "make", "normal", "whole"]
+__all__ += ["folded", "folding", "lost", "make", "normalize", "whole"]
 
 # Full-width forms, as Unicode marks them <wide>: those of ASCII, U+FF01 to U+FF5E, a few signs, and the blank U+3000.
 WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
@@ -61,7 +61,7 @@ def lost(fold: bool | str, half_width: bool = False) -> str:
     return f"{case}{'|half-width' if half_width else ''}"
 
 
-def normal(text: str, fold: bool | str = False, half_width: bool = False) -> str:
+def normalize(text: str, fold: bool | str = False, half_width: bool = False) -> str:
     """NFC, so that é is one thing however it was typed; with `fold` case is lost too, see `folded`.
 
     With `half_width` full-width forms become plain: Ａ１，￥ → A1,¥ and U+3000 a blank. That is all it takes of NFKC:
@@ -84,7 +84,7 @@ def whole(text: str) -> str:
     return text
 
 
-class Chars(Counted):
+class Chars(VocabularyTokenizer):
     """What a reader calls a character: extended grapheme clusters.
 
     Unicode Standard Annex #29, "Unicode Text Segmentation", rules GB3 to GB13. Left out: GB9c (Unicode 15.1), which
@@ -98,7 +98,7 @@ class Chars(Counted):
         return "".join(tokens)
 
 
-class Words(Counted):
+class Words(VocabularyTokenizer):
     """What stands between white space; joined with one blank. For text that is tokenized already, or phonemes.
 
     One vector a word, as in Bengio et al. 2003, "A Neural Probabilistic Language Model".
@@ -111,7 +111,7 @@ class Words(Counted):
         return " ".join(tokens)
 
 
-class Jieba(Counted):
+class Jieba(VocabularyTokenizer):
     """Chinese words, by the likeliest path through a dictionary; unseen ones by a hidden Markov model over characters.
 
     The algorithm of jieba (Sun 2012) as rjieba runs it. What is no Chinese stays whole as far as it is letters or
@@ -206,11 +206,11 @@ TOKENS: dict[str, type] = {
     "jieba": Jieba,
     "bytes": Bytes,
     "bpe": Bpe,
-    "tokenizer": Wrapped,
+    "tokenizer": PretrainedTokenizer,
     "label": Label,
     "labels": Labels,
 }
-INNER = ("tokenizer", "label", "labels")  # nobody's choice: they come with an imported model, or are a target
+INNER = ("tokenizer", "label", "labels")  # cannot be chosen: they come with an imported model, or are a target
 
 
 def make(
@@ -231,7 +231,7 @@ def make(
     if name != "bpe":
         if colon:
             raise SeqloomError(f"tokens {shown(kind)}: {name} takes no size; only bpe does, as in bpe:4000")
-        return Wrapped(tokenizer) if name == "tokenizer" else TOKENS[name]()
+        return PretrainedTokenizer(tokenizer) if name == "tokenizer" else TOKENS[name]()
     if not (size.isascii() and size.isdigit()):
         raise SeqloomError(f"tokens {shown(kind)}: bpe needs the size of its vocabulary, as in bpe:4000")
     if not Bpe.least <= int(size[:10]) <= 1_000_000:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from seqloom.data.tokenizers.base_tokenizer import Cleaned
-from seqloom.data.tokenizers.tokenizers import SPECIALS, UNK, Splitter, folding, make, normal, whole
+from seqloom.data.tokenizers.tokenizers import SPECIALS, UNK, Splitter, folding, make, normalize, whole
 from seqloom.errors import SeqloomError
 
 
@@ -40,7 +40,7 @@ class Codec:
         the four specials too; `min_count` leaves out what is rarer. What was left out becomes <unk>.
         """
         splitter, fold = make(kind), folding(fold)
-        tokens = splitter.learn((normal(text, fold, half_width) for text in texts), max_vocab, min_count)
+        tokens = splitter.learn((normalize(text, fold, half_width) for text in texts), max_vocab, min_count)
         return cls(kind, splitter, tokens, fold, half_width)
 
     @classmethod
@@ -68,14 +68,14 @@ class Codec:
         """How many ids there are, specials included."""
         return len(SPECIALS) + len(self.tokens)
 
-    def normal(self, text: str) -> str:
+    def normalize(self, text: str) -> str:
         """The text as this codec gives it back: what predictions are compared with must have been through it too."""
-        return whole(text) if self.kind == "tokenizer" else normal(text, self.fold, self.half_width)
+        return whole(text) if self.kind == "tokenizer" else normalize(text, self.fold, self.half_width)
 
     def encode(self, text: str) -> list[int]:
         """Ids without <bos> and <eos>."""
         number = self._ids.get
-        return [number(token, UNK) for token in self.splitter.split(self.normal(text))]
+        return [number(token, UNK) for token in self.splitter.split(self.normalize(text))]
 
     def number(self, token: str) -> int:
         """The id of one token."""
@@ -87,12 +87,12 @@ class Codec:
         tokens = [SPECIALS[UNK] if i == UNK else self.tokens[i - shift] for i in ids if i >= UNK]
         return self.splitter.join(tokens)
 
-    def pieces(self, text: str) -> list[str]:
-        """The tokens of `text` for the eye, one for each id of `encode`."""
-        return [self.splitter.show(token) for token in self.splitter.split(self.normal(text))]
+    def display_tokens(self, text: str) -> list[str]:
+        """The tokens of `text` for display, one for each id of `encode`."""
+        return [self.splitter.show(token) for token in self.splitter.split(self.normalize(text))]
 
     def token(self, id: int) -> str:
-        """One id for the eye."""
+        """One id for display."""
         return SPECIALS[id] if 0 <= id < len(SPECIALS) else self.splitter.show(self.tokens[id - len(SPECIALS)])
 
     def to_json(self) -> dict[str, Any]:
@@ -113,5 +113,5 @@ class Codec:
         except SeqloomError:
             raise
         except Exception as error:  # the library of tokenizers raises nothing more precise
-            told = str(error).partition("\n")[0][:200]
-            raise SeqloomError(f"the stored vocabulary is damaged: {type(error).__name__}: {told}") from error
+            message = str(error).partition("\n")[0][:200]
+            raise SeqloomError(f"the stored vocabulary is damaged: {type(error).__name__}: {message}") from error

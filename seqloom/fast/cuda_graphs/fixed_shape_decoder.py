@@ -17,8 +17,8 @@ from seqloom.data.tokenizers.tokenizers import BOS
 from seqloom.fast.decoding.transformer_step import usual
 from seqloom.fast.residual_norm.gpu import stepped
 from seqloom.fast.triton_common import runtime
-from seqloom.models.decoders.decoders import TransformerDecoder
-from seqloom.models.encoders.encoders import TransformerEncoder
+from seqloom.models.decoders.transformer import TransformerDecoder
+from seqloom.models.encoders.transformer import TransformerEncoder
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.parts.attention.attention import MultiHead
 from seqloom.parts.attention.scores import Dot, General, Scaled

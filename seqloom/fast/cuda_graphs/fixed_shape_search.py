@@ -1,4 +1,5 @@
-"""Greedy and beam search on tensors of fixed shapes: twins of `walk` and `beam` that tell the host nothing in between.
+"""Greedy and beam search on tensors of fixed shapes: twins of `decode_stepwise` and `beam_search` without a word to the
+host in between.
 
 What a search did is noted down step by step, a row a step; the host reads it when all is done. Sentences that have
 ended stay where they are and change nothing.
@@ -11,15 +12,15 @@ import torch
 from torch import Tensor
 
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, UNK
-from seqloom.decoding.hypotheses import Hypothesis, Walks
-from seqloom.decoding.search import Search
+from seqloom.decoding.hypotheses import Hypothesis, RunningSequences
+from seqloom.decoding.options import Search
 from seqloom.fast.cuda_graphs.fixed_shape_decoder import Fixed
 
 CHUNK = 128  # tokens of which only the best is looked at, at first
 NONE = float("-inf")
 
 
-class Hunt:
+class FixedShapeSearch:
     """What both have: the rules, and who has how many steps. `left`: whether anyone is still at it."""
 
     def __init__(self, fixed: Fixed, first: bool, close: bool) -> None:
@@ -48,7 +49,7 @@ class Hunt:
         silence[[PAD, BOS, UNK, *search.never]] = NONE
         return silence
 
-    def spoken(self, span: int) -> Tensor:
+    def allowed_logits(self, span: int) -> Tensor:
         """A step's logits [R, size] in float32, without what may not be written there."""
         at, shape = self.fixed.at, self.fixed.shape
         self.said[:, : self.fixed.size].copy_(self.fixed.step(span))
@@ -61,7 +62,7 @@ class Hunt:
         return said
 
 
-class FixedWalk(Hunt):
+class FixedShapeGreedy(FixedShapeSearch):
     """The likeliest token at every step."""
 
     def __init__(self, fixed: Fixed, first: bool, close: bool) -> None:
@@ -77,7 +78,7 @@ class FixedWalk(Hunt):
         self.written.fill_(PAD)
 
     def step(self, span: int) -> None:
-        at, said = self.fixed.at, self.spoken(span)
+        at, said = self.fixed.at, self.allowed_logits(span)
         peaks, places = said.view(len(said), -1, CHUNK).max(-1)  # in two steps: many can work at the first
         chunk = peaks.argmax(-1, keepdim=True)
         likeliest = torch.add(places.gather(1, chunk), chunk, alpha=CHUNK)[:, 0]
@@ -95,11 +96,11 @@ class FixedWalk(Hunt):
         """Of the first `count` sentences."""
         parts = (self.last, self.written[:, :steps], self.score, self.alive)
         limit, written, score, alive = (part[:count].cpu() for part in parts)
-        walks = Walks(torch.arange(count), limit, written, score, ~alive, 0)
+        walks = RunningSequences(torch.arange(count), limit, written, score, ~alive, 0)
         return [[hypothesis] for _, hypothesis in walks.hypotheses()]
 
 
-class FixedBeam(Hunt):
+class FixedShapeBeam(FixedShapeSearch):
     """Of every step it notes down what ended and what went on, as codes: row·size + token. Rows are those of the step
     before, so that a hypothesis is read backwards, from its end to its beginning."""
 
@@ -123,7 +124,7 @@ class FixedBeam(Hunt):
 
     def step(self, span: int) -> None:
         at, width = self.fixed.at, self.fixed.shape.width
-        value, code = self.likeliest(self.spoken(span).log_softmax(-1))
+        value, code = self.likeliest(self.allowed_logits(span).log_softmax(-1))
         total = value.view(len(self.live), width, -1) + self.live[:, :, None]
         score, order = total.flatten(1).topk(2 * width)
         code = code.view(len(self.live), -1).gather(1, order)

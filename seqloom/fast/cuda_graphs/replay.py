@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from seqloom.data.batches.collate import Padded, rounded
+from seqloom.data.batches.collate import Padded, bucket_size
 from seqloom.decoding.hypotheses import Hypothesis
-from seqloom.decoding.search import Search
+from seqloom.decoding.options import Search
 from seqloom.fast.cuda_graphs.fixed_shape_decoder import Attend, Fixed, Shape, fits
-from seqloom.fast.cuda_graphs.fixed_shape_search import FixedBeam, FixedWalk
+from seqloom.fast.cuda_graphs.fixed_shape_search import FixedShapeBeam, FixedShapeGreedy
 from seqloom.fast.cuda_graphs.record import recording
 from seqloom.fast.triton_common import runtime
 from seqloom.models.seq2seq import Seq2Seq, Stepper
@@ -81,8 +81,8 @@ class Replays:
         if _bytes(model, shape) > BYTES:
             return None
         fixed = Fixed(model, shape, self.attend)
-        hunt = (FixedBeam if search.beam > 1 else FixedWalk)(fixed, *key[1:])
-        self.frames[key] = Frame(fixed, hunt, self.tape, self.around)
+        fixed_search = (FixedShapeBeam if search.beam > 1 else FixedShapeGreedy)(fixed, *key[1:])
+        self.frames[key] = Frame(fixed, fixed_search, self.tape, self.around)
         while len(self.frames) > FRAMES or sum(_bytes(model, one.fixed.shape) for one in self.frames.values()) > BYTES:
             del self.frames[next(iter(self.frames))]
         return self.frames[key]
@@ -104,10 +104,14 @@ class Frame:
     """Everything for requests of one shape: where they stand, and the graphs of their steps."""
 
     def __init__(
-        self, fixed: Fixed, hunt: FixedWalk | FixedBeam, tape: Tape | None, around: Callable[[Any], Any] | None
+        self,
+        fixed: Fixed,
+        fixed_search: FixedShapeGreedy | FixedShapeBeam,
+        tape: Tape | None,
+        around: Callable[[Any], Any] | None,
     ) -> None:
-        self.fixed, self.hunt, self.tape = fixed, hunt, tape
-        self.step = hunt.step if around is None else around(hunt.step)
+        self.fixed, self.fixed_search, self.tape = fixed, fixed_search, tape
+        self.step = fixed_search.step if around is None else around(fixed_search.step)
         self.graphs: dict[Hashable, Any] = {}  # of torch.cuda.CUDAGraph
         self.met: set[Hashable] = set()
         cuda = fixed.at.is_cuda
@@ -116,7 +120,7 @@ class Frame:
 
     def run(self, source: Padded, limits: list[int], search: Search) -> list[list[Hypothesis]]:
         fixed, steps = self.fixed, max(limits)
-        fixed.ask(source, self.hunt.ask(limits, search))
+        fixed.ask(source, self.fixed_search.ask(limits, search))
         if fixed.still:
             self._do("begin", self._begin, fixed.source)
         else:
@@ -126,16 +130,16 @@ class Frame:
             if self._over(t):
                 steps = t + 1
                 break
-        return self.hunt.found(len(limits), steps, search.n_best)
+        return self.fixed_search.found(len(limits), steps, search.n_best)
 
     def _begin(self, source: Padded) -> None:
         self.fixed.begin(source)
-        self.hunt.begin()
+        self.fixed_search.begin()
 
     def _over(self, t: int) -> bool:
         """The host never waits for the step it has just launched: meanwhile the device would have nothing to do."""
         if t % LOOK == LOOK - 1:
-            self.told.copy_(self.hunt.left, non_blocking=True)
+            self.told.copy_(self.fixed_search.left, non_blocking=True)
             if self.event is not None:
                 self.event.record()
         if t % LOOK != LOOK // 2 - 1 or t < LOOK:
@@ -187,7 +191,12 @@ class Frame:
 
 def shape_of(sentences: int, width: int, steps: int, source: int) -> Shape:
     """One of few shapes. Multiples of 16: a kernel copies a mask that is none."""
-    return Shape(rounded(sentences), width, max(SHORTEST, _sixteens(rounded(steps, 2))), _sixteens(rounded(source, 4)))
+    return Shape(
+        bucket_size(sentences),
+        width,
+        max(SHORTEST, _sixteens(bucket_size(steps, 2))),
+        _sixteens(bucket_size(source, 4)),
+    )
 
 
 def spans(t: int, room: int) -> int:

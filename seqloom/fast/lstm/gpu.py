@@ -1,6 +1,6 @@
 """An LSTM's steps in half precision on a GPU: a product and one kernel of ours each, forward and back, and what a slope
 by weights sums over steps is one product over all of them. Recorded, as training is, that takes a fraction of the time
-of torch's kernel, which has no bfloat16 (`benchmarks/gpu_kernels.py`). Gates are opened, and c is kept, in float32.
+of torch's kernel, which has no bfloat16 (`benchmarks/gpu/kernel_speed.py`). Gates and c are float32.
 The plain twin is the loop of `LstmCell`.
 """
 

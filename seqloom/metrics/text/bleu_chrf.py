@@ -60,8 +60,8 @@ def chrf(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Mea
 
 
 def advice(references: Sequence[Sequence[str]], tokenize: str) -> str | None:
-    """A word to whoever scores Chinese by what stands between blanks: there a whole sentence is one word; and to
-    whoever has English apostrophes counted in a language that is not said."""
+    """A note if Chinese is scored by words between blanks, where a whole sentence is one word, or if `moses` is given
+    without a language, so that English apostrophes are counted."""
     if tokenize == "moses":
         others = ", ".join(name for name in MOSES if name != "moses:en")
         return f"--tokenize moses is moses:en, with English apostrophes; of other languages name theirs: {others}"

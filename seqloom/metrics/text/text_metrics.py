@@ -55,10 +55,10 @@ def wer(examples: Examples) -> Measured:
 def exact_match(examples: Examples) -> Measured:
     """Share of predictions that equal one of their references, but for blanks at the ends (Rajpurkar et al. 2016, 6.1).
 
-    Nothing else is normalised, neither case nor punctuation; so it is 100 exactly where `cer` is 0.
+    Nothing else is normalized, neither case nor punctuation; so it is 100 exactly where `cer` is 0.
     """
     pairs = zip(examples.predictions, examples.references, strict=True)
-    hits = [[guess.strip() in {line.strip() for line in several}, 1] for guess, several in pairs]
+    hits = [[text.strip() in {line.strip() for line in several}, 1] for text, several in pairs]
     table = np.array(hits, dtype=np.float64).reshape(-1, 2)
     return Measured(table, percent, _signature("exact_match", "any"))
 

@@ -1,4 +1,4 @@
-"""The BLEU of the textbook, for those who follow it by hand; reports use sacreBLEU's (`text.py`)."""
+"""The BLEU of the textbook, to be worked by hand; reports use sacreBLEU's (`bleu_chrf.py`)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqloom.data.batches.collate import Padded
 from seqloom.errors import SeqloomError
-from seqloom.parts.layers.output_layers import Guess
+from seqloom.parts.layers.output_layers import TokenLosses
 from seqloom.parts.state import Decoding, State
 
 _FALLBACK = np.array([0.0, 0.5, 1.0, 1.5])  # where too little was counted to estimate discounts
@@ -124,7 +124,7 @@ class Ngram(nn.Module):
         state: State = None,
         smoothing: float = 0.0,
         summed: bool = False,
-    ) -> Guess:
+    ) -> TokenLosses:
         """As `Language.forward`; only the labels are looked up."""
         contexts, end = self._contexts(tokens, state)
         p = self.single[labels]
@@ -132,7 +132,7 @@ class Ngram(nn.Module):
             p = self._left(level, context) * p + _at(self.values[level], self._find(level, context, labels), 0.0)
         nats = -p.log().flatten()
         nats = nats if index is None else nats.index_select(0, index)
-        return Guess(nats.sum() if summed else nats, end)
+        return TokenLosses(nats.sum() if summed else nats, end)
 
     def _contexts(self, tokens: Tensor, before: State) -> tuple[list[Tensor], State]:
         """The numbers of the 1, 2, … tokens that end at each place, [R, T] each, −1: never seen; and of the last

@@ -1,4 +1,4 @@
-"""The recurrent decoder that looks back at the source at every step."""
+"""The recurrent decoder with attention: at every step it attends to the encoder's states."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqloom.errors import SeqloomError, known
 from seqloom.fast.decoding.recurrent_step import LeanStack
 from seqloom.fast.linear.cpu import Bare, Packed, Steps, product, ready_part
 from seqloom.fast.lstm.input_feeding_cpu import Begun, Weights, able, fed_steps
-from seqloom.models.decoders.decoders import Bridge, Dims, spread
+from seqloom.models.decoders.bridge import Bridge, Dims, repeat_rows
 from seqloom.models.protocols import Encoded
 from seqloom.parts.attention.attention import Attention, Memory
 from seqloom.parts.attention.scores import SCORES, Dot, General, Scaled
@@ -25,10 +25,10 @@ from seqloom.parts.state import Decoding
 from seqloom.parts.visibility import See, keep
 
 
-class Read(NamedTuple):
+class SourceMemory(NamedTuple):
     memory: Memory
     lengths: Tensor | None
-    lean: Lean | None = None  # for steps where nobody watches
+    lean: Lean | None = None  # for steps without probes
 
 
 class Lean(NamedTuple):
@@ -41,21 +41,21 @@ class Lean(NamedTuple):
         return self
 
 
-class Written(NamedTuple):
+class DecoderState(NamedTuple):
     stack: StackState
-    fed: Tensor | None  # [R, dim], the last attentive state h̃, where it is fed back
+    attentional: Tensor | None  # [R, dim], the last attentional vector h̃, with input feeding
 
 
 class AttentiveDecoder(nn.Module):
     """A recurrent decoder with attention over the encoder's states, by any score.
 
-    `query="previous"`: the last state s_{t−1} asks, and the context c_t enters the cell with the token: s_t =
+    `query="previous"`: the query is the last state s_{t−1}, and the context c_t enters the cell with the token: s_t =
     cell([y_{t−1}; c_t], s_{t−1}) (Bahdanau et al. 2015, section 3.1).
-    `query="current"`: the cell steps first and its new state h_t asks (Luong et al. 2015, section 3.1).
-    In both, the output is h̃_t = tanh(W [c_t; h_t]). `feeding=True` (with `current`) gives h̃_{t−1} to the cell beside
-    the token (section 3.3); without it there is no loop over time: the fused RNN runs over all T, then T queries ask
-    at once. `value_dim` projects what is read before it is mixed; 0 mixes the encoder's states as they are.
-    `start` says how the first state is made (see Bridge).
+    `query="current"`: the cell steps first, and the query is its new state h_t (Luong et al. 2015, section 3.1).
+    In both, the output is h̃_t = tanh(W [c_t; h_t]). `input_feeding=True` (with `current`) gives h̃_{t−1} to the cell
+    beside the token (section 3.3); without it there is no loop over time: the fused RNN runs over all T, then all T
+    queries attend at once. `value_dim` projects the values; 0 takes the encoder's states as they are.
+    `initial_state`: how the first state is made (see Bridge).
     """
 
     def __init__(
@@ -69,34 +69,34 @@ class AttentiveDecoder(nn.Module):
         dropout: float = 0.0,
         score: Annotated[Choice, SCORES] = "general",
         query: str = "current",
-        feeding: bool = False,
+        input_feeding: bool = False,
         value_dim: int = 0,
-        start: str = "last",
+        initial_state: str = "last",
     ) -> None:
         super().__init__()
         self.query = known(query, ("previous", "current"), "query")
-        if feeding and query == "previous":
+        if input_feeding and query == "previous":
             raise SeqloomError(
-                "feeding goes with query=current: with query=previous the context enters the cell anyway"
+                "input_feeding goes with query=current: with query=previous the context enters the cell anyway"
             )
-        self.feeding = feeding
+        self.input_feeding = input_feeding
         self.attention = Attention(dim, memory_dim, score, value_dim)
-        extra = self.attention.dim if query == "previous" else dim * feeding
+        extra = self.attention.dim if query == "previous" else dim * input_feeding
         self.recurrent = Recurrent(input_dim + extra, dim, cell, layers, 1, dropout)
-        self.bridge = Bridge(start, memory_dim, final_dims, self.recurrent.state_dims)
+        self.bridge = Bridge(initial_state, memory_dim, final_dims, self.recurrent.state_dims)
         self.combine = nn.Linear(self.attention.dim + dim, dim, bias=False)
         self.dim = dim
 
     def begin(self, encoded: Encoded, width: int = 1, room: int | None = None) -> Decoding:
         keys, values = self.attention.remember(encoded.states)
         if self.query == "current":
-            # W_c Σ a_s v_s = Σ a_s W_c v_s: the context's share of `combine` depends on the source alone, so it is
-            # done once per sentence, and attention then mixes it ready-made.
+            # W_c Σ a_s v_s = Σ a_s W_c v_s: the context's part of `combine` depends on the source alone, so it is
+            # applied to the values once per sentence.
             values = product(values, self.combine.weight[:, : self.attention.dim])
-        stack = spread(self.bridge(encoded), width)
-        fed = stack[-1][0].new_zeros(stack[-1][0].size(0), self.dim) if self.feeding else None
+        stack = repeat_rows(self.bridge(encoded), width)
+        attentional = stack[-1][0].new_zeros(stack[-1][0].size(0), self.dim) if self.input_feeding else None
         lean = None if room is None else self._lean(stack[0][0].size(0))
-        return Decoding(Read((keys, values), encoded.lengths, lean), Written(stack, fed))
+        return Decoding(SourceMemory((keys, values), encoded.lengths, lean), DecoderState(stack, attentional))
 
     def _lean(self, rows: int) -> Lean | None:
         stack = LeanStack.of(self.recurrent, rows) if self.query == "current" else None
@@ -110,56 +110,62 @@ class AttentiveDecoder(nn.Module):
         read, written = state
         see = See(lengths=read.lengths)
         if read.lean is not None and x.size(1) == 1 and not read.lean.stack.watched:
-            states, rows = self._leanly(x[:, 0], read, see, written)
+            states, rows = self._fused_step(x[:, 0], read, see, written)
         elif self.query == "previous":
-            states, rows = self._ask_first(x, read.memory, see, written)
-        elif self.feeding:
-            states, rows = self._feed(x, read.memory, see, written)
+            states, rows = self._query_previous(x, read.memory, see, written)
+        elif self.input_feeding:
+            states, rows = self._input_feeding(x, read.memory, see, written)
         else:
             h, stack = self.recurrent(x, See(causal=True), written.stack)
-            states, rows = self._joined(self.attention(h, read.memory, see), h), Written(stack, None)
+            states, rows = self._combined(self.attention(h, read.memory, see), h), DecoderState(stack, None)
         return states, Decoding(read, rows)
 
-    def _leanly(self, x: Tensor, read: Read, see: See, written: Written) -> tuple[Tensor, Written]:
-        """One step where `current` asks, without modules: [R, input_dim] -> [R, 1, dim]."""
+    def _fused_step(
+        self, x: Tensor, read: SourceMemory, see: See, written: DecoderState
+    ) -> tuple[Tensor, DecoderState]:
+        """One step with query=current, without modules: [R, input_dim] -> [R, 1, dim]."""
         assert read.lean is not None
-        stack = read.lean.stack(x if written.fed is None else torch.cat([x, written.fed], -1), written.stack)
+        stack = read.lean.stack(
+            x if written.attentional is None else torch.cat([x, written.attentional], -1), written.stack
+        )
         h = stack[-1][0]
         context = self.attention(h[:, None], read.memory, see)[:, 0]
-        joined = read.lean.join.onto(h, context).tanh_()
-        return joined[:, None], Written(stack, None if written.fed is None else joined)
+        combined = read.lean.join.onto(h, context).tanh_()
+        return combined[:, None], DecoderState(stack, None if written.attentional is None else combined)
 
-    def _ask_first(self, x: Tensor, memory: Memory, see: See, written: Written) -> tuple[Tensor, Written]:
-        gates = self._gates(x)
+    def _query_previous(
+        self, x: Tensor, memory: Memory, see: See, written: DecoderState
+    ) -> tuple[Tensor, DecoderState]:
+        gates = self._make_gates(x)
         stack, contexts, states = written.stack, [], []
         for t in range(x.size(1)):
             context = self.attention(stack[-1][0][:, None], memory, see).squeeze(1)
             stack = self._step(gates(t, context), stack)
             contexts.append(context)
             states.append(stack[-1][0])
-        joined = torch.cat([torch.stack(contexts, 1), torch.stack(states, 1)], -1)
-        return self.combine(joined).tanh(), Written(stack, None)
+        combined = torch.cat([torch.stack(contexts, 1), torch.stack(states, 1)], -1)
+        return self.combine(combined).tanh(), DecoderState(stack, None)
 
-    def _feed(self, x: Tensor, memory: Memory, see: See, written: Written) -> tuple[Tensor, Written]:
-        stack, fed, states = written.stack, written.fed, []
-        assert fed is not None
+    def _input_feeding(self, x: Tensor, memory: Memory, see: See, written: DecoderState) -> tuple[Tensor, DecoderState]:
+        stack, attentional, states = written.stack, written.attentional, []
+        assert attentional is not None
         if (weights := self._weights(x, memory)) is not None:
             [(h, c)], score = stack, self.attention.score
             real = None if see.lengths is None else keep(see.lengths, memory[0].size(1))[:, None]
             keys = memory[0] * score.scale if isinstance(score, Scaled) else memory[0]
-            every, (h, c, fed) = fed_steps(x, Begun(h, c, fed), (keys, memory[1]), real, weights)
-            return every, Written(((h, c),), fed)
-        step, join = self._stepping(x), Steps(self.combine.weight[:, self.attention.dim :])
+            every, (h, c, attentional) = fed_steps(x, Begun(h, c, attentional), (keys, memory[1]), real, weights)
+            return every, DecoderState(((h, c),), attentional)
+        step, join = self._make_step(x), Steps(self.combine.weight[:, self.attention.dim :])
         for t in range(x.size(1)):
-            stack = step(t, fed, stack)
+            stack = step(t, attentional, stack)
             h = stack[-1][0]
             context = self.attention(h[:, None], memory, see).squeeze(1)
-            fed = (context + join(h)).tanh()
-            states.append(fed)
-        return torch.stack(states, 1), Written(stack, fed)
+            attentional = (context + join(h)).tanh()
+            states.append(attentional)
+        return torch.stack(states, 1), DecoderState(stack, attentional)
 
     def _weights(self, x: Tensor, memory: Memory) -> Weights | None:
-        """For all steps by one function: in training, where nobody watches and the score is a product."""
+        """The weights for one function over all steps: without probes, and where the score is a dot product."""
         layer, attention = self.recurrent.layers[0], self.attention
         cell: Cell = layer.cells[0]  # pyright: ignore
         usual = type(cell) is LstmCell and not cell.plain and type(attention.score) in (Dot, General, Scaled)
@@ -169,8 +175,8 @@ class AttentiveDecoder(nn.Module):
         weights = Weights(cell.weight, cell.recurrent, cell.bias, self.combine.weight[:, attention.dim :])
         return weights if able(x, weights) else None
 
-    def _stepping(self, x: Tensor) -> Callable[[int, Tensor, StackState], StackState]:
-        """(t, h̃, state) -> state. In training the products with h̃ and with h are one, where the gates are a sum."""
+    def _make_step(self, x: Tensor) -> Callable[[int, Tensor, StackState], StackState]:
+        """(t, h̃, state) -> state. In training h̃ and h go through one matmul, where the gates are a sum."""
         layer = self.recurrent.layers[0]
         cell: Cell = layer.cells[0]  # pyright: ignore
         alone = len(self.recurrent.layers) == 1 and layer.probe is None and torch.is_grad_enabled()
@@ -179,17 +185,19 @@ class AttentiveDecoder(nn.Module):
             both = Steps(torch.cat([cell.recurrent, rest], 1))
             if both.delayed:
                 shares = product(x, tokens, cell.bias).unbind(1)
-                return lambda t, fed, stack: (cell.act(shares[t] + both(torch.cat([stack[0][0], fed], -1)), stack[0]),)
-        gates = self._gates(x)
-        return lambda t, fed, stack: self._step(gates(t, fed), stack)
+                return lambda t, attentional, stack: (
+                    cell.act(shares[t] + both(torch.cat([stack[0][0], attentional], -1)), stack[0]),
+                )
+        gates = self._make_gates(x)
+        return lambda t, attentional, stack: self._step(gates(t, attentional), stack)
 
-    def _joined(self, context: Tensor, h: Tensor) -> Tensor:
-        """tanh(W [c; h]) of a context that has been through its share of W already."""
+    def _combined(self, context: Tensor, h: Tensor) -> Tensor:
+        """tanh(W [c; h]), for a context to which its part of W is already applied."""
         return (context + product(h, self.combine.weight[:, self.attention.dim :])).tanh()
 
-    def _gates(self, x: Tensor) -> Callable[[int, Tensor], Tensor]:
-        """How step t and what enters beside its token become the first cell's gates: the tokens' share is done for all
-        steps at once, where the cell's input is W x + b."""
+    def _make_gates(self, x: Tensor) -> Callable[[int, Tensor], Tensor]:
+        """(t, what enters beside the token) -> the first cell's gates. The tokens' part is computed for all steps at
+        once, where the cell's input is W x + b."""
         first: Cell = self.recurrent.layers[0].cells[0]  # pyright: ignore
         if not first.affine:
             return lambda t, beside: first.input(torch.cat([x[:, t], beside], -1))

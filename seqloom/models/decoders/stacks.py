@@ -1,4 +1,4 @@
-"""Stacks that read from left to right: [R, T, input_dim] -> [R, T, dim], on and on from a state.
+"""Stacks that read from left to right, for language models: [R, T, input_dim] -> [R, T, dim], from a state on.
 
 `begin(room)` gives the state before the first step; `forward(x, state)` takes any number of steps from there, and
 without a state reads a whole row for training. Names inside are those of the encoders: weights fit there too.
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from seqloom.build import Choice, build
 from seqloom.errors import SeqloomError
 from seqloom.models.encoders.convolutional import ConvolutionStack
-from seqloom.models.encoders.encoders import Enter
+from seqloom.models.encoders.transformer import TransformerInput
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.layers.norm import NORMS, NoNorm
 from seqloom.parts.mixers.head_projections import agree
@@ -31,8 +31,8 @@ from seqloom.parts.visibility import See
 class RecurrentStack(nn.Module):
     """An RNN, GRU or LSTM as a language model (Mikolov et al. 2010; Zaremba et al. 2014).
 
-    `weight_drop` and `lock`: see Recurrent. Its state may go on from batch to batch, but for a cell with a tape, which
-    needs a `window` for that: without one every batch is read by itself.
+    `weight_drop` and `locked_dropout`: see Recurrent. Its state is carried from batch to batch, except for a
+    cell with a tape but no `window`: then every batch is read by itself.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class RecurrentStack(nn.Module):
         layers: int = 1,
         dropout: float = 0.0,
         weight_drop: float = 0.0,
-        lock: bool = False,
+        locked_dropout: bool = False,
     ) -> None:
         super().__init__()
-        self.recurrent = Recurrent(input_dim, dim, cell, layers, 1, dropout, weight_drop, lock)
+        self.recurrent = Recurrent(input_dim, dim, cell, layers, 1, dropout, weight_drop, locked_dropout)
         self.dim, self.carries = self.recurrent.out_dim, self.recurrent.carries
 
     def begin(self, room: int | None = None) -> State:
@@ -56,40 +56,40 @@ class RecurrentStack(nn.Module):
         return self.recurrent(x, See(causal=True), state)
 
 
-class View:
-    """What a Transformer has before its eyes: keys and values, or what else its mixers keep; and what they were made
-    of, where it may have to be read again: with a `room`."""
+class TransformerCache:
+    """The state of a Transformer stack: its mixers' caches (keys and values), and, with a `room`, the inputs that they
+    were made of, which may have to be read again."""
 
     def __init__(self, caches: tuple[State, ...], room: int | None) -> None:
         self.room = room
         self.caches = caches
-        self.seen: Tensor | None = None  # [R, room, input_dim], of which `used` are filled
+        self.inputs: Tensor | None = None  # [R, room, input_dim], of which `used` are filled
 
     @property
     def used(self) -> int:
         return self.caches[0].used
 
-    def keep(self, x: Tensor) -> None:
-        """Note what is about to be read, where it may have to be read again."""
+    def remember(self, x: Tensor) -> None:
+        """Store inputs that are about to be read, if they may have to be read again."""
         if self.room is None:
             return
-        if self.seen is None:
-            self.seen = x.new_empty(x.size(0), self.room, x.size(2))
-        self.seen[:, self.used : self.used + x.size(1)] = x
+        if self.inputs is None:
+            self.inputs = x.new_empty(x.size(0), self.room, x.size(2))
+        self.inputs[:, self.used : self.used + x.size(1)] = x
 
-    def pick(self, rows: Tensor, sentences: Tensor | None = None) -> View:
-        other = View(pick(self.caches, rows), self.room)
-        other.seen = None if self.seen is None else self.seen.index_select(0, rows)
+    def pick(self, rows: Tensor, sentences: Tensor | None = None) -> TransformerCache:
+        other = TransformerCache(pick(self.caches, rows), self.room)
+        other.inputs = None if self.inputs is None else self.inputs.index_select(0, rows)
         return other
 
 
 class TransformerStack(nn.Module):
     """Blocks of masked self-attention (Vaswani et al. 2017; as a language model: Radford et al. 2018), or of another
-    `mixer` that does without what comes after.
+    causal `mixer`.
 
-    With a `room`, memory stays within it: when it is full, the last half of what was read is read again from place 0
-    on. So every token sees between half the room and all of it, at places that training knew; and as it happens at
-    fixed steps, steps in any pieces are the same. Where no mixer's state grows and tokens know their distances alone,
+    With a `room`, the context is bounded: when it is full, its last half is read again from position 0 on. So every
+    token sees between half the room and all of it, at positions that training knew; and as this happens at fixed
+    steps, steps taken together or one by one are the same. Where no mixer's state grows and positions are relative,
     nothing is read again. `residual`: see Ways; or `reversible`, with which memory in training does not grow with
     `layers` (Gomez et al. 2017, see `reversible.read`). `bias`: whether blocks' linear maps have one (Chowdhery et al.
     2022 leave it out).
@@ -111,12 +111,12 @@ class TransformerStack(nn.Module):
         residual: str = "add",
         activation: str = "gelu",
         dropout: float = 0.1,
-        scale: bool = True,
+        scale_embeddings: bool = True,
         mixer: Annotated[Choice, MIXERS] = "attention",
         bias: bool = True,
     ) -> None:
         super().__init__()
-        self.enter = Enter(input_dim, dim, position, dim // heads, dropout, scale)
+        self.enter = TransformerInput(input_dim, dim, position, dim // heads, dropout, scale_embeddings)
         self.reversible, residual = residual == "reversible", inner(residual, norm, norm_kind)
         kinds = {"norm_kind": norm_kind, "residual": residual}
         self.blocks = nn.ModuleList(
@@ -131,50 +131,50 @@ class TransformerStack(nn.Module):
         self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
         self.dim = dim
 
-    def begin(self, room: int | None = None) -> View:
+    def begin(self, room: int | None = None) -> TransformerCache:
         if room is not None and room < 2:
             raise SeqloomError(f"a Transformer needs room for 2 tokens at least, here {room}")
-        return View(tuple(block.mix.begin(room) for block in self.blocks), None if self.endless else room)  # pyright: ignore
+        return TransformerCache(tuple(block.mix.begin(room) for block in self.blocks), None if self.unbounded else room)  # pyright: ignore
 
     @property
-    def endless(self) -> bool:
-        placed = type(self.enter.position).forward is not Position.forward  # at places that training knew, or unknown
+    def unbounded(self) -> bool:
+        placed = type(self.enter.position).forward is not Position.forward  # absolute positions, which training bounds
         return not placed and all(block.mix.bounded for block in self.blocks)  # pyright: ignore
 
     def forward(
-        self, x: Tensor, state: View | None = None, lengths: Tensor | None = None
-    ) -> tuple[Tensor, View | None]:
+        self, x: Tensor, state: TransformerCache | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, TransformerCache | None]:
         """`lengths` [R]: how many places are real, for a norm that looks across the batch."""
         if state is None or state.room is None:
             return self._read(x, state, lengths), state
         outputs, room = [], state.room
         while x.size(1):
             if state.used == room:
-                state = self._again(state, room)
+                state = self._reread_half(state, room)
             now, x = x.split([n := min(room - state.used, x.size(1)), x.size(1) - n], 1)
-            state.keep(now)
+            state.remember(now)
             outputs.append(self._read(now, state))
         return torch.cat(outputs, 1) if len(outputs) > 1 else outputs[0], state
 
-    def _again(self, full: View, room: int) -> View:
-        assert full.seen is not None
-        half, fresh = full.seen[:, room - room // 2 :], self.begin(room)
-        fresh.keep(half)
+    def _reread_half(self, full: TransformerCache, room: int) -> TransformerCache:
+        assert full.inputs is not None
+        half, fresh = full.inputs[:, room - room // 2 :], self.begin(room)
+        fresh.remember(half)
         self._read(half, fresh)
         return fresh
 
-    def _read(self, x: Tensor, view: View | None, lengths: Tensor | None = None) -> Tensor:
-        see, x = See(causal=True, lengths=lengths), self.enter(x, 0 if view is None else view.used)
-        if view is None and self.reversible:
+    def _read(self, x: Tensor, cache: TransformerCache | None, lengths: Tensor | None = None) -> Tensor:
+        see, x = See(causal=True, lengths=lengths), self.enter(x, 0 if cache is None else cache.used)
+        if cache is None and self.reversible:
             return self.norm(read(self.blocks, x, see, self.enter.position), lengths)
-        states = None if view is None else view.caches
+        states = None if cache is None else cache.caches
         if self.reversible:
             x, states = step(self.blocks, x, see, states or (), self.enter.position)
             x = self.norm(x, lengths)
         else:
             _, x, states = through(self, x, see, self.enter.position, states)
-        if view is not None:
-            view.caches = tuple(states)
+        if cache is not None:
+            cache.caches = tuple(states)
         return x
 
 

@@ -1,5 +1,5 @@
-"""Words from their characters: [U, C] characters of distinct words -> [U, dim]. They carry endings, case and digits,
-and words that were never seen."""
+"""Character encoders: [U, C] characters of distinct words -> [U, dim]. They see endings, case and digits, also of words
+that the training data lacks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from seqloom.build import Choice
 from seqloom.data.batches.collate import Padded
-from seqloom.models.encoders.encoders import RecurrentEncoder
+from seqloom.models.encoders.recurrent import RecurrentEncoder
 from seqloom.parts.layers.dropout import dropout as drop
 from seqloom.parts.recurrent.cells import CELLS
 from seqloom.parts.visibility import keep
 
 
-class NoSpelling(nn.Module):
-    """A word is its number and nothing else, as in Bengio et al. 2003."""
+class NoCharacters(nn.Module):
+    """No characters: a word is its embedding alone, as in Bengio et al. 2003."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class NoSpelling(nn.Module):
         return torch.zeros(characters.tokens.size(0), 0, device=characters.tokens.device)
 
 
-class RecurrentSpelling(nn.Module):
+class RecurrentCharacters(nn.Module):
     """The last states of a recurrent layer over the characters, read both ways (Lample et al. 2016, section 4.1).
 
     `dim` is the width of each direction."""
@@ -51,8 +51,8 @@ class RecurrentSpelling(nn.Module):
         return self.encoder(x, None if characters.full else characters.lengths).summary
 
 
-class ConvolvedSpelling(nn.Module):
-    """The strongest answer of each filter anywhere in the word (Ma & Hovy 2016, section 2.1; dos Santos & Zadrozny
+class ConvolutionCharacters(nn.Module):
+    """The maximum of each filter over the word (Ma & Hovy 2016, section 2.1; dos Santos & Zadrozny
     2014). `window`: characters that a filter sees."""
 
     def __init__(self, size: int, embedding: int = 32, dim: int = 128, window: int = 3, dropout: float = 0.0) -> None:
@@ -65,15 +65,15 @@ class ConvolvedSpelling(nn.Module):
     def forward(self, characters: Padded) -> Tensor:
         real = keep(characters.lengths, characters.tokens.size(1))
         x = self.embedding(characters.tokens).masked_fill(~real[:, :, None], 0.0)
-        found = self.filters(drop(x, self.dropout, self.training).mT)[:, :, : real.size(1)]
-        return found.masked_fill(~real[:, None], -float("inf")).amax(-1).tanh()
+        features = self.filters(drop(x, self.dropout, self.training).mT)[:, :, : real.size(1)]
+        return features.masked_fill(~real[:, None], -float("inf")).amax(-1).tanh()
 
 
-SPELLINGS = {
-    "none": NoSpelling,
-    "recurrent": RecurrentSpelling,
+CHARACTER_ENCODERS = {
+    "none": NoCharacters,
+    "recurrent": RecurrentCharacters,
     "rnn": {"kind": "recurrent", "cell": "rnn"},
     "gru": {"kind": "recurrent", "cell": "gru"},
     "lstm": {"kind": "recurrent", "cell": "lstm"},
-    "convolution": ConvolvedSpelling,
+    "convolution": ConvolutionCharacters,
 }

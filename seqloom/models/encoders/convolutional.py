@@ -1,7 +1,6 @@
-"""Convolutions one upon the other, as an encoder and as a stack that reads from left to right.
+"""Stacked convolutions, as an encoder and as a stack that reads from left to right.
 
-With a width of one place nobody sees a neighbour; with one layer it is a window; with more, what a place sees grows
-layer by layer: its `field`.
+With one layer it is a window; with more, the receptive `field` grows layer by layer.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from seqloom.parts.state import State
 from seqloom.parts.transformer.block import Around, Ways
 from seqloom.parts.visibility import See, mean
 
-GATE = "gate"  # as an activation: half of the features say how much of the other half goes on
+GATE = "gate"  # as an activation: a gated linear unit, half of the features gate the other half
 
 
-class Convolved(nn.Module):
-    """A convolution and its activation, with a norm and a way around them."""
+class ConvolutionLayer(nn.Module):
+    """A convolution and its activation, with a norm and a residual connection around them."""
 
     def __init__(
         self,
@@ -48,8 +47,8 @@ class Convolved(nn.Module):
         return self.around.leave(x, self.activation(y), see.lengths), before
 
 
-class Convolutions(nn.Module):
-    """[R, T, input_dim] -> [R, T, dim]. The places that layer ℓ looks at, from 0, stand dilation^ℓ apart."""
+class ConvolutionLayers(nn.Module):
+    """[R, T, input_dim] -> [R, T, dim]. The positions that layer ℓ = 0, 1, … sees are dilation^ℓ apart."""
 
     def __init__(
         self,
@@ -67,31 +66,32 @@ class Convolutions(nn.Module):
         super().__init__()
         self.enter = nn.Linear(input_dim, dim) if input_dim != dim else nn.Identity()
         self.layers = nn.ModuleList(
-            Convolved(dim, width, dilation**n, activation, norm, norm_kind, residual, dropout) for n in range(layers)
+            ConvolutionLayer(dim, width, dilation**n, activation, norm, norm_kind, residual, dropout)
+            for n in range(layers)
         )
         self.ways = Ways(dim, layers, residual)
         self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
 
     @property
     def field(self) -> int:
-        """How many places one place sees, itself among them: 1 + (width − 1) Σ dilation."""
+        """How many positions one position sees, itself among them: 1 + (width − 1) Σ dilation."""
         return 1 + sum(layer.mix.reach for layer in self.layers)  # pyright: ignore
 
     def run(self, x: Tensor, see: See, state: State = None) -> tuple[list[Tensor], tuple[Tensor | None, ...]]:
-        """What every layer says, at last the whole, and the places that each still needs."""
-        said, kept = [self.enter(x)], []
+        """The outputs of all layers, last the output of the stack; and the positions that each layer still needs."""
+        outputs, states = [self.enter(x)], []
         for depth, layer in enumerate(self.layers):
-            y, before = layer(self.ways(said), see, None if state is None else state[depth])
-            said.append(y)
-            kept.append(before)
-        return [*said[1:], self.norm(self.ways(said), see.lengths)], tuple(kept)
+            y, before = layer(self.ways(outputs), see, None if state is None else state[depth])
+            outputs.append(y)
+            states.append(before)
+        return [*outputs[1:], self.norm(self.ways(outputs), see.lengths)], tuple(states)
 
 
 class ConvolutionEncoder(nn.Module):
-    """Convolutions in which a place sees as many others before it as after (Collobert et al. 2011, section 3.3.2;
+    """Convolutions in which a position sees as many others before it as after (Collobert et al. 2011, section 3.3.2;
     gated: Gehring et al. 2017, section 3.2, https://arxiv.org/abs/1705.03122).
 
-    `width` places are seen by a layer; `dilation`: each layer's stand so many times as far apart as those of the layer
+    `width` positions are seen by a layer; `dilation`: each layer's are so many times as far apart as those of the layer
     below (Yu & Koltun 2016). `activation`: `gate`, or one of the feed-forward networks'. `norm`, `norm_kind` and
     `residual`: see Around and Ways. The summary is the mean over real places.
     """
@@ -110,7 +110,7 @@ class ConvolutionEncoder(nn.Module):
         dropout: float = 0.1,
     ) -> None:
         super().__init__()
-        self.convolutions = Convolutions(
+        self.convolutions = ConvolutionLayers(
             input_dim, dim, layers, width, dilation, activation, norm, norm_kind, residual, dropout
         )
         self.dim, self.field = dim, self.convolutions.field
@@ -122,10 +122,10 @@ class ConvolutionEncoder(nn.Module):
 
 
 class ConvolutionStack(nn.Module):
-    """Convolutions over what stands before, as a language model (gated: Dauphin et al. 2017; `dilation`: van den Oord
+    """Causal convolutions, as a language model (gated: Dauphin et al. 2017; `dilation`: van den Oord
     et al. 2016, section 2.1; one layer: a window of words, Bengio et al. 2003). Keywords: see ConvolutionEncoder.
 
-    Its state is what each layer still needs, the last (width − 1) · dilation places of what it read.
+    Its state is what each layer still needs, the last (width − 1) · dilation positions of its input.
     """
 
     carries = True
@@ -144,7 +144,7 @@ class ConvolutionStack(nn.Module):
         dropout: float = 0.1,
     ) -> None:
         super().__init__()
-        self.convolutions = Convolutions(
+        self.convolutions = ConvolutionLayers(
             input_dim, dim, layers, width, dilation, activation, norm, norm_kind, residual, dropout
         )
         self.dim, self.field = dim, self.convolutions.field
@@ -153,5 +153,5 @@ class ConvolutionStack(nn.Module):
         return None
 
     def forward(self, x: Tensor, state: State = None, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        said, state = self.convolutions.run(x, See(causal=True, lengths=lengths), state)
-        return said[-1], state
+        outputs, state = self.convolutions.run(x, See(causal=True, lengths=lengths), state)
+        return outputs[-1], state

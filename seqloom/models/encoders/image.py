@@ -1,6 +1,6 @@
-"""Eyes: encoders of pictures, [B, channels, height, width] -> Encoded with its `grid`.
+"""Image encoders: [B, channels, height, width] -> Encoded with its `grid`. IMAGE_ENCODERS holds them by name.
 
-The states are the places of a map of features, row by row, [B, rows · columns, dim]; all are real. Decoders and heads
+The states are the positions of a feature map, row by row, [B, rows · columns, dim]; all are real. Decoders and heads
 read them as they read the words of a sentence: "show, attend and tell" (Xu et al. 2015,
 https://arxiv.org/abs/1502.03044).
 """
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from seqloom.build import Choice, build
 from seqloom.errors import SeqloomError, known
-from seqloom.models.encoders.encoders import TransformerEncoder
+from seqloom.models.encoders.transformer import TransformerEncoder
 from seqloom.models.protocols import Encoded
 from seqloom.parts.layers.activations import ACTIVATIONS
 from seqloom.parts.layers.norm import NORMS
@@ -36,40 +36,40 @@ from seqloom.parts.vision.feature_maps import (
 Dims = tuple[tuple[int, ...], ...]
 
 
-class Eye(nn.Module):
-    """The slot: `see` gives the map, [B, dim, rows, columns], of which every place is a state; or `read` does otherwise
-    what that does. `channels`: 1 of grey pictures, 3 of coloured ones."""
+class ImageEncoder(nn.Module):
+    """The base class. `feature_map` gives [B, dim, rows, columns], of which every position is a state; or `read` is
+    overridden. `channels`: 1 for gray images, 3 for color."""
 
     def __init__(self, channels: int, dim: int) -> None:
         super().__init__()
         self.channels, self.dim = channels, dim
         self.final_dims: Dims = ()
 
-    def see(self, pictures: Tensor) -> Tensor:
+    def feature_map(self, images: Tensor) -> Tensor:
         raise NotImplementedError
 
-    def read(self, pictures: Tensor) -> Encoded:
-        seen = self.see(pictures)
-        states = seen.flatten(2).mT
-        return Encoded(states=states, lengths=None, summary=states.mean(1), grid=(seen.size(2), seen.size(3)))
+    def read(self, images: Tensor) -> Encoded:
+        features = self.feature_map(images)
+        states = features.flatten(2).mT
+        return Encoded(states=states, lengths=None, summary=states.mean(1), grid=(features.size(2), features.size(3)))
 
-    def forward(self, pictures: Tensor) -> Encoded:
-        """[B, channels, height, width]. The summary is the mean over all places."""
-        if pictures.dim() != 4 or pictures.size(1) != self.channels:
-            wanted = f"[pictures, {self.channels}, height, width]"
-            raise SeqloomError(f"this eye reads {wanted}, here {list(pictures.shape)}")
-        return self.read(pictures)
+    def forward(self, images: Tensor) -> Encoded:
+        """[B, channels, height, width]. The summary is the mean over all positions."""
+        if images.dim() != 4 or images.size(1) != self.channels:
+            wanted = f"[images, {self.channels}, height, width]"
+            raise SeqloomError(f"this image encoder reads {wanted}, here {list(images.shape)}")
+        return self.read(images)
 
 
-def some(name: str, counts: list[int]) -> list[int]:
-    """A list of numbers, none of them empty."""
+def positive(name: str, counts: list[int]) -> list[int]:
+    """The list, if it has at least one number and each is at least 1."""
     if not counts or min(counts) < 1:
-        raise SeqloomError(f"{name} of an eye lists at least one number, each at least 1, here {counts}")
+        raise SeqloomError(f"{name} of an image encoder lists at least one number, each at least 1, here {counts}")
     return counts
 
 
-class ConvolutionEye(Eye):
-    """Kernels, an activation and pooling of every 2 × 2 places, layer by layer (LeCun et al. 1998, section II).
+class ConvolutionImageEncoder(ImageEncoder):
+    """Kernels, an activation and pooling of every 2 × 2 positions, layer by layer (LeCun et al. 1998, section II).
 
     `dims`: the channels of every layer. `size`: of the kernels. `pool`: `max` or `mean`.
     """
@@ -82,7 +82,7 @@ class ConvolutionEye(Eye):
         pool: str = "max",
         activation: str = "relu",
     ) -> None:
-        inputs = [channels, *some("dims", dims)[:-1]]
+        inputs = [channels, *positive("dims", dims)[:-1]]
         super().__init__(channels, dims[-1])
         at_least("size", size)
         self.layers = nn.ModuleList(
@@ -91,15 +91,15 @@ class ConvolutionEye(Eye):
         self.activation = ACTIVATIONS[known(activation, ACTIVATIONS, "activation")]()
         self.pool = known(pool, POOLS, "pool")
 
-    def see(self, pictures: Tensor) -> Tensor:
+    def feature_map(self, images: Tensor) -> Tensor:
         for layer in self.layers:
-            pictures = pooled(self.activation(layer(pictures)), self.pool)
-        return pictures
+            images = pooled(self.activation(layer(images)), self.pool)
+        return images
 
 
 class Stem(nn.Module):
-    """The first layer. `large`: 7 × 7 at stride 2, then the largest of 3 × 3 at stride 2, so that a picture of 224 rows
-    has 56 (He et al. 2016, table 1). `small`: 3 × 3, the picture keeps its size (their section 4.2)."""
+    """The first layer. `large`: 7 × 7 at stride 2, then the largest of 3 × 3 at stride 2, so an image of 224 rows has
+    56 (He et al. 2016, table 1). `small`: 3 × 3, the image keeps its size (their section 4.2)."""
 
     def __init__(self, channels: int, dim: int, stem: str, norm_kind: Choice) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class Stem(nn.Module):
         return F.max_pool2d(x, 3, 2, 1) if self.large else x
 
 
-class ResNet(Eye):
+class ResNet(ImageEncoder):
     """Residual layers in stages (He et al. 2016, table 1, https://arxiv.org/abs/1512.03385).
 
     `blocks` of each stage; the first has `dim` channels, each next one twice as many on a map of half the size.
@@ -130,7 +130,7 @@ class ResNet(Eye):
         residual: str = "add",
     ) -> None:
         block, adds = Bottleneck if bottleneck else Basic, known(residual, ("add", "none"), "residual") == "add"
-        super().__init__(channels, dim * 2 ** (len(some("blocks", blocks)) - 1) * block.wider)
+        super().__init__(channels, dim * 2 ** (len(positive("blocks", blocks)) - 1) * block.wider)
         self.stem = Stem(channels, dim, stem, norm_kind)
         self.stages, inputs = nn.ModuleList(), dim
         for stage, count in enumerate(blocks):
@@ -140,16 +140,16 @@ class ResNet(Eye):
                 inputs = width * block.wider
             self.stages.append(nn.Sequential(*made))
 
-    def see(self, pictures: Tensor) -> Tensor:
-        x = self.stem(pictures)
+    def feature_map(self, images: Tensor) -> Tensor:
+        x = self.stem(images)
         for stage in self.stages:
             x = stage(x)
         return x
 
 
-class DenseNet(Eye):
+class DenseNet(ImageEncoder):
     """Stages of layers that see all before them, with transitions between: 1 × 1 down to a share of the channels, then
-    the mean of every 2 × 2 places (Huang et al. 2017, DenseNet-BC, table 1, https://arxiv.org/abs/1608.06993).
+    the mean of every 2 × 2 positions (Huang et al. 2017, DenseNet-BC, table 1, https://arxiv.org/abs/1608.06993).
 
     `blocks`: layers of each stage; 6, 12, 24, 16 is DenseNet-121. `growth`: channels that a layer adds; the stem has
     twice as many. `compression`: the share that a transition leaves. `stem`: see Stem.
@@ -167,7 +167,7 @@ class DenseNet(Eye):
         if not 0 < compression <= 1:
             raise SeqloomError(f"compression is above 0 and at most 1, here {compression}")
         stages, between, inputs = [], [], 2 * at_least("growth", growth)
-        for number, layers in enumerate(some("blocks", blocks)):
+        for number, layers in enumerate(positive("blocks", blocks)):
             stages.append(Dense(inputs, layers, growth, norm_kind))
             inputs = stages[-1].dim
             if number < len(blocks) - 1:
@@ -177,15 +177,15 @@ class DenseNet(Eye):
         self.stages, self.between = nn.ModuleList(stages), nn.ModuleList(between)
         self.norm = ChannelNorm(inputs, norm_kind)
 
-    def see(self, pictures: Tensor) -> Tensor:
-        x = self.stem(pictures)
+    def feature_map(self, images: Tensor) -> Tensor:
+        x = self.stem(images)
         for number, stage in enumerate(self.stages):
             x = stage(x if not number else pooled(self.between[number - 1](x), "mean"))
         return F.relu(self.norm(x))
 
 
-class PatchEye(Eye):
-    """A picture is cut into patches of `size` × `size`, each is one token of a Transformer (Dosovitskiy et al. 2021,
+class PatchImageEncoder(ImageEncoder):
+    """The image is cut into patches of `size` × `size`, each is one token of a Transformer (Dosovitskiy et al. 2021,
     section 3.1, https://arxiv.org/abs/2010.11929). The rest: see TransformerEncoder. There is no class token: the
     summary is the mean."""
 
@@ -206,46 +206,59 @@ class PatchEye(Eye):
         self.size = at_least("size", size)
         self.patch = nn.Linear(channels * size * size, dim)
         self.encoder = TransformerEncoder(
-            dim, dim, layers, heads, hidden, position, norm=norm, activation=activation, dropout=dropout, scale=False
+            dim,
+            dim,
+            layers,
+            heads,
+            hidden,
+            position,
+            norm=norm,
+            activation=activation,
+            dropout=dropout,
+            scale_embeddings=False,
         )
 
-    def cut(self, pictures: Tensor) -> Tensor:
+    def patches(self, images: Tensor) -> Tensor:
         """[B, channels, height, width] -> [B, rows, columns, channels · size · size]"""
-        height, width = pictures.shape[-2:]
+        height, width = images.shape[-2:]
         if height % self.size or width % self.size:
             fitting = ", ".join(str(n) for n in range(1, 33) if height % n == 0 and width % n == 0)
             raise SeqloomError(f"patches of {self.size} do not tile {height} × {width}; choose size from: {fitting}")
-        pieces = pictures.unfold(2, self.size, self.size).unfold(3, self.size, self.size)
-        return pieces.permute(0, 2, 3, 1, 4, 5).flatten(3)
+        tiles = images.unfold(2, self.size, self.size).unfold(3, self.size, self.size)
+        return tiles.permute(0, 2, 3, 1, 4, 5).flatten(3)
 
-    def read(self, pictures: Tensor) -> Encoded:
-        cut = self.cut(pictures)
-        read = self.encoder(self.patch(cut.flatten(1, 2)), None)
-        grid = (cut.size(1), cut.size(2))
-        return Encoded(states=read.states, lengths=None, summary=read.summary, layers=read.layers, grid=grid)
-
-
-MAPS = {"convolution": ConvolutionEye, "resnet": ResNet, "densenet": DenseNet}
+    def read(self, images: Tensor) -> Encoded:
+        patches = self.patches(images)
+        encoded = self.encoder(self.patch(patches.flatten(1, 2)), None)
+        grid = (patches.size(1), patches.size(2))
+        return Encoded(states=encoded.states, lengths=None, summary=encoded.summary, layers=encoded.layers, grid=grid)
 
 
-class GridEye(nn.Module):
-    """Another eye, and self-attention over the map it gives: every place sees every other (Wang et al. 2018,
-    https://arxiv.org/abs/1711.07971)."""
+FEATURE_MAP_ENCODERS = {"convolution": ConvolutionImageEncoder, "resnet": ResNet, "densenet": DenseNet}
+
+
+class GridImageEncoder(nn.Module):
+    """Another image encoder, and self-attention over its feature map: every position sees every other (Wang et al.
+    2018, https://arxiv.org/abs/1711.07971)."""
 
     def __init__(
-        self, channels: int, eye: Annotated[Choice, MAPS] = "convolution", layers: int = 1, heads: int = 1
+        self,
+        channels: int,
+        eye: Annotated[Choice, FEATURE_MAP_ENCODERS] = "convolution",
+        layers: int = 1,
+        heads: int = 1,
     ) -> None:
         super().__init__()
-        self.eye = build(MAPS, eye, channels=channels)
+        self.eye = build(FEATURE_MAP_ENCODERS, eye, channels=channels)
         self.dim, self.final_dims = self.eye.dim, self.eye.final_dims
         self.blocks = nn.ModuleList(NonLocal(self.dim, heads) for _ in range(layers))
 
-    def forward(self, pictures: Tensor) -> Encoded:
-        read, said = self.eye(pictures), []
-        x = read.states
+    def forward(self, images: Tensor) -> Encoded:
+        encoded, outputs = self.eye(images), []
+        x = encoded.states
         for block in self.blocks:
-            said.append(x := block(x))
-        return Encoded(states=x, lengths=None, summary=x.mean(1), layers=tuple(said), grid=read.grid)
+            outputs.append(x := block(x))
+        return Encoded(states=x, lengths=None, summary=x.mean(1), layers=tuple(outputs), grid=encoded.grid)
 
 
-EYES = {**MAPS, "patches": PatchEye, "grid": GridEye}
+IMAGE_ENCODERS = {**FEATURE_MAP_ENCODERS, "patches": PatchImageEncoder, "grid": GridImageEncoder}

@@ -28,7 +28,9 @@ class Views(nn.Module):
             widths = ", ".join(map(str, layer_dims)) or "none"
             raise SeqloomError(f"views={how} needs layers of the encoder of one width, here {widths}")
         layers = len(layer_dims)
-        self.read = [max(0, layers - readers + reader) for reader in range(readers)]  # with `each`, by whom which
+        self.read = [
+            max(0, layers - readers + reader) for reader in range(readers)
+        ]  # with `each`: the layer that each reads
         used = range(layers - 1) if how == "all" else sorted({layer for layer in self.read if layer < layers - 1})
         self.norms = nn.ModuleDict({str(layer): nn.LayerNorm(layer_dims[layer]) for layer in used})
         self.weight = nn.Parameter(torch.zeros(readers, layers)) if how == "all" else None
@@ -36,10 +38,10 @@ class Views(nn.Module):
     def forward(self, encoded: Encoded) -> Encoded:
         """The same with its `views`."""
         layers = dict(enumerate((*encoded.layers[:-1], encoded.states)))
-        seen = {layer: self._normed(layer, states) for layer, states in layers.items()}
+        normed = {layer: self._normed(layer, states) for layer, states in layers.items()}
         if self.weight is None:
-            return replace(encoded, views=tuple(seen[layer] for layer in self.read))
-        mixed = torch.einsum("rl,bsdl->rbsd", self.weight.softmax(-1), torch.stack(list(seen.values()), -1))
+            return replace(encoded, views=tuple(normed[layer] for layer in self.read))
+        mixed = torch.einsum("rl,bsdl->rbsd", self.weight.softmax(-1), torch.stack(list(normed.values()), -1))
         return replace(encoded, views=tuple(mixed))
 
     def _normed(self, layer: int, states: Tensor) -> Tensor:

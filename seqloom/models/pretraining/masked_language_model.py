@@ -1,4 +1,4 @@
-"""N → N in pretraining: an encoder that sees both sides of a hidden token guesses it."""
+"""N → N in pretraining: an encoder that sees both sides of a masked token predicts it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from torch import Tensor, nn
 from seqloom.build import Choice, build
 from seqloom.data.batches.collate import Padded
 from seqloom.data.tokenizers.tokenizers import BOS
-from seqloom.models.encoders.encoders import ENCODERS
+from seqloom.models.encoders import ENCODERS
 from seqloom.models.protocols import Encoded
 from seqloom.parts.layers.cross_entropy import entropy
 from seqloom.parts.layers.dropout import dropout
 from seqloom.parts.layers.embedding import embedding_of
 
-# What stands where a token is hidden. No source begins with <bos>, yet every table of a source has a row for it: so
-# the tables of all tasks keep one shape, and can be handed from one to the other whole.
+# The token in the place of a masked one. No source begins with <bos>, yet every embedding of a source has a row for it:
+# so the embeddings of all tasks have one shape, and can be transferred whole.
 MASK = BOS
 
 
-class Masked(nn.Module):
+class MaskedLanguageModel(nn.Module):
     """Masked-token prediction (Devlin et al. 2019, section 3.1, https://aclanthology.org/N19-1423) over any encoder.
 
-    `tie` shares the output's matrix with the embedding (Press & Wolf 2017); where the encoder is of another width, its
-    states go through one more layer first.
+    `tie_embeddings` shares the output's matrix with the embedding (Press & Wolf 2017); where the encoder is of another
+    width, its states go through one more layer first.
     """
 
     def __init__(
@@ -33,19 +33,19 @@ class Masked(nn.Module):
         encoder: Annotated[Choice, ENCODERS] = "transformer",
         embedding: int = 256,
         dropout: float = 0.1,
-        tie: bool = True,
+        tie_embeddings: bool = True,
     ) -> None:
         super().__init__()
         self.source = embedding_of(source_size, embedding)
         self.encoder = build(ENCODERS, encoder, input_dim=embedding)
-        narrow = tie and self.encoder.dim != embedding
+        narrow = tie_embeddings and self.encoder.dim != embedding
         self.project = nn.Linear(self.encoder.dim, embedding) if narrow else nn.Identity()
-        dim = embedding if tie else self.encoder.dim
+        dim = embedding if tie_embeddings else self.encoder.dim
         self.output = nn.Linear(dim, source_size)
         nn.init.normal_(self.output.weight, std=dim**-0.5)
         nn.init.zeros_(self.output.bias)
         self.dropout = dropout
-        if tie:
+        if tie_embeddings:
             self.output.weight = self.source.weight
 
     def read(self, source: Padded) -> Encoded:
@@ -60,4 +60,4 @@ class Masked(nn.Module):
         return self.output(states) if labels is None else entropy(states, self.output, labels)
 
 
-MODELS = {"masked": Masked}
+MODELS = {"masked": MaskedLanguageModel}

@@ -1,4 +1,4 @@
-"""Word vectors: a word's vector is what tells which words stand around it."""
+"""Word vectors: a word's vector predicts the words around it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqloom.parts.layers.embedding import embedding_of
 class SkipGram(nn.Module):
     """Skip-gram with negative sampling (Mikolov et al. 2013, section 2.2, https://arxiv.org/abs/1310.4546).
 
-    `source` holds the vectors; those of words as neighbours, `context`, serve the training alone.
+    `source` holds the vectors; those of words as neighbors, `context`, are for training alone.
     """
 
     def __init__(self, source_size: int, embedding: int = 100) -> None:
@@ -20,7 +20,7 @@ class SkipGram(nn.Module):
         nn.init.zeros_(self.context.weight)
 
     def forward(self, centre: Tensor, others: Tensor) -> Tensor:
-        """[N] words and [N, K] others -> [N, K], how much each looks like a neighbour."""
+        """[N] words and [N, K] others -> [N, K], scores of being a neighbor."""
         return (self.context(others) @ self.source(centre)[:, :, None])[:, :, 0]
 
 

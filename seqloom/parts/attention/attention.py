@@ -157,7 +157,7 @@ class MultiHead(Probed):
         bias: bool = True,
         key_heads: int = 0,
         projections: str = "qkv",
-        normaliser: str = "softmax",
+        normalizer: str = "softmax",
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ class MultiHead(Probed):
         self.heads, self.key_heads, self.head_dim = heads, key_heads or heads, dim // heads
         self.projections, self.crosses = projections, key_dim > 0
         self._check(dim, key_dim)
-        self.normalise = NORMALISERS[known(normaliser, NORMALISERS, "normaliser")]
+        self.normalise = NORMALISERS[known(normalizer, NORMALISERS, "normalizer")]
         self.dropout = dropout
         # One matrix for q, k and v: one large product is faster than three small ones.
         widths = {"q": dim, "k": self.key_heads * self.head_dim, "v": self.key_heads * self.head_dim}

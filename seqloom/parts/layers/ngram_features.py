@@ -42,7 +42,7 @@ class Grams(nn.Module):
 def grams_of(longest: int, buckets: int, dim: int) -> Grams | None:
     """None where a word stands for itself alone."""
     if longest < 1 or buckets < 1:
-        raise SeqloomError(f"grams and buckets are at least 1, here {longest} and {buckets}")
+        raise SeqloomError(f"ngrams and buckets are at least 1, here {longest} and {buckets}")
     return Grams(longest, buckets, dim) if longest > 1 else None
 
 

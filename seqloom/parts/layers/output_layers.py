@@ -14,8 +14,8 @@ from seqloom.parts.layers.cross_entropy import entropy
 from seqloom.parts.state import State
 
 
-class Guess(NamedTuple):
-    """How surprising each label was, where the next batch goes on, and what is added to the mean loss in training."""
+class TokenLosses(NamedTuple):
+    """−log p of each label, the state that the next batch starts from, and a penalty added to the mean loss."""
 
     nats: Tensor  # [N]; [], their sum, where only that was asked for
     state: State
@@ -36,7 +36,8 @@ class Softmax(nn.Module):
         dim = self.linear.in_features
         if embedding.embedding_dim != dim:
             raise SeqloomError(
-                f"tie needs the width of the last layer equal to embedding, here {dim} and {embedding.embedding_dim}"
+                f"tie_embeddings needs the width of the last layer equal to embedding, here {dim} and "
+                f"{embedding.embedding_dim}"
             )
         self.linear.weight = embedding.weight
 
@@ -73,7 +74,9 @@ class Adaptive(nn.Module):
             self.tails.append(nn.Sequential(nn.Linear(dim, narrow, False), nn.Linear(narrow, high - low, False)))
 
     def tie(self, embedding: nn.Embedding) -> None:
-        raise SeqloomError("tie goes with output: softmax; an adaptive softmax has no matrix of the embedding's shape")
+        raise SeqloomError(
+            "tie_embeddings goes with output: softmax; an adaptive softmax has no matrix of the embedding's shape"
+        )
 
     def forward(self, states: Tensor) -> Tensor:
         """log p of every token."""
@@ -84,7 +87,7 @@ class Adaptive(nn.Module):
     def nats(self, states: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
         """[N, dim] and [N] -> −log p of each label, [N]: a cluster is worked out only for the labels in it."""
         if smoothing:
-            raise SeqloomError("training.smoothing goes with output: softmax")
+            raise SeqloomError("training.label_smoothing goes with output: softmax")
         first, target = self.bounds[1], labels.clone()
         places = []
         for i, (low, high) in enumerate(pairwise(self.bounds[1:])):

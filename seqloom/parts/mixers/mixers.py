@@ -43,7 +43,7 @@ class Mixer(Protocol):
 class SelfAttention(MultiHead):
     """softmax(score(Q, K)) V with several heads, over everything that may be seen (Vaswani et al. 2017, section 3.2.2).
 
-    Time and memory grow with the square of the length. `key_heads`, `projections`, `normaliser` and `dropout`: see
+    Time and memory grow with the square of the length. `key_heads`, `projections`, `normalizer` and `dropout`: see
     MultiHead. Reports its weights, [B, heads, T, S].
     """
 
@@ -57,10 +57,10 @@ class SelfAttention(MultiHead):
         score: Annotated[Choice, SCORES],
         key_heads: int = 0,
         projections: str = "qkv",
-        normaliser: str = "softmax",
+        normalizer: str = "softmax",
         dropout: float = 0.0,
     ) -> None:
-        kinds = {"key_heads": key_heads, "projections": projections, "normaliser": normaliser, "dropout": dropout}
+        kinds = {"key_heads": key_heads, "projections": projections, "normalizer": normalizer, "dropout": dropout}
         super().__init__(dim, heads, score=score, **kinds)  # pyright: ignore[reportArgumentType]
 
     def begin(self, room: int | None = None) -> Cache:
@@ -78,10 +78,10 @@ class CrossAttention(MultiHead):
         score: Annotated[Choice, SCORES],
         key_heads: int = 0,
         projections: str = "qkv",
-        normaliser: str = "softmax",
+        normalizer: str = "softmax",
         dropout: float = 0.0,
     ) -> None:
-        kinds = {"key_heads": key_heads, "projections": projections, "normaliser": normaliser, "dropout": dropout}
+        kinds = {"key_heads": key_heads, "projections": projections, "normalizer": normalizer, "dropout": dropout}
         super().__init__(dim, heads, key_dim=key_dim, score=score, **kinds)  # pyright: ignore[reportArgumentType]
 
 

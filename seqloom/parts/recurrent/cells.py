@@ -72,8 +72,8 @@ class RnnCell(Cell):
 class GruCell(Cell):
     """R = σ(W_r x + U_r h + b_r), Z = σ(W_z x + U_z h + b_z), h' = Z⊙h + (1−Z)⊙H̃ (Cho et al. 2014, section 2.3).
 
-    `reset="before"`: H̃ = tanh(W x + (R⊙h) U + b), as the paper and the textbook have it; runs step by step.
-    `reset="after"`: H̃ = tanh(W x + b + R⊙(h U)), the form of torch's fused kernel.
+    `reset_gate="before"`: H̃ = tanh(W x + (R⊙h) U + b), as the paper and the textbook have it; runs step by step.
+    `reset_gate="after"`: H̃ = tanh(W x + b + R⊙(h U)), the form of torch's fused kernel.
     `norm`: LN(·) around the products of both gates together and around those of the candidate (Ba et al. 2016,
     supplementary material).
     """
@@ -85,12 +85,12 @@ class GruCell(Cell):
         self,
         input_dim: int,
         dim: int,
-        reset: str = "after",
+        reset_gate: str = "after",
         norm: bool = False,
         zoneout: float | list[float] = 0.0,
     ) -> None:
         super().__init__(input_dim, dim, zoneout)
-        self.reset = known(reset, ("before", "after"), "reset")
+        self.reset_gate = known(reset_gate, ("before", "after"), "reset_gate")
         # Of the input and of the state, each: the two gates, then the candidate.
         self.norms = nn.ModuleList(_norm(size) for size in (2 * dim, dim) * 2) if norm else None
         self.affine = not norm
@@ -104,7 +104,7 @@ class GruCell(Cell):
 
     def step(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
         h, d = state[0], self.dim
-        if self.reset == "after":
+        if self.reset_gate == "after":
             inner = F.linear(h, self.recurrent)
             r, z = torch.sigmoid(gates[:, : 2 * d] + self._even(inner[:, : 2 * d], 2)).chunk(2, -1)
             candidate = torch.tanh(gates[:, 2 * d :] + r * self._even(inner[:, 2 * d :], 3))
@@ -115,7 +115,7 @@ class GruCell(Cell):
         return (h,), (r, z, candidate, h)
 
     def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
-        if self.reset == "before":
+        if self.reset_gate == "before":
             return None
         y, h = torch.gru(
             x, state[0][None].contiguous(), self._weights(), True, 1, 0.0, torch.is_grad_enabled(), False, True
@@ -130,7 +130,7 @@ class LstmCell(Cell):
     """i, f, o = σ(…), g = tanh(W_g x + U_g h + b_g), c' = f⊙c + i⊙g, h' = o⊙tanh(c')
     (Hochreiter & Schmidhuber 1997; with the forget gate of Gers et al. 2000).
 
-    `forget` is the bias the forget gate starts with: above zero, the cell starts by remembering
+    `forget_bias` is the bias the forget gate starts with: above zero, the cell starts by remembering
     (Jozefowicz et al. 2015, section 3.1).
     `norm`: the gates are LN(W x) + LN(U h) + b, and h' = o⊙tanh(LN(c')) (Ba et al. 2016, supplement).
     """
@@ -143,13 +143,13 @@ class LstmCell(Cell):
         self,
         input_dim: int,
         dim: int,
-        forget: float = 1.0,
+        forget_bias: float = 1.0,
         norm: bool = False,
         zoneout: float | list[float] = 0.0,
     ) -> None:
         super().__init__(input_dim, dim, zoneout)
         with torch.no_grad():
-            self.bias[dim : 2 * dim] = forget
+            self.bias[dim : 2 * dim] = forget_bias
         # Of the input, of the state and of c, which alone has a shift of its own.
         self.norms = nn.ModuleList([_norm(4 * dim), _norm(4 * dim), nn.LayerNorm(dim)]) if norm else None
         self.affine = not norm

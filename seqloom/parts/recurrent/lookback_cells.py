@@ -130,8 +130,8 @@ class LstmnCell(Cell):
     i, f, o = σ(W x_t + U h̃_t + b), g = tanh(…); c_t = f⊙c̃_t + i⊙g; h_t = o⊙tanh(c_t).
 
     What a decoder starts from stands first on its tape. The paper's score, `additive`, keeps an answer for every pair
-    of steps while it trains, memory that grows with the square of the length; `general` does not. `forget`: see the
-    LSTM; `window`: how many entries back it looks, see above for what that means in streams.
+    of steps while it trains, memory that grows with the square of the length; `general` does not. `forget_bias`: see
+    the LSTM; `window`: how many entries back it looks, see above for what that means in streams.
     """
 
     gates = 4
@@ -145,12 +145,12 @@ class LstmnCell(Cell):
         dim: int,
         score: Annotated[Choice, SCORES] = "additive",
         window: int | None = None,
-        forget: float = 1.0,
+        forget_bias: float = 1.0,
         zoneout: float | list[float] = 0.0,
     ) -> None:
         super().__init__(input_dim, dim, zoneout)
         with torch.no_grad():
-            self.bias[dim : 2 * dim] = forget
+            self.bias[dim : 2 * dim] = forget_bias
         self.look = LookBack(input_dim + dim, dim, score, window)
         self.carries = window is not None
 

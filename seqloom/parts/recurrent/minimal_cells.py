@@ -41,16 +41,16 @@ class MinLstmCell(MinGruCell):
     """f = σ(W_f x + b_f), i = σ(W_i x + b_i), h̃ = g(W_h x + b_h), h' = f/(f+i)⊙h + i/(f+i)⊙h̃ (minLSTM: Feng et al.
     2024, appendix B, https://arxiv.org/abs/2410.01201); g as in minGRU. The two shares are what is reported.
 
-    `forget` is the bias the forget gate starts with (Jozefowicz et al. 2015, section 3.1).
+    `forget_bias` is the bias the forget gate starts with (Jozefowicz et al. 2015, section 3.1).
     """
 
     gates = 3
     names = ("input", "forget", "candidate", "state")
 
-    def __init__(self, input_dim: int, dim: int, forget: float = 1.0, zoneout: float | list[float] = 0.0) -> None:
+    def __init__(self, input_dim: int, dim: int, forget_bias: float = 1.0, zoneout: float | list[float] = 0.0) -> None:
         super().__init__(input_dim, dim, zoneout)
         with torch.no_grad():
-            self.bias[dim : 2 * dim] = forget
+            self.bias[dim : 2 * dim] = forget_bias
 
     def weighed(self, gates: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         i, f, candidate = gates.chunk(3, -1)

@@ -26,8 +26,8 @@ class Recurrent(nn.Module):
 
     `dim` is the width of a direction, one for all layers or a list with one each; `directions=2` reads both ways and
     puts the two side by side (Schuster & Paliwal 1997). Dropout stands between layers (Zaremba et al. 2014), with
-    `lock` the same at all steps. `weight_drop`: the share of the matrices from state to state that is zero in training,
-    drawn once a batch (Wan et al. 2013; Merity et al. 2018, section 2).
+    `locked_dropout` the same at all steps. `weight_drop`: the share of the matrices from state to state that is zero in
+    training, drawn once a batch (Wan et al. 2013; Merity et al. 2018, section 2).
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Recurrent(nn.Module):
         directions: int = 1,
         dropout: float = 0.0,
         weight_drop: float = 0.0,
-        lock: bool = False,
+        locked_dropout: bool = False,
     ) -> None:
         super().__init__()
         if directions not in (1, 2):
@@ -47,7 +47,7 @@ class Recurrent(nn.Module):
         dims = as_dims(dim, layers)
         inputs = [input_dim, *(directions * d for d in dims[:-1])]
         self.layers = nn.ModuleList(Layer(i, d, cell, directions) for i, d in zip(inputs, dims, strict=True))
-        self.dropout, self.weight_drop, self.lock = dropout, weight_drop, lock
+        self.dropout, self.weight_drop, self.locked_dropout = dropout, weight_drop, locked_dropout
         self.out_dim = directions * dims[-1]
         _check_drop(weight_drop, self.layers[0].cells[0])  # pyright: ignore
 
@@ -66,7 +66,7 @@ class Recurrent(nn.Module):
 
     def run(self, x: Tensor, see: See, state: StackState | None = None) -> tuple[list[Tensor], StackState]:
         """The outputs of every layer, and the state of each after its last real step."""
-        drop, outputs, states = locked if self.lock else dropout, [], []
+        drop, outputs, states = locked if self.locked_dropout else dropout, [], []
         for depth, layer in enumerate(self.layers):
             if depth:
                 x = drop(x, self.dropout, self.training)

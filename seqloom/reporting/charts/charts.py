@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqloom.inspection.attention_maps import columns as width_of
+from seqloom.language import _
 from seqloom.reporting.html.elements import Markup, element, join
-from seqloom.reporting.number_format import apart, finite, short, whole
+from seqloom.reporting.number_format import finite, short, tick_labels, whole
 
 WIDTH, HEIGHT = 330, 210
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 26, 38
@@ -54,7 +55,7 @@ class Axis:
     def ticks(self) -> list[tuple[float, str]]:
         """Where a number stands, and as what."""
         found = _decades(self.low, self.high) if self.log else nice(self.low, self.high)
-        return list(zip(found, map(short, found) if self.log else apart(found), strict=True))
+        return list(zip(found, map(short, found) if self.log else tick_labels(found), strict=True))
 
 
 def lines(
@@ -67,22 +68,23 @@ def lines(
     drawn = [(one, thinned(one.points)) for one in series]
     found = [(px, py) for _, points in drawn for px, py in points if py is not None]
     if not found:
-        return empty(f"{y} by {x}")
+        return empty(_by(x, y))
     values = [py for _, py in found]
     log = log and min(values) > 0 and max(values) > 100 * min(values)
     up = _axis(values, HEIGHT - BOTTOM, TOP, zero=zero, log=log)
     ends = [] if until is None else [0.0, until]
     across = _axis([*(px for px, _ in found), *ends], _left(up), WIDTH - RIGHT)
     body = [_line(one, points, across, up) for one, points in drawn]
-    label = f"{y} by {x}: {', '.join(one.name for one, points in drawn if points)}"
-    return svg(WIDTH, HEIGHT, label, _frame(across, up), *body, _labels(x, f"{y} (log scale)" if log else y))
+    names = _(", ").join(one.name for one, points in drawn if points)
+    y_label = _("{axis} (log scale)", axis=y) if log else y
+    return svg(WIDTH, HEIGHT, f"{_by(x, y)}{_(': ')}{names}", _frame(across, up), *body, _labels(x, y_label))
 
 
 def scatter(points: Sequence[Point], *, x: str, y: str) -> Markup:
     """Points on equal axes, and the line on which both values are the same."""
     known = [(px, py) for px, py in points if finite(px) is not None and finite(py) is not None]
     if not known:
-        return empty(f"{y} by {x}")
+        return empty(_by(x, y))
     values = [value for point in known for value in point]
     up = _axis(values, HEIGHT - BOTTOM, TOP)
     across = _axis(values, _left(up), WIDTH - RIGHT)
@@ -90,7 +92,11 @@ def scatter(points: Sequence[Point], *, x: str, y: str) -> Markup:
     same = element("path", d="".join(f"{sign}{px:g} {py:g}" for sign, (px, py) in zip("ML", ends, strict=True)))
     dots = [element("circle", cx=across.at(px), cy=up.at(py), r=1.6, class_="dot s0") for px, py in known]
     line = element("g", same, class_="line s1")
-    return svg(WIDTH, HEIGHT, f"{y} by {x}", _frame(across, up), line, *dots, _labels(x, y))
+    return svg(WIDTH, HEIGHT, _by(x, y), _frame(across, up), line, *dots, _labels(x, y))
+
+
+def _by(x: str, y: str) -> str:
+    return _("{y} by {x}", x=x, y=y)
 
 
 def thinned(points: Sequence[Point], most: int = MOST) -> list[tuple[float, float | None]]:
@@ -140,7 +146,7 @@ def _below(low: float, room: float) -> float:
 
 def _left(up: Axis) -> float:
     """Where the x axis begins: beside the longest number of the y axis."""
-    return max(LEFT, 12 + 6.6 * max((len(told) for _, told in up.ticks()), default=0))
+    return max(LEFT, 12 + 6.6 * max((len(label) for _tick, label in up.ticks()), default=0))
 
 
 def nice(low: float, high: float, most: int = 5) -> list[float]:
@@ -163,17 +169,17 @@ def _decades(low: float, high: float) -> list[float]:
 def _frame(across: Axis, up: Axis) -> Markup:
     """Lines at the y ticks, numbers at both axes."""
     parts = []
-    for tick, told in up.ticks():
+    for tick, label in up.ticks():
         y = up.at(tick)
         parts.append(element("line", x1=across.start, x2=across.end, y1=y, y2=y, class_="grid"))
-        parts.append(element("text", told, x=across.start - 6, y=y + 3.5, text_anchor="end"))
+        parts.append(element("text", label, x=across.start - 6, y=y + 3.5, text_anchor="end"))
     floor = up.start
     parts.append(element("line", x1=across.start, x2=across.end, y1=floor, y2=floor, class_="axis"))
-    for tick, told in across.ticks():
+    for tick, label in across.ticks():
         x = across.at(tick)
         parts.append(element("line", x1=x, x2=x, y1=floor, y2=floor + 4, class_="axis"))
-        within = min(x, round(WIDTH - 3.3 * len(told), 2))  # a long number at the end would be cut
-        parts.append(element("text", told, x=within, y=floor + 17, text_anchor="middle"))
+        within = min(x, round(WIDTH - 3.3 * len(label), 2))  # a long number at the end would be cut
+        parts.append(element("text", label, x=within, y=floor + 17, text_anchor="middle"))
     return join(*parts)
 
 
@@ -222,7 +228,7 @@ def bars(rows: Sequence[Bar], *, unit: str, wide: int = 84) -> Markup:
     bottom = 6 + height * len(rows)
     parts.append(element("line", x1=wide, x2=wide, y1=2, y2=bottom, class_="axis"))
     parts.append(element("text", unit, x=wide, y=bottom + 13, class_="label"))
-    return svg(WIDTH, bottom + 18, f"{unit}: {', '.join(row.label for row in rows)}", *parts)
+    return svg(WIDTH, bottom + 18, f"{unit}{_(': ')}{_(', ').join(row.label for row in rows)}", *parts)
 
 
 def _bar(row: Bar, top: float, across: Axis) -> Markup:
@@ -239,8 +245,8 @@ def _bar(row: Bar, top: float, across: Axis) -> Markup:
         path = f"M{x1:g} {middle:g}H{x2:g}M{x1:g} {middle - 3:g}v6M{x2:g} {middle - 3:g}v6"
         parts.append(element("path", d=path, class_="whisker"))
         end = max(end, x2)
-    told = f"{value:#.3g}".rstrip(".") if value < 1000 else whole(value)
-    parts.append(element("text", told, x=end + 7, y=middle + 4, class_="value"))
+    number = f"{value:#.3g}".rstrip(".") if value < 1000 else whole(value)
+    parts.append(element("text", number, x=end + 7, y=middle + 4, class_="value"))
     parts.append(element("text", row.note, x=WIDTH - 2, y=middle + 4, text_anchor="end", class_="label"))
     return join(*parts)
 
@@ -255,8 +261,8 @@ def cropped(text: str, most: int) -> str:
 
 
 def empty(label: str) -> Markup:
-    """In place of a chart."""
-    return element("p", f"Nothing to draw: {label}.", class_="nothing")
+    """What stands in place of a chart that has no data."""
+    return element("p", _("Nothing to draw: {what}.", what=label), class_="nothing")
 
 
 def svg(width: float, height: float, label: str, /, *parts: Markup, **sizes: Any) -> Markup:

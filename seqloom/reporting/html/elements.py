@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from seqloom import language
+
 # What neither HTML nor XML may hold: control characters other than TAB and newline, lone surrogates, non-characters.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
@@ -39,13 +41,19 @@ def join(*children: Any) -> Markup:
     return Markup("".join(child if isinstance(child, Markup) else escaped(child) for child in children if child != ""))
 
 
+def fill(text: str, **values: Any) -> Markup:
+    """A translated sentence with text or markup in place of its `{names}`."""
+    pieces = ((literal, values[name] if name else "") for literal, name in language.parts(text))
+    return join(*(part for piece in pieces for part in piece))
+
+
 def user(text: Any, **attributes: Any) -> Markup:
     """Text that came with the data, isolated: one that runs from right to left does not turn its neighbours."""
     return element("bdi", visible(text), **attributes)
 
 
 def visible(text: Any) -> str:
-    """A text for the eye: blanks alone would be nothing to see."""
+    """A text as shown: blanks alone, which nothing would show, become signs."""
     text = str(text)
     return text if text.strip() else "".join(_BLANKS.get(blank, "␣") for blank in text) or "∅"
 

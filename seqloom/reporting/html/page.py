@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from seqloom.language import _, tag
 from seqloom.reporting.html.elements import Markup, element, join, user
 from seqloom.reporting.html.style import style_sheet
 from seqloom.reporting.number_format import NONE
 from seqloom.version import __version__
 
-# No script, no request of any kind: what a page shows is text from strangers' files.
+# No script, no request of any kind: pages show texts from files of others.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-GENERATOR = "seqloom"  # by which a report is known as one
+GENERATOR = "seqloom"  # marks a file as a report of Seqloom
 
 
 def page(title: str, *parts: Markup) -> str:
@@ -28,16 +29,18 @@ def page(title: str, *parts: Markup) -> str:
         element("title", title),
         element("style", style_sheet()),
     )
-    footer = element("footer", f"Made by Seqloom {__version__}. This page needs no network and runs no script.")
-    return f"<!doctype html>\n{element('html', head, element('body', element('main', *parts, footer)), lang='en')}\n"
+    made = _("Made by Seqloom {version}. This page needs no network and runs no script.", version=__version__)
+    body = element("body", element("main", *parts, element("footer", made)))
+    return f"<!doctype html>\n{element('html', head, body, lang=tag())}\n"
 
 
 def section(title: str, *parts: Any) -> Markup:
-    """A heading and what stands under it; nothing where there is nothing."""
+    """A heading and what stands under it; nothing where there is nothing. The anchor is the English title, so that
+    links hold in every language."""
     body = join(*parts)
     if not body:
         return Markup("")
-    return element("section", element("h2", title), body, id=title.lower().replace(" ", "-"))
+    return element("section", element("h2", _(title)), body, id=title.lower().replace(" ", "-"))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence[int] = ()) -> Markup:

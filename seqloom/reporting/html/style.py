@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seqloom.reporting.html.elements import Markup
 
-# Text set by a reader's own fonts; Chinese, Japanese and Korean named, for a browser's guess may be a poor one.
+# Fonts that readers have; Chinese, Japanese and Korean ones by name, since a browser's own choice may be poor.
 SANS = (
     '-apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", Arial, "PingFang SC", '
     '"Hiragino Sans GB", "Microsoft YaHei", "Noto Sans CJK SC", "Source Han Sans SC", "WenQuanYi Zen Hei", sans-serif'
@@ -47,6 +47,8 @@ h2 {{ font-size: 1.5rem; line-height: 1.25; margin: 3.2rem 0 .9rem; padding-top:
 h3 {{ font-size: 1rem; font-weight: 600; margin: 1.8rem 0 .5rem }}
 p {{ margin: .5rem 0; max-width: 44rem }}
 .over {{ color: var(--quiet); font-size: .82rem; letter-spacing: .06em; text-transform: uppercase; margin: 0 0 .5rem }}
+body:lang(zh) {{ line-height: 1.7 }}
+.over:lang(zh) {{ letter-spacing: 0 }}
 .lead {{ font-size: 1.2rem; line-height: 1.55; margin: 1rem 0 1.6rem; max-width: 46rem }}
 .quiet, figcaption span, .nothing {{ color: var(--quiet) }}
 .small {{ font-size: .88rem }}

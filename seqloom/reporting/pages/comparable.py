@@ -1,47 +1,50 @@
-"""Which scores of several runs count the same thing, so that they can be compared."""
+"""Which scores of several runs measure the same thing, so that they can be compared."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from seqloom.language import _
 from seqloom.reporting.run_facts import METRICS, Facts, metric
 from seqloom.reporting.task_words import wording
 
 
 class Reason(NamedTuple):
-    settings: tuple[str, ...]  # of the data, that must be the same in all runs
-    told: str  # where they are not
-    scores: tuple[str, ...]  # that then count different things
+    settings: tuple[str, ...]  # data settings that must be the same in all runs
+    text: str  # what is wrong where they differ
+    scores: tuple[str, ...]  # that cannot be compared then
 
 
-LIKELY = ("accuracy", "perplexity", "loss")
-CUTTING = (
-    Reason(("target_tokens",), "They cut targets into different tokens", ("per", *LIKELY)),
-    Reason(("tokens",), "They cut texts into different tokens", LIKELY),
+LIKELIHOODS = ("accuracy", "perplexity", "loss")
+TOKENIZED = (
+    Reason(("target_tokens",), "They tokenize targets differently", ("per", *LIKELIHOODS)),
+    Reason(("tokens",), "They tokenize texts differently", LIKELIHOODS),
 )
-# What is rare is <unk>, which is easily guessed.
-UNKNOWN = Reason(("max_vocab", "min_count"), "They leave different tokens unknown", (*LIKELY, "bits_per_character"))
-LEARNED = Reason((), "They learned from different texts how to cut tokens", ("per", *LIKELY))
+# Rare tokens are <unk>, which is easily predicted.
+UNKNOWN = Reason(
+    ("max_vocab", "min_count"), "Their vocabularies hold different tokens", (*LIKELIHOODS, "bits_per_character")
+)
+LEARNED = Reason((), "Their tokenizers were learned from different texts", ("per", *LIKELIHOODS))
 REASONS = (
-    *CUTTING,
+    *TOKENIZED,
     UNKNOWN,
-    Reason(("masked", "window", "negatives"), "They choose differently what is to be guessed", LIKELY),
-    Reason(("fold", "half_width"), "They normalise texts differently before these are compared", tuple(METRICS)),
+    Reason(("mask_rate", "window", "negatives"), "They choose differently which tokens to predict", LIKELIHOODS),
+    Reason(("lowercase", "half_width"), "They normalize texts differently before scoring", tuple(METRICS)),
 )
 
 
-def unlike(runs: Sequence[Facts]) -> dict[str, list[str]]:
-    """Why some scores of these runs cannot be compared, and which of those that they have.
+def incomparable(runs: Sequence[Facts]) -> dict[str, list[str]]:
+    """Reasons why some scores of these runs cannot be compared, each with the names of those scores.
 
-    Labels and tags are given with the data, however it is cut; a setting that is not known is no difference.
+    Labels and tags are the same whatever the tokenizer; a setting that is not known is no difference.
     """
     if not all(wording(run.config).tokens for run in runs):
         return {}
     scored = [name for name in METRICS if any(run.score(name) is not None for run in runs)]
-    reasons = [*(one for one in REASONS if _differ(runs, one)), *_learned(runs)]
-    found = {one.told: [name for name in scored if name in one.scores] for one in reasons}
-    return {told: names for told, names in found.items() if names}
+    reasons = [*(reason for reason in REASONS if _differ(runs, reason)), *_learned(runs)]
+    found = {reason.text: [name for name in scored if name in reason.scores] for reason in reasons}
+    return {text: names for text, names in found.items() if names}
 
 
 def _differ(runs: Sequence[Facts], reason: Reason) -> bool:
@@ -50,34 +53,37 @@ def _differ(runs: Sequence[Facts], reason: Reason) -> bool:
 
 
 def _learned(runs: Sequence[Facts]) -> list[Reason]:
-    """What settings do not tell: the same ones learn other vocabularies from other data. Where texts are cut by another
-    rule, vocabularies are another in any case."""
-    if any(_differ(runs, one) for one in CUTTING):
+    """Differences that settings do not show: the same settings learn other vocabularies from other data. With another
+    tokenizer the vocabulary differs in any case."""
+    if any(_differ(runs, one) for one in TOKENIZED):
         return []
-    guessed = "target" if any("target" in run.learned for run in runs) else "source"
-    found = [run.learned[guessed] for run in runs if guessed in run.learned]
-    if len({one.cutting for one in found}) > 1:
+    predicted = "target" if any("target" in run.learned for run in runs) else "source"
+    found = [run.learned[predicted] for run in runs if predicted in run.learned]
+    if len({one.tokenizer for one in found}) > 1:
         return [LEARNED]
     return [UNKNOWN] if len({one.tokens for one in found}) > 1 else []
 
 
-def why(runs: Sequence[Facts]) -> list[str]:
+def reasons(runs: Sequence[Facts]) -> list[str]:
     """The same in sentences."""
-    return [f"{told}: {_listed(names)} cannot be compared." for told, names in unlike(runs).items()]
+    return [
+        _("{reason}: {metrics} cannot be compared.", reason=_(text), metrics=_listed(names))
+        for text, names in incomparable(runs).items()
+    ]
 
 
 def _listed(names: Sequence[str]) -> str:
-    *first, last = (metric(name).title for name in names)
-    return f"{', '.join(first)} and {last}" if first else last
+    *first, last = (_(metric(name).title) for name in names)
+    return _("{first} and {last}", first=_(", ").join(first), last=last) if first else last
 
 
 def comparable(runs: Sequence[Facts], name: str) -> bool:
-    return not any(name in names for names in unlike(runs).values())
+    return not any(name in names for names in incomparable(runs).values())
 
 
-def judged_by(runs: Sequence[Facts]) -> str | None:
-    """The score that the runs are compared by: the one they were chosen by, else another that counts the same in all
-    of them, if there is one."""
+def ranking_metric(runs: Sequence[Facts]) -> str | None:
+    """The score that the runs are ranked by: the one they were selected by, else another that is comparable in all of
+    them, if there is one."""
     if comparable(runs, runs[0].headline):
         return runs[0].headline
     wanted = (*(run.headline for run in runs), "exact_match", *METRICS)

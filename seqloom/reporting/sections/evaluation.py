@@ -1,4 +1,4 @@
-"""What an evaluation found: scores, errors by length, examples with unlike tokens marked, confusion, attention."""
+"""What every evaluation shows: scores, errors by length, examples with their errors marked, confusion, attention."""
 
 from __future__ import annotations
 
@@ -6,213 +6,224 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seqloom.plural import counted
+from seqloom.language import _, amount
 from seqloom.reporting.charts.charts import Bar, bars
 from seqloom.reporting.charts.curves import figure
 from seqloom.reporting.charts.heatmap import heat
-from seqloom.reporting.html.elements import Markup, element, join, user, visible
+from seqloom.reporting.html.elements import Markup, element, fill, join, user, visible
 from seqloom.reporting.html.page import folded, table
 from seqloom.reporting.number_format import digits, finite, short, whole
 from seqloom.reporting.run_facts import HELD_OUT, Record, metric
 from seqloom.reporting.task_words import Wording
 
 MOST_TOKENS = 300  # of one example
-KINDS = {
-    "random": "Some at random",
-    "worst": "The worst",
-    "best": "The best",
+LISTS = {  # of examples, in this order; those of `random` and `worst` are open
+    "random": "A random selection",
+    "worst": "The worst predictions",
+    "best": "The best predictions",
 }
 
 
 def score_table(record: Record, words: Wording) -> Markup:
-    """Every score with its interval and what another needs in order to compute the same number."""
+    """Every score with its interval and its signature: what another program needs to compute the same number."""
     rows = []
     for name, value in (record.get("metrics") or {}).items():
         about = metric(name)
-        title = join(about.title, element("small", words.right if name == "accuracy" else about.about))
+        counts = words.right if name == "accuracy" else about.about
+        title = join(_(about.title), element("small", _(counts) if counts else ""))
         signature = (record.get("signature") or {}).get(name, "")
-        rows.append([title, shown(name, value), spread(record, name), element("code", *_broken(signature))])
-    return table(["", "score", "95 % interval", "signature"], rows, numeric=(1, 2))
+        rows.append([title, shown(name, value), spread(record, name), element("code", *_breakable(signature))])
+    return table(["", _("score"), _("95 % interval"), _("signature")], rows, numeric=(1, 2))
 
 
-def _broken(signature: str) -> list[Any]:
-    """A narrow page may break it behind a bar, and nowhere else."""
+def _breakable(signature: str) -> list[Any]:
+    """A signature that a narrow page breaks only behind a bar."""
     first, *rest = re.split(r"(?<=\|)", signature)
     return [first, *(part for text in rest for part in (element("wbr"), text))]
 
 
 def shown(name: str, value: Any) -> str:
-    """A score with as many digits as its metric has everywhere: 12.35 %, 3.425 nats, 30.71; a dash if it is missing."""
+    """A score with the digits of its metric: 12.35 %, 3.425, 30.71; a dash if it is missing."""
     about = metric(name)
     return digits(value, about.places) + (" %" if about.unit == "%" and finite(value) is not None else "")
 
 
 def spoken(name: str) -> str:
     """What a metric is called within a sentence."""
-    return {"exact_match": "share of predictions all right"}.get(name, metric(name).title)
+    return _({"exact_match": "share of exact matches"}.get(name, metric(name).title))
 
 
 def spread(record: Record, name: str) -> str:
-    """11.05 … 12.12; nothing where there is no interval."""
+    """An interval: 11.05 … 12.12; nothing where there is none."""
     ends = ((record.get("intervals") or {}).get(name) or (None, None))[:2]
     return "" if None in map(finite, ends) else " … ".join(digits(end, metric(name).places) for end in ends)
 
 
-def told(record: Record) -> str:
-    """How it was measured, in a sentence."""
+def method(record: Record) -> str:
+    """How the scores were measured, in a sentence: 200 distinct sources of 700, greedy; 400 a second on cpu."""
     count, available = record.get("count"), record.get("available")
-    some = f" of {whole(available)}, chosen by a hash" if available and count and available > count else ""
-    rate = record.get("per_second")
-    speed = f"; {whole(rate)} a second" if finite(rate) is not None else ""
-    device = f" on {record['device']}" if record.get("device") else ""
-    searched = f", {how(record)}" if how(record) else ""
-    return f"{counted(count, record.get('unit', 'distinct sources'))}{some}{searched}{speed}{device}."
+    text = amount(count, record.get("unit", "distinct sources"))
+    if available and count and available > count:
+        text = _("{examples} of {available}, chosen by a hash", examples=text, available=whole(available))
+    if search := how(record):
+        text = _("{examples}, {search}", examples=text, search=search)
+    if finite(record.get("per_second")) is not None:
+        text = _("{examples}; {rate} per second", examples=text, rate=whole(record.get("per_second")))
+    if record.get("device"):
+        text = _("{examples} on {device}", examples=text, device=record["device"])
+    return _("{sentence}.", sentence=text)
 
 
 def how(record: Record) -> str:
-    """By what search; nothing where there is nothing to search, as for a label."""
+    """The search: greedy, beam 4, sampled; nothing where there is none, as for a label."""
     search = record.get("search")
     if search is None:
         return ""
     if search.get("sample"):
-        return f"sampled at temperature {search.get('temperature')}"
+        return _("sampled at temperature {temperature}", temperature=search.get("temperature"))
     beam = search.get("beam", 1)
-    return "greedy" if beam == 1 else f"beam {beam}"
+    return _("greedy") if beam == 1 else _("beam {width}", width=beam)
 
 
 def by_length(record: Record) -> Markup:
-    """Longer sources are usually harder; how much, is the model's character."""
+    """Token error rate by the length of the source: longer sources are usually harder."""
     found = record.get("lengths") or []
     if not found:
         return Markup("")
     rows = [
-        Bar(_range(one), one.get("error_rate"), tuple(one.get("interval") or ()) or None, f"n = {whole(one['count'])}")
+        Bar(
+            length_range(one),
+            one.get("error_rate"),
+            tuple(one.get("interval") or ()) or None,
+            f"n = {whole(one['count'])}",
+        )
         for one in found
     ]
-    return figure("By length of the source", bars(rows, unit="token error rate, %"), "tokens of the source")
+    return figure(_("By length of the source"), bars(rows, unit=_("token error rate, %")), _("tokens of the source"))
 
 
-def _range(one: Mapping[str, Any]) -> str:
+def length_range(one: Mapping[str, Any]) -> str:
     low, high = one["shortest"], one["longest"]
     return f"{low}" if low == high else f"{low} – {high}"
 
 
 def examples(record: Record) -> Markup:
-    """Three lists that can be folded; what a reader learns most from is open: some at random, and the worst."""
+    """Lists of examples that can be folded."""
     chosen = record.get("examples") or {}
     return join(
         *(
-            folded(title, element("ol", *(example(one) for one in chosen[kind]), class_="shown"), opened=kind != "best")
-            for kind, title in KINDS.items()
+            folded(
+                _(title), element("ol", *(example(one) for one in chosen[kind]), class_="shown"), opened=kind != "best"
+            )
+            for kind, title in LISTS.items()
             if chosen.get(kind)
         )
     )
 
 
 def example(one: Mapping[str, Any]) -> Markup:
-    asked = "" if one.get("words") else user(one.get("source", ""))  # else each word stands above its tag
-    head = element("div", asked, element("small", remark(one), class_="quiet"), class_="asked")
-    others = (one.get("references") or [])[1:]
-    also = element("small", "other references: ", *_listed(others), class_="quiet") if others else None
-    return element("li", head, answer(one), also)
+    source = "" if one.get("words") else user(one.get("source", ""))  # else each word stands above its tag
+    head = element("div", source, element("small", remark(one), class_="quiet"), class_="asked")
+    others = [part for text in (one.get("references") or [])[1:] for part in (user(text), "; ")][:-1]
+    also = element("small", fill("other references: {texts}", texts=join(*others)), class_="quiet") if others else None
+    return element("li", head, prediction(one), also)
 
 
 def remark(one: Mapping[str, Any]) -> Markup:
-    """How far off, and how sure."""
-    if one.get("off") is not None:  # a number, of which nobody can say how sure
-        return element("span", f"off by {short(one['off'])}")
-    right, how_far = _judged(one)
-    told = element("span", how_far, class_="right" if right else "wrong")
-    return join(told, f", confidence {digits(one.get('confidence'))}")
+    """How far off the prediction is, and how confident the model was."""
+    if one.get("off") is not None:  # a number, which has no confidence
+        return element("span", _("off by {number}", number=short(one["off"])))
+    correct, text = _verdict(one)
+    verdict = element("span", text, class_="right" if correct else "wrong")
+    return fill("{verdict}, confidence {confidence}", verdict=verdict, confidence=digits(one.get("confidence")))
 
 
-def _judged(one: Mapping[str, Any]) -> tuple[bool, str]:
-    """Whether it is right, and in words."""
-    if "wrong" in one:  # a label, which is right or not
-        return not one["wrong"], "wrong" if one["wrong"] else "right"
-    count = one.get("edits") or 0
+def _verdict(one: Mapping[str, Any]) -> tuple[bool, str]:
+    """Whether the prediction is correct, and in words."""
+    errors = int(one["wrong"]) if "wrong" in one else one.get("edits") or 0
+    if not errors:
+        return True, _("correct")
+    if "wrong" in one:  # of a label
+        return False, _("wrong")
     if one.get("words"):
-        return not count, f"{count} of {counted(len(one['words']), 'tags')} wrong" if count else "all right"
-    return not count, counted(count, "edits") if count else "all right"
+        return False, _("{count} of {tags} wrong", count=errors, tags=amount(len(one["words"]), "tags"))
+    return False, amount(errors, "edits")
 
 
-def _listed(texts: Sequence[str]) -> list[Any]:
-    return [part for text in texts for part in (user(text), "; ")][:-1]
-
-
-def answer(one: Mapping[str, Any]) -> Markup:
-    """What the model gave beside what is right: tags under their words, a label as a whole, other texts by token."""
+def prediction(one: Mapping[str, Any]) -> Markup:
+    """Prediction beside reference: tags under their words, labels and numbers as a whole, other texts by token."""
     pairs = one.get("pairs")
-    if pairs is None:
-        return guess(one)
-    return tagged(one["words"], pairs) if one.get("words") else aligned(pairs)
-
-
-def guess(one: Mapping[str, Any]) -> Markup:
-    """A label or a number; where it is not right, also what is."""
-    right = user((one.get("references") or [""])[0])
+    if pairs is not None:
+        return tagged(one["words"], pairs) if one.get("words") else aligned(pairs)
+    reference = user((one.get("references") or [""])[0])
     if not one.get("wrong") and not one.get("off"):
-        return element("div", "guessed ", right)
+        return element("div", fill("predicted {label}", label=reference))
     made = user(one.get("prediction", ""), class_="wrong" if one.get("wrong") else None)
-    return element("div", "guessed ", made, "; right is ", right)
+    return element("div", fill("predicted {label}; reference {reference}", label=made, reference=reference))
 
 
 def tagged(words: Sequence[str], pairs: Sequence[Sequence[str]]) -> Markup:
-    """Under each word its tag, in one line if it is right; else the wanted one and, marked, the written one."""
-    wrong = [wanted != written for wanted, written in pairs]
+    """Under each word its tag if it is correct; else the reference and, marked, the prediction."""
+    wrong = [reference != predicted for reference, predicted in pairs]
     columns = [
         element("span", *map(user, (word, *dict.fromkeys(pair))), class_="pair tag unlike" if unlike else "pair tag")
         for word, pair, unlike in zip(words, pairs, wrong, strict=True)
     ]
-    return _beside(["word", "wanted", "written"] if any(wrong) else ["word", "tag"], columns)
+    return _beside([_("word"), _("reference"), _("prediction")] if any(wrong) else [_("word"), _("tag")], columns)
 
 
 def aligned(pairs: Sequence[Sequence[str | None]]) -> Markup:
-    """Wanted above written, a column a token; where they are alike throughout, one line says both."""
-    same = all(wanted == written for wanted, written in pairs)
-    names = ["written"] if same else ["wanted", "written"]
-    columns = [_pair(wanted, written, same) for wanted, written in pairs]
-    return _beside(names, columns)
+    """Reference above prediction, a column a token; one line where they are equal throughout."""
+    same = all(reference == predicted for reference, predicted in pairs)
+    names = [_("prediction")] if same else [_("reference"), _("prediction")]
+    return _beside(names, [_pair(reference, predicted, same) for reference, predicted in pairs])
 
 
 def _beside(names: Sequence[str], columns: Sequence[Markup]) -> Markup:
-    """Columns of an example, as many as can be read, and what stands in their lines."""
+    """The columns of an example, at most MOST_TOKENS of them, behind the names of their lines."""
     more = len(columns) - MOST_TOKENS
-    rest = element("span", f"… {more:,} more", class_="quiet") if more > 0 else ""
+    rest = element("span", _("… {count} more", count=f"{more:,}"), class_="quiet") if more > 0 else ""
     labels = element("div", *(element("span", name) for name in names), class_="names")
     return element("div", labels, element("div", *columns[:MOST_TOKENS], rest, class_="tokens"), class_="sides")
 
 
-def _pair(wanted: str | None, written: str | None, same: bool) -> Markup:
+def _pair(reference: str | None, predicted: str | None, same: bool) -> Markup:
     if same:
-        return element("span", user(written), class_="pair")
+        return element("span", user(predicted), class_="pair")
     sides = [
         element("bdi", "·", class_="gap") if token is None else element("bdi", visible(token))
-        for token in (wanted, written)
+        for token in (reference, predicted)
     ]
-    return element("span", *sides, class_="pair" if wanted == written else "pair unlike")
+    return element("span", *sides, class_="pair" if reference == predicted else "pair unlike")
+
+
+CONFUSED = {"substituted": "{count} substituted", "inserted": "{count} inserted", "deleted": "{count} deleted"}
 
 
 def confusion(record: Record) -> Markup:
-    """What was written for what: the commonest pairs, and the tokens most involved as a heat map."""
+    """Which token was predicted for which: the most frequent pairs, and a heat map of the tokens most involved."""
     found = record.get("confusion") or {}
     if not found.get("pairs"):
         return Markup("")
-    names = ("substituted", "inserted", "deleted")
-    counts = ", ".join(f"{whole(found[name])} {name}" for name in names if name in found)
-    told = element("p", f"Of the tokens wanted, {whole(found.get('right'))} were right; {counts}.")
-    rows = [[_or_nothing(wanted), _or_nothing(written), whole(count)] for wanted, written, count in found["pairs"]]
+    counts = _(", ").join(_(text, count=whole(found[name])) for name, text in CONFUSED.items() if name in found)
+    correct = whole(found.get("right"))
+    summary = element(
+        "p", _("Of the reference tokens, {correct} are correct; {counts}.", correct=correct, counts=counts)
+    )
+    rows = [[_token(reference), _token(predicted), whole(count)] for reference, predicted, count in found["pairs"]]
     half = (len(rows) + 1) // 2 if len(rows) > 10 else len(rows)
-    parts = [table(["wanted", "written", "times"], part, numeric=(2,)) for part in (rows[:half], rows[half:]) if part]
+    head = [_("reference"), _("prediction"), _("count")]
+    parts = [table(head, part, numeric=(2,)) for part in (rows[:half], rows[half:]) if part]
     tokens = [*found.get("tokens", []), "∅"]
-    drawn = heat(tokens, tokens, found.get("table") or [], what="tokens wanted (rows) and written (columns)")
+    what = _("reference tokens (rows) and predicted tokens (columns)")
+    drawn = heat(tokens, tokens, found.get("table") or [], what=what)
     most = max(count for row in found.get("table") or [[0]] for count in row)
-    note = f"rows: wanted; columns: written; ∅: no token; strongest: {counted(most, 'times')}"
-    picture = figure("Who is taken for whom", element("div", drawn, class_="scroll"), note)
-    return join(told, element("div", element("div", *parts, class_="pairs"), picture, class_="two"))
+    note = _("rows: reference; columns: prediction; ∅: no token; darkest: {times}", times=amount(most, "times"))
+    picture = figure(_("Confusion matrix"), element("div", drawn, class_="scroll"), note)
+    return join(summary, element("div", element("div", *parts, class_="pairs"), picture, class_="two"))
 
 
-def _or_nothing(token: str | None) -> Markup:
+def _token(token: str | None) -> Markup:
     return element("span", "∅", class_="quiet") if token is None else user(token)
 
 
@@ -221,13 +232,13 @@ def attention(record: Record) -> Markup:
     found = record.get("attention")
     if not found:
         return Markup("")
-    what = f"attention of {found.get('layer', 'the decoder')}"
-    drawn = heat(found["target"], found["source"], found["weights"], what=what)
-    heads = f"; mean of {found['heads']} heads" if found.get("heads", 1) > 1 else ""
-    most = max((finite(weight) or 0.0 for row in found["weights"] for weight in row), default=0.0)
-    note = f"rows: written; columns: read; strongest: {digits(most)}; layer {found.get('layer', '')}{heads}"
-    return figure("Where it looked", element("div", drawn, class_="scroll"), note)
+    layer, heads = found.get("layer", ""), found.get("heads", 1)
+    drawn = heat(found["target"], found["source"], found["weights"], what=_("attention of {layer}", layer=layer))
+    most = digits(max((finite(weight) or 0.0 for row in found["weights"] for weight in row), default=0.0))
+    note = _("rows: output; columns: source; darkest: {weight}; layer {layer}", weight=most, layer=layer)
+    note = _("{note}; mean over {heads} heads", note=note, heads=heads) if heads > 1 else note
+    return figure(_("Attention map"), element("div", drawn, class_="scroll"), note)
 
 
 def held_out(name: str) -> str:
-    return HELD_OUT.get(name, name)
+    return _(HELD_OUT[name]) if name in HELD_OUT else name

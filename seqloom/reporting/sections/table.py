@@ -1,26 +1,26 @@
-"""What an evaluation of table rows found: which columns count, the weights of a linear model, guessed against true."""
+"""What an evaluation of table rows adds: feature importance, predictions, the weights of a linear model."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from seqloom.plural import counted
+from seqloom.language import _, amount
 from seqloom.reporting.charts.charts import Bar, bars, scatter
 from seqloom.reporting.charts.curves import figure
-from seqloom.reporting.html.elements import Markup, element, join, user
+from seqloom.reporting.html.elements import Markup, element, fill, join, user
 from seqloom.reporting.html.page import folded, section, table
 from seqloom.reporting.number_format import short, whole
 from seqloom.reporting.run_facts import Record
 
 COLUMNS = 30  # bars that can still be read
-LOSSES = {"accuracy": "accuracy lost, %", "r2": "R² lost"}
+LOSSES = {"accuracy": "decrease of accuracy, %", "r2": "decrease of R²"}
 
 
 def sections(record: Record) -> list[Markup]:
-    """Drawn from what the record has; nothing for a task that has none of it."""
-    drawn = [importance(record), guesses(record)]
+    """Those that the record has data for."""
+    drawn = [importance(record), predictions(record)]
     return [
-        section("What it looks at", element("div", *drawn, class_="two") if any(drawn) else ""),
+        section("Importance and predictions", element("div", *drawn, class_="two") if any(drawn) else ""),
         section("Weights", weights(record)),
     ]
 
@@ -31,9 +31,8 @@ def columns(data: Record) -> Markup:
     if not data.get("columns"):
         return Markup("")
     rows = [[user(one["name"]), one["kind"], *_facts(one)] for one in found]
-    return table(
-        ["column, the target last", "kind", "missing", "mean", "deviation", "values"], rows, numeric=range(2, 6)
-    )
+    head = [_("column, the target last"), _("kind"), _("missing"), _("mean"), _("standard deviation"), _("values")]
+    return table(head, rows, numeric=range(2, 6))
 
 
 def _facts(one: Any) -> list[str]:
@@ -41,50 +40,54 @@ def _facts(one: Any) -> list[str]:
 
 
 def importance(record: Record) -> Markup:
-    """How much worse the answers get when the fields of one column are dealt out anew (Breiman 2001)."""
+    """Permutation importance: how much worse the predictions get when one column is shuffled (Breiman 2001)."""
     found = record.get("importance") or {}
     columns = (found.get("columns") or [])[:COLUMNS]
     if not columns:
         return Markup("")
     rows = [Bar(one["column"], one["fall"], _whiskers(one)) for one in columns]
-    note = (
-        f"{counted(found.get('rows'), 'held-out rows')}, the fields of one column dealt out anew among them, five "
-        "times; a column of which another tells the same counts for little"
+    note = _(
+        "{rows}, one column shuffled among them, five times; a column that another one duplicates gets little",
+        rows=amount(found.get("rows"), "held-out rows"),
     )
-    return figure("Columns that count", bars(rows, unit=LOSSES.get(found.get("metric", ""), "lost")), note)
+    unit = _(LOSSES.get(found.get("metric", ""), "decrease of the score"))
+    return figure(_("Importance of columns"), bars(rows, unit=unit), note)
 
 
 def _whiskers(one: Any) -> tuple[float, float]:
     return one["fall"] - one["deviation"], one["fall"] + one["deviation"]
 
 
-def guesses(record: Record) -> Markup:
-    """Each held-out row as a point: on the line it is guessed exactly."""
+def predictions(record: Record) -> Markup:
+    """Each held-out row as a point; on the line, prediction and true value are equal."""
     found = record.get("scatter") or {}
     if not found.get("points"):
         return Markup("")
-    drawn = scatter(found["points"], x=f"{found['target']}, true", y="guessed")
-    return figure("Guessed against true", drawn, "on the line: exact")
+    drawn = scatter(found["points"], x=_("{target}, true", target=found["target"]), y=_("predicted"))
+    return figure(_("Predicted against true"), drawn, _("on the line: exact"))
 
 
 def weights(record: Record) -> Markup:
-    """What a linear model adds for each value; it is all there is to know of it."""
+    """All weights of a linear model."""
     found = record.get("weights") or {}
     parts = [_output(one) for one in found.get("outputs") or []]
     if not parts:
         return Markup("")
-    texts = " What the columns of text add is not among them." if found.get("texts") else ""
-    told = (
-        "The model is linear: its answer is the sum of these. A weight is what one deviation of a number, or a yes, or "
-        f"being of a category adds; per unit, what one more of the number as it stands in the table adds.{texts}"
+    text = _(
+        "The model is linear: its output is the sum of these. A weight is what one standard deviation of a number, a "
+        "yes, or a category adds; per unit, what one more of the number as it stands in the table adds."
     )
-    return join(element("p", told), *parts)
+    if found.get("texts"):
+        text += _(" ") + _("The weights of text columns are not listed.")
+    return join(element("p", text), *parts)
 
 
 def _output(one: Any) -> Markup:
     rows = [[user(value), _signed(weight), _signed(unit)] for value, weight, unit in one["values"]]
-    listed = table(["value", "weight", "per unit"], [*rows, ["constant", "", short(one["bias"])]], numeric=(1, 2))
-    return folded(join("For ", user(one["output"])), listed, opened=len(rows) <= COLUMNS)
+    listed = table(
+        [_("value"), _("weight"), _("per unit")], [*rows, [_("constant"), "", short(one["bias"])]], numeric=(1, 2)
+    )
+    return folded(fill("For {output}", output=user(one["output"])), listed, opened=len(rows) <= COLUMNS)
 
 
 def _signed(value: Any) -> str:

@@ -1,28 +1,30 @@
-"""What a tagger's evaluation found beyond what every report shows: tags, unknown words, errors in their context."""
+"""What a tagger's evaluation adds: scores by tag or span type, unknown words, errors in context."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from seqloom.language import _
 from seqloom.reporting.html.elements import Markup, element, join, user
 from seqloom.reporting.html.page import section, table
 from seqloom.reporting.number_format import digits, finite, whole
 from seqloom.reporting.run_facts import Record
 
+KNOWN = {"in the training data": "known_words", "not in the training data": "unknown_words"}
+
 
 def sections(record: Record) -> list[Markup]:
-    """Those that there is something to say in."""
-    title = "Types of spans" if record.get("spans") else "Tags"
+    """Those that the record has data for."""
     return [
-        section(title, kinds(record)),
+        section("Types of spans", kinds(record)) if record.get("spans") else section("Tags", kinds(record)),
         section("Known and unknown words", words(record)),
-        section("Errors in their context", contexts(record)),
+        section("Errors in context", contexts(record)),
     ]
 
 
 def kinds(record: Record) -> Markup:
-    """Precision, recall and F1 of each, the commonest first."""
+    """Precision, recall and F1 of each, the most frequent first."""
     found = sorted(record.get("kinds") or [], key=lambda one: -one.get("wanted", 0))
     if not found:
         return Markup("")
@@ -31,17 +33,20 @@ def kinds(record: Record) -> Markup:
         [user(one["name"]), *(digits(one.get(name)) for name in scores), whole(one["wanted"]), whole(one["written"])]
         for one in found
     ]
-    return table(["", "precision %", "recall %", "F1 %", "wanted", "written"], rows, numeric=range(1, 6))
+    return table(
+        ["", _("precision, %"), _("recall, %"), "F1, %", _("reference"), _("predicted")], rows, numeric=range(1, 6)
+    )
 
 
 def words(record: Record) -> Markup:
-    """How much harder words are that were not in the training data."""
+    """Accuracy on words inside and outside the training data."""
+    head = [_("words"), _("accuracy, %"), _("95 % interval"), _("count")]
     rows = [
-        [name, digits(found.get("accuracy")), _spread(found), whole(found.get("words"))]
-        for name, key in (("in the training data", "known_words"), ("not in the training data", "unknown_words"))
+        [_(name), digits(found.get("accuracy")), _spread(found), whole(found.get("words"))]
+        for name, key in KNOWN.items()
         if (found := record.get(key)) and found.get("words")
     ]
-    return table(["words", "tags right %", "95 % interval", "words"], rows, numeric=(1, 2, 3)) if rows else Markup("")
+    return table(head, rows, numeric=(1, 2, 3)) if rows else Markup("")
 
 
 def _spread(found: Mapping[str, Any]) -> str:
@@ -50,13 +55,17 @@ def _spread(found: Mapping[str, Any]) -> str:
 
 
 def contexts(record: Record) -> Markup:
-    """The first wrong tag of some sentences, those first of which the model was surest."""
+    """The first wrong tag of some sentences, those with the highest confidence first."""
     found = record.get("contexts") or []
     if not found:
         return Markup("")
-    told = element("p", "The first wrong tag of each sentence, the surest first. Words never seen are marked *.")
+    note = _(
+        "The first wrong tag of each sentence, the highest confidence first. Words that are not in the "
+        "training data are marked *."
+    )
     rows = [[_place(one), user(one["wanted"]), user(one["written"]), digits(one.get("confidence"))] for one in found]
-    return join(told, table(["", "wanted", "written", "confidence"], rows, numeric=(3,)))
+    head = ["", _("reference"), _("prediction"), _("confidence")]
+    return join(element("p", note), table(head, rows, numeric=(3,)))
 
 
 def _place(one: Mapping[str, Any]) -> Markup:

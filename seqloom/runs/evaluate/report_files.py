@@ -1,4 +1,4 @@
-"""The files that tell others of a run: report.html, README.md (a model card), evaluation-*.json."""
+"""The files that describe a run: report.html, README.md (a model card), evaluation-*.json."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from pathlib import Path
 from typing import Any
 
 import safetensors
-import torch
 import yaml
 
 from seqloom.data.files.columns import RULES, Reading
 from seqloom.documents import read_json
 from seqloom.errors import SeqloomError, shown
 from seqloom.files import write_atomic, write_json, write_output
+from seqloom.language import using
 from seqloom.options import flat, hints_of
 from seqloom.reporting.html.page import GENERATOR
 from seqloom.reporting.model_card import card, is_ours
-from seqloom.reporting.pages.comparison import Whole, compare
+from seqloom.reporting.pages.comparison import GroupResult, compare
 from seqloom.reporting.pages.run_page import report
-from seqloom.reporting.run_facts import HELD_OUT, Facts, Learned, blind, diverged, imported
+from seqloom.reporting.run_facts import HELD_OUT, Facts, Learned, diverged, imported, uniform_loss
 from seqloom.runs import config as configs
 from seqloom.runs.folder.ensembles import members_of
-from seqloom.runs.folder.metrics_log import Journal
-from seqloom.runs.load import MODEL, load
-from seqloom.runs.progress import Progress, say
-from seqloom.runs.train.session import JOURNAL
+from seqloom.runs.folder.metrics_log import MetricsLog
+from seqloom.runs.load import MODEL
+from seqloom.runs.progress import Progress, write_stderr
+from seqloom.runs.train.session import METRICS_FILE
 from seqloom.safety import UNFIT, named, understood
 from seqloom.tasks.presets import suited
 from seqloom.tasks.registry import task as find
@@ -38,7 +38,7 @@ from seqloom.tasks.shared.evaluation import SCHEMA
 from seqloom.training.settings import Training
 
 REPORT, CARD = "report.html", "README.md"
-# What the command line calls by a name of its own; anything else goes by --set.
+# Settings that have an option of their own; all others are written as --set.
 DATA = (
     "columns",
     "limit",
@@ -49,27 +49,29 @@ DATA = (
     "max_vocab",
     "min_count",
     "max_length",
-    "cut",
+    "truncate",
 )
-TRAINING = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimiser", "rate")
-TRAINING += ("schedule", "average", "seed", "precision", "freeze", "vectors")
+TRAINING = ("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimizer", "learning_rate")
+TRAINING += ("schedule", "average_checkpoints", "seed", "precision", "freeze", "vectors")
 ENDS = ("epochs", "max_steps", "time", "patience", "batch_tokens")  # where one is set, another is not filled in
 
 
-def finish(folder: Path, held: Callable[[], Sequence[Any]], device: torch.device, progress: Progress) -> None:
-    """At the end of training: evaluate the best model on what was held out, write the report and the model card.
+def finish(folder: Path, evaluate: Callable[[], Mapping[str, Any] | None], progress: Progress) -> None:
+    """At the end of training: `evaluate` the best model on what was held out, write the report and the model card.
 
-    Whatever goes wrong here, the run is done and whole: it is told in one line, also to those who asked for quiet.
+    Whatever goes wrong here, the run itself is complete: it is reported in one line, also to those who asked for quiet.
     """
     try:
         (folder / evaluation("test")).unlink(missing_ok=True)  # of the model before it was trained further
-        if examples := held():
-            write_json(folder / evaluation("valid"), load(folder, device=str(device)).record(examples))
+        if (scores := evaluate()) is not None:
+            write_json(folder / evaluation("valid"), scores)
         found = facts(folder)
-        page, worse = _written(folder, found), diverged(found.history, blind(found))
+        page = _written(folder, found)
+        with using("en"):  # a message, not a page
+            worse = diverged(found.history, uniform_loss(found))
     except Exception as error:
-        told = str(error).splitlines()[:1] or [type(error).__name__]
-        say(f"seqloom: warning: {folder}: the run is done, but not its report: {told[0]}")
+        reason = str(error).splitlines()[:1] or [type(error).__name__]
+        write_stderr(f"seqloom: warning: {folder}: the run is done, but not its report: {reason[0]}")
         progress.note(f"done: {folder}")
     else:
         progress.note(f"done: {folder}; its report: {page}")
@@ -77,8 +79,8 @@ def finish(folder: Path, held: Callable[[], Sequence[Any]], device: torch.device
             progress.note(worse)
 
 
-def write(folder: Path) -> Path:
-    """report.html and README.md from the files in the folder alone; a README.md that somebody else wrote stays."""
+def write_run_report(folder: Path) -> Path:
+    """report.html and README.md from the files in the folder alone; a README.md of the user's own stays."""
     return _written(folder, facts(folder))
 
 
@@ -91,12 +93,12 @@ def _written(folder: Path, found: Facts) -> Path:
 
 
 def _rendered(draw: Callable[[Facts], str], found: Facts, folder: Path) -> str:
-    """A page. Where a file tells what cannot be drawn, it is the one without which the page can be."""
+    """A page. If it cannot be drawn, the error names the file without which it can."""
     try:
         return draw(found)
     except UNFIT:
         parts = {evaluation(name): {"records": _without(found.records, name)} for name in found.records}
-        parts |= {"data.json": {"data": {}}, "env.json": {"environment": {}}, JOURNAL: {"history": []}}
+        parts |= {"data.json": {"data": {}}, "env.json": {"environment": {}}, METRICS_FILE: {"history": []}}
         for file, less in parts.items():
             with suppress(*UNFIT):
                 draw(Facts(**{**vars(found), **less}))
@@ -111,17 +113,17 @@ def _without(records: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 @named("the report")
-def together(folders: Sequence[Path], output: Path | None = None, whole: Whole | None = None) -> Path:
+def write_report(folders: Sequence[Path], output: Path | None = None, whole: GroupResult | None = None) -> Path:
     """One page: the report of one run (in its folder unless `output` is named), or several runs side by side, `whole`
     being what they are parts of. A folder that stands for several is the page of those, and of what they reach
     together if that is known."""
     if len(folders) == 1 and (folders[0] / configs.ENSEMBLE).is_file():
         configs.check_folder(folders[0])
         known = _records(folders[0])
-        whole, output = Whole(record=next(iter(known.values()), None)), output or folders[0] / REPORT
+        whole, output = GroupResult(record=next(iter(known.values()), None)), output or folders[0] / REPORT
         folders = members_of(folders[0])
     if len(folders) == 1 and output is None:
-        return write(folders[0])
+        return write_run_report(folders[0])
     found = [facts(folder) for folder in folders]
     if output is None:
         output = Path(REPORT)
@@ -131,14 +133,14 @@ def together(folders: Sequence[Path], output: Path | None = None, whole: Whole |
         page = _rendered(report, found[0], folders[0])
     else:
         for one, folder in zip(found, folders, strict=True):
-            _rendered(report, one, folder)  # whatever is wrong in one of them is told by its name
+            _rendered(report, one, folder)  # an error names the run
         with understood("the report"):
-            page = compare(_told_apart(found, folders), whole)
+            page = compare(_with_distinct_names(found, folders), whole)
     write_output(output, page)
     return output
 
 
-def _told_apart(found: list[Facts], folders: Sequence[Path]) -> list[Facts]:
+def _with_distinct_names(found: list[Facts], folders: Sequence[Path]) -> list[Facts]:
     """Runs in folders of one name are called by their paths."""
     names = [one.name for one in found]
     return [
@@ -148,7 +150,7 @@ def _told_apart(found: list[Facts], folders: Sequence[Path]) -> list[Facts]:
 
 
 def facts(folder: Path) -> Facts:
-    """What the files of a run folder tell. Only config.yaml must be there."""
+    """The content of a run folder's files. Only config.yaml must be there."""
     config = configs.load(folder)
     stored = {side: _vocabulary(folder / f"{side}.json") for side in ("source", "target")}
     with understood(folder / configs.FILE):
@@ -156,7 +158,7 @@ def facts(folder: Path) -> Facts:
     return Facts(
         name=folder.resolve().name,
         config=config,
-        history=_history(folder / JOURNAL),
+        history=_history(folder / METRICS_FILE),
         environment=_json(folder / "env.json") or {},
         data=_json(folder / "data.json") or {},
         records=_records(folder),
@@ -193,7 +195,7 @@ def evaluation(name: str) -> str:
 
 
 def command(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The words of the command that trains or imports the same model again, as far as the config tells.
+    """The command that trains or imports the same model again, as far as it follows from the config.
 
     A preset and what differs from it, if that gives back the config; else the config itself as the model.
     """
@@ -209,7 +211,13 @@ def command(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
     for one in valid if isinstance(valid, list) else [] if valid is None else [valid]:
         words += ["--valid", f"{100 * one:g}%" if isinstance(one, int | float) else str(one)]
     if "from" in inputs:
-        return (*words, "--from", inputs["from"], *_options(_said(config, _tuned(config), tuned=True)), *end)
+        return (
+            *words,
+            "--from",
+            inputs["from"],
+            *_options(_with_data_choices(config, _tuned(config), tuned=True)),
+            *end,
+        )
     try:
         ends = {name: config["training"][name] for name in ENDS if config["training"][name] is not None}
         base = configs.compose(task, preset["model"], preset["size"], {}, ends, {})
@@ -218,36 +226,36 @@ def command(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
     except SeqloomError:  # a YAML file that is no longer there, a setting that needs another first
         same = None
     if same is not None and all(same[name] == config[name] for name in configs.SECTIONS):
-        said = _said(config, changed)
-        return (*words, "--model", preset["model"], "--size", preset["size"], *_options(said), *end)
+        words_of = _with_data_choices(config, changed)
+        return (*words, "--model", preset["model"], "--size", preset["size"], *_options(words_of), *end)
     from_config = configs.compose(task, None, None, {}, {}, {})["data"]
     other = {f"data.{name}": v for name, v in config["data"].items() if from_config.get(name) != v}
-    return (*words, "--model", str(folder / configs.FILE), *_options(_said(config, other)), *end)
+    return (*words, "--model", str(folder / configs.FILE), *_options(_with_data_choices(config, other)), *end)
 
 
-def _said(config: Mapping[str, Any], changed: dict[str, Any], tuned: bool = False) -> dict[str, Any]:
-    """With what a new run would choose by a look at its data, or by later rules; one that is `tuned` has those of the
+def _with_data_choices(config: Mapping[str, Any], changed: dict[str, Any], tuned: bool = False) -> dict[str, Any]:
+    """`changed` and what a new run would choose by its data or by newer rules; a `tuned` one takes these from the
     run it starts from."""
-    rows, rules = config["training"].get("batch_rows"), config["data"].get("rules", 1)
+    rows, rules = config["training"].get("batch_rows"), config["data"].get("split_version", 1)
     chosen = {} if rows is None else {"training.batch_rows": rows}
     if not tuned:
-        chosen |= {} if rules == RULES[-1] else {"data.rules": rules}
+        chosen |= {} if rules == RULES[-1] else {"data.split_version": rules}
         looked = {"classify": "tokens", "translate": "target_tokens"}.get(config["task"])  # how a new run cuts texts
         chosen |= {f"data.{looked}": config["data"][looked]} if looked in config["data"] else {}
-    return {name: value for name, value in changed.items() if name != "data.rules"} | chosen
+    return {name: value for name, value in changed.items() if name != "data.split_version"} | chosen
 
 
 def _tuned(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What was set for a run that took its model and vocabularies from another."""
+    """What was set for a run that started from another, which gave its model and vocabularies."""
     training = config["training"]
     ends = {name: training[name] for name in ENDS if training[name] is not None}
     task = find(config["task"])
     usual = asdict(Training.of({**task.training, **suited(task.name, config["model"]), **ends}))
-    told = {f"training.{name}": value for name, value in training.items() if name in ends or value != usual[name]}
+    changed = {f"training.{name}": value for name, value in training.items() if name in ends or value != usual[name]}
     plain = asdict(task.options())
-    names = [name for name in (*hints_of(Reading), "max_length", "cut") if name in plain]
+    names = [name for name in (*hints_of(Reading), "max_length", "truncate") if name in plain]
     read = {name: config["data"].get(name) for name in names}
-    return told | {f"data.{name}": value for name, value in read.items() if value != plain[name]}
+    return changed | {f"data.{name}": value for name, value in read.items() if value != plain[name]}
 
 
 def _changed(base: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
@@ -278,13 +286,13 @@ def _json(path: Path) -> dict[str, Any] | None:
 
 def _history(path: Path) -> list[dict[str, Any]]:
     try:
-        return Journal(path).lines()
+        return MetricsLog(path).lines()
     except (OSError, ValueError) as error:
         raise SeqloomError(f"{path}: cannot be read: {error}") from error
 
 
 def _learned(stored: Mapping[str, Any]) -> Learned:
-    """What was learned as a way to cut (bpe) falls back on bytes: there nothing is unknown."""
+    """Hashes of the tokenizer's merges and of the tokens. Of bpe, which falls back to bytes, no token is unknown."""
     cutting = [stored.get(name) for name in ("merges", "tokenizer")]
     tokens = sorted(stored["tokens"]) if not any(cutting) else []
     return Learned(*(sha256(json.dumps(one).encode()).hexdigest() for one in (cutting, tokens)))

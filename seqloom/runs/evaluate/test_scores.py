@@ -1,4 +1,4 @@
-"""A trained model scored on data that it has not seen, and those scores for the eye."""
+"""Scores of a trained model on test data, and how the terminal shows them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from typing import Any
 
 from seqloom.data.datasets import catalog
 from seqloom.data.files.lines import STDIN
-from seqloom.decoding.search import Search
+from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError, missing
 from seqloom.files import write_json
 from seqloom.plural import counted
 from seqloom.runs.evaluate.report_files import evaluation
-from seqloom.runs.load import load
 from seqloom.tasks.shared.evaluation import examples_of
 
 EVERY = 10**9  # a test set is scored whole
 
 
 def check(names: Sequence[str], task: str) -> None:
-    """That there is something to be scored on: better said before a training than after it."""
+    """Refuse test data that do not exist before the training, not after it."""
     if STDIN in names:
         raise SeqloomError("--test names files or a dataset; standard input is for the training data alone")
     for file in catalog.resolve(names, "test", task):
@@ -30,20 +29,19 @@ def check(names: Sequence[str], task: str) -> None:
 
 def score(
     folder: Path,
+    model: Any,
     names: Sequence[str],
-    device: str,
     note: Callable[[str], object],
     search: Search | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """What a run, or several together, reach on test data; left in the folder too. `note` hears what there is to say
-    about the data."""
-    model = load(folder, device=device)
+    """What a run's model, or several together, reach on test data; written into the folder too. `note` is called with
+    remarks on the data."""
     try:
         examples, notes = examples_of(model, names, None)
         for text in notes:
             note(f"test data: {text}")
-        scores = model.record(examples, search or Search(), most=EVERY, **more)
+        scores = model.evaluation_details(examples, search or Search(), most=EVERY, **more)
     except SeqloomError as error:
         raise SeqloomError(f"{folder}: is trained, but not scored on its test data: {error}") from error
     write_json(folder / evaluation("test"), scores)
@@ -53,19 +51,18 @@ def score(
 def lines(
     scores: Mapping[str, Any], wanted: Sequence[str] | None = None, beside: Callable[[str], str] = lambda _: ""
 ) -> list[str]:
-    """Scores on test data, under the names that `evaluate` gives them too; `beside`: what stands behind the one of a
-    name."""
+    """Lines with the scores, under the same names as in `evaluate`; `beside(name)` is appended to a line."""
     rows = list(_rows(scores, wanted))
     widest = max([12, *(len(name) for name, *_ in rows)])
-    told = [counted(scores["count"], f"test {scores.get('unit', 'examples')}")]
+    shown = [counted(scores["count"], f"test {scores.get('unit', 'examples')}")]
     for name, value, low, high in rows:
         spread = "" if low is None else f"  95 %: {low:.2f} … {high:.2f}"
-        told.append(f"  {name:<{widest}} {'none' if value is None else f'{value:.2f}':>8}{spread}{beside(name)}")
-    return told
+        shown.append(f"  {name:<{widest}} {'none' if value is None else f'{value:.2f}':>8}{spread}{beside(name)}")
+    return shown
 
 
 def _rows(scores: Mapping[str, Any], wanted: Sequence[str] | None) -> Iterator[tuple[str, Any, Any, Any]]:
-    """Name, value and interval. A `wer` that is the `per` again is left out unless it is wanted; of pronunciations the
+    """Name, value and interval. A `wer` that equals the `per` is left out unless it is wanted; for pronunciations the
     word error rate is the share of words with any error."""
     metrics = scores["metrics"]
     for name in wanted or [name for name in metrics if name != "wer" or metrics["wer"] != metrics.get("per")]:

@@ -1,4 +1,4 @@
-"""Several runs as one: which they are, whether they may answer together, and what is said of them."""
+"""Ensembles: which runs they are made of, whether these can predict together, and what reports say about them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seqloom.tasks.registry import TASKS
 from seqloom.tasks.registry import task as find
 
 LENGTHS = ("ratio", "longest")  # how long targets get: bounds, which may differ
-CUTTING = {"max_length": None, "cut": "tail"}  # how texts are cut off, which no vocabulary tells; the defaults
+TRUNCATION = {"max_length": None, "truncate": "tail"}  # the defaults of how long texts are cut off
 
 
 class Member(NamedTuple):
@@ -30,8 +30,8 @@ class Member(NamedTuple):
     vocabularies: dict[str, Any]
     model: nn.Module
 
-    def told(self) -> dict[str, Any]:
-        """For those who read of the ensemble."""
+    def facts(self) -> dict[str, Any]:
+        """What reports show of a member."""
         count = sum(parameter.numel() for parameter in self.model.parameters())
         return {"run": str(self.folder), **self.config["preset"], "parameters": count}
 
@@ -63,7 +63,7 @@ def members_of(folder: Path) -> list[Path]:
 
 
 def check_once(folders: Sequence[Path]) -> None:
-    """A run that answers together with itself, however its path is spelt, was not meant."""
+    """Refuse a run that is named twice, however its path is spelt."""
     if len(folders) > MEMBERS:
         raise SeqloomError(f"{len(folders):,} runs are named; at most {MEMBERS:,} answer together")
     found: set[Path] = set()
@@ -84,7 +84,7 @@ def check_task(name: str, where: object) -> None:
 def combined(members: Sequence[Member]) -> tuple[dict[str, Any], nn.Module]:
     """The config and the model of several runs together; refused where they are not alike in all that meets the data.
 
-    The config is the first one's, with the widest bounds on the length of targets, and tells of the `members`.
+    The config is the first one's, with the widest bounds on the length of targets, and lists the `members`.
     """
     first = members[0]
     check_task(first.config["task"], first.folder)
@@ -94,7 +94,7 @@ def combined(members: Sequence[Member]) -> tuple[dict[str, Any], nn.Module]:
     config = {
         **first.config,
         "decoding": _decoding([one.config.get("decoding") or {} for one in members]),
-        "members": [one.told() for one in members],
+        "members": [one.facts() for one in members],
     }
     task: Any = find(config["task"])
     return config, task.ensemble([one.model for one in members], first.vocabularies)
@@ -110,7 +110,7 @@ def _difference(one: Member, other: Member) -> str | None:
                 f"{name}.json differs ({unlike}); train both on the same data with the same tokens and with one "
                 '--valid for both, such as a file or "5% with seed 7"'
             )
-    cutting = [CUTTING | _only(member.config["data"], CUTTING) for member in (one, other)]
+    cutting = [TRUNCATION | _only(member.config["data"], TRUNCATION) for member in (one, other)]
     if unlike := _unlike(*cutting):
         return f"they cut long texts in other ways ({unlike})"
     ruled = [_without(member.config.get("decoding") or {}, LENGTHS) for member in (one, other)]
@@ -120,7 +120,7 @@ def _difference(one: Member, other: Member) -> str | None:
 
 
 def _unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
-    """The first difference in words. What an older file does not say is empty or false."""
+    """The first difference, in words. What is missing in an older file counts as empty or false."""
     for key in dict.fromkeys((*one, *other)):
         left, right = one.get(key) or None, other.get(key) or None
         if left == right:

@@ -1,4 +1,4 @@
-"""What the files of a run's folder must hold before anything is made of them: a folder may come from a stranger."""
+"""Checks of the files in a run folder before they are used: the folder may come from somebody else."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _made(make: Callable[..., Any], values: Mapping[str, Any], section: str) -> 
 
 
 def check_state(values: Mapping[str, Any], where: Path) -> None:
-    """Refuse what a checkpoint says of a training if no training says so."""
+    """Refuse a checkpoint with values that no training writes."""
     best = values.get("best")
     rules: dict[str, bool] = {
         name: is_whole(values.get(name)) for name in ("step", "epoch", "position", "worse", "validated", "averaged")
@@ -133,12 +133,12 @@ def check_state(values: Mapping[str, Any], where: Path) -> None:
 
 
 SLACK = 1 << 22  # numbers that a model may hold beside its weights: tables of positions, masks
-TIMES = 4  # so often a tied matrix may be made before it is shared
+TIMES = 4  # how often a tied matrix may be created before it is shared
 SIZED = {getattr(torch, name) for name in ("empty", "zeros", "ones", "rand", "randn", "full", "eye")}
 
 
 class Allowance(TorchFunctionMode):
-    """While a model is made of a stranger's config: it gets no more memory than the weights that it is for take."""
+    """Limits the memory of a model built from an untrusted config to what its weights need."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class Allowance(TorchFunctionMode):
                 with safetensors.safe_open(file, framework="pt") as stored:
                     shapes = [stored.get_slice(name).get_shape() for name in stored.keys()]  # noqa: SIM118
             except (OSError, safetensors.SafetensorError):
-                shapes = []  # which is told when it is read
+                shapes = []  # an error when the file is read
             self.left += TIMES * sum(math.prod(shape) for shape in shapes)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -11,16 +11,17 @@ from typing import Any, BinaryIO
 from seqloom.documents import parse_json
 from seqloom.errors import SeqloomError
 from seqloom.safety import failing, open_own
+from seqloom.setting_names import LOGGED
 
 LONGEST = 1 << 24  # bytes of a line: of many languages or labels a line of scores may have some thousands
 TIMES = ("seconds", "tokens_per_second")  # what differs between two runs that are otherwise the same
 
 
-class Journal:
-    """`heard` is told every line that is added, for whoever watches."""
+class MetricsLog:
+    """`on_line` is called with every line that is added."""
 
-    def __init__(self, path: Path, heard: Callable[[dict[str, Any]], None] | None = None) -> None:
-        self.path, self.heard = path, heard
+    def __init__(self, path: Path, on_line: Callable[[dict[str, Any]], None] | None = None) -> None:
+        self.path, self.on_line = path, on_line
 
     def cut_back(self, size: int) -> None:
         """Forget what was written after a checkpoint: the resumed run writes it again."""
@@ -30,7 +31,7 @@ class Journal:
                     file.truncate(min(size, os.fstat(file.fileno()).st_size))
 
     def sync(self) -> int:
-        """Make sure that what a checkpoint counts on is on the disk; gives the size."""
+        """Flush to disk what a checkpoint relies on; gives the size of the file."""
         with failing(self.path, "flushed to disk"):
             if not self._begun():
                 return 0
@@ -41,8 +42,8 @@ class Journal:
     def add(self, line: dict[str, Any]) -> None:
         with failing(self.path, "written"), open_own(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as file:
             file.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
-        if self.heard is not None:
-            self.heard(line)
+        if self.on_line is not None:
+            self.on_line(line)
 
     def lines(self) -> list[dict[str, Any]]:
         with failing(self.path, "read"):
@@ -59,15 +60,15 @@ class Journal:
             line = parse_json(raw, where)
             if not isinstance(line, dict):
                 raise SeqloomError(f"{where}: expected keys and values")
-            yield line
+            yield {LOGGED.get(str(name), str(name)): value for name, value in line.items()}
 
     def _begun(self) -> bool:
         """A link that leads nowhere counts too: it is refused on opening, not followed."""
         return os.path.lexists(self.path)
 
 
-class NoJournal(Journal):
-    """For a rank that is not the first: the same, and nothing is written."""
+class NoMetricsLog(MetricsLog):
+    """For a rank that is not the first: nothing is written."""
 
     def cut_back(self, size: int) -> None: ...
 

@@ -107,7 +107,7 @@ def _spec(ours: Tensors, config: Mapping[str, Any], never: Sequence[int]) -> Any
             stack["heads"],
             pre_norm=stack["norm"] == "before",
             activation=common_spec.Activation[ACTIVATIONS[stack["activation"]]],
-            layernorm_embedding=stack["enter_norm"],
+            layernorm_embedding=stack["embedding_norm"],
             rotary_dim=0 if stack["position"]["kind"] == "rotary" else None,
         )
         _fill(spec, ours, side, stack)
@@ -124,7 +124,7 @@ def _spec(ours: Tensors, config: Mapping[str, Any], never: Sequence[int]) -> Any
 
 
 def _fill(spec: Any, ours: Tensors, side: str, stack: Mapping[str, Any]) -> None:
-    spec.scale_embeddings = stack["scale"]
+    spec.scale_embeddings = stack["scale_embeddings"]
     if stack["position"]["kind"] == "rotary":
         spec.__dict__.pop("position_encodings", None)
     else:

@@ -19,7 +19,8 @@ from torch import nn
 from seqloom.data.tokenizers.tokenizer_json import special_names
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import Answer, Texts
-from seqloom.decoding.search import Hypothesis, Search
+from seqloom.decoding.hypotheses import Hypothesis
+from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
 from seqloom.runs.interop.onnx_run import within
 

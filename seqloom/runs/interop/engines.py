@@ -7,7 +7,7 @@ anew when the run's weights have changed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata, util
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from seqloom.runs.interop.ctranslate2_run import opened
 from seqloom.runs.interop.onnx_run import Sessions
 from seqloom.runs.load import ENGINE, MODEL, load_one, vocabularies
 from seqloom.safety import understood
+from seqloom.tasks.shared.predict import LoadedRun
 from seqloom.tasks.translate.model import Translator
 from seqloom.tasks.translate.task import TASK
 from seqloom.version import __version__
@@ -148,10 +149,10 @@ def _opened(folder: Path) -> Translator:
     stored, device = vocabularies(folder, config), torch.device("cpu")
     with understood(folder):
         if name == "onnx":
-            return TASK.runner(folder, config, Sessions(folder, facts["places"]), stored, device)
-        nothing: Any = None  # there is no model but theirs
-        plain = TASK.runner(folder, config, nothing, stored, device)
-        return Translator(folder, config, opened(folder, facts["places"], plain.texts))
+            return TASK.runner(LoadedRun(folder, config, Sessions(folder, facts["places"]), stored, device))
+        run = LoadedRun(folder, config, None, stored, device)  # there is no model but theirs
+        texts = opened(folder, facts["places"], TASK.runner(run).texts)
+        return Translator(replace(run, model=texts.model), texts)
 
 
 def _card(config: Mapping[str, Any], facts: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from seqloom.build import complete
 from seqloom.data.tokenizers.tokenizer_json import special_names, tokenizer_json
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, UNK
 from seqloom.data.tokenizers.vocabulary import Codec
-from seqloom.decoding.batched import Bound
+from seqloom.decoding.batched import LengthLimit
 from seqloom.errors import SeqloomError
 from seqloom.files import write_atomic, write_json
 from seqloom.models.seq2seq import MODELS
@@ -41,7 +41,14 @@ from seqloom.runs.load import load_one
 from seqloom.training.checkpoint import weights
 
 LONGEST = 1024  # places in a table of sinusoids, which by itself has no end
-ALIKE = ("dim", "norm", "activation", "scale", "enter_norm", "position")  # they have one setting for both sides
+ALIKE = (
+    "dim",
+    "norm",
+    "activation",
+    "scale_embeddings",
+    "embedding_norm",
+    "position",
+)  # they have one setting for both sides
 
 
 def export_tokenizers(run: str | Path, output: str | Path) -> Path:
@@ -59,7 +66,7 @@ def export_hf(run: str | Path, output: str | Path) -> str:
     folder, made = _new(output), _translator(run)
     model, texts = complete(MODELS, made.config["model"]), made.texts  # an older run's config has fewer keywords
     model_type = fitting(model, str(run))
-    union = not model["share"] and model_type != "marian"
+    union = not model["share_embeddings"] and model_type != "marian"
     tensors = _tensors(weights(texts.model), model, FAMILIES[model_type], union)
     shift = texts.target.size if union else 0
     tokenizers = {
@@ -76,7 +83,10 @@ def export_hf(run: str | Path, output: str | Path) -> str:
     if texts.bound.limit is None:  # for whoever imports it again: theirs cannot say how a source bounds its target
         sizes[BOUND] = {"ratio": texts.bound.ratio, "longest": texts.bound.longest}
     if model_type == "marian":
-        sizes |= {"decoder_vocab_size": texts.target.size, "share_encoder_decoder_embeddings": model["share"]}
+        sizes |= {
+            "decoder_vocab_size": texts.target.size,
+            "share_encoder_decoder_embeddings": model["share_embeddings"],
+        }
     write_json(folder / "config.json", _config(model, model_type) | sizes)
     return model_type
 
@@ -109,10 +119,12 @@ def fitting(model: dict[str, Any], run: str) -> str:
             refuse(f"encoder.{name} other than decoder.{name}", f"{encoder[name]} and {decoder[name]}")
     if model["embedding"] != encoder["dim"]:
         refuse(f"embedding={model['embedding']}", f"theirs is as wide as encoder.dim, {encoder['dim']}")
-    switches = encoder["norm"], encoder["enter_norm"]
+    switches = encoder["norm"], encoder["embedding_norm"]
     found = next(name for name, family in FAMILIES.items() if (family.norm, family.enter_norm) == switches)
     if found == "marian" and encoder["position"]["kind"] == "learned":
-        refuse("position=learned with norm=after and enter_norm=false", "Marian's are sinusoids; BART norms embeddings")
+        refuse(
+            "position=learned with norm=after and embedding_norm=false", "Marian's are sinusoids; BART norms embeddings"
+        )
     return found
 
 
@@ -131,7 +143,7 @@ def _tensors(ours: Tensors, config: dict[str, Any], family: Family, union: bool)
                 [table.new_zeros(OFFSET * family.learned, dim), table]
             )
     found |= scatter(ours, names(family, (config["encoder"]["layers"], config["decoder"]["layers"])))
-    found |= _embeddings(ours, config["tie"], config["share"], union)
+    found |= _embeddings(ours, config["tie_embeddings"], config["share_embeddings"], union)
     return {name: tensor.detach().clone() for name, tensor in found.items()}
 
 
@@ -167,12 +179,12 @@ def _config(model: dict[str, Any], model_type: str) -> dict[str, Any]:
     return found | {
         "d_model": encoder["dim"],
         "activation_function": encoder["activation"],
-        "scale_embedding": encoder["scale"],
+        "scale_embedding": encoder["scale_embeddings"],
         "dropout": encoder["dropout"],
         "activation_dropout": encoder["dropout"],
         "attention_dropout": 0.0,
         "max_position_embeddings": encoder["position"].get("longest", LONGEST),
-        "tie_word_embeddings": model["tie"],
+        "tie_word_embeddings": model["tie_embeddings"],
         "is_encoder_decoder": True,
         "dtype": "float32",
         "pad_token_id": PAD,
@@ -183,7 +195,7 @@ def _config(model: dict[str, Any], model_type: str) -> dict[str, Any]:
     }
 
 
-def _generation(bound: Bound) -> dict[str, Any]:
+def _generation(bound: LengthLimit) -> dict[str, Any]:
     """What makes `generate` search as we do: a length for all targets, and what is never written."""
     return {
         "pad_token_id": PAD,

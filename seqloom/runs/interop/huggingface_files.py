@@ -177,7 +177,14 @@ def convert(theirs: Theirs, source_end: int) -> tuple[dict[str, Any], Tensors]:
     dim = theirs.need("d_model")
     model = complete(
         MODELS,
-        {"kind": "seq2seq", **stacks, "embedding": dim, "dropout": 0.0, "tie": tie, "share": share},
+        {
+            "kind": "seq2seq",
+            **stacks,
+            "embedding": dim,
+            "dropout": 0.0,
+            "tie_embeddings": tie,
+            "share_embeddings": share,
+        },
     )
     source, target = theirs.sizes
     with torch.device("meta"):
@@ -201,8 +208,8 @@ def _stack(theirs: Theirs, side: str) -> dict[str, Any]:
         "norm": theirs.family.norm,
         "activation": ACTIVATIONS[activation],
         "dropout": float(0.1 if config.get("dropout") is None else config["dropout"]),
-        "scale": bool(config.get("scale_embedding", False)),
-        "enter_norm": theirs.family.enter_norm,
+        "scale_embeddings": bool(config.get("scale_embedding", False)),
+        "embedding_norm": theirs.family.enter_norm,
     }
 
 

@@ -11,7 +11,7 @@ from seqloom.build import build
 from seqloom.data.prepare.pairs import DataOptions
 from seqloom.data.tokenizers.tokenizers import EOS, make
 from seqloom.data.tokenizers.vocabulary import Codec
-from seqloom.decoding.batched import Bound
+from seqloom.decoding.batched import LengthLimit
 from seqloom.documents import read_json
 from seqloom.errors import SeqloomError
 from seqloom.files import write_json
@@ -100,7 +100,11 @@ def _decoding(theirs: Theirs) -> tuple[dict[str, Any], list[str]]:
     limit = min(longest - 1, theirs.need("max_position_embeddings"))  # theirs counts the start token
     ours = theirs.config.get(BOUND)
     decoding = {
-        **(checked(Bound, ours, BOUND) if isinstance(ours, dict) else {"ratio": 1.0, "longest": limit, "limit": limit}),
+        **(
+            checked(LengthLimit, ours, BOUND)
+            if isinstance(ours, dict)
+            else {"ratio": 1.0, "longest": limit, "limit": limit}
+        ),
         "first": None if forced is None else _number(forced, eos),
         "close": asked.get("forced_eos_token_id") is not None,
         "never": sorted(_number(number, eos) for number in never),

@@ -58,7 +58,7 @@ CROSS = {
 
 
 # What no Transformer of theirs has a word for, and how it has to be.
-USUAL = {"key_heads": 0, "projections": "qkv", "normaliser": "softmax"}
+USUAL = {"key_heads": 0, "projections": "qkv", "normalizer": "softmax"}
 
 
 def unusual(model: Mapping[str, Any]) -> str | None:
@@ -66,8 +66,8 @@ def unusual(model: Mapping[str, Any]) -> str | None:
     if model["views"] != "last":
         return f"views={model['views']}"
     for side in SIDES:
-        if model[side].get("globals"):
-            return f"{side}.globals={model[side]['globals']}"
+        if model[side].get("global_tokens"):
+            return f"{side}.global_tokens={model[side]['global_tokens']}"
         for slot, (name, usual) in product(("mixer", "cross"), USUAL.items()):
             value = model[side].get(slot, {}).get(name, usual)
             if value != usual and not (name == "key_heads" and value == model[side]["heads"]):

@@ -125,7 +125,7 @@ class Operators(nn.Module):
 
 def _operator(cell: Cell) -> tuple[str, dict[str, Any]]:
     if isinstance(cell, GruCell):
-        return "GRU", {"linear_before_reset": int(cell.reset == "after")}
+        return "GRU", {"linear_before_reset": int(cell.reset_gate == "after")}
     return ("LSTM" if isinstance(cell, LstmCell) else "RNN"), {}
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seqloom.data.batches.collate import Padded
 from seqloom.data.tokenizers.tokenizers import PAD
 from seqloom.errors import SeqloomError
-from seqloom.models.decoders.decoders import spread
+from seqloom.models.decoders.bridge import repeat_rows
 from seqloom.parts.layers.cross_entropy import of_logits
 from seqloom.parts.state import Decoding
 
@@ -70,7 +70,7 @@ class Sessions(nn.Module):
         count = source.tokens.size(0)
         # What was not written yet has no steps: the sizes that only a run knows are 0.
         rows = (
-            spread(found[name], width)
+            repeat_rows(found[name], width)
             if name in found
             else torch.zeros(count * width, *(size if isinstance(size, int) else 0 for size in shape))
             for name, shape in self._rows.items()

@@ -11,17 +11,17 @@ from typing import Any
 from seqloom.errors import SettingError
 from seqloom.files import write_json
 from seqloom.options import set_values
-from seqloom.reporting.pages.comparison import Whole
+from seqloom.reporting.pages.comparison import GroupResult
 from seqloom.runs import config as configs
-from seqloom.runs.evaluate.report_files import REPORT, together
-from seqloom.runs.many.parallel_jobs import Part, abreast
+from seqloom.runs.evaluate.report_files import REPORT, write_report
+from seqloom.runs.many.parallel_jobs import Part, run_parallel
 from seqloom.runs.progress import Silent, progress
 from seqloom.runs.train.job import Job
-from seqloom.runs.train.train import Run, carry_out
+from seqloom.runs.train.train import Run, run_job
+from seqloom.runs.train.validation_split import MOST_FOLDS
 from seqloom.training.distributed.processes import Launch
 
 FILE = "folds.json"
-MOST = 10_000  # as many trainings, each of which reads all of the data
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Folds:
     signal: int | None = None
 
     def lines(self) -> list[str]:
-        """For the eye."""
+        """As the terminal shows them."""
         widest = max([12, *map(len, self.scores)])
         every = [f"{name:<{widest}} {mean:8.2f} ± {spread:.2f}" for name, (mean, spread) in self.scores.items()]
         return (
@@ -54,8 +54,8 @@ def cross_validate(job: Job, count: int, kind: str = "usual", at_once: int = 1) 
     time, each in a process of its own. An interrupted cross-validation is resumed like a training: folds that are
     done are not trained again.
     """
-    if not 2 <= count <= MOST:
-        raise SettingError(f"--folds takes 2 or more and at most {MOST:,}, here {count}")
+    if not 2 <= count <= MOST_FOLDS:
+        raise SettingError(f"--folds takes 2 or more and at most {MOST_FOLDS:,}, here {count}")
     if job.valid is not None:
         raise SettingError("--folds and --valid exclude one another: every fold is held out once")
     if job.test is not None:
@@ -66,7 +66,7 @@ def cross_validate(job: Job, count: int, kind: str = "usual", at_once: int = 1) 
     if begun := [one for one in jobs if (one.folder / configs.FILE).exists()]:  # all are parts of one division
         jobs = _alike(jobs, configs.load(begun[0].folder))
     if at_once > 1:
-        followed, signal = abreast([Part(one.folder.name, one) for one in jobs], at_once, kind)
+        followed, signal = run_parallel([Part(one.folder.name, one) for one in jobs], at_once, kind)
         runs = [one.run for one in followed]
     else:
         runs, signal = _in_turn(jobs, kind)
@@ -75,13 +75,13 @@ def cross_validate(job: Job, count: int, kind: str = "usual", at_once: int = 1) 
     found = Folds(runs, _spread([run.best["scores"] for run in runs if run.best]))
     if Launch.of().rank == 0:
         write_json(job.folder / FILE, found.to_json())
-        page = together([run.folder for run in runs], job.folder / REPORT, Whole(folds=found.scores))
+        page = write_report([run.folder for run in runs], job.folder / REPORT, GroupResult(folds=found.scores))
         progress(kind).note(f"all folds: {job.folder}; their report: {page}")
     return found
 
 
 def _alike(jobs: list[Job], saved: Mapping[str, Any]) -> list[Job]:
-    """The jobs with all that the first fold was given by a look at its data, or by the rules of its day."""
+    """The jobs with what was chosen for the first fold by its data, or by the rules of that time."""
     sizes = {name: saved["training"].get(name) for name in ("batch_rows", "batch_tokens")}
     return [
         replace(one, data={**saved["data"], **set_values(one.data)}, training={**sizes, **set_values(one.training)})
@@ -94,7 +94,7 @@ def _in_turn(jobs: list[Job], kind: str) -> tuple[list[Run], int | None]:
     for number, one in enumerate(jobs, 1):
         shown = progress(kind) if Launch.of().rank == 0 else Silent()
         shown.note(f"fold {number} of {len(jobs)}")
-        runs.append(carry_out(one, shown))
+        runs.append(run_job(one, shown))
         if runs[-1].signal is not None:
             return runs, runs[-1].signal
     return runs, None

@@ -23,26 +23,26 @@ import torch
 
 from seqloom.data.files.lines import STDIN
 from seqloom.errors import SeqloomError
-from seqloom.runs.progress import progress, say, unheard
-from seqloom.runs.recipes.follow import Followed, follow
+from seqloom.runs.progress import discard_output, progress, write_stderr
 from seqloom.runs.recipes.recipe import Recipe
+from seqloom.runs.recipes.run_recipe import RecipeResult, run_recipe
 from seqloom.runs.train.job import Job
-from seqloom.runs.train.train import Run, carry_out
+from seqloom.runs.train.train import Run, run_job
 from seqloom.training.distributed.processes import Launch
 
 
 @dataclass(frozen=True)
 class Part:
-    """One training, by a recipe or without; its name stands before every line that it says."""
+    """One training, by a recipe or without; its name is put before every line that it prints."""
 
     name: str
     job: Job
     recipe: Recipe | None = None
 
-    def carry_out(self, kind: str) -> Followed:
+    def run(self, kind: str) -> RecipeResult:
         if self.recipe is not None:
-            return follow(self.recipe, self.job, progress(kind))
-        return Followed(carry_out(self.job, progress(kind)), None)
+            return run_recipe(self.recipe, self.job, progress(kind))
+        return RecipeResult(run_job(self.job, progress(kind)), None)
 
 
 def check(count: int) -> None:
@@ -52,14 +52,14 @@ def check(count: int) -> None:
         raise SeqloomError("--jobs and torchrun exclude one another: all of its processes train one model")
 
 
-def abreast(parts: Sequence[Part], count: int, kind: str = "usual") -> tuple[list[Followed], int | None]:
-    """Carry out all parts, `count` at a time. `kind` of progress: see `progress`. -> What became of those that were
-    begun, and the signal that interrupted them. If one fails, the others save and end before its error is raised."""
+def run_parallel(parts: Sequence[Part], count: int, kind: str = "usual") -> tuple[list[RecipeResult], int | None]:
+    """Train all parts, `count` at a time. `kind` of progress: see `progress`. -> The results of those that started,
+    and the signal that interrupted them. If one fails, the others save and end before its error is raised."""
     if any(STDIN in one.job.names for one in parts):
         raise SeqloomError("trainings at once cannot share standard input; write the data to a file first")
     team = _Team(kind, threads=max(1, (os.cpu_count() or 1) // count))
     with team.signals(), ThreadPoolExecutor(count) as pool:
-        futures = [pool.submit(team.carry_out, part) for part in _over_gpus(parts)]
+        futures = [pool.submit(team.run, part) for part in _over_gpus(parts)]
     if team.fault is not None:
         raise team.fault
     return [found for future in futures if (found := future.result()) is not None], team.asked
@@ -84,37 +84,37 @@ class _Team:
         self.asked: int | None = None
         self.fault: SeqloomError | None = None
 
-    def carry_out(self, part: Part) -> Followed | None:
-        """In a thread of its own: start, listen, wait. None if it was asked to end before it had begun."""
+    def run(self, part: Part) -> RecipeResult | None:
+        """In its own thread: start the process, pass on its output, wait. None if asked to end before."""
         if self.asked is not None:
             return None
         process = self._start(part)
         self.busy.add(process)
-        if self.asked is not None:  # while it started, behind the back of `ask`
+        if self.asked is not None:  # while it started, when `ask` did not know it yet
             process.send_signal(self.asked)
-        said = threading.Thread(target=_relay, args=(process.stderr, part.name, self.kind))
-        said.start()
+        relay = threading.Thread(target=_relay, args=(process.stderr, part.name, self.kind))
+        relay.start()
         answer = process.stdout.read() if process.stdout else ""
-        said.join()
+        relay.join()
         status = process.wait()
         self.busy.discard(process)
-        told: dict[str, Any] = json.loads(answer) if answer else {"error": f"its process ended with status {status}"}
-        if "error" in told and self.asked is None:
-            self.fault = SeqloomError(f"{part.name}: {told['error']}")
+        result: dict[str, Any] = json.loads(answer) if answer else {"error": f"its process ended with status {status}"}
+        if "error" in result and self.asked is None:
+            self.fault = SeqloomError(f"{part.name}: {result['error']}")
             self.ask(signal.SIGTERM)
-        if "error" in told:
+        if "error" in result:
             return None
-        return Followed(Run(**{**told["run"], "folder": Path(told["run"]["folder"])}), told["scores"])
+        return RecipeResult(Run(**{**result["run"], "folder": Path(result["run"]["folder"])}), result["scores"])
 
     def ask(self, number: int) -> None:
-        """Ask all to save and end."""
+        """Ask all processes to save and end."""
         self.asked = number
         for process in list(self.busy):
             process.send_signal(number)  # which looks first whether it still lives
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Hand on Ctrl-C and SIGTERM, which a training answers with a checkpoint; asked twice, it leaves at once."""
+        """Pass on Ctrl-C and SIGTERM: a training saves a checkpoint then; asked twice, it ends at once."""
         asked = (signal.SIGINT, signal.SIGTERM)
         before = {number: signal.signal(number, lambda number, _: self.ask(number)) for number in asked}
         try:
@@ -133,7 +133,7 @@ class _Team:
             env={"OMP_NUM_THREADS": str(self.threads), **os.environ, **paths, "PYTHONIOENCODING": "utf-8"},
             text=True,
             encoding="utf-8",
-            errors="replace",  # libraries in C say what they like
+            errors="replace",  # libraries in C print what they like
             start_new_session=True,
         )
         assert process.stdin is not None
@@ -143,27 +143,27 @@ class _Team:
 
 
 def work() -> None:
-    """What such a process does: carry out the part that its first line names."""
+    """The main function of such a process: train the part that its first line of input describes."""
     answer, sys.stdout = sys.stdout, sys.stderr  # whatever else is printed is not the answer
-    told = json.loads(sys.stdin.readline())
+    task = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    part = told["part"]
+    part = task["part"]
     recipe = None if part["recipe"] is None else Recipe(**part["recipe"])
     try:
-        found = Part(part["name"], Job(**part["job"]), recipe).carry_out(told["kind"])
+        found = Part(part["name"], Job(**part["job"]), recipe).run(task["kind"])
     except KeyboardInterrupt:
         return
     except SeqloomError as error:
-        said: dict[str, Any] = {"error": str(error)}
+        result: dict[str, Any] = {"error": str(error)}
     else:
-        said = {"run": asdict(found.run), "scores": found.scores}
-    print(json.dumps(said, default=str), file=answer, flush=True)
+        result = {"run": asdict(found.run), "scores": found.scores}
+    print(json.dumps(result, default=str), file=answer, flush=True)
 
 
 def _end_with_parent() -> None:
     while os.read(0, 1):  # the buffered reader's lock would be held while Python ends
         pass
-    unheard(1, 2)
+    discard_output(1, 2)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -173,4 +173,4 @@ def _relay(stream: IO[str], name: str, kind: str) -> None:
         if kind == "log_json" and line.startswith("{"):
             with suppress(ValueError):  # a library's line may begin so too
                 marked = json.dumps({"part": name, **json.loads(line)}, ensure_ascii=False)
-        say(marked)
+        write_stderr(marked)

@@ -1,4 +1,4 @@
-"""Following a recipe with members: each is trained into a folder of its own, then all are scored together."""
+"""A recipe with members: each is trained into its own folder, then all are scored together as an ensemble."""
 
 from __future__ import annotations
 
@@ -8,15 +8,23 @@ from typing import Any
 
 from seqloom.data.datasets import catalog
 from seqloom.errors import SeqloomError
-from seqloom.reporting.pages.comparison import Whole
+from seqloom.reporting.pages.comparison import GroupResult
 from seqloom.runs import config as configs
-from seqloom.runs.evaluate.report_files import REPORT, together
+from seqloom.runs.evaluate.report_files import REPORT, write_report
 from seqloom.runs.folder import ensembles
-from seqloom.runs.many.parallel_jobs import Part, abreast
+from seqloom.runs.many.parallel_jobs import Part, run_parallel
 from seqloom.runs.progress import Silent, progress
-from seqloom.runs.recipes.follow import Followed, compared, follow, job_of, keep, scored
 from seqloom.runs.recipes.recipe import Recipe
-from seqloom.runs.train.job import Job, one_split
+from seqloom.runs.recipes.run_recipe import (
+    RecipeResult,
+    comparison_lines,
+    job_of,
+    run_recipe,
+    save_recipe,
+    score_on_test,
+)
+from seqloom.runs.train.job import Job
+from seqloom.runs.train.validation_split import with_fixed_seed
 from seqloom.training.distributed.processes import Launch
 from seqloom.training.settings import Training
 
@@ -25,59 +33,61 @@ from seqloom.training.settings import Training
 class Members:
     """What became of each member, and the scores of all together; None if one was interrupted or there is no test."""
 
-    followed: list[Followed]
+    followed: list[RecipeResult]
     scores: Mapping[str, Any] | None
     signal: int | None = None
 
     def lines(self, recipe: Recipe) -> list[str]:
-        """For the eye: the scores of each, then those of all together."""
+        """Lines with the scores of each member, then those of all together."""
         if self.scores is None:
             return []
         wanted = recipe.evaluate.get("metrics") or list(self.scores["metrics"])
         alone = [(one.run.folder.name, one.scores["metrics"]) for one in self.followed if one.scores]
-        told = [f"member {name}: {', '.join(f'{key} {_round(found[key])}' for key in wanted)}" for name, found in alone]
-        first, *rest = compared(recipe, self.scores)
-        return [*told, f"{len(self.followed)} members together, {first}", *rest]
+        lines = [
+            f"member {name}: {', '.join(f'{key} {_round(found[key])}' for key in wanted)}" for name, found in alone
+        ]
+        first, *rest = comparison_lines(recipe, self.scores)
+        return [*lines, f"{len(self.followed)} members together, {first}", *rest]
 
 
-def follow_all(recipe: Recipe, job: Job, kind: str = "usual", at_once: int = 1) -> Members:
+def run_members(recipe: Recipe, job: Job, kind: str = "usual", at_once: int = 1) -> Members:
     """Train the recipe's members into 1, 2 … of the job's folder; `kind` of progress: see `progress`.
 
     `job`: what the user asks for besides. All members hold out the same examples, whatever their seeds, so that they
     have one vocabulary. `at_once`: so many are trained at a time, each in a process of its own. An interrupted
-    following is resumed like a training: members that are done are not trained again. In the end the folder stands
+    one is resumed like a training: members that are done are not trained again. In the end the folder stands
     for all of them: it can be loaded as a run can.
     """
     jobs = jobs_of(recipe, job)
     if at_once > 1:
         parts = [Part(f"member {one.folder.name}", one, part) for one, part in zip(jobs, recipe.parts(), strict=True)]
-        followed, signal = abreast(parts, at_once, kind)
+        followed, signal = run_parallel(parts, at_once, kind)
     else:
         followed, signal = _in_turn(recipe, jobs, kind)
     if signal is not None or Launch.of().rank:
         return Members(followed, None, signal)
-    keep(recipe, job.folder)
+    save_recipe(recipe, job.folder)
     ensembles.save(job.folder, [one.run.folder.name for one in followed])
     shown = progress(kind)
-    scores = scored(recipe, job.folder, job.device, shown.note)
-    page = together([one.run.folder for one in followed], job.folder / REPORT, Whole(record=scores))
+    scores = score_on_test(recipe, job.folder, job.device, shown.note)
+    page = write_report([one.run.folder for one in followed], job.folder / REPORT, GroupResult(record=scores))
     shown.note(f"all together: {job.folder}; their report: {page}")
     return Members(followed, scores)
 
 
-def _in_turn(recipe: Recipe, jobs: list[Job], kind: str) -> tuple[list[Followed], int | None]:
-    followed: list[Followed] = []
+def _in_turn(recipe: Recipe, jobs: list[Job], kind: str) -> tuple[list[RecipeResult], int | None]:
+    followed: list[RecipeResult] = []
     for number, (part, one) in enumerate(zip(recipe.parts(), jobs, strict=True), 1):
         shown = progress(kind) if Launch.of().rank == 0 else Silent()
         shown.note(f"member {number} of {len(jobs)}: {one.model or one.start}")
-        followed.append(follow(part, one, shown))
+        followed.append(run_recipe(part, one, shown))
         if followed[-1].signal is not None:
             return followed, followed[-1].signal
     return followed, None
 
 
 def jobs_of(recipe: Recipe, job: Job) -> list[Job]:
-    """A job for each member. What would stop one of them is said before the first is trained."""
+    """A job for each member. What would stop one of them is reported before the first is trained."""
     ensembles.check_task(recipe.task, f"recipe {recipe.name}")
     if job.training.get("seed") is not None or "training.seed" in job.settings:
         raise SeqloomError(f"recipe {recipe.name}: its members have seeds of their own; leave --seed out")
@@ -87,13 +97,13 @@ def jobs_of(recipe: Recipe, job: Job) -> list[Job]:
     jobs = [job_of(part, job) for part in recipe.parts()]
     _, brought = catalog.suited(jobs[0].names, jobs[0].data, recipe.task)
     valid = jobs[0].valid if jobs[0].valid is not None else brought or "5%"
-    valid = one_split(valid, recipe.training.get("seed", Training().seed))
+    valid = with_fixed_seed(valid, recipe.training.get("seed", Training().seed))
     for one in jobs if job.start is None else ():
         configs.compose(one.task, one.model, one.size, one.data, one.training, one.settings)
     return [replace(one, output=job.folder / str(number), valid=valid) for number, one in enumerate(jobs, 1)]
 
 
-def alike(jobs: list[Job]) -> list[tuple[Job, int]]:
+def distinct(jobs: list[Job]) -> list[tuple[Job, int]]:
     """Jobs that differ in more than their seeds, and how many there are of each: those cost the same."""
     found: list[tuple[Job, int]] = []
     for one in jobs:

@@ -14,19 +14,13 @@ from typing import Any
 
 from seqloom.documents import read_yaml
 from seqloom.errors import SeqloomError, known, shown
-from seqloom.metrics.metric_table import METRICS
+from seqloom.metrics.metric_table import METRICS, TASK_METRICS
 from seqloom.options import checked
 from seqloom.safety import failing
+from seqloom.setting_names import over
 from seqloom.tasks.registry import TASKS
-from seqloom.training.settings import respelled
 
 FILE = "recipe.yaml"
-SCORED = {  # what the metrics of a task score; those of the loss are of all
-    "translate": ("texts",),
-    "classify": ("labels", "numbers"),
-    "table": ("labels", "numbers"),
-    "tag": ("tags",),
-}
 MEMBERS = 1000  # models that answer together: more would not fit, and finding that out takes long
 
 
@@ -77,8 +71,8 @@ class Member:
             recipe,
             model=self.model or recipe.model,
             size=self.size or recipe.size,
-            training={**respelled(recipe.training), **respelled(self.training), **seed},
-            settings={**(recipe.settings if self.model is None else {}), **self.settings},
+            training={**over(recipe.training, self.training), **seed},
+            settings=over(recipe.settings if self.model is None else {}, self.settings),
             reached={},  # by all together
             members=[],
         )
@@ -112,8 +106,8 @@ def load(name: str) -> Recipe:
         raise SeqloomError(f"{path}: a recipe needs {', '.join(needed)}; {missing[0]} is missing")
     checked(Evaluate, values.get("evaluate", {}), f"evaluate in {path.name}")
     for name in values.get("evaluate", {}).get("metrics", []):
-        of = METRICS[known(name, METRICS, f"metric of evaluate in {path.name}")].of
-        if values["task"] in TASKS and of and not set(of) & set(SCORED.get(values["task"], ())):
+        of = METRICS[known(name, METRICS, f"metric of evaluate in {path.name}")].of  # a form of the loss fits all tasks
+        if values["task"] in TASKS and of and name not in TASK_METRICS[values["task"]]:
             raise SeqloomError(f"recipe {path.name}: evaluate: {name} is no metric of the task {values['task']}")
     called = values.get("name", path.name)
     if called in ("", ".", "..") or "/" in called or not called.isprintable():

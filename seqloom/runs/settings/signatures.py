@@ -28,32 +28,33 @@ from seqloom.runs.settings.setting_help import WORDS
 from seqloom.runs.settings.setting_table import FILE
 from seqloom.tasks.registry import TASKS
 from seqloom.tasks.registry import task as find
-from seqloom.training.settings import CAPTURES, OPTIMISERS, PRECISIONS, SCHEDULES, Training
+from seqloom.training.optim.schedule import SCHEDULES
+from seqloom.training.settings import CAPTURES, OPTIMISERS, PRECISIONS, Training
 
-# Texts that are one of a few names, by keyword; `Class.keyword` says more than `keyword`.
+# Texts that are one of a few names, by keyword; `Class.keyword` goes before `keyword`.
 CHOICES: dict[str, Sequence[str]] = {
-    "Training.optimiser": OPTIMISERS,
-    "Training.schedule": SCHEDULES,
+    "Training.optimizer": OPTIMISERS,
+    "Training.schedule": tuple(SCHEDULES),
     "Training.precision": PRECISIONS,
-    "Training.capture": CAPTURES,
+    "Training.cuda_graphs": CAPTURES,
     "LabelOptions.target": TARGETS,
     "StreamOptions.batches": BATCHES,
-    "cut": ("tail", "head"),
+    "truncate": ("tail", "head"),
     "activation": tuple(ACTIVATIONS),
     "RnnCell.activation": ("tanh", "relu", "none"),
     "ConvolutionEncoder.activation": (GATE, *ACTIVATIONS),
     "ConvolutionStack.activation": (GATE, *ACTIVATIONS),
-    "normaliser": tuple(NORMALISERS),
+    "normalizer": tuple(NORMALISERS),
     "residual": RESIDUALS,
     "TransformerEncoder.residual": (*RESIDUALS, "reversible"),
     "TransformerStack.residual": (*RESIDUALS, "reversible"),
     "norm": ("before", "after"),
     "views": VIEWS,
-    "GruCell.reset": ("before", "after"),
+    "GruCell.reset_gate": ("before", "after"),
     "context": ("last", "transform", "pool"),
-    "given": ("initial", "input", "both"),
+    "context_to": ("initial", "input", "both"),
     "query": ("previous", "current"),
-    "start": ("last", "transform", "pool", "zero"),
+    "initial_state": ("last", "transform", "pool", "zero"),
     "Floater.start": ("sinusoidal", "zero"),
     "layout": ("interleaved", "halves"),
     "projections": ("", "q", "k", "v", "qk", "qv", "kv", "qkv"),
@@ -90,7 +91,7 @@ class Book:
             keywords = self.parts[name] = {}
             tables, comments = nested_tables(make), _comments(make)
             for key, default in settings(make).items():
-                keywords[key] = _told(make, key, default, comments)
+                keywords[key] = _described(make, key, default, comments)
                 if key in tables:
                     keywords[key]["table"] = self.table(tables[key], f"{name}.{key}")
         return name
@@ -108,15 +109,16 @@ def gather() -> dict[str, Any]:
             "training": dict(task.training),
             "scores": list(task.scores),
             "data": {
-                one.name: _told(task.options, one.name, getattr(usual, one.name), comments) for one in fields(usual)
+                one.name: _described(task.options, one.name, getattr(usual, one.name), comments)
+                for one in fields(usual)
             },
         }
     comments = _comments(Training)
-    training = {one.name: _told(Training, one.name, one.default, comments) for one in fields(Training)}
+    training = {one.name: _described(Training, one.name, one.default, comments) for one in fields(Training)}
     return {"tasks": tasks, "training": training, "tables": book.tables, "parts": book.parts}
 
 
-def _told(make: Any, key: str, default: Any, comments: Mapping[str, str]) -> dict[str, Any]:
+def _described(make: Any, key: str, default: Any, comments: Mapping[str, str]) -> dict[str, Any]:
     hint = hints_of(make)[key]
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     names = [TAKES.get(get_origin(kind) or kind, "") for kind in kinds if kind is not type(None)]
@@ -127,7 +129,7 @@ def _told(make: Any, key: str, default: Any, comments: Mapping[str, str]) -> dic
 
 
 def _of(make: Any, key: str, table: Mapping[str, Any]) -> Any:
-    """What is said of the keyword in this class, in one above it, or anywhere."""
+    """The entry for the keyword in this class, in a base class, or for any class."""
     names = [f"{one.__name__}.{key}" for one in inspect.getmro(make)] if isinstance(make, type) else []
     return next((table[name] for name in [*names, key] if name in table), None)
 

@@ -12,21 +12,22 @@ from seqloom.data.formats.python_data import given
 from seqloom.errors import SeqloomError, known
 from seqloom.options import hints_of
 from seqloom.runs.config import YAML
-from seqloom.runs.train.job import Files, share_or_files
+from seqloom.runs.config import section as by_current_names
+from seqloom.runs.train.job import Files
+from seqloom.runs.train.validation_split import parse_valid
+from seqloom.setting_names import current, renamed
 from seqloom.tasks.registry import TASKS
 from seqloom.tasks.registry import task as find
-from seqloom.training.settings import Training, respelled, seconds
+from seqloom.training.settings import Training, seconds
 
 Examples = Files | Iterable[Any]  # names of files and datasets, or what `seqloom.data.formats.python_data` takes
 
 # What other libraries call a setting of ours.
 ELSEWHERE = {
     "batch_size": "batch_rows",
-    "lr": "rate",
-    "learning_rate": "rate",
+    "lr": "learning_rate",
     "steps": "max_steps",
     "num_epochs": "epochs",
-    "label_smoothing": "smoothing",
     "warmup_steps": "warmup",
     "gradient_clip": "clip",
     "num_train_epochs": "epochs",
@@ -34,43 +35,44 @@ ELSEWHERE = {
 
 
 class DataKeywords(TypedDict, total=False):
-    """Of the config's `data` section; which of them a task has, its options say (`seqloom.data`)."""
+    """Of the config's `data` section; each task's options define which of them it has."""
 
     columns: str | None
     skip_bad: bool
     limit: int | None
     sample: int | None
-    rules: int
+    split_version: int
     header: bool | None
     delimiter: str | None
     encoding: str | None
-    recognise: bool
-    fold: bool | str
+    detect: bool
+    lowercase: bool | str
     half_width: bool
     max_vocab: int | None
     min_count: int
     max_length: int | None
-    cut: str
+    truncate: str
     source_tokens: str
     target_tokens: str
     tokens: str
     target: str | int | None
     separator: str
     stop_words: str
-    repair: bool
-    weights: str
-    without: str | None
-    kinds: dict[str, str]
+    shorten_repeats: bool
+    repair_tags: bool
+    class_weights: str
+    exclude: str | None
+    column_types: dict[str, str]
     flag_missing: bool
     batches: str | None
     length: int
     stride: int | None
-    vary: bool
+    vary_length: bool
     condition: bool
-    masked: float
+    mask_rate: float
     window: int
     negatives: int
-    often: float
+    subsample: float
 
 
 class TrainingKeywords(TypedDict, total=False):
@@ -83,19 +85,19 @@ class TrainingKeywords(TypedDict, total=False):
     batch_rows: int | None
     batch_tokens: int | None
     accumulate: int
-    optimiser: str
-    rate: float
+    optimizer: str
+    learning_rate: float
     weight_decay: float
     momentum: float
     beta2: float
-    trigger: int
+    asgd_patience: int
     schedule: str
     warmup: int
     clip: float
-    smoothing: float
-    agreement: float
+    label_smoothing: float
+    r_drop: float
     precision: str
-    capture: str
+    cuda_graphs: str
     compile: bool
     seed: int
     log_every: int
@@ -103,9 +105,9 @@ class TrainingKeywords(TypedDict, total=False):
     valid_decode: int
     select: str
     save_every: int | None
-    keep: int
+    keep_checkpoints: int
     ema: float
-    average: int
+    average_checkpoints: int
     vectors: str | None
     freeze: str | None
     shard: bool
@@ -121,18 +123,22 @@ class Sections(NamedTuple):
     settings: dict[str, Any]  # by dotted names
 
 
-def sorted_out(
+def into_sections(
     task: str,
     options: Mapping[str, Any],
     data: Mapping[str, Any] | None,
     training: Mapping[str, Any] | None,
     settings: Mapping[str, Any] | None,
 ) -> Sections:
-    """Plain keywords laid into the sections; a name that none has is refused with what was meant."""
+    """Keywords sorted into the sections; an unknown name is an error that suggests what was meant."""
     known(task, TASKS, "task")
-    found = Sections(_section(data, "data"), _section(training, "training"), _section(settings, "settings"))
+    found = Sections(
+        by_current_names(task, "data", _section(data, "data")),
+        by_current_names(task, "training", _section(training, "training")),
+        _section(settings, "settings"),
+    )
     sections = {"data": hints_of(find(task).options), "training": hints_of(Training)}
-    for name, value in respelled(options).items():
+    for name, value in renamed("training", renamed("data", options, sections["data"]), sections["training"]).items():
         homes = [section for section, names in sections.items() if name in names]
         if not homes:
             raise SeqloomError(_unknown(name, task, [*sections["data"], *sections["training"]]))
@@ -147,7 +153,7 @@ def sorted_out(
     return found
 
 
-def read_in(
+def store_examples(
     task: str,
     files: Examples,
     valid: Examples | float | None,
@@ -157,13 +163,13 @@ def read_in(
 ) -> tuple[list[str], Files | float | None, list[str] | None]:
     """The files to train, to validate and to be scored on: examples given in Python are written to the cache first."""
     below = {key.removeprefix("data."): value for key, value in chosen.settings.items() if key.startswith("data.")}
-    read = {**chosen.data, **below}
+    read = {**chosen.data, **by_current_names(task, "data", below)}
     beside = {**read, "limit": None}
     names, written = given(files, task, read, cache)
     forms = {written}
     if valid is None or isinstance(valid, int | float | str | Path):
         held = valid
-        forms |= {False} if valid is not None and isinstance(share_or_files(valid), list) else set()
+        forms |= {False} if valid is not None and isinstance(parse_valid(valid), list) else set()
     else:
         held, one = given(valid, task, beside, cache, "valid")
         forms.add(one)
@@ -191,7 +197,8 @@ def _unknown(name: str, task: str, names: list[str]) -> str:
     """What was probably meant; of another task's settings, whose it is."""
     own = ("valid", "model", "size", "data", "training", "settings", "start", "device", "resume", "cache", "quiet")
     near = [ELSEWHERE[name]] if name in ELSEWHERE else difflib.get_close_matches(name, [*names, *own], 1)
-    others = [other for other in TASKS if other != task and name in hints_of(find(other).options)]
+    fields = {other: hints_of(find(other).options) for other in TASKS if other != task}
+    others = [other for other, names in fields.items() if current("data", name, names) in names]
     whose = f", which is a setting of {' and '.join(others)}" if others else ""
     guess = f"; did you mean {near[0]!r}?" if near else f". Choose from: {', '.join(sorted(names))}"
     parts = "; parts of the model go by settings={'decoder.score': …}" if "." in name else ""

@@ -1,33 +1,32 @@
-"""How many examples a batch holds, chosen by how many there are, and a word where updates are few."""
+"""How many examples a batch holds, chosen by how many there are, and a note where updates are few."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from seqloom.data.batches.batch_source import Ready
+from seqloom.data.batches.batch_source import PreparedData
 from seqloom.plural import counted
-from seqloom.runs.train.job import Settled
 from seqloom.runs.train.session import Session
 from seqloom.training.settings import FEW, LEAST_ROWS, Training, planned, suited_rows
 
 
-def suit(settled: Settled, data: Ready) -> list[str]:
-    """Choose how many examples a batch holds by how many there are, and say so; of running text and of pairs of words,
-    which make examples of their own, as many as usual."""
-    settings = settled.config["training"]
-    if not settings["batch_rows"] or settled.config["task"] == "vectors" or not getattr(data.train, "by_rows", True):
-        return []
-    aside = 0 if isinstance(settled.valid, list) or data.valid is None or settled.brought else len(data.valid)
-    count = len(data.train) + aside  # the same in every fold
-    rows = suited_rows(settings["batch_rows"], count, Training.of(settings))
-    usual, settings["batch_rows"] = settings["batch_rows"], rows
+def batch_rows(training: Mapping[str, Any], data: PreparedData, own_files: bool) -> tuple[int | None, list[str]]:
+    """How many examples a batch holds, by how many there are, and a note if that is fewer than usual. Batches of
+    running text stay as they are. `own_files`: the validation data are files, no share of the training data."""
+    usual = training["batch_rows"]
+    if not usual or not getattr(data.train, "by_rows", True):
+        return usual, []
+    aside = 0 if own_files or data.valid is None else len(data.valid)  # counted, so that all folds get the same
+    rows = suited_rows(usual, len(data.train) + aside, Training.of(dict(training)))
     if rows == usual:
-        return []
-    return [f"batches of {rows} rows, not {usual}, as there are {len(data.train):,} examples (--batch-rows chooses)"]
+        return usual, []
+    examples = f"{len(data.train):,} examples"
+    return rows, [f"batches of {rows} rows, not {usual}, as there are {examples} (--batch-rows chooses)"]
 
 
-def few(session: Session) -> Iterator[str]:
-    """A word where a training is likely to end before the model has learned anything."""
+def few_updates(session: Session) -> Iterator[str]:
+    """A note where a training is likely to end before the model has learned anything."""
     settings = session.settings
     updates = planned(settings, len(session.loop.plan))
     if updates is not None and updates < FEW:

@@ -16,7 +16,7 @@ from seqloom.training.objectives.labels import SquaredError
 
 
 @dataclass(frozen=True)
-class Trial:
+class DryRun:
     """What a training would cost, from one step on its widest batch and one on a middling one."""
 
     parameters: int
@@ -27,11 +27,11 @@ class Trial:
     total: float  # seconds until steps, epochs or time are used up
     patience: bool  # may end it sooner
     loss: float  # of the first step
-    unit: str  # of the loss: nats a token, …
+    unit: str  # of the loss: nats per token, …
     device: str
 
     def lines(self) -> list[str]:
-        """For the eye."""
+        """As the terminal shows them."""
         total = f"{'at most' if self.patience else 'about'} {clock(self.total)} in all"
         return [
             f"{self.parameters:,} parameters on {self.device}",
@@ -42,7 +42,7 @@ class Trial:
         ]
 
 
-def trial(loop: Loop, words: Wording) -> Trial:
+def two_steps(loop: Loop, words: Wording) -> DryRun:
     """Take two steps: on the widest batch, which shows whether it fits, and on a middling one, which is timed."""
     settings, costs = loop.settings, loop.supply.costs(loop.plan)
     loop.settings = replace(settings, max_steps=None, epochs=None, time=None)  # two steps are allowed in any case
@@ -56,7 +56,7 @@ def trial(loop: Loop, words: Wording) -> Trial:
         settings.epochs and settings.epochs * epoch,
         settings.time,
     ]
-    return Trial(
+    return DryRun(
         parameters=sum(parameter.numel() for parameter in loop.objective.parameters()),
         batches=len(costs),
         memory=_memory(loop.device),

@@ -13,19 +13,19 @@ from seqloom.data.formats.pairs import Example
 from seqloom.decoding.batched import Answer
 from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import ratio_interval
-from seqloom.metrics.classification import Guesses, Numbers, by_label, calibration, confusion
+from seqloom.metrics.classification import LabelPredictions, NumberPredictions, by_label, calibration, confusion
 from seqloom.reporting.number_format import finite
 from seqloom.tasks.shared.evaluation import frame
-from seqloom.tasks.shared.label_predictions import said
+from seqloom.tasks.shared.label_predictions import label_answers
 
 if TYPE_CHECKING:
-    from seqloom.tasks.classify.model import Labeller
+    from seqloom.tasks.classify.model import ClassifyModel
 
 BUCKETS, SHOWN, INVOLVED, LOOKED = 6, 10, 25, 6
 LONGEST_PICTURE = 40  # tokens of an attention picture: more would not be readable
 
 
-def record(labeller: Labeller, examples: Sequence[Example], *, most: int = 1000) -> dict[str, Any]:
+def evaluation_details(labeller: ClassifyModel, examples: Sequence[Example], *, most: int = 1000) -> dict[str, Any]:
     """Evaluate on at most `most` examples, chosen by a hash of the text, so that other models are asked the same."""
     asked = sorted(examples, key=lambda one: _hash(one.source, b""))[:most] if len(examples) > most else list(examples)
     if not asked:
@@ -34,21 +34,21 @@ def record(labeller: Labeller, examples: Sequence[Example], *, most: int = 1000)
     logits = labeller.logits([example.source for example in asked])
     seconds = time.monotonic() - started
     found = labeller.found(asked, logits)
-    told = sorted((example.source, example.targets) for example in asked)
+    asked_pairs = sorted((example.source, example.targets) for example in asked)
     return {
-        **frame(labeller, labeller.judge(asked, logits), told, seconds, len(examples)),
+        **frame(labeller, labeller.score(asked, logits), asked_pairs, seconds, len(examples)),
         **_closer(labeller, asked, logits, found),
     }
 
 
 def _closer(
-    labeller: Labeller, asked: Sequence[Example], logits: np.ndarray, found: Guesses | Numbers
+    labeller: ClassifyModel, asked: Sequence[Example], logits: np.ndarray, found: LabelPredictions | NumberPredictions
 ) -> dict[str, Any]:
     """All but the scores."""
-    answers = [said(labeller.target, row)[0] for row in logits]
+    answers = [label_answers(labeller.target, row)[0] for row in logits]
     texts = [example.source for example in asked]
-    lengths = np.array([len(labeller.pieces(text)) for text in texts])
-    if isinstance(found, Numbers):
+    lengths = np.array([len(labeller.display_tokens(text)) for text in texts])
+    if isinstance(found, NumberPredictions):
         errors = np.abs(found.errors)
         picked = off(shown(asked, answers, errors, lengths))
         return {"examples": picked, "error_by_length": _by_length(lengths, errors)}
@@ -60,8 +60,8 @@ def _closer(
     }
 
 
-def by_labels(found: Guesses, names: Sequence[str], single: bool = True) -> dict[str, Any]:
-    """How well each label is guessed, how sure can be believed, and which is taken for which where each row has one."""
+def by_labels(found: LabelPredictions, names: Sequence[str], single: bool = True) -> dict[str, Any]:
+    """How well each label is predicted, how well calibrated that is, and which label is taken for which."""
     table = [{"label": name, **one} for name, one in zip(names, by_label(found), strict=True)]
     return {
         "by_label": sorted(table, key=lambda one: -one["wanted"]),
@@ -100,7 +100,7 @@ def _example(example: Example, answer: Answer, error: float) -> dict[str, Any]:
 
 
 def off(picked: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
-    """Examples of numbers: no guess is right or wrong, it is off by so much."""
+    """Examples of numbers: no prediction is right or wrong, it is off by so much."""
     for one in (one for several in picked.values() for one in several):
         del one["wrong"]
         one["off"] = abs(float(one["prediction"]) - float(one["references"][0]))
@@ -125,9 +125,9 @@ def _bucket(lengths: np.ndarray, errors: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _confusion(found: Guesses, names: Sequence[str]) -> dict[str, Any]:
-    """`table[i][j]` counts how often `labels[j]` was guessed where `labels[i]` was wanted. Of many labels, those most
-    involved in mistakes; `pairs` are the commonest mistakes of all, [wanted, guessed, count]."""
+def _confusion(found: LabelPredictions, names: Sequence[str]) -> dict[str, Any]:
+    """`table[i][j]` counts how often `labels[j]` was predicted where `labels[i]` was wanted. Of many labels, those most
+    involved in mistakes; `pairs` are the commonest mistakes of all, [wanted, predicted, count]."""
     table = confusion(found)
     square = table[:-1]
     wrong = square - np.diag(np.diag(square))
@@ -145,9 +145,9 @@ def _confusion(found: Guesses, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _looked(labeller: Labeller, asked: Sequence[Example], answers: list[Answer]) -> dict[str, Any]:
+def _looked(labeller: ClassifyModel, asked: Sequence[Example], answers: list[Answer]) -> dict[str, Any]:
     """Which words counted, in some examples of readable length; nothing where the summary is no attention."""
-    fitting = [i for i, one in enumerate(asked) if 3 <= len(labeller.pieces(one.source)) < LONGEST_PICTURE]
+    fitting = [i for i, one in enumerate(asked) if 3 <= len(labeller.display_tokens(one.source)) < LONGEST_PICTURE]
     drawn = sorted(fitting, key=lambda i: _hash(asked[i].source, b"looked"))[:LOOKED]
     seen = [(i, labeller.attention(asked[i].source)) for i in drawn]
     maps = [

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from seqloom.data.batches.collate import cut, pad
 from seqloom.data.batches.labels import Target
@@ -21,36 +20,29 @@ from seqloom.data.prepare.labels import LabelOptions
 from seqloom.data.tokenizers.tokenizers import EOS, UNK
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import Answer, may_be_long
-from seqloom.decoding.search import Search
+from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
-from seqloom.metrics.classification import Guesses, Numbers, score_labels
+from seqloom.metrics.classification import LabelPredictions, NumberPredictions, score_labels
 from seqloom.options import checked
 from seqloom.parts.layers.pooling import AttentionPool
 from seqloom.parts.probe import watch
-from seqloom.tasks.classify.evaluation import record
+from seqloom.tasks.classify.evaluation import evaluation_details
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of
-from seqloom.tasks.shared.label_predictions import USUAL, guessed, said
-from seqloom.tasks.shared.predict import Predicting
-from seqloom.tasks.shared.unseen_characters import unknown_pieces
+from seqloom.tasks.shared.label_predictions import DEFAULT_METRICS, label_answers, with_references
+from seqloom.tasks.shared.predict import LoadedRun, Predicting
+from seqloom.tasks.shared.unseen_characters import unknown_tokens
 
-NOTHING = Answer("", (), 0.0, 0.0, 1.0)  # is said of an empty line
+EMPTY_ANSWER = Answer("", (), 0.0, 0.0, 1.0)  # of an empty line
 
 
-class Labeller(Predicting[str]):
+class ClassifyModel(Predicting[str]):
     """What `seqloom.load` gives for a run of `classify`. Remembers nothing between calls."""
 
-    def __init__(
-        self,
-        folder: Path,
-        config: dict[str, Any],
-        model: nn.Module,
-        source: Codec,
-        target: Target,
-        device: torch.device,
-    ) -> None:
-        self.folder, self.config, self.device = folder, config, device
-        self.model, self.source, self.target = model, source, target
-        self.options = LabelOptions(**checked(LabelOptions, config["data"], "data"))
+    def __init__(self, run: LoadedRun) -> None:
+        super().__init__(run)
+        self.source = Codec.from_json(run.vocabularies["source"])
+        self.target = Target.from_json(run.vocabularies["target"])
+        self.options = LabelOptions(**checked(LabelOptions, run.config["data"], "data"))
 
     def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
         """How files are read: as those of the training, but for what is given."""
@@ -63,11 +55,11 @@ class Labeller(Predicting[str]):
         return read_examples(files, reading)
 
     @property
-    def strange(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def unseen_unit(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return "characters" if self.source.kind == "chars" else "words"
 
     def unknown(self, source: str) -> list[str]:
-        return unknown_pieces(self.source, source)
+        return unknown_tokens(self.source, source)
 
     def length(self, source: str) -> int:
         return len(self.encode(source)) if may_be_long(source) else 0
@@ -84,7 +76,7 @@ class Labeller(Predicting[str]):
         texts = iter(sources)
         while chunk := list(islice(texts, ahead * rows)):
             for text, logits in zip(chunk, self.logits(chunk, rows), strict=True):
-                yield said(self.target, logits, search.n_best) if text.strip() else [NOTHING]
+                yield label_answers(self.target, logits, search.n_best) if text.strip() else [EMPTY_ANSWER]
 
     @torch.inference_mode()
     def logits(self, texts: Sequence[str], rows: int = 64) -> np.ndarray:
@@ -98,17 +90,17 @@ class Labeller(Predicting[str]):
             found[batch] = self.model(pad([encoded[i] for i in batch]).to(self.device)).float().cpu().numpy()
         return found
 
-    def once(self, length: int) -> None:
+    def dummy_forward(self, length: int) -> None:
         """One example of `length` tokens through the model: what `seqloom info` counts."""
         self.model(pad([[UNK] * length]))
 
     def encode(self, text: str) -> list[int]:
         """As the training data was: cut if it is too long, ended by <eos>."""
-        return [*cut(self.source.encode(text), self.options.max_length, self.options.cut), EOS]
+        return [*cut(self.source.encode(text), self.options.max_length, self.options.truncate), EOS]
 
-    def pieces(self, text: str) -> list[str]:
-        """The tokens of `encode` for the eye, without <eos>."""
-        return list(cut(self.source.pieces(text), self.options.max_length, self.options.cut))
+    def display_tokens(self, text: str) -> list[str]:
+        """The tokens of `encode` for display, without <eos>."""
+        return list(cut(self.source.display_tokens(text), self.options.max_length, self.options.truncate))
 
     def evaluate(
         self,
@@ -121,30 +113,36 @@ class Labeller(Predicting[str]):
         """Scores on files of examples, or on the test split of a dataset by name."""
         examples, notes = examples_of(self, files, reading)
         sources = list(self.warned(example.source for example in examples))
-        judged = self.judge(examples, self.logits(sources), metrics)
-        return replace(judged, notes=(*notes, *judged.notes))
+        scored = self.score(examples, self.logits(sources), metrics)
+        return replace(scored, notes=(*notes, *scored.notes))
 
-    def judge(
+    def score(
         self, examples: Sequence[Example], logits: np.ndarray, metrics: Sequence[str] | None = None
     ) -> Evaluation:
-        """Scores of what was said already, [N, outputs], one row for each example."""
+        """Scores of outputs that were computed already, [N, outputs], one row for each example."""
         found = self.found(examples, logits)
-        scores = score_labels(found, metrics=metrics or USUAL[self.target.kind])
-        texts = [said(self.target, row)[0].text for row in logits]
+        scores = score_labels(found, metrics=metrics or DEFAULT_METRICS[self.target.kind])
+        texts = [label_answers(self.target, row)[0].text for row in logits]
         notes: tuple[str, ...] = ()
-        if isinstance(found, Guesses) and found.missing is not None and (missed := int((found.missing > 0).sum())):
+        if (
+            isinstance(found, LabelPredictions)
+            and found.missing is not None
+            and (missed := int((found.missing > 0).sum()))
+        ):
             notes = (f"{missed:,} of {len(texts):,} examples have labels that the training data lacks",)
-        told = (scores.metrics, scores.intervals, scores.signature, scores.count, texts, notes)
-        return Evaluation(*told, self.config.get("members", ()))
+        values = (scores.metrics, scores.intervals, scores.signature, scores.count, texts, notes)
+        return Evaluation(*values, self.config.get("members", ()))
 
-    def found(self, examples: Sequence[Example], logits: np.ndarray) -> Guesses | Numbers:
-        """What was said beside what was wanted."""
+    def found(self, examples: Sequence[Example], logits: np.ndarray) -> LabelPredictions | NumberPredictions:
+        """Predictions beside their references."""
         texts = [example.targets[0] for example in examples]
-        return guessed(self.target, logits, self.target.numbers(texts), self.target.missing(texts))
+        return with_references(self.target, logits, self.target.numbers(texts), self.target.missing(texts))
 
-    def record(self, examples: Sequence[Example], search: Search | None = None, *, most: int = 1000) -> dict[str, Any]:
+    def evaluation_details(
+        self, examples: Sequence[Example], search: Search | None = None, *, most: int = 1000
+    ) -> dict[str, Any]:
         """What an evaluation found, as values for a report; fit for `json.dump`."""
-        return record(self, examples, most=most)
+        return evaluation_details(self, examples, most=most)
 
     @torch.inference_mode()
     def attention(self, text: str) -> list[tuple[str, float]] | None:
@@ -156,4 +154,4 @@ class Labeller(Predicting[str]):
         with watch(summary) as seen:
             self.model(pad([self.encode(text)]).to(self.device))
         weights = seen[""][0].flatten().float().cpu().tolist()
-        return list(zip([*self.pieces(text), "<eos>"], weights, strict=True))
+        return list(zip([*self.display_tokens(text), "<eos>"], weights, strict=True))

@@ -8,18 +8,20 @@ from typing import Any
 from seqloom.errors import known
 from seqloom.options import merge
 
+DEFAULT = "lstm"  # the model if none is named
+
 PRESETS: dict[str, dict[str, Any]] = {
-    "rnn": {"encoder": {"kind": "rnn"}, "summary": {"kind": "both"}},
-    "gru": {"encoder": {"kind": "gru"}, "summary": {"kind": "max"}},
-    "lstm": {"encoder": {"kind": "lstm"}, "summary": {"kind": "max"}},
-    "mingru": {"encoder": {"kind": "recurrent", "cell": {"kind": "mingru"}}, "summary": {"kind": "max"}},
-    "minlstm": {"encoder": {"kind": "recurrent", "cell": {"kind": "minlstm"}}, "summary": {"kind": "max"}},
-    "attentive-rnn": {"encoder": {"kind": "recurrent", "cell": {"kind": "attentive-rnn"}}, "summary": {"kind": "both"}},
-    "lstmn": {"encoder": {"kind": "recurrent", "cell": {"kind": "lstmn"}}, "summary": {"kind": "max"}},
-    "gru-attention": {"encoder": {"kind": "gru"}, "summary": {"kind": "attention"}},
-    "lstm-attention": {"encoder": {"kind": "lstm"}, "summary": {"kind": "attention"}},
-    "convolution": {"encoder": {"kind": "convolution"}, "summary": {"kind": "max"}},
-    "transformer": {"encoder": {"kind": "transformer"}, "summary": {"kind": "mean"}},
+    "rnn": {"encoder": {"kind": "rnn"}, "pooling": {"kind": "both"}},
+    "gru": {"encoder": {"kind": "gru"}, "pooling": {"kind": "max"}},
+    "lstm": {"encoder": {"kind": "lstm"}, "pooling": {"kind": "max"}},
+    "mingru": {"encoder": {"kind": "recurrent", "cell": {"kind": "mingru"}}, "pooling": {"kind": "max"}},
+    "minlstm": {"encoder": {"kind": "recurrent", "cell": {"kind": "minlstm"}}, "pooling": {"kind": "max"}},
+    "attentive-rnn": {"encoder": {"kind": "recurrent", "cell": {"kind": "attentive-rnn"}}, "pooling": {"kind": "both"}},
+    "lstmn": {"encoder": {"kind": "recurrent", "cell": {"kind": "lstmn"}}, "pooling": {"kind": "max"}},
+    "gru-attention": {"encoder": {"kind": "gru"}, "pooling": {"kind": "attention"}},
+    "lstm-attention": {"encoder": {"kind": "lstm"}, "pooling": {"kind": "attention"}},
+    "convolution": {"encoder": {"kind": "convolution"}, "pooling": {"kind": "max"}},
+    "transformer": {"encoder": {"kind": "transformer"}, "pooling": {"kind": "mean"}},
     "bag": {"kind": "bag"},
     "logistic": {"kind": "logistic"},
     "softmax": {"kind": "softmax"},
@@ -82,9 +84,15 @@ FAMILIES |= {"logistic": "first", "softmax": "first"}
 
 # What suits a family; anything the user sets wins.
 TRAINING: dict[str, dict[str, Any]] = {
-    "recurrent": {"rate": 2e-3, "schedule": "cosine", "warmup": 100, "batch_rows": 64},
-    "transformer": {"rate": 5e-4, "schedule": "cosine", "warmup": 400, "batch_rows": 64, "smoothing": 0.1},
-    "plain": {"rate": 5e-3, "schedule": "cosine", "warmup": 50, "batch_rows": 64},
+    "recurrent": {"learning_rate": 2e-3, "schedule": "cosine", "warmup": 100, "batch_rows": 64},
+    "transformer": {
+        "learning_rate": 5e-4,
+        "schedule": "cosine",
+        "warmup": 400,
+        "batch_rows": 64,
+        "label_smoothing": 0.1,
+    },
+    "plain": {"learning_rate": 5e-3, "schedule": "cosine", "warmup": 50, "batch_rows": 64},
 }
 
 

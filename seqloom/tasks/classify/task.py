@@ -6,30 +6,31 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from seqloom.data.batches.labels import LabelSupply, Target, label_weights, values_of
+from seqloom.data.batches.class_weights import class_weights
+from seqloom.data.batches.labels import LabelSource, Target, values_of
 from seqloom.data.formats.bad_lines import Skipped
 from seqloom.data.formats.pairs import Example
 from seqloom.data.prepare.labels import LabelOptions, doubt, swapped
-from seqloom.data.prepare.pairs import Prepared
-from seqloom.data.prepare.pairs import prepare as prepare_pairs
+from seqloom.data.prepare.pairs import PreparedPairs, prepare_pairs
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.splits.sorted_files import one_sided
-from seqloom.data.splits.split import Fold, Split
+from seqloom.data.splits.split import Split
 from seqloom.data.tokenizers.tokenizers import make
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError
 from seqloom.metrics.classification import score_labels
 from seqloom.models.classifier import CLASSIFIERS, Logistic
-from seqloom.models.ensemble import Labellers
-from seqloom.tasks.classify.model import Labeller
-from seqloom.tasks.shared.label_predictions import SCORES, USUAL, guessed
-from seqloom.tasks.shared.task import Judge
+from seqloom.models.ensemble import ClassifierEnsemble
+from seqloom.tasks.classify.model import ClassifyModel
+from seqloom.tasks.shared.label_predictions import DEFAULT_METRICS, SCORES, with_references
+from seqloom.tasks.shared.predict import LoadedRun
+from seqloom.tasks.shared.task import Validator
 from seqloom.training.distributed.processes import Ranks
 from seqloom.training.objectives.labels import label_objective
 from seqloom.training.settings import Training
@@ -37,22 +38,22 @@ from seqloom.training.validation import all_batches
 
 
 @dataclass(frozen=True, eq=False)
-class LabelReady:
-    """Data ready for training."""
+class PreparedLabels:
+    """Data data for training."""
 
     source: Codec
     target: Target
-    train: LabelSupply
-    valid: LabelSupply | None
+    train: LabelSource
+    valid: LabelSource | None
     notes: list[str]
     facts: dict[str, Any] = field(repr=False)
-    prepared: Prepared = field(repr=False)
+    prepared: PreparedPairs = field(repr=False)
 
     def vocabularies(self) -> dict[str, Any]:
         return {"source": self.source.to_json(), "target": self.target.to_json()}
 
-    def held(self) -> list[Example]:
-        return self.prepared.held()
+    def validation_examples(self) -> list[Example]:
+        return self.prepared.validation_examples()
 
 
 class Classify:
@@ -66,37 +67,29 @@ class Classify:
     training: Mapping[str, Any] = {"select": "accuracy"}
     scores = SCORES
 
-    def prepare(
-        self,
-        train: list[str],
-        valid: list[str] | float | Fold,
-        options: LabelOptions,
-        *,
-        seed: int,
-        cache: Path | None = None,
-        kept: Mapping[str, Any] | None = None,
-    ) -> LabelReady:
+    def prepare(self, request: PrepareRequest[LabelOptions]) -> PreparedLabels:
         """The text is the source and the label the target of the pipeline that all pairs go through."""
-        source = Codec.from_json(kept["source"]) if kept and "source" in kept else None
-        target = Target.from_json(kept["target"]) if kept and "target" in kept else None
+        options, stored = request.options, request.vocabularies or {}
+        source = Codec.from_json(stored["source"]) if "source" in stored else None
+        target = Target.from_json(stored["target"]) if "target" in stored else None
         if target is not None and target.kind != options.target:
             raise SeqloomError(f"the labels that were brought are of the kind {target.kind}, not {options.target}")
         codecs = (source, None if target is None else _codec(target)) if source or target else None
-        prepared = prepare_pairs(train, valid, options, seed=seed, cache=cache, codecs=codecs)
+        prepared = prepare_pairs(request, codecs)
         target = _target(prepared, options) if target is None else target
         values = values_of(prepared.train, target)
         files = ", ".join(str(group) for group in prepared.split.train)
         _check(values, target, files, _other(prepared, options), options.limit)
-        told = _doubted(prepared, options, target, len(values), files)
-        plain = LabelSupply(prepared.train, target, values)
-        weights = label_weights(options.weights, target, plain.counts())
+        doubts = _doubted(prepared, options, target, len(values), files)
+        plain = LabelSource(prepared.train, target, values)
+        weights = class_weights(options.class_weights, target, plain.counts())
         held = prepared.valid
-        return LabelReady(
+        return PreparedLabels(
             source=prepared.source,
             target=target,
-            train=plain if weights is None else LabelSupply(prepared.train, target, values, weights),
-            valid=None if held is None else LabelSupply(held, target, values_of(held, target)),
-            notes=(notes := [*prepared.notes, *told, *_head(prepared.split, options, target)]),
+            train=plain if weights is None else LabelSource(prepared.train, target, values, weights),
+            valid=None if held is None else LabelSource(held, target, values_of(held, target)),
+            notes=(notes := [*prepared.notes, *doubts, *_head(prepared.split, options, target)]),
             facts=_facts(prepared.facts, plain) | {"notes": notes},
             prepared=prepared,
         )
@@ -105,35 +98,29 @@ class Classify:
         target = Target.from_json(vocabularies["target"])
         return {"source_size": Codec.from_json(vocabularies["source"]).size, "label_count": target.size}
 
-    def decoding(self, ready: LabelReady, before: Mapping[str, Any]) -> dict[str, Any]:
+    def decoding(self, data: PreparedLabels, before: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
     def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
         target = config["data"]["target"]
         if isinstance(model, Logistic) and target != "label":
-            raise SeqloomError(f"model logistic guesses one of two labels, not {target}; choose softmax")
-        return label_objective(target, model, settings.smoothing, settings.agreement)
+            raise SeqloomError(f"model logistic predicts one of two labels, not {target}; choose softmax")
+        return label_objective(target, model, settings.label_smoothing, settings.r_drop)
 
-    def judge(self, model: nn.Module, ready: LabelReady, config: Mapping[str, Any], device: torch.device) -> Judge:
-        def judged(objective: nn.Module, settings: Training, ranks: Ranks) -> dict[str, float]:
-            assert ready.valid is not None
-            return validated(model, objective, ready.valid, settings, ranks, device)
+    def validator(
+        self, model: nn.Module, data: PreparedLabels, config: Mapping[str, Any], device: torch.device
+    ) -> Validator:
+        def scored(objective: nn.Module, settings: Training, ranks: Ranks) -> dict[str, float]:
+            assert data.valid is not None
+            return validated(model, objective, data.valid, settings, ranks, device)
 
-        return judged
+        return scored
 
     def ensemble(self, models: Sequence[nn.Module], vocabularies: Mapping[str, Any]) -> nn.Module:
-        return Labellers(models, Target.from_json(vocabularies["target"]).kind)
+        return ClassifierEnsemble(models, Target.from_json(vocabularies["target"]).kind)
 
-    def runner(
-        self,
-        folder: Path,
-        config: dict[str, Any],
-        model: nn.Module,
-        vocabularies: Mapping[str, Any],
-        device: torch.device,
-    ) -> Labeller:
-        source, target = Codec.from_json(vocabularies["source"]), Target.from_json(vocabularies["target"])
-        return Labeller(folder, config, model, source, target, device)
+    def runner(self, run: LoadedRun) -> ClassifyModel:
+        return ClassifyModel(run)
 
 
 TASK = Classify()
@@ -143,33 +130,34 @@ TASK = Classify()
 def validated(
     model: nn.Module,
     objective: nn.Module,
-    supply: LabelSupply,
+    source: LabelSource,
     settings: Training,
     ranks: Ranks,
     device: torch.device,
 ) -> dict[str, float]:
-    """The loss of a held-out example, and the scores of all guesses. Every rank guesses its rows, all learn of all."""
+    """The loss of a held-out example, and the scores of all predictions. Every rank predicts its
+    rows and gets those of all."""
     plain: Any = getattr(objective, "module", objective)  # without what wraps it for several processes
     training = objective.training
     objective.eval()
     total, count, rows, logits = torch.zeros((), dtype=torch.float64, device=device), 0, [], []
-    for batch in all_batches(supply, settings, ranks):
-        said = model(batch.source.to(device))
-        loss = plain.loss(said, batch.to(device))
+    for batch in all_batches(source, settings, ranks):
+        outputs = model(batch.source.to(device))
+        loss = plain.loss(outputs, batch.to(device))
         total, count = total + loss.total, count + loss.count
         rows += batch.rows
-        logits.append(said[: len(batch.rows)].float().cpu().numpy())
+        logits.append(outputs[: len(batch.rows)].float().cpu().numpy())
     objective.train(training)
-    told = ranks.gather(
+    gathered = ranks.all_gather(
         {"total": float(total), "count": count, "rows": rows, "logits": np.concatenate(logits).tolist()}
     )
-    order = np.concatenate([np.array(one["rows"], np.int64) for one in told])
-    every = np.concatenate([np.array(one["logits"], np.float32).reshape(-1, supply.target.size) for one in told])
-    missing = supply.missing()[order] if supply.target.kind == "labels" else None  # one label says it by its number
-    found = guessed(supply.target, every, supply.values[order], missing)
-    names = USUAL[supply.target.kind]
-    count = sum(one["count"] for one in told)
-    loss = sum(one["total"] for one in told) / count if count else math.nan
+    order = np.concatenate([np.array(one["rows"], np.int64) for one in gathered])
+    every = np.concatenate([np.array(one["logits"], np.float32).reshape(-1, source.target.size) for one in gathered])
+    missing = source.missing()[order] if source.target.kind == "labels" else None  # one label says it by its number
+    found = with_references(source.target, every, source.values[order], missing)
+    names = DEFAULT_METRICS[source.target.kind]
+    count = sum(one["count"] for one in gathered)
+    loss = sum(one["total"] for one in gathered) / count if count else math.nan
     return {"loss": loss, **score_labels(found, metrics=names, samples=0).metrics}
 
 
@@ -179,22 +167,22 @@ def _codec(target: Target) -> Codec:
     return Codec.build("bytes", ()) if kind == "bytes" else Codec(kind, make(kind), list(target.names))
 
 
-def _target(prepared: Prepared, options: LabelOptions) -> Target:
+def _target(prepared: PreparedPairs, options: LabelOptions) -> Target:
     if options.target != "number":
         return Target(options.target, tuple(prepared.target.tokens), options.separator)
     numbers = values_of(prepared.train, Target("number")).astype(np.float64)
     return Target("number", mean=float(numbers.mean()), deviation=float(numbers.std()) or 1.0)
 
 
-def _doubted(prepared: Prepared, options: LabelOptions, target: Target, count: int, files: str) -> list[str]:
+def _doubted(prepared: PreparedPairs, options: LabelOptions, target: Target, count: int, files: str) -> list[str]:
     """A label for nearly every line is hardly meant; where texts are few, the columns are swapped."""
     if target.kind != "label":
         return []
     amounts = count, prepared.facts["train"]["distinct_sources"], target.size
-    told = doubt(*amounts)
+    message = doubt(*amounts)
     if swapped(*amounts) and options.columns is None:
-        raise SeqloomError(f"{files}: {told}")
-    return [told] if told else []
+        raise SeqloomError(f"{files}: {message}")
+    return [message] if message else []
 
 
 def _head(split: Split, options: LabelOptions, target: Target) -> Iterator[str]:
@@ -202,13 +190,13 @@ def _head(split: Split, options: LabelOptions, target: Target) -> Iterator[str]:
     if options.limit is None or target.kind == "number":
         return
     whole = replace(split, reading=replace(split.reading, limit=None), decision=None)
-    with suppress(SeqloomError):  # broken lines behind the limit are nobody's concern
+    with suppress(SeqloomError):  # lines behind the limit need not be right
         labels = (label for part in whole.parts(Skipped(), None) for label in part.labels or ())
-        if told := one_sided(labels, options.limit):
-            yield told
+        if message := one_sided(labels, options.limit):
+            yield message
 
 
-def _other(prepared: Prepared, options: LabelOptions) -> str:
+def _other(prepared: PreparedPairs, options: LabelOptions) -> str:
     """What to do where all examples have one label."""
     if options.limit is not None:
         return f"--sample {options.limit} draws from the whole of a sorted file"
@@ -221,24 +209,24 @@ def _other(prepared: Prepared, options: LabelOptions) -> str:
 def _check(values: np.ndarray, target: Target, files: str, hint: str, limit: int | None) -> None:
     if target.kind == "label" and (unknown := int((values < 0).sum())):
         names = ", ".join(target.names[:10])
-        told = f"{unknown:,} of {len(values):,} examples have labels that the run it starts from lacks"
-        raise SeqloomError(f"{files}: {told}; it has {names}")
+        message = f"{unknown:,} of {len(values):,} examples have labels that the run it starts from lacks"
+        raise SeqloomError(f"{files}: {message}; it has {names}")
     if target.kind == "label" and target.size < 2:
         which = "all examples" if limit is None else f"all of the first {limit:,} examples"
-        told = f"{which} have the label {target.names[0]!r}: there is nothing to tell apart"
-        raise SeqloomError(f"{files}: {told}; {hint}")
+        message = f"{which} have the label {target.names[0]!r}: there is nothing to tell apart"
+        raise SeqloomError(f"{files}: {message}; {hint}")
     if target.kind == "labels" and not target.size:
         raise SeqloomError(f"{files}: no example has a label")
 
 
-def _facts(facts: dict[str, Any], train: LabelSupply) -> dict[str, Any]:
-    """Those of the pairs, and how common the labels are; bytes of numbers tell nobody anything."""
+def _facts(facts: dict[str, Any], train: LabelSource) -> dict[str, Any]:
+    """Those of the pairs, and how common the labels are; bytes of numbers mean nothing to a reader."""
     target = train.target
     if target.kind != "number":
         counts = train.counts().astype(int).tolist()
         return facts | {"labels": dict(zip(target.names, counts, strict=True))}
-    told = {"mean": target.mean, "deviation": target.deviation}
-    facts = facts | {"numbers": told, "vocabulary": {"source": facts["vocabulary"]["source"]}}
+    scale = {"mean": target.mean, "deviation": target.deviation}
+    facts = facts | {"numbers": scale, "vocabulary": {"source": facts["vocabulary"]["source"]}}
     for name in ("train", "valid"):
         facts[name] = facts[name] and {key: value for key, value in facts[name].items() if key != "target"}
     return facts

@@ -6,6 +6,8 @@ from typing import Any
 
 from seqloom.options import merge
 
+DEFAULT = "lstm"  # the model if none is named
+
 PRESETS: dict[str, dict[str, Any]] = {
     "ngram": {"kind": "ngram"},
     "rnn": {"encoder": {"kind": "rnn"}},
@@ -18,15 +20,15 @@ PRESETS: dict[str, dict[str, Any]] = {
         for name in ("attentive-rnn", "lstmn")
     },
     "awd-lstm": {
-        "encoder": {"kind": "lstm", "layers": 3, "lock": True, "weight_drop": 0.5, "dropout": 0.25},
-        "tie": True,
-        "lock": True,
+        "encoder": {"kind": "lstm", "layers": 3, "locked_dropout": True, "weight_drop": 0.5, "dropout": 0.25},
+        "tie_embeddings": True,
+        "locked_dropout": True,
         "dropout": 0.4,
-        "drop_words": 0.1,
-        "small": 2.0,
-        "slow": 1.0,
+        "embedding_dropout": 0.1,
+        "activation_penalty": 2.0,
+        "temporal_penalty": 1.0,
     },
-    "transformer": {"encoder": {"kind": "transformer"}, "tie": True, "dropout": 0.0},
+    "transformer": {"encoder": {"kind": "transformer"}, "tie_embeddings": True, "dropout": 0.0},
 }
 
 ABOUT = {
@@ -67,8 +69,8 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
 # What suits a family; anything the user sets wins.
 TRAINING: dict[str, dict[str, Any]] = {
     "ngram": {},
-    "recurrent": {"rate": 2e-3, "schedule": "cosine", "warmup": 100},
-    "transformer": {"rate": 1e-3, "schedule": "cosine", "warmup": 100},
+    "recurrent": {"learning_rate": 2e-3, "schedule": "cosine", "warmup": 100},
+    "transformer": {"learning_rate": 1e-3, "schedule": "cosine", "warmup": 100},
 }
 
 

@@ -1,26 +1,26 @@
-"""`generate`: language models, which guess the next token."""
+"""`generate`: language models, which predict the next token."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from seqloom.data.batches.batch_source import Ready
+from seqloom.data.batches.batch_source import PreparedData
 from seqloom.data.batches.language import StreamOptions
-from seqloom.data.prepare.language import Running, prepare
-from seqloom.data.splits.split import Fold
+from seqloom.data.prepare.language import PreparedLanguage, prepare_language
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.tokenizers.vocabulary import Codec
-from seqloom.decoding.generation import Course
+from seqloom.decoding.generation import GenerationOptions
 from seqloom.errors import SeqloomError
 from seqloom.models.language_model import LANGUAGE
 from seqloom.parts.layers.output_layers import Adaptive
-from seqloom.tasks.generate.model import Author
-from seqloom.tasks.shared.task import Judge, Runner
+from seqloom.tasks.generate.model import GenerateModel
+from seqloom.tasks.shared.predict import LoadedRun
+from seqloom.tasks.shared.task import Runner, Validator
 from seqloom.training.distributed.processes import Ranks
 from seqloom.training.objectives.next_token import NextToken, likelihood
 from seqloom.training.settings import Training
@@ -37,26 +37,17 @@ class Generate:
     training: Mapping[str, Any] = {"select": "loss"}
     scores = ("loss", "perplexity")
 
-    def prepare(
-        self,
-        train: list[str],
-        valid: list[str] | float | Fold,
-        options: StreamOptions,
-        *,
-        seed: int,
-        cache: Path | None = None,
-        kept: Mapping[str, Any] | None = None,
-    ) -> Running:
-        return prepare(train, valid, options, seed=seed, cache=cache, kept=kept)
+    def prepare(self, request: PrepareRequest[StreamOptions]) -> PreparedLanguage:
+        return prepare_language(request)
 
     def sizes(self, vocabularies: Mapping[str, Any]) -> dict[str, Any]:
         size = Codec.from_json(vocabularies["source"]).size
         return {"source_size": size, "labels": len(vocabularies["lines"]["labels"])}
 
-    def decoding(self, ready: Ready, before: Mapping[str, Any]) -> dict[str, Any]:
+    def decoding(self, data: PreparedData, before: Mapping[str, Any]) -> dict[str, Any]:
         """`room`: how many tokens a Transformer has in view, as many as in training. `longest`: how long a text goes on
-        where nobody says: of lines, a quarter longer than any of the training."""
-        train: Any = ready.train
+        unless it is given: of lines, a quarter longer than any of the training."""
+        train: Any = data.train
         room = max(2, train.length if train.offsets is None else int(train.lengths.max()))
         longest = 200 if train.offsets is None else math.ceil(1.25 * int(train.lengths.max()))
         return {"room": max(room, before.get("room", 0)), "longest": max(longest, before.get("longest", 0))}
@@ -68,30 +59,25 @@ class Generate:
                 f"output: adaptive needs tokens numbered from the most frequent to the rarest; {tokens} are not: "
                 "choose output: softmax, or tokens: words, chars or jieba"
             )
-        return NextToken(model, settings.smoothing)
+        return NextToken(model, settings.label_smoothing)
 
-    def judge(self, model: nn.Module, ready: Ready, config: Mapping[str, Any], device: torch.device) -> Judge:
-        stream: Any = ready.valid
+    def validator(
+        self, model: nn.Module, data: PreparedData, config: Mapping[str, Any], device: torch.device
+    ) -> Validator:
+        stream: Any = data.valid
 
         def scores(objective: nn.Module, settings: Training, ranks: Ranks) -> dict[str, float]:
             return likelihood(objective, stream, stream.options.length, device, ranks)
 
         return scores
 
-    def runner(
-        self,
-        folder: Path,
-        config: dict[str, Any],
-        model: nn.Module,
-        vocabularies: Mapping[str, Any],
-        device: torch.device,
-    ) -> Runner:
-        return Author(folder, config, model, vocabularies, device)
+    def runner(self, run: LoadedRun) -> Runner:
+        return GenerateModel(run)
 
-    def glimpse(self, author: Author) -> str:
+    def glimpse(self, author: GenerateModel) -> str:
         """A short text the model writes now, the same seed each time: how it learns, in the journal of a run."""
         label = next(iter(author.texts.labels), None)
-        return "".join(author.generate(course=Course(length=100, label=label)))
+        return "".join(author.generate(course=GenerationOptions(length=100, label=label)))
 
 
 TASK = Generate()

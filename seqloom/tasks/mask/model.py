@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -12,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 from torch.nn import functional as F
 
-from seqloom.data.batches.chunks import Pieces
+from seqloom.data.batches.chunks import ChunkedTexts
 from seqloom.data.batches.collate import pad
 from seqloom.data.encoding.encode import Rows
 from seqloom.data.files.columns import Reading
@@ -24,29 +22,30 @@ from seqloom.data.prepare.texts import read_texts
 from seqloom.data.tokenizers.tokenizers import EOS, SPECIALS, UNK
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import Answer
-from seqloom.decoding.search import Search
+from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError, known
 from seqloom.metrics.bootstrap import percentiles, resampled_sums
+from seqloom.metrics.metric_table import TASK_METRICS
 from seqloom.metrics.perplexity import perplexity
 from seqloom.models.pretraining.masked_language_model import MASK
-from seqloom.tasks.shared.evaluation import Evaluation, examples_of, frame, reading_of
-from seqloom.tasks.shared.predict import Predicting
-from seqloom.tasks.shared.unseen_characters import unknown_pieces
-from seqloom.training.objectives.masked_tokens import Clozes, guessed
-from seqloom.training.validation import some
+from seqloom.tasks.mask.evaluation import evaluation_details
+from seqloom.tasks.shared.evaluation import Evaluation, examples_of, reading_of
+from seqloom.tasks.shared.predict import LoadedRun, Predicting
+from seqloom.tasks.shared.unseen_characters import unknown_tokens
+from seqloom.training.objectives.masked_tokens import MaskedTexts, predict_masked
 from seqloom.version import __version__
 
 HOLE = "<mask>"
 SEED = 7  # of the tokens that are hidden in an evaluation
-METRICS = ("accuracy", "perplexity", "loss")
-SHOWN, GUESSES = 10, 3  # texts of a report, and guesses for each token hidden in them
+METRICS = TASK_METRICS["mask"]
 
 
-class Filler(Predicting[str]):
+class MaskModel(Predicting[str]):
     """What `seqloom.load` gives of a `mask` run. Remembers nothing between calls."""
 
-    def __init__(self, folder: Path, config: dict[str, Any], model: nn.Module, codec: Codec, device: torch.device):
-        self.folder, self.config, self.model, self.codec, self.device = folder, config, model, codec, device
+    def __init__(self, run: LoadedRun) -> None:
+        super().__init__(run)
+        self.codec = Codec.from_json(run.vocabularies["source"])
 
     def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
         """How files are read: as those of the training, but for what is given."""
@@ -58,7 +57,7 @@ class Filler(Predicting[str]):
     def unknown(self, source: str) -> list[str]:
         if self.codec.kind != "chars":
             return []
-        return [piece for text in source.split(HOLE) for piece in unknown_pieces(self.codec, text)]
+        return [piece for text in source.split(HOLE) for piece in unknown_tokens(self.codec, text)]
 
     def answers(
         self, sources: Iterable[str], search: Search | None = None, rows: int = 64, ahead: int = 16
@@ -70,17 +69,19 @@ class Filler(Predicting[str]):
         texts = iter(sources)
         while chunk := list(islice(texts, rows * ahead)):
             prompts = [_Prompt(text, self.codec, self.config["data"]["max_length"]) for text in chunk]
-            guesses = self._guesses([piece for prompt in prompts for piece in prompt.pieces], search.n_best, rows)
+            fillings = self._predict_masks(
+                [piece for prompt in prompts for piece in prompt.pieces], search.n_best, rows
+            )
             for prompt in prompts:
-                found = chain.from_iterable(islice(guesses, len(prompt.pieces)))
+                found = chain.from_iterable(islice(fillings, len(prompt.pieces)))
                 yield prompt.answers(list(found), search.n_best)
 
-    def once(self, length: int) -> None:
+    def dummy_forward(self, length: int) -> None:
         """One example of `length` tokens, one of them hidden, through the model: what `seqloom info` counts."""
         self.model(pad([[UNK] * length]), torch.zeros(1, dtype=torch.long))
 
     @torch.inference_mode()
-    def _guesses(self, pieces: list[list[int]], n: int, rows: int) -> Iterator[list[list[tuple[float, int]]]]:
+    def _predict_masks(self, pieces: list[list[int]], n: int, rows: int) -> Iterator[list[list[tuple[float, int]]]]:
         """For each piece, for each <mask> in it, the `n` likeliest tokens with their log-probabilities."""
         self.model.eval()
         found: list[list[list[tuple[float, int]]]] = [[] for _ in pieces]
@@ -105,22 +106,22 @@ class Filler(Predicting[str]):
         metrics: Sequence[str] | None = None,
         reading: Reading | None = None,
     ) -> Evaluation:
-        """How well hidden tokens of the texts are guessed: the same ones in every evaluation, each behind <mask>."""
+        """How well hidden tokens of the texts are predicted: the same ones in every evaluation, each behind <mask>."""
         examples, notes = examples_of(self, files, reading, "texts")
-        return self.judge([example.source for example in examples], metrics=metrics, notes=notes)
+        return self.score([example.source for example in examples], metrics=metrics, notes=notes)
 
-    def judge(
+    def score(
         self, texts: Sequence[str], *, metrics: Sequence[str] | None = None, notes: Sequence[str] = ()
     ) -> Evaluation:
         """Scores of texts in memory."""
         chosen = METRICS if metrics is None else [known(name, METRICS, "metric") for name in metrics]
-        clozes, owners = self._clozes(texts)
+        clozes, owners = self.clozes(texts)
         table, filled = self._measure(clozes)
         table = np.stack([np.bincount(owners, column, len(texts)) for column in table.T], axis=1)
         sums = table.sum(0)
         values = _scores(*sums.tolist())
         drawn = [_scores(*row) for row in resampled_sums(table).tolist()]
-        share = self.config["data"]["masked"]
+        share = self.config["data"]["mask_rate"]
         signature = f"masked:{share:g}|hidden:all|seed:{SEED}|tokens:{self.codec.kind}|version:{__version__}"
         ends = np.cumsum(np.bincount(owners, clozes.texts.lengths, len(texts))).astype(int).tolist()
         starts = [0, *ends[:-1]]
@@ -133,21 +134,23 @@ class Filler(Predicting[str]):
             notes=tuple(notes),
         )
 
-    def _clozes(self, texts: Sequence[str]) -> tuple[Clozes, np.ndarray]:
+    def clozes(self, texts: Sequence[str]) -> tuple[MaskedTexts, np.ndarray]:
         """The texts in pieces with the tokens to be hidden, and which text each piece is of."""
         limit, rows = self.config["data"]["max_length"], [self.codec.encode(text) for text in texts]
         lengths = np.array([len(row) for row in rows], np.int64)
-        pieces = Pieces.of(Rows(np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum())), lengths), limit)
+        pieces = ChunkedTexts.of(
+            Rows(np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum())), lengths), limit
+        )
         counts = -(-lengths // limit) if limit else np.minimum(lengths, 1)
-        return Clozes(pieces, self.config["data"]["masked"], SEED), np.repeat(np.arange(len(rows)), counts)
+        return MaskedTexts(pieces, self.config["data"]["mask_rate"], SEED), np.repeat(np.arange(len(rows)), counts)
 
     @torch.inference_mode()
-    def _measure(self, clozes: Clozes, rows: int = 64) -> tuple[np.ndarray, np.ndarray]:
-        """[pieces, 3]: hits, nats and tokens guessed of each; and all ids with the guesses in their places."""
+    def _measure(self, clozes: MaskedTexts, rows: int = 64) -> tuple[np.ndarray, np.ndarray]:
+        """[pieces, 3]: hits, nats and hidden tokens of each; and all ids with the predictions in their places."""
         self.model.eval()
         table, filled = np.zeros((len(clozes), 3)), clozes.texts.ids.copy()
         for chosen in clozes.plan(seed=0, epoch=0, batch_tokens=None, batch_rows=rows):
-            places, labels, logits = guessed(self.model, clozes.batch(chosen).to(self.device))
+            places, labels, logits = predict_masked(self.model, clozes.batch(chosen).to(self.device))
             nats, best = F.cross_entropy(logits.float(), labels, reduction="none"), logits.argmax(-1)
             stacked = torch.stack([best == labels, nats, torch.ones_like(nats)], 1).double().cpu().numpy()
             width = int(clozes.texts.lengths[chosen].max())
@@ -156,35 +159,11 @@ class Filler(Predicting[str]):
             filled[clozes.texts.offsets[chosen[row]] + column] = best.cpu().numpy()
         return table, filled
 
-    def record(self, examples: Sequence[Example], search: Search | None = None, *, most: int = 1000) -> dict[str, Any]:
+    def evaluation_details(
+        self, examples: Sequence[Example], search: Search | None = None, *, most: int = 1000
+    ) -> dict[str, Any]:
         """What a report tells of at most `most` texts, chosen by a hash. Fit for `json.dump`."""
-        every = {example.source: [] for example in examples}
-        texts = list(some(every, most))
-        if not texts:
-            raise SeqloomError("no texts to evaluate on")
-        started = time.monotonic()
-        scores = self.judge(texts)
-        seconds = time.monotonic() - started
-        return {
-            **frame(self, scores, sorted(texts), seconds, len(every)),
-            "masks": self._shown(texts[:SHOWN]),
-        }
-
-    @torch.inference_mode()
-    def _shown(self, texts: list[str]) -> list[dict[str, Any]]:
-        """First pieces of texts, token by token, with what was guessed where."""
-        clozes, owners = self._clozes(texts)
-        shown = []
-        for row in np.flatnonzero(np.diff(owners, prepend=-1)):
-            places, _, logits = guessed(self.model, clozes.batch(np.array([row])).to(self.device))
-            best = logits.float().softmax(-1).topk(min(GUESSES, logits.size(1)))
-            tokens = clozes.texts.ids[clozes.texts.offsets[row] : clozes.texts.offsets[row + 1] - 1]
-            guesses = [
-                [place, [[self.codec.token(id), round(p, 4)] for p, id in zip(ps, ids, strict=True)]]
-                for place, ps, ids in zip(places.tolist(), best.values.tolist(), best.indices.tolist(), strict=True)
-            ]
-            shown.append({"tokens": [self.codec.token(int(id)) for id in tokens], "guesses": sorted(guesses)})
-        return shown
+        return evaluation_details(self, examples, most)
 
 
 class _Prompt:
@@ -200,11 +179,11 @@ class _Prompt:
         limit = max_length or max(len(ids), 1)
         self.pieces = [[*ids[start : start + limit], EOS] for start in range(0, len(ids), limit)]
 
-    def answers(self, guesses: list[list[tuple[float, int]]], n: int) -> list[Answer]:
+    def answers(self, fillings: list[list[tuple[float, int]]], n: int) -> list[Answer]:
         """The `n` likeliest ways to fill all masks, each for itself: the best of the first few, then of these with the
         best of the next."""
         best: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
-        for mask in guesses:
+        for mask in fillings:
             ways = ((total + log_p, (*ids, id)) for total, ids in best for log_p, id in mask)
             best = sorted(ways, key=lambda way: -way[0])[:n]
         return [self._answer(total, ids) for total, ids in best]

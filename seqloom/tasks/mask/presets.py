@@ -6,11 +6,16 @@ from typing import Any
 
 from seqloom.options import merge
 
+DEFAULT = "transformer"  # the model if none is named
+
 PRESETS: dict[str, dict[str, Any]] = {
     # Places are told apart by rotation: no table of them ends where longer texts of another task begin.
-    "transformer": {"encoder": {"kind": "transformer", "activation": "gelu", "position": "rotary"}, "tie": True},
-    "gru": {"encoder": {"kind": "gru"}, "tie": True},
-    "lstm": {"encoder": {"kind": "lstm"}, "tie": True},
+    "transformer": {
+        "encoder": {"kind": "transformer", "activation": "gelu", "position": "rotary"},
+        "tie_embeddings": True,
+    },
+    "gru": {"encoder": {"kind": "gru"}, "tie_embeddings": True},
+    "lstm": {"encoder": {"kind": "lstm"}, "tie_embeddings": True},
 }
 
 ABOUT = {
@@ -44,4 +49,4 @@ def suited(model: dict[str, Any]) -> dict[str, Any]:
     encoder = model.get("encoder", {})
     kind = encoder if isinstance(encoder, str) else encoder.get("kind")
     rate, warmup = (1e-3, 500) if kind == "transformer" else (2e-3, 100)
-    return {"rate": rate, "schedule": "cosine", "warmup": warmup}
+    return {"learning_rate": rate, "schedule": "cosine", "warmup": warmup}

@@ -53,7 +53,7 @@ class Embedder(NamedTuple):
         if layer is not None and known(way, WAYS, "way to embed") == "summary":
             raise SeqloomError("--layer chooses states to take the mean of; the summary is of the last layer")
         data, device = runner.config["data"], next(model.parameters()).device
-        limits = data.get("max_length"), data.get("cut", "tail")
+        limits = data.get("max_length"), data.get("truncate", "tail")
         return cls(model, codec, device, known(way, WAYS, "way to embed"), layer, *limits, *_around(runner, codec))
 
     @torch.inference_mode()

@@ -16,7 +16,7 @@ from seqloom.data.files.columns import TOLD, Reading, as_trained
 from seqloom.data.formats.python_data import given
 from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import ratio_interval
-from seqloom.tasks.shared.unseen_characters import Note, Strange
+from seqloom.tasks.shared.unseen_characters import Note, UnseenTokens
 
 SCHEMA = 1  # of a record: a report made by an older Seqloom refuses a newer one
 
@@ -36,18 +36,16 @@ class Evaluation:
     pronunciations: bool = False  # of single words, as symbols: papers call the share with any error WER
 
     def to_json(self) -> dict[str, Any]:
+        unknown = next((note.facts for note in self.notes if isinstance(note, Note)), None)
+        parameters = sum(one["parameters"] for one in self.members)
         return {
             "metrics": {name: _finite(value) for name, value in self.metrics.items()},
             "intervals": {name: [_finite(low), _finite(high)] for name, (low, high) in self.intervals.items()},
             "signature": self.signature,
             "count": self.count,
-            **self._unknown(),
-            **self._together(),
+            **({"unknown": unknown} if unknown else {}),
+            **({"members": list(self.members), "parameters": parameters} if self.members else {}),
         }
-
-    def _unknown(self) -> dict[str, Any]:
-        found = [note.facts for note in self.notes if isinstance(note, Note)]
-        return {"unknown": found[0]} if found else {}
 
     def rows(self, all_of_them: bool = False) -> Iterator[tuple[str, float, tuple[float, float] | None, str]]:
         """What a terminal shows: name, value, interval and signature of each score. Of single tokens that are words the
@@ -60,11 +58,6 @@ class Evaluation:
                 low, high = self.intervals.get(name, (math.nan, math.nan))
                 spread = None if math.isnan(low) else (100 - high, 100 - low)
                 yield "word error rate", 100 - value, spread, "words with any error: 100 − exact_match"
-
-    def _together(self) -> dict[str, Any]:
-        if not self.members:
-            return {}
-        return {"members": list(self.members), "parameters": sum(one["parameters"] for one in self.members)}
 
 
 def reading_of(config: Mapping[str, Any], columns: str | None = None, skip_bad: bool | None = None) -> Reading:
@@ -88,22 +81,22 @@ def examples_of(
     examples, notes = runner.read(found, asked)
     if not examples:
         raise SeqloomError(f"{', '.join(names)}: no {what}")
-    return examples, [*notes, *_strange(runner, examples)]
+    return examples, [*notes, *_unseen_notes(runner, examples)]
 
 
 def _of_others(asked: Reading, trained: Reading, written: bool) -> Reading:
     """How files are read that are not of the user's making. A dataset has columns of its own, and so have examples that
-    were `written` to a file: what was said of the training files does not go for them, nor for the latter what is said
-    now."""
+    were `written` to a file: the settings of the training files do not hold for them, nor for the latter those
+    given now."""
     names = ("columns", *TOLD)
     return replace(asked, **{name: None for name in names if written or getattr(asked, name) == getattr(trained, name)})
 
 
-def _strange(runner: Any, examples: Sequence[Any]) -> Iterator[str]:
+def _unseen_notes(runner: Any, examples: Sequence[Any]) -> Iterator[str]:
     """What in the sources the model has never seen."""
     if hasattr(examples[0], "source") or hasattr(examples[0], "words"):
         asked = (one.words if hasattr(one, "words") else one.source for one in examples)
-        yield from Strange.of(map(runner.unknown, asked), runner.strange).notes()
+        yield from UnseenTokens.of(map(runner.unknown, asked), runner.unseen_unit).notes()
 
 
 def frame(runner: Any, scores: Evaluation, asked: Any, seconds: float, available: int) -> dict[str, Any]:
@@ -112,13 +105,13 @@ def frame(runner: Any, scores: Evaluation, asked: Any, seconds: float, available
     `asked`: what was evaluated, by which records can be compared, as values for JSON or as bytes; `seconds`: how long
     the model took for it; `available`: how many examples there were to choose from.
     """
-    told = asked if isinstance(asked, bytes) else json.dumps(asked).encode()
+    content = asked if isinstance(asked, bytes) else json.dumps(asked).encode()
     return {
         "schema": SCHEMA,
         **scores.to_json(),
         **({"pronunciations": True} if scores.pronunciations else {}),
         "available": available,
-        "fingerprint": hashlib.sha256(told).hexdigest(),
+        "fingerprint": hashlib.sha256(content).hexdigest(),
         "device": _device(runner.device),
         "parameters": sum(parameter.numel() for parameter in runner.model.parameters()),
         "seconds": round(seconds, 3),
@@ -130,11 +123,11 @@ def _device(device: torch.device) -> str:
     return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
 
 
-def error_by_length(judged: Sequence[tuple[int, int, int]], buckets: int) -> list[dict[str, Any]]:
+def error_by_length(scored: Sequence[tuple[int, int, int]], buckets: int) -> list[dict[str, Any]]:
     """Of (length, errors, tokens wanted): the error rate in about `buckets` groups as even as whole lengths allow."""
     groups: list[list[tuple[int, int, int]]] = [[]]
-    for one in sorted(judged, key=lambda one: one[0]):
-        full = len(groups[-1]) >= len(judged) / buckets
+    for one in sorted(scored, key=lambda one: one[0]):
+        full = len(groups[-1]) >= len(scored) / buckets
         if full and groups[-1][-1][0] != one[0]:
             groups.append([])
         groups[-1].append(one)

@@ -8,19 +8,22 @@ import numpy as np
 
 from seqloom.data.batches.labels import Target
 from seqloom.decoding.batched import Answer
-from seqloom.metrics.classification import Guesses, Numbers
+from seqloom.metrics.classification import LabelPredictions, NumberPredictions
 
 # What is scored unless something else is asked for. Of one label the micro F1 is the accuracy.
-USUAL = {
+DEFAULT_METRICS = {
     "label": ("accuracy", "macro_f1", "calibration_error"),
     "labels": ("micro_f1", "macro_f1", "accuracy", "calibration_error"),
     "number": ("mae", "mse", "r2"),
 }
-SCORES = ("loss", *dict.fromkeys(name for names in USUAL.values() for name in names if name != "calibration_error"))
+SCORES = (
+    "loss",
+    *dict.fromkeys(name for names in DEFAULT_METRICS.values() for name in names if name != "calibration_error"),
+)
 
 
-def said(target: Target, logits: np.ndarray, n_best: int = 1) -> list[Answer]:
-    """One row of outputs in words."""
+def label_answers(target: Target, logits: np.ndarray, n_best: int = 1) -> list[Answer]:
+    """The answers that one row of outputs stands for, best first."""
     if target.kind == "number":
         number = float(logits[0]) * target.deviation + target.mean
         return [Answer(f"{number:.6g}", (), number, 0.0, 1.0)]
@@ -35,15 +38,17 @@ def said(target: Target, logits: np.ndarray, n_best: int = 1) -> list[Answer]:
     return [Answer(target.names[i], (i,), float(logs[i]), float(logs[i]), math.exp(logs[i])) for i in order]
 
 
-def guessed(
-    target: Target, logits: np.ndarray, wanted: np.ndarray, missing: np.ndarray | None = None
-) -> Guesses | Numbers:
-    """Outputs [N, outputs] beside what was wanted, as `Target.numbers` gives it."""
+def with_references(
+    target: Target, logits: np.ndarray, references: np.ndarray, missing: np.ndarray | None = None
+) -> LabelPredictions | NumberPredictions:
+    """Outputs [N, outputs] beside the references, as `Target.numbers` gives them."""
     logits = logits.astype(np.float64)
     if target.kind == "number":
-        return Numbers(*(side * target.deviation + target.mean for side in (logits[:, 0], wanted.astype(np.float64))))
+        return NumberPredictions(
+            *(side * target.deviation + target.mean for side in (logits[:, 0], references.astype(np.float64)))
+        )
     if target.kind == "labels":
         sure = np.exp(-np.logaddexp(0, -np.abs(logits)).sum(1))
-        return Guesses(logits > 0, wanted.astype(bool), sure, missing)
+        return LabelPredictions(logits > 0, references.astype(bool), sure, missing)
     sure = np.exp(logits.max(1) - np.logaddexp.reduce(logits, 1))
-    return Guesses.of_labels(logits.argmax(1), wanted, sure, target.size)
+    return LabelPredictions.of_labels(logits.argmax(1), references, sure, target.size)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import difflib
 import math
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 
 import safetensors
+import torch
 
-from seqloom.decoding.batched import Answer, watched
-from seqloom.decoding.search import Search
+from seqloom.decoding.batched import Answer, warn_of_long
+from seqloom.decoding.options import Search
 from seqloom.documents import parse_json
 from seqloom.errors import SeqloomError
 from seqloom.options import checked, hints_of
@@ -54,13 +57,33 @@ def warn(text: str) -> None:
     print(f"seqloom: warning: {text}", file=sys.stderr)
 
 
-class Predicting(Generic[Source]):
-    """The base of every task's runner, which has `answers`. `one` says what a single source is."""
+@dataclass(frozen=True)
+class LoadedRun:
+    """What a runner is made of."""
 
     folder: Path
     config: dict[str, Any]
-    one: tuple[type, ...] = (str,)  # what a single source is, told from several
+    model: Any
+    vocabularies: Mapping[str, Any]  # as JSON, by name
+    device: torch.device
+
+
+class Predicting(Generic[Source]):
+    """The base of every task's runner, which has `answers`. `one` says what a single source is."""
+
+    one: tuple[type, ...] = (str,)  # what a single source is, as against several
     each: tuple[type, ...] = (str,)  # what each of several may be
+
+    def __init__(self, run: LoadedRun) -> None:
+        self.folder, self.config, self.device, self.model = run.folder, run.config, run.device, run.model
+
+    def evaluation_details(self, examples: Sequence[Any], *how: Any, **more: Any) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def record(self, examples: Sequence[Any], *how: Any, **more: Any) -> dict[str, Any]:
+        """The former name of `evaluation_details`."""
+        warnings.warn("record is now called evaluation_details", DeprecationWarning, stacklevel=2)
+        return self.evaluation_details(examples, *how, **more)
 
     def answers(
         self, sources: Iterable[Source], search: Search | None = None, rows: int = 64, ahead: int = 16
@@ -82,7 +105,7 @@ class Predicting(Generic[Source]):
     def predict(self, sources: Any, search: Search | None = None, *, n_best: int | None = None, **ways: Any) -> Any:
         """The best answer to each source, or to a single one; with `n_best` a list of so many, best first.
 
-        How to search is said by plain keywords, `beam=5`, or by a `Search`. Scores come with `answers`.
+        How to search: plain keywords such as `beam=5`, or a `Search`. Scores come with `answers`.
         """
         search, rows = search_of(search, n_best, ways)
         alone = isinstance(sources, self.one)
@@ -93,25 +116,25 @@ class Predicting(Generic[Source]):
             raise SeqloomError(f"predict takes no {type(sources).__name__}: give {part}")
         found = self.answers(self.warned(self._checked([sources] if alone else sources)), search, rows)
         texts = [[answer.text for answer in several] for several in found]
-        said = texts if n_best is not None else [several[0] for several in texts]
-        return said[0] if alone else said
+        predictions = texts if n_best is not None else [several[0] for several in texts]
+        return predictions[0] if alone else predictions
 
     def length(self, source: Source) -> int:
         """How many tokens a source has, of models that very many take long; 0 where there are not many, or it is no
         matter."""
         return 0
 
-    def warned(self, sources: Iterable[Source], told: Callable[[str], object] = warn) -> Iterator[Source]:
-        """The sources for `answers`, which itself says nothing: of the first very long one it is told in time."""
-        return watched(sources, self.length, told)
+    def warned(self, sources: Iterable[Source], on_long: Callable[[str], object] = warn) -> Iterator[Source]:
+        """The sources for `answers`, which warns of nothing; of the first very long one a warning comes in time."""
+        return warn_of_long(sources, self.length, on_long)
 
-    strange = "characters"  # what `unknown` gives
+    unseen_unit = "characters"  # what `unknown` gives
 
     def unknown(self, source: Source) -> list[str]:
         """The characters of a source that the model has never seen, where it reads characters."""
         return []
 
-    def told(self, source: Source, answer: Answer) -> dict[str, Any]:
+    def answer_json(self, source: Source, answer: Answer) -> dict[str, Any]:
         """What more there is to say of an answer, for JSON."""
         return {}
 
@@ -130,13 +153,13 @@ class Predicting(Generic[Source]):
 
 
 def search_of(search: Search | None, n_best: int | None, ways: Mapping[str, Any]) -> tuple[Search, int]:
-    """A `Search` from plain keywords, and the rows of a batch; of a keyword that is none it is said what was meant."""
+    """A `Search` from plain keywords, and the rows of a batch; an unknown keyword raises and suggests one."""
     names = [*hints_of(Search), "rows"]
     for name in ways:
         if name not in names:
             near = [ELSEWHERE[name]] if name in ELSEWHERE else difflib.get_close_matches(name, names, 1)
-            guess = f"; did you mean {near[0]!r}?" if near else f". Choose from: {', '.join(sorted(names))}"
-            raise SeqloomError(f"unknown keyword of predict {name!r}{guess}")
+            hint = f"; did you mean {near[0]!r}?" if near else f". Choose from: {', '.join(sorted(names))}"
+            raise SeqloomError(f"unknown keyword of predict {name!r}{hint}")
     given = dict(ways) if n_best is None else {**ways, "n_best": n_best}
     rows = given.pop("rows", 64)
     if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
@@ -174,7 +197,7 @@ def described(
     """A run in a line: task, model, parameters, the best validation and the folder."""
     named, members = config.get("preset") or {}, config.get("members") or ()
     model = str(named.get("model", "model"))
-    told = [
+    parts = [
         str(config.get("task", "")),
         model if model.endswith((".yaml", ".yml")) else f"{model} {named.get('size', '')}".strip(),
         f"{len(members)} models together" if members else None,
@@ -182,7 +205,7 @@ def described(
         None if members else _score(config, _best(folder) if best is None else best),
         f"folder {str(folder)!r}",
     ]
-    return ", ".join(filter(None, told))
+    return ", ".join(filter(None, parts))
 
 
 def _score(config: Mapping[str, Any], best: Mapping[str, Any] | None) -> str | None:

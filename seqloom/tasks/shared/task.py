@@ -1,4 +1,4 @@
-"""What a task is: all that `runs` knows of translate, classify, tag and generate."""
+"""What a task is: all that `runs` knows of each of them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any, Protocol, Unpack, overload
 import torch
 from torch import nn
 
-from seqloom.data.batches.batch_source import Ready
-from seqloom.data.splits.split import Fold
+from seqloom.data.batches.batch_source import PreparedData
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.decoding.batched import Answer
-from seqloom.decoding.search import Search
+from seqloom.decoding.options import Search
 from seqloom.tasks.shared.evaluation import Evaluation
-from seqloom.tasks.shared.predict import Ways
+from seqloom.tasks.shared.predict import LoadedRun, Ways
 from seqloom.training.distributed.processes import Ranks
 from seqloom.training.settings import Training
 
 # The scores of the held-out data, by the objective as it is now (perhaps wrapped for several processes).
-Judge = Callable[[nn.Module, Training, Ranks], dict[str, float]]
+Validator = Callable[[nn.Module, Training, Ranks], dict[str, float]]
 
 
 class Runner(Protocol):
@@ -59,24 +59,24 @@ class Runner(Protocol):
         """Scores on files of examples, or on the test split of a dataset by name."""
         ...
 
-    def record(self, examples: Sequence[Any]) -> dict[str, Any]:
+    def evaluation_details(self, examples: Sequence[Any]) -> dict[str, Any]:
         """What an evaluation found on examples in memory, as values for a report; fit for `json.dump`."""
         ...
 
-    def once(self, length: int) -> None:
+    def dummy_forward(self, length: int) -> None:
         """One example of `length` tokens through the model: what `seqloom info` counts."""
         ...
 
 
 class Model(Runner, Protocol):
     """What `seqloom.load` gives, as a type checker knows it: a `Runner`, and what its own task adds, which only the run
-    says (a Translator's `attention`, a SentenceTagger's `spans`, …)."""
+    says (a Translator's `attention`, a TagModel's `spans`, …)."""
 
     def evaluate(
         self, files: Any, search: Any = None, *, metrics: Sequence[str] | None = None, reading: Any = None, **how: Any
     ) -> Evaluation: ...
 
-    def record(self, examples: Sequence[Any], *how: Any, **more: Any) -> dict[str, Any]: ...
+    def evaluation_details(self, examples: Sequence[Any], *how: Any, **more: Any) -> dict[str, Any]: ...
 
     def __getattr__(self, name: str) -> Any: ...
 
@@ -84,7 +84,7 @@ class Model(Runner, Protocol):
 class Task(Protocol):
     """One task shape. A module of `tasks` has one, by the name TASK.
 
-    It may also have `select(ready) -> str`, the score to choose by where the data decides it,
+    It may also have `select(data) -> str`, the score to choose by where the data decides it,
     `glimpse(runner) -> str`, something to see of what the model does, at every validation, and
     `ensemble(models, vocabularies) -> nn.Module`, one model of several that have the same vocabularies.
     """
@@ -95,41 +95,27 @@ class Task(Protocol):
     vocabularies: tuple[str, ...]  # names of the files beside the weights
     options: type  # the dataclass of the config's `data` section, a `Reading`
     training: Mapping[str, Any]  # settings that suit the task, above all `select`
-    scores: tuple[str, ...]  # what `judge` may give: all that `training.select` may name
+    scores: tuple[str, ...]  # what the validator may give: all that `training.select` may name
 
-    def prepare(
-        self,
-        train: list[str],
-        valid: list[str] | float | Fold,
-        options: Any,
-        *,
-        seed: int,
-        cache: Path | None = None,
-        kept: Mapping[str, Any] | None = None,
-    ) -> Ready:
-        """Read and number the data. `kept`: vocabularies (as JSON) of another run, to be used as they are."""
+    def prepare(self, request: PrepareRequest[Any]) -> PreparedData:
+        """Read the data and turn it into ids."""
         ...
 
     def sizes(self, vocabularies: Mapping[str, Any]) -> dict[str, Any]:
         """The keywords without a default of the model's constructor."""
         ...
 
-    def decoding(self, ready: Ready, before: Mapping[str, Any]) -> dict[str, Any]:
+    def decoding(self, data: PreparedData, before: Mapping[str, Any]) -> dict[str, Any]:
         """The config's `decoding` section: what predictions need to know that only the data says. `before`: that of
         the run that goes on or that this one starts from."""
         ...
 
     def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
-        """What is trained: called with a batch of the supply, gives a `Loss`."""
+        """What is trained: called with a batch of the source, gives a `Loss`."""
         ...
 
-    def judge(self, model: nn.Module, ready: Ready, config: Mapping[str, Any], device: torch.device) -> Judge: ...
+    def validator(
+        self, model: nn.Module, data: PreparedData, config: Mapping[str, Any], device: torch.device
+    ) -> Validator: ...
 
-    def runner(
-        self,
-        folder: Path,
-        config: dict[str, Any],
-        model: nn.Module,
-        vocabularies: Mapping[str, Any],
-        device: torch.device,
-    ) -> Runner: ...
+    def runner(self, run: LoadedRun) -> Runner: ...

@@ -1,4 +1,4 @@
-"""Handing over from one task to another: how text is numbered, the encoder, and the weights that read it.
+"""Handing over from one task to another: how text is encoded, the encoder, and the weights that read it.
 
 Every model's source side is called alike: `source`, the embedding of the ids of source.json, and `encoder`.
 """
@@ -18,11 +18,16 @@ from seqloom.errors import SeqloomError, known
 from seqloom.options import hints_of
 from seqloom.tasks.shared.task import Task
 from seqloom.training.checkpoint import learned
-from seqloom.training.distributed.sharding import placed
+from seqloom.training.distributed.sharding import place_like
 
 SIDE = ("source", "encoder")  # the parts that are handed over
 ALONE = {"characters": {"kind": "none"}}  # keywords of models that would give the encoder more than the embedding
-WAYS = ("fold", "half_width", "max_vocab", "min_count")  # data settings that belong to a vocabulary, beside its tokens
+WAYS = (
+    "lowercase",
+    "half_width",
+    "max_vocab",
+    "min_count",
+)  # data settings that belong to a vocabulary, beside its tokens
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,7 @@ class Handed:
     """What a run of another task begins with. Everything else of it is as for a run from scratch."""
 
     data: dict[str, Any]  # settings of the new task's `data` section; others would not fit the vocabulary
-    vocabularies: dict[str, Any]  # what the new task's `prepare` takes as `kept`
+    vocabularies: dict[str, Any]  # what the new task's `prepare` takes as vocabularies
     model: dict[str, Any]  # keywords of the new task's model
 
 
@@ -95,5 +100,5 @@ def take_over(model: nn.Module, weights: Mapping[str, Tensor], run: Path | str) 
             raise SeqloomError(f"{run}: {name} is {shapes}; leave the embedding and encoder as --from brings them")
     with torch.no_grad():
         for name in wanted:
-            parameters[name].copy_(placed(weights[name], parameters[name]))
+            parameters[name].copy_(place_like(weights[name], parameters[name]))
     return sorted(wanted), sorted(parameters.keys() - wanted)

@@ -11,7 +11,7 @@ from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.plural import counted
 
 SHOWN = 10  # of them, the commonest first
-MOST = 10_000  # different ones that are told apart
+MOST = 10_000  # different ones that are counted apart
 
 
 class Note(str):
@@ -26,31 +26,31 @@ class Note(str):
         return note
 
 
-class Strange:
+class UnseenTokens:
     """Counts what is unknown, source by source. `what`: characters or words."""
 
     def __init__(self, what: str = "characters") -> None:
-        self.what, self.lines, self.strange = what, 0, 0
+        self.what, self.lines, self.lines_with = what, 0, 0
         self.found: Counter[str] = Counter()
         self.total = 0
 
-    def see(self, unknown: Sequence[str]) -> None:
+    def add(self, unknown: Sequence[str]) -> None:
         self.lines += 1
-        self.strange += bool(unknown)
+        self.lines_with += bool(unknown)
         self.total += len(unknown)
         self.found.update(one for one in unknown if one in self.found or len(self.found) < MOST)
 
     @classmethod
-    def of(cls, each: Iterable[Sequence[str]], what: str = "characters") -> Strange:
+    def of(cls, each: Iterable[Sequence[str]], what: str = "characters") -> UnseenTokens:
         made = cls(what)
         for unknown in each:
-            made.see(unknown)
+            made.add(unknown)
         return made
 
     def to_json(self) -> dict[str, Any]:
         return {
             "count": self.total,
-            "lines": self.strange,
+            "lines": self.lines_with,
             "of": self.lines,
             "different": len(self.found),
             "what": self.what,
@@ -63,21 +63,21 @@ class Strange:
             return
         some = ", ".join(f"{shown(one)} ×{count:,}" for one, count in self.found.most_common(SHOWN))
         more = " …" if len(self.found) > SHOWN else ""
-        where = f"on {self.strange:,} of {counted(self.lines, 'lines')}"
+        where = f"on {self.lines_with:,} of {counted(self.lines, 'lines')}"
         text = f"{counted(self.total, f'unknown {self.what}')} {where}, which the model never saw: {some}{more}"
         yield Note.of(text, self.to_json())
 
 
 def shown(character: str) -> str:
-    """A character for the eye; with its number where it is hard to see."""
+    """A character for display; with its number where it is hard to see."""
     if character.isprintable() and not character.isspace():
         return repr(character)
     return " ".join(f"U+{ord(one):04X}" for one in character)
 
 
-def unknown_pieces(codec: Codec, text: str) -> list[str]:
+def unknown_tokens(codec: Codec, text: str) -> list[str]:
     """The tokens of a text that the codec has no number for."""
     ids = codec.encode(text)
     if UNK not in ids:
         return []
-    return [piece for piece, id in zip(codec.pieces(text), ids, strict=True) if id == UNK]
+    return [piece for piece, id in zip(codec.display_tokens(text), ids, strict=True) if id == UNK]

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqloom.data.batches.table import RowSupply
+from seqloom.data.batches.table import TableSource
 from seqloom.data.formats.pairs import Example
 from seqloom.data.formats.table import Row
 from seqloom.errors import SeqloomError
 from seqloom.inspection.column_importance import importance
-from seqloom.metrics.classification import Guesses, Numbers, score_labels
+from seqloom.metrics.classification import LabelPredictions, NumberPredictions, score_labels
 from seqloom.tasks.classify.evaluation import by_labels, off, shown
 from seqloom.tasks.shared.evaluation import frame
-from seqloom.tasks.shared.label_predictions import said
+from seqloom.tasks.shared.label_predictions import label_answers
 
 if TYPE_CHECKING:
-    from seqloom.tasks.table.model import Estimator
+    from seqloom.tasks.table.model import TableModel
 
 ASKED = 500  # rows of which a column is dealt out anew
 DRAWN = 400  # points of a scatter
 WEIGHED = 200  # values of a linear model, the heaviest
 
 
-def record(estimator: Estimator, examples: Sequence[Row], *, most: int = 1000) -> dict[str, Any]:
+def evaluation_details(estimator: TableModel, examples: Sequence[Row], *, most: int = 1000) -> dict[str, Any]:
     """Evaluate on at most `most` rows, chosen by a hash of their fields, so that other models are asked the same."""
     asked = sorted(examples, key=_hash)[:most] if len(examples) > most else list(examples)
     if not asked:
@@ -37,47 +37,47 @@ def record(estimator: Estimator, examples: Sequence[Row], *, most: int = 1000) -
     started = time.monotonic()
     logits = estimator.logits(rows)
     seconds = time.monotonic() - started
-    told = sorted((*row.fields, row.target) for row in asked)
+    asked_rows = sorted((*row.fields, row.target) for row in asked)
     return {
-        **frame(estimator, estimator.judge(rows, logits), told, seconds, len(examples)),
+        **frame(estimator, estimator.score(rows, logits), asked_rows, seconds, len(examples)),
         **_closer(estimator, asked, rows, logits),
         "importance": columns_that_count(estimator, estimator.schema.number(sorted(asked, key=_hash)[:ASKED])),
         **_weights(estimator),
     }
 
 
-def _closer(estimator: Estimator, asked: Sequence[Row], rows: RowSupply, logits: np.ndarray) -> dict[str, Any]:
+def _closer(estimator: TableModel, asked: Sequence[Row], rows: TableSource, logits: np.ndarray) -> dict[str, Any]:
     """Which rows, which classes, or how far off."""
     found = estimator.found(rows, logits)
-    texts = [Example(_told(estimator, row), (row.target,), row.file, row.line) for row in asked]
-    answers = [said(estimator.schema.answer, row)[0] for row in logits]
-    if isinstance(found, Guesses):
+    texts = [Example(_display(estimator, row), (row.target,), row.file, row.line) for row in asked]
+    answers = [label_answers(estimator.schema.answer, row)[0] for row in logits]
+    if isinstance(found, LabelPredictions):
         wrong = (~found.right).astype(float)
         return {
             "examples": shown(texts, answers, wrong, np.zeros(len(texts))),
             **by_labels(found, estimator.schema.classes),
         }
-    points = np.stack([found.wanted, found.guessed], 1)[:DRAWN]
+    points = np.stack([found.wanted, found.predicted], 1)[:DRAWN]
     return {
         "examples": off(shown(texts, answers, np.abs(found.errors), np.zeros(len(texts)))),
         "scatter": {"target": estimator.schema.target.name, "points": _rounded(points)},
     }
 
 
-def columns_that_count(estimator: Estimator, rows: RowSupply) -> dict[str, Any]:
+def columns_that_count(estimator: TableModel, rows: TableSource) -> dict[str, Any]:
     """Permutation importance of each column, the greatest first: how much accuracy (in %) or R² is lost."""
     metric = "accuracy" if estimator.schema.classes else "r2"
 
-    def score(some: RowSupply) -> float:
-        found: Guesses | Numbers = estimator.found(some, estimator.logits(some))
+    def score(some: TableSource) -> float:
+        found: LabelPredictions | NumberPredictions = estimator.found(some, estimator.logits(some))
         return score_labels(found, metrics=[metric], samples=0).metrics[metric]
 
     columns = sorted(importance(score, rows), key=lambda one: -one["fall"])
-    told = [{**one, "fall": round(one["fall"], 5), "deviation": round(one["deviation"], 5)} for one in columns]
-    return {"metric": metric, "rows": len(rows), "columns": told}
+    described = [{**one, "fall": round(one["fall"], 5), "deviation": round(one["deviation"], 5)} for one in columns]
+    return {"metric": metric, "rows": len(rows), "columns": described}
 
 
-def _weights(estimator: Estimator) -> dict[str, Any]:
+def _weights(estimator: TableModel) -> dict[str, Any]:
     """Of a linear model, for each output: the values that weigh most, [value, weight, weight per unit]."""
     found = estimator.weights()
     if found is None or not found["values"]:
@@ -92,8 +92,8 @@ def _weights(estimator: Estimator) -> dict[str, Any]:
     return {"weights": {"outputs": outputs, "texts": bool(estimator.schema.texts)}}
 
 
-def _told(estimator: Estimator, row: Row) -> str:
-    """A row for the eye."""
+def _display(estimator: TableModel, row: Row) -> str:
+    """A row for display."""
     return ", ".join(f"{name}: {text}" for name, text in zip(estimator.schema.layout.columns, row.fields, strict=True))
 
 

@@ -11,46 +11,43 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
-from seqloom.data.batches.table import RowSupply, Schema
+from seqloom.data.batches.table import Schema, TableSource
 from seqloom.data.files.columns import Reading, as_trained, split_csv
 from seqloom.data.files.file_format import look
 from seqloom.data.files.lines import STDIN, Line, LineError, decode, place, read_lines
 from seqloom.data.formats.bad_lines import Skipped, note
-from seqloom.data.formats.pairs import Told, heard, stdin
+from seqloom.data.formats.pairs import OnNote, pass_on, stdin
 from seqloom.data.formats.table import Layout, Row, entries, from_json, sound
 from seqloom.data.formats.table import notes as notes_of
 from seqloom.data.prepare.table import right, unseen
 from seqloom.decoding.batched import Answer
-from seqloom.decoding.search import Search
+from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
-from seqloom.metrics.classification import Guesses, Numbers, score_labels
-from seqloom.tasks.classify.model import NOTHING
+from seqloom.metrics.classification import LabelPredictions, NumberPredictions, score_labels
+from seqloom.tasks.classify.model import EMPTY_ANSWER
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of
-from seqloom.tasks.shared.label_predictions import guessed, said
-from seqloom.tasks.shared.predict import Predicting
-from seqloom.tasks.table.evaluation import record
+from seqloom.tasks.shared.label_predictions import label_answers, with_references
+from seqloom.tasks.shared.predict import LoadedRun, Predicting
+from seqloom.tasks.table.evaluation import evaluation_details
 
 Asked = str | Mapping[str, Any]  # a row: fields with commas between, JSON, or a dict
 
 
-class Estimator(Predicting[Asked]):
+class TableModel(Predicting[Asked]):
     """What `seqloom.load` gives for a run of `table`. Remembers nothing between calls."""
 
     one = each = (str, Mapping)
 
-    def __init__(
-        self, folder: Path, config: dict[str, Any], model: nn.Module, schema: Schema, device: torch.device
-    ) -> None:
-        self.folder, self.config, self.device = folder, config, device
-        self.model, self.schema = model, schema
+    def __init__(self, run: LoadedRun) -> None:
+        super().__init__(run)
+        self.schema = Schema.from_json(run.vocabularies)
 
     def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
         """How files are read: as those of the training, but for what is given. Columns have their names."""
         if columns is not None:
-            told = ", ".join(self.schema.layout.columns)
-            raise SeqloomError(f"--columns {columns!r}: the columns of a table are found by their names: {told}")
+            names = ", ".join(self.schema.layout.columns)
+            raise SeqloomError(f"--columns {columns!r}: the columns of a table are found by their names: {names}")
         data = {**self.config["data"], "columns": None, "header": None}
         return as_trained(data, None, data.get("skip_bad", False) if skip_bad is None else skip_bad)
 
@@ -66,14 +63,16 @@ class Estimator(Predicting[Asked]):
 
     def _layout(self, reading: Reading) -> Layout:
         layout = self.schema.layout
-        if reading.header == layout.numbered:  # told, and otherwise than it was of the training
-            option, told = ("--header", "numbers") if layout.numbered else ("--no-header", "names in the first line")
+        if reading.header == layout.numbered:  # given, and otherwise than for the training
+            option, found_by = (
+                ("--header", "numbers") if layout.numbered else ("--no-header", "names in the first line")
+            )
             raise SeqloomError(
-                f"{option}: this run finds its columns by their {told}, as its training did; leave it out"
+                f"{option}: this run finds its columns by their {found_by}, as its training did; leave it out"
             )
         return replace(layout, reading=reading)
 
-    def sources(self, file: str, reading: Reading | None = None, told: Told | None = None) -> Iterator[str]:
+    def sources(self, file: str, reading: Reading | None = None, on_note: OnNote | None = None) -> Iterator[str]:
         """The rows of a file as `answers` takes them, one JSON object each; the target need not be there.
 
         What is no table, as standard input ("-"), is read as it comes: its lines are rows already.
@@ -82,11 +81,11 @@ class Estimator(Predicting[Asked]):
         layout = self._layout(reading)
         if file == STDIN:
             one, lines = stdin(reading)
-            heard(one.notes, told)
+            pass_on(one.notes, on_note)
             yield from self._lines("stdin", lines)
             return
         found = look(file, place(file), reading)
-        heard(found.notes, told)
+        pass_on(found.notes, on_note)
         if found.kind == "parallel":
             yield from self._lines(file, read_lines(file, place(file), found.encoding))
             return
@@ -122,10 +121,10 @@ class Estimator(Predicting[Asked]):
             asked = [self._row(source, turn) for turn, source in chunk]
             logits = iter(self.logits(self.schema.number([row for row in asked if row is not None]), rows))
             for row in asked:
-                yield [NOTHING] if row is None else said(self.schema.answer, next(logits), search.n_best)
+                yield [EMPTY_ANSWER] if row is None else label_answers(self.schema.answer, next(logits), search.n_best)
 
     def _row(self, source: Asked, turn: int) -> Row | None:
-        """None: an empty line, of which nothing is said."""
+        """None: an empty line, whose answer is empty."""
         layout = self.schema.layout
         try:
             if isinstance(source, Mapping):
@@ -139,8 +138,8 @@ class Estimator(Predicting[Asked]):
             else:
                 fields = tuple(cut)
             if len(fields) != len(layout.columns):
-                told = ",".join(layout.columns)
-                raise LineError(f"{len(fields)} fields, expected {len(layout.columns)}: {told}", "columns")
+                names = ",".join(layout.columns)
+                raise LineError(f"{len(fields)} fields, expected {len(layout.columns)}: {names}", "columns")
         except LineError as error:
             raise SeqloomError(f"row {turn}: {error}") from None
         row = Row(fields, "", "", 0)
@@ -148,7 +147,7 @@ class Estimator(Predicting[Asked]):
             raise SeqloomError(f"row {turn}: {problem.reason}")
         return row
 
-    def once(self, length: int) -> None:
+    def dummy_forward(self, length: int) -> None:
         """One example of `length` words in each text column through the model: what `seqloom info` counts."""
         columns = self.schema.layout.columns
         text = {column.name for column in self.schema.columns if column.kind == "text"}
@@ -156,7 +155,7 @@ class Estimator(Predicting[Asked]):
         self.model(self.schema.number([Row(fields, "", "", 0)]).batch(np.zeros(1, np.int64)).source)
 
     @torch.inference_mode()
-    def logits(self, rows: RowSupply, size: int = 256) -> np.ndarray:
+    def logits(self, rows: TableSource, size: int = 256) -> np.ndarray:
         """[N, outputs], in batches of rows with texts of like length."""
         self.model.eval()
         found = np.zeros((len(rows), self.schema.answer.size), np.float32)
@@ -177,27 +176,29 @@ class Estimator(Predicting[Asked]):
         """Scores on tables, or on the test split of a dataset by name."""
         rows, notes = examples_of(self, files, reading, "rows")
         numbered = self.schema.number(rows)
-        judged = self.judge(numbered, self.logits(numbered), metrics)
-        return replace(judged, notes=(*notes, *judged.notes))
+        scored = self.score(numbered, self.logits(numbered), metrics)
+        return replace(scored, notes=(*notes, *scored.notes))
 
-    def judge(self, rows: RowSupply, logits: np.ndarray, metrics: Sequence[str] | None = None) -> Evaluation:
-        """Scores of what was said already, [N, outputs], one for each row."""
+    def score(self, rows: TableSource, logits: np.ndarray, metrics: Sequence[str] | None = None) -> Evaluation:
+        """Scores of outputs that were computed already, [N, outputs], one for each row."""
         answer, found = self.schema.answer, self.found(rows, logits)
         if metrics is None and answer.kind == "label":
             metrics = ["accuracy", "macro_f1", "calibration_error"]  # the micro F1 is the accuracy
         scores = score_labels(found, metrics=metrics)
-        texts = [said(answer, row)[0].text for row in logits]
-        strange = int((rows.values < 0).sum()) if answer.kind == "label" else 0
-        notes = (f"{strange:,} of {len(rows):,} rows have a class that no training row has",) if strange else ()
+        texts = [label_answers(answer, row)[0].text for row in logits]
+        unknown = int((rows.values < 0).sum()) if answer.kind == "label" else 0
+        notes = (f"{unknown:,} of {len(rows):,} rows have a class that no training row has",) if unknown else ()
         return Evaluation(scores.metrics, scores.intervals, scores.signature, scores.count, texts, notes)
 
-    def found(self, rows: RowSupply, logits: np.ndarray) -> Guesses | Numbers:
-        """What was said beside what was wanted."""
-        return guessed(self.schema.answer, logits, rows.values)
+    def found(self, rows: TableSource, logits: np.ndarray) -> LabelPredictions | NumberPredictions:
+        """Predictions beside their references."""
+        return with_references(self.schema.answer, logits, rows.values)
 
-    def record(self, examples: Sequence[Row], search: Search | None = None, *, most: int = 1000) -> dict[str, Any]:
+    def evaluation_details(
+        self, examples: Sequence[Row], search: Search | None = None, *, most: int = 1000
+    ) -> dict[str, Any]:
         """What an evaluation found, as values for a report; fit for `json.dump`."""
-        return record(self, examples, most=most)
+        return evaluation_details(self, examples, most=most)
 
     def weights(self) -> dict[str, Any] | None:
         """What a linear model adds to its answer for each value of a row; None of any other.

@@ -7,11 +7,13 @@ from typing import Any
 from seqloom.errors import known
 from seqloom.options import merge
 
+DEFAULT = "mlp"  # the model if none is named
+
 PRESETS: dict[str, dict[str, Any]] = {
     "majority": {"kind": "majority"},
-    "linear": {"encoder": {"kind": "gru"}, "summary": "mean", "hidden": 0},
-    "mlp": {"encoder": {"kind": "gru"}, "summary": "max"},
-    "mlp-transformer": {"encoder": {"kind": "transformer"}, "summary": "mean"},
+    "linear": {"encoder": {"kind": "gru"}, "pooling": "mean", "hidden": 0},
+    "mlp": {"encoder": {"kind": "gru"}, "pooling": "max"},
+    "mlp-transformer": {"encoder": {"kind": "transformer"}, "pooling": "mean"},
 }
 
 ABOUT = {
@@ -50,8 +52,8 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
 # them would be too few updates.
 TRAINING: dict[str, dict[str, Any]] = {
     # Without decay the weights are those of the likelihood, or of least squares, and can be read off.
-    "linear": {"rate": 2e-2, "schedule": "cosine", "warmup": 20, "weight_decay": 0.0, "batch_rows": 32},
-    "mlp": {"rate": 3e-3, "schedule": "cosine", "warmup": 50, "weight_decay": 0.01, "batch_rows": 32},
+    "linear": {"learning_rate": 2e-2, "schedule": "cosine", "warmup": 20, "weight_decay": 0.0, "batch_rows": 32},
+    "mlp": {"learning_rate": 3e-3, "schedule": "cosine", "warmup": 50, "weight_decay": 0.01, "batch_rows": 32},
 }
 
 

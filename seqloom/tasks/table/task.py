@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,13 +10,14 @@ from torch import nn
 
 from seqloom.data.batches.table import Schema
 from seqloom.data.formats.table import TableOptions
-from seqloom.data.prepare.table import Rowset, prepare
-from seqloom.data.splits.split import Fold
+from seqloom.data.prepare.request import PrepareRequest
+from seqloom.data.prepare.table import PreparedTable, prepare_table
 from seqloom.models.table_model import ROW_MODELS
 from seqloom.tasks.classify.task import validated
 from seqloom.tasks.shared.label_predictions import SCORES
-from seqloom.tasks.shared.task import Judge
-from seqloom.tasks.table.model import Estimator
+from seqloom.tasks.shared.predict import LoadedRun
+from seqloom.tasks.shared.task import Validator
+from seqloom.tasks.table.model import TableModel
 from seqloom.training.distributed.processes import Ranks
 from seqloom.training.objectives.labels import label_objective
 from seqloom.training.settings import Training
@@ -34,18 +34,9 @@ class Table:
     training: Mapping[str, Any] = {"select": "loss"}  # the one score that classes and numbers share
     scores = SCORES
 
-    def prepare(
-        self,
-        train: list[str],
-        valid: list[str] | float | Fold,
-        options: TableOptions,
-        *,
-        seed: int,
-        cache: Path | None = None,
-        kept: Mapping[str, Any] | None = None,
-    ) -> Rowset:
+    def prepare(self, request: PrepareRequest[TableOptions]) -> PreparedTable:
         """Rows are kept in memory: nothing is written to the cache."""
-        return prepare(train, valid, options, seed=seed, kept=kept)
+        return prepare_table(request)
 
     def sizes(self, vocabularies: Mapping[str, Any]) -> dict[str, Any]:
         schema = Schema.from_json(vocabularies)
@@ -56,29 +47,24 @@ class Table:
             "label_count": schema.answer.size,
         }
 
-    def decoding(self, ready: Rowset, before: Mapping[str, Any]) -> dict[str, Any]:
+    def decoding(self, data: PreparedTable, before: Mapping[str, Any]) -> dict[str, Any]:
         """What the target turned out to be: the objective must know, and only the data says."""
-        return {"target": ready.schema.answer.kind}
+        return {"target": data.schema.answer.kind}
 
     def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
-        return label_objective(config["decoding"]["target"], model, settings.smoothing, settings.agreement)
+        return label_objective(config["decoding"]["target"], model, settings.label_smoothing, settings.r_drop)
 
-    def judge(self, model: nn.Module, ready: Rowset, config: Mapping[str, Any], device: torch.device) -> Judge:
-        def judged(objective: nn.Module, settings: Training, ranks: Ranks) -> dict[str, float]:
-            held: Any = ready.valid  # has all that is asked of a supply here
+    def validator(
+        self, model: nn.Module, data: PreparedTable, config: Mapping[str, Any], device: torch.device
+    ) -> Validator:
+        def scored(objective: nn.Module, settings: Training, ranks: Ranks) -> dict[str, float]:
+            held: Any = data.valid  # has all that is needed of a source here
             return validated(model, objective, held, settings, ranks, device)
 
-        return judged
+        return scored
 
-    def runner(
-        self,
-        folder: Path,
-        config: dict[str, Any],
-        model: nn.Module,
-        vocabularies: Mapping[str, Any],
-        device: torch.device,
-    ) -> Estimator:
-        return Estimator(folder, config, model, Schema.from_json(vocabularies), device)
+    def runner(self, run: LoadedRun) -> TableModel:
+        return TableModel(run)
 
 
 TASK = Table()

@@ -18,13 +18,13 @@ from seqloom.reporting.number_format import finite
 from seqloom.tasks.shared.evaluation import error_by_length, frame
 
 if TYPE_CHECKING:
-    from seqloom.tasks.tag.model import SentenceTagger
+    from seqloom.tasks.tag.model import TagModel
 
 BUCKETS, SHOWN, CONFUSED, INVOLVED, CONTEXTS, AROUND = 6, 10, 20, 20, 30, 3
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class ScoredExample:
     """One sentence: its true tags, and those that were written."""
 
     sentence: Sentence
@@ -59,7 +59,7 @@ class Judged:
         }
 
 
-def record(runner: SentenceTagger, examples: Sequence[Sentence], most: int = 1000) -> dict[str, Any]:
+def evaluation_details(runner: TagModel, examples: Sequence[Sentence], most: int = 1000) -> dict[str, Any]:
     """Evaluate on at most `most` sentences. Fit for `json.dump`.
 
     Sentences, if there are more, are chosen by a hash, so that other models are asked the same ones.
@@ -68,25 +68,25 @@ def record(runner: SentenceTagger, examples: Sequence[Sentence], most: int = 100
         raise SeqloomError("no sentences to evaluate on")
     asked = sorted(examples, key=lambda one: _hash(one, b""))[:most]
     started = time.monotonic()
-    judged = runner.judged(asked)
+    scored = runner.scored(asked)
     seconds = time.monotonic() - started
-    known = [[one.sentence.words, one.sentence.tags] for one in judged]
+    known = [[one.sentence.words, one.sentence.tags] for one in scored]
     return {
-        **frame(runner, runner.judge(judged), known, seconds, len(examples)),
-        "lengths": by_length(judged),
-        "examples": chosen(judged),
-        "confusion": confusion(judged),
-        "kinds": _kinds(judged, runner.tags.scheme),
+        **frame(runner, runner.score(scored), known, seconds, len(examples)),
+        "lengths": by_length(scored),
+        "examples": chosen(scored),
+        "confusion": confusion(scored),
+        "kinds": _kinds(scored, runner.tags.scheme),
         "spans": runner.tags.scheme is not None,
-        "known_words": _share([one.right(unknown=False) for one in judged]),
-        "unknown_words": _share([one.right(unknown=True) for one in judged]),
-        "contexts": sorted(contexts(judged), key=lambda one: -(one["confidence"] or 0.0))[:CONTEXTS],
+        "known_words": _share([one.right(unknown=False) for one in scored]),
+        "unknown_words": _share([one.right(unknown=True) for one in scored]),
+        "contexts": sorted(contexts(scored), key=lambda one: -(one["confidence"] or 0.0))[:CONTEXTS],
     }
 
 
-def _kinds(judged: Sequence[Judged], scheme: str | None) -> list[dict[str, Any]]:
+def _kinds(scored: Sequence[ScoredExample], scheme: str | None) -> list[dict[str, Any]]:
     """Scores of each tag, or type of spans."""
-    found = by_kind(Tagged([one.written for one in judged], [one.sentence.tags for one in judged], scheme))
+    found = by_kind(Tagged([one.written for one in scored], [one.sentence.tags for one in scored], scheme))
     return [{name: round(v, 3) if isinstance(v, float) else v for name, v in asdict(one).items()} for one in found]
 
 
@@ -102,26 +102,26 @@ def _share(pairs: Sequence[tuple[int, int]]) -> dict[str, Any]:
     }
 
 
-def by_length(judged: Sequence[Judged], buckets: int = BUCKETS) -> list[dict[str, Any]]:
+def by_length(scored: Sequence[ScoredExample], buckets: int = BUCKETS) -> list[dict[str, Any]]:
     """The share of wrong tags by the length of the sentence."""
-    return error_by_length([(one.length, one.errors, one.length) for one in judged], buckets)
+    return error_by_length([(one.length, one.errors, one.length) for one in scored], buckets)
 
 
-def chosen(judged: Sequence[Judged], count: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
+def chosen(scored: Sequence[ScoredExample], count: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
     """Some at random, by a hash of the sentence, the same for every model; and the worst, of equals the surest."""
     wrong = sorted(
-        (one for one in judged if one.errors), key=lambda one: (-one.errors / one.length, -one.answer.confidence)
+        (one for one in scored if one.errors), key=lambda one: (-one.errors / one.length, -one.answer.confidence)
     )
-    drawn = sorted(judged, key=lambda one: _hash(one.sentence, b"random"))
+    drawn = sorted(scored, key=lambda one: _hash(one.sentence, b"random"))
     picked = {"worst": wrong[:count], "random": drawn[:count]}
     return {name: [one.to_json() for one in several] for name, several in picked.items()}
 
 
-def confusion(judged: Sequence[Judged]) -> dict[str, Any]:
+def confusion(scored: Sequence[ScoredExample]) -> dict[str, Any]:
     """The commonest unlike pairs [wanted, written, count], and a table: `table[i][j]` counts how often `tokens[j]` was
     written where `tokens[i]` was wanted. The last row and column stand for no tag at all, as where texts are compared;
     here they are empty."""
-    pairs = Counter(pair for one in judged for pair in zip(one.sentence.tags, one.written, strict=True))
+    pairs = Counter(pair for one in scored for pair in zip(one.sentence.tags, one.written, strict=True))
     unlike = Counter({pair: count for pair, count in pairs.items() if pair[0] != pair[1]})
     involved = Counter[str]()
     for pair, count in unlike.items():
@@ -137,9 +137,9 @@ def confusion(judged: Sequence[Judged]) -> dict[str, Any]:
     }
 
 
-def contexts(judged: Sequence[Judged]) -> Iterator[dict[str, Any]]:
+def contexts(scored: Sequence[ScoredExample]) -> Iterator[dict[str, Any]]:
     """Every wrong tag with the words around it; of one sentence the first."""
-    for one in judged:
+    for one in scored:
         words = one.sentence.words
         pairs = zip(one.sentence.tags, one.written, strict=True)
         place = next((place for place, (wanted, written) in enumerate(pairs) if wanted != written), None)

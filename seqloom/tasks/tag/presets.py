@@ -6,6 +6,8 @@ from typing import Any
 
 from seqloom.options import merge
 
+DEFAULT = "lstm-crf"  # the model if none is named
+
 PRESETS: dict[str, dict[str, Any]] = {
     "majority": {"kind": "majority"},
     "window": {"encoder": {"kind": "window"}, "characters": {"kind": "none"}, "output": {"kind": "softmax"}},
@@ -65,8 +67,8 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
 
 # What suits a family; anything the user sets wins.
 TRAINING: dict[str, dict[str, Any]] = {
-    "recurrent": {"rate": 3e-3, "schedule": "cosine", "warmup": 100, "batch_rows": 32},
-    "transformer": {"rate": 1.5e-3, "schedule": "cosine", "warmup": 200, "batch_rows": 32},
+    "recurrent": {"learning_rate": 3e-3, "schedule": "cosine", "warmup": 100, "batch_rows": 32},
+    "transformer": {"learning_rate": 1.5e-3, "schedule": "cosine", "warmup": 200, "batch_rows": 32},
 }
 
 

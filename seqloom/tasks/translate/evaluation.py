@@ -11,7 +11,7 @@ from typing import Any
 
 from seqloom.data.formats.pairs import Example
 from seqloom.decoding.batched import Answer
-from seqloom.decoding.search import Search
+from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
 from seqloom.inspection.attention_maps import attention_maps
 from seqloom.metrics.text.bleu_chrf import tokenizer
@@ -19,14 +19,14 @@ from seqloom.metrics.text.edit_alignment import Pair, align, closest
 from seqloom.reporting.number_format import finite
 from seqloom.tasks.shared.evaluation import error_by_length, frame
 from seqloom.tasks.translate.model import Translator
-from seqloom.training.validation import group_by_source, some
+from seqloom.training.validation import group_by_source, subsample
 
 BUCKETS, SHOWN, CONFUSED, INVOLVED = 6, 10, 20, 15
 LONGEST_PICTURE = 40  # tokens a side of the attention picture: more would not be readable
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class ScoredExample:
     """One held-out source: what was wanted, what was written, and how the two differ."""
 
     source: str
@@ -55,7 +55,7 @@ class Judged:
         }
 
 
-def record(
+def evaluation_details(
     translator: Translator,
     examples: Sequence[Example],
     search: Search | None = None,
@@ -71,63 +71,65 @@ def record(
     search = search or Search()
     every = group_by_source(examples)
     tokenizer(tokenize)  # else it would be refused when all is decoded
-    grouped = some(every, most)
+    grouped = subsample(every, most)
     if not grouped:
         raise SeqloomError("no examples to evaluate on")
     started = time.monotonic()
     answers = [found[0] for found in translator.answers(grouped, search)]
     seconds = time.monotonic() - started
     asked = [Example(source, tuple(targets), "", 0) for source, targets in grouped.items()]
-    scores = translator.judge(asked, [answer.text for answer in answers], tokenize=tokenize)
-    judged = [_judge(translator, *one) for one in zip(grouped.items(), answers, strict=True)]
+    scores = translator.score(asked, [answer.text for answer in answers], tokenize=tokenize)
+    scored = [_compare(translator, *one) for one in zip(grouped.items(), answers, strict=True)]
     return {
         **frame(translator, scores, sorted(grouped.items()), seconds, len(every)),
         "search": asdict(search),
-        "lengths": by_length(judged),
-        "examples": chosen(judged),
-        "confusion": confusion(judged),
-        "attention": attention(translator, judged),
+        "lengths": by_length(scored),
+        "examples": chosen(scored),
+        "confusion": confusion(scored),
+        "attention": attention(translator, scored),
     }
 
 
-def _judge(translator: Translator, asked: tuple[str, list[str]], answer: Answer) -> Judged:
+def _compare(translator: Translator, asked: tuple[str, list[str]], answer: Answer) -> ScoredExample:
     source, targets = asked
     codec = translator.texts.target
-    written = codec.pieces(answer.text)
-    pieces = {text: codec.pieces(text) for text in map(codec.normal, targets)}
+    written = codec.display_tokens(answer.text)
+    pieces = {text: codec.display_tokens(text) for text in map(codec.normalize, targets)}
     wanted = closest(list(pieces.values()), written)
     references = sorted(pieces, key=lambda text: pieces[text] is not wanted)
-    return Judged(source, references, answer, len(translator.texts.source.pieces(source)), align(wanted, written))
+    return ScoredExample(
+        source, references, answer, len(translator.texts.source.display_tokens(source)), align(wanted, written)
+    )
 
 
-def by_length(judged: Sequence[Judged], buckets: int = BUCKETS) -> list[dict[str, Any]]:
+def by_length(scored: Sequence[ScoredExample], buckets: int = BUCKETS) -> list[dict[str, Any]]:
     """The error rate by the length of the source."""
-    return error_by_length([(one.length, one.edits, one.wanted) for one in judged], buckets)
+    return error_by_length([(one.length, one.edits, one.wanted) for one in scored], buckets)
 
 
-def chosen(judged: Sequence[Judged], count: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
+def chosen(scored: Sequence[ScoredExample], count: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
     """The best (of those all right the longest), the worst (of equals the surest), and some at random.
 
     `random` goes by a hash of the source: two models asked the same show the same.
     """
-    right = sorted((one for one in judged if not one.edits), key=lambda one: (-one.length, -one.answer.confidence))
+    right = sorted((one for one in scored if not one.edits), key=lambda one: (-one.length, -one.answer.confidence))
     wrong = sorted(
-        (one for one in judged if one.edits),
+        (one for one in scored if one.edits),
         key=lambda one: (-one.edits / max(one.wanted, 1), -one.answer.confidence),
     )
-    drawn = sorted(judged, key=lambda one: hashlib.blake2b(one.source.encode(), key=b"random").digest())
+    drawn = sorted(scored, key=lambda one: hashlib.blake2b(one.source.encode(), key=b"random").digest())
     best = [*right, *reversed(wrong)][:count]
     picked = {"best": best, "worst": wrong[:count], "random": drawn[:count]}
     return {name: [one.to_json() for one in several] for name, several in picked.items()}
 
 
-def confusion(judged: Iterable[Judged]) -> dict[str, Any]:
+def confusion(scored: Iterable[ScoredExample]) -> dict[str, Any]:
     """The commonest unlike pairs [wanted, written, count], null for what is missing, and a table of tokens.
 
     `table[i][j]` counts how often `tokens[j]` was written where `tokens[i]` was wanted; the last row and column stand
     for no token at all: what was put in, and what was left out.
     """
-    pairs = Counter(pair for one in judged for pair in one.pairs)
+    pairs = Counter(pair for one in scored for pair in one.pairs)
     unlike = Counter({pair: count for pair, count in pairs.items() if pair[0] != pair[1]})
     involved: Counter[str] = Counter()
     for pair, count in unlike.items():
@@ -147,11 +149,11 @@ def confusion(judged: Iterable[Judged]) -> dict[str, Any]:
     }
 
 
-def attention(translator: Translator, judged: Sequence[Judged]) -> dict[str, Any] | None:
+def attention(translator: Translator, scored: Sequence[ScoredExample]) -> dict[str, Any] | None:
     """Where the model looked in one example of middle length, right if possible; None where there is no attention."""
     fitting = [
         one
-        for one in judged
+        for one in scored
         if one.source.strip() and max(one.length, len(one.answer.tokens)) < LONGEST_PICTURE and one.answer.tokens
     ]
     if not fitting:

@@ -15,14 +15,14 @@ from seqloom.data.formats.bad_lines import examples as read_examples
 from seqloom.data.formats.pairs import Example
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, UNK, lost
 from seqloom.decoding.batched import Answer, Texts, may_be_long
-from seqloom.decoding.search import Search
+from seqloom.decoding.options import Search
 from seqloom.errors import known
 from seqloom.inspection.attention_maps import AttentionMap, attention_maps
 from seqloom.metrics.text.bleu_chrf import advice, tokenizer
 from seqloom.metrics.text.text_metrics import score
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of, reading_of
-from seqloom.tasks.shared.predict import Predicting
-from seqloom.tasks.shared.unseen_characters import unknown_pieces
+from seqloom.tasks.shared.predict import LoadedRun, Predicting
+from seqloom.tasks.shared.unseen_characters import unknown_tokens
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from seqloom.training.validation import group_by_source, likelihood, paired_batches
 
@@ -32,31 +32,24 @@ SYMBOLS, SHORT = 300, 5  # an inventory of sounds: at most so many, each of so m
 class Translator(Predicting[str]):
     """What `seqloom.load` gives. Remembers nothing between calls."""
 
-    def __init__(self, folder: Path, config: dict[str, Any], texts: Texts) -> None:
-        self.folder, self.config, self.texts = folder, config, texts
-
-    @property
-    def model(self) -> Any:
-        return self.texts.model
-
-    @property
-    def device(self) -> torch.device:
-        return self.texts.device
+    def __init__(self, run: LoadedRun, texts: Texts) -> None:
+        super().__init__(run)
+        self.texts = texts
 
     def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
         """How files are read: as those of the training, but for what is given."""
         return reading_of(self.config, columns, skip_bad)
 
     def read(self, files: list[str], reading: Reading) -> tuple[list[Example], list[str]]:
-        """The examples of files, and what should be said about them."""
+        """The examples of files, and notes on them."""
         return read_examples(files, reading)
 
     @property
-    def strange(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def unseen_unit(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return "characters" if self.texts.source.kind == "chars" else "words"
 
     def unknown(self, source: str) -> list[str]:
-        return unknown_pieces(self.texts.source, source)
+        return unknown_tokens(self.texts.source, source)
 
     def length(self, source: str) -> int:
         return len(self.texts.encode(source)) if may_be_long(source) else 0
@@ -87,10 +80,10 @@ class Translator(Predicting[str]):
         if together:
             examples = [Example(source, tuple(targets), "", 0) for source, targets in group_by_source(examples).items()]
         predictions = self.predict([example.source for example in examples], search)
-        judged = self.judge(examples, predictions, metrics=metrics, tokenize=tokenize)
-        return replace(judged, notes=(*notes, *judged.notes))
+        scored = self.score(examples, predictions, metrics=metrics, tokenize=tokenize)
+        return replace(scored, notes=(*notes, *scored.notes))
 
-    def judge(
+    def score(
         self,
         examples: Sequence[Example],
         predictions: list[str],
@@ -99,11 +92,11 @@ class Translator(Predicting[str]):
         tokenize: str = "13a",
     ) -> Evaluation:
         """Scores of predictions that were made already, one for each example."""
-        references = [tuple(map(self.texts.target.normal, example.targets)) for example in examples]
+        references = [tuple(map(self.texts.target.normalize, example.targets)) for example in examples]
         scores = score(
             predictions,
             references,
-            split=self.texts.target.pieces,
+            split=self.texts.target.display_tokens,
             metrics=metrics,
             tokenize=tokenize,
         )
@@ -116,8 +109,8 @@ class Translator(Predicting[str]):
         hint = advice(references, tokenize) if "bleu" in values else None
         notes = () if hint is None else (hint,)
         found = (values, scores.intervals, signature, scores.count, predictions, notes)
-        told = self.config.get("members", ())
-        return Evaluation(*found, told, pronunciations=self._pronounces(examples, references))
+        members = self.config.get("members", ())
+        return Evaluation(*found, members, pronunciations=self._pronounces(examples, references))
 
     def _pronounces(self, examples: Sequence[Example], references: Sequence[Sequence[str]]) -> bool:
         """Whether these are pronunciations, by what they are like: single words on the one side, on the other several
@@ -127,7 +120,7 @@ class Translator(Predicting[str]):
             return False
         if any(len(example.source.split()) != 1 for example in examples):
             return False
-        symbols = [len(target.pieces(several[0])) for several in references]
+        symbols = [len(target.display_tokens(several[0])) for several in references]
         return sum(symbols) >= 2 * len(symbols) and max(map(len, target.tokens), default=9) <= SHORT
 
     def _perplexity(self, examples: Sequence[Example]) -> float:
@@ -137,15 +130,15 @@ class Translator(Predicting[str]):
         objective = TeacherForcing(self.texts.model)
         return likelihood(objective, paired_batches(pairs), self.texts.device)["perplexity"]
 
-    def record(
+    def evaluation_details(
         self, examples: Sequence[Example], search: Search | None = None, *, most: int = 1000, tokenize: str = "13a"
     ) -> dict[str, Any]:
-        """What an evaluation found, as values for a report: see `translated.record`."""
-        from seqloom.tasks.translate.evaluation import record
+        """What an evaluation found, as values for a report."""
+        from seqloom.tasks.translate.evaluation import evaluation_details
 
-        return record(self, examples, search, most=most, tokenize=tokenize)
+        return evaluation_details(self, examples, search, most=most, tokenize=tokenize)
 
-    def once(self, length: int) -> None:
+    def dummy_forward(self, length: int) -> None:
         """One example of `length` tokens a side through the model: what `seqloom info` counts."""
         self.model(pad([[UNK] * length]), torch.tensor([[BOS] + [UNK] * (length - 1)]))
 

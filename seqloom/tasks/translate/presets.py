@@ -6,6 +6,8 @@ from typing import Any
 
 from seqloom.options import merge
 
+DEFAULT = "lstm-attention"  # the model if none is named
+
 PRESETS: dict[str, dict[str, Any]] = {
     "rnn": {"encoder": {"kind": "rnn"}, "decoder": {"kind": "recurrent", "cell": "rnn"}},
     "gru": {"encoder": {"kind": "gru"}, "decoder": {"kind": "recurrent", "cell": "gru"}},
@@ -42,7 +44,7 @@ RECURRENT_SIZES: dict[str, dict[str, Any]] = {
 }
 
 TRANSFORMER_SIZES: dict[str, dict[str, Any]] = {
-    name: {"embedding": dim, "encoder": dict(stack), "decoder": dict(stack), "dropout": 0.0, "tie": True}
+    name: {"embedding": dim, "encoder": dict(stack), "decoder": dict(stack), "dropout": 0.0, "tie_embeddings": True}
     for name, dim, stack in (
         ("tiny", 128, {"dim": 128, "layers": 2, "heads": 4, "hidden": 512}),
         ("small", 256, {"dim": 256, "layers": 3, "heads": 4, "hidden": 1024}),
@@ -52,8 +54,8 @@ TRANSFORMER_SIZES: dict[str, dict[str, Any]] = {
 
 # What suits a family; anything the user sets wins.
 TRAINING: dict[str, dict[str, Any]] = {
-    "recurrent": {"rate": 2e-3, "schedule": "cosine", "warmup": 100},
-    "transformer": {"rate": 1e-3, "schedule": "inverse-sqrt", "warmup": 1000, "smoothing": 0.1},
+    "recurrent": {"learning_rate": 2e-3, "schedule": "cosine", "warmup": 100},
+    "transformer": {"learning_rate": 1e-3, "schedule": "inverse-sqrt", "warmup": 1000, "label_smoothing": 0.1},
 }
 
 

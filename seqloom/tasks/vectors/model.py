@@ -1,8 +1,7 @@
-"""Trained word vectors: which words are like a word, and how well neighbours are told from other words."""
+"""Trained word vectors: which words are like a word, and how well neighbours are told apart from other words."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice
@@ -11,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from seqloom.data.batches.chunks import Pieces
+from seqloom.data.batches.chunks import ChunkedTexts
 from seqloom.data.encoding.encode import Rows
 from seqloom.data.files.columns import Reading
 from seqloom.data.formats.pairs import Example
@@ -22,23 +21,24 @@ from seqloom.data.prepare.texts import read_texts
 from seqloom.data.tokenizers.tokenizers import SPECIALS, UNK
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import Answer
-from seqloom.decoding.search import Search
+from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError, known
-from seqloom.tasks.shared.evaluation import Evaluation, examples_of, frame, reading_of
-from seqloom.tasks.shared.predict import Predicting
+from seqloom.tasks.shared.evaluation import Evaluation, examples_of, reading_of
+from seqloom.tasks.shared.predict import LoadedRun, Predicting
+from seqloom.tasks.vectors.evaluation import evaluation_details
 from seqloom.training.objectives.skip_gram import NegativeSampling, Windows
-from seqloom.training.validation import likelihood, some
+from seqloom.training.validation import likelihood
 from seqloom.version import __version__
 
 SEED = 7  # of the words drawn in an evaluation
-SHOWN, LIKE = 20, 8  # words of a report, and words like each
 
 
-class Likeness(Predicting[str]):
+class VectorModel(Predicting[str]):
     """What `seqloom.load` gives of a `vectors` run. Remembers nothing between calls."""
 
-    def __init__(self, folder: Path, config: dict[str, Any], model: nn.Module, codec: Codec, device: torch.device):
-        self.folder, self.config, self.model, self.codec, self.device = folder, config, model, codec, device
+    def __init__(self, run: LoadedRun) -> None:
+        super().__init__(run)
+        self.codec = Codec.from_json(run.vocabularies["source"])
 
     def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
         """How files are read: as those of the training, but for what is given."""
@@ -56,7 +56,7 @@ class Likeness(Predicting[str]):
         self, sources: Iterable[str], search: Search | None = None, rows: int = 64, ahead: int = 16
     ) -> Iterator[list[Answer]]:
         """The words whose vectors have the largest cosine with each word's, in order, as a stream. Of several words the
-        mean counts; where none is known nothing is said."""
+        mean counts; where none is known the answer is empty."""
         n = (search or Search()).n_best
         texts = iter(sources)
         while chunk := list(islice(texts, rows)):
@@ -72,7 +72,7 @@ class Likeness(Predicting[str]):
                 nothing = [Answer("", (), 0.0, 0.0, 0.0)]
                 yield [self._answer(cosine, id) for cosine, id in found] if ids else nothing
 
-    def once(self, length: int) -> None:
+    def dummy_forward(self, length: int) -> None:
         """One example of `length` words and a neighbour of each through the model: what `seqloom info` counts."""
         words = torch.full((length,), UNK)
         self.model(words, words[:, None])
@@ -92,15 +92,15 @@ class Likeness(Predicting[str]):
         for name in metrics or ():
             known(name, ("loss",), "metric")
         examples, notes = examples_of(self, files, reading, "texts")
-        return self.judge([example.source for example in examples], notes)
+        return self.score([example.source for example in examples], notes)
 
-    def judge(self, texts: Sequence[str], notes: Sequence[str] = ()) -> Evaluation:
+    def score(self, texts: Sequence[str], notes: Sequence[str] = ()) -> Evaluation:
         """Scores of texts in memory; words are drawn by their shares in these."""
         data, rows = self.config["data"], [self.codec.encode(text) for text in texts]
         lengths = np.array([len(row) for row in rows], np.int64)
-        pieces = Pieces.of(Rows(np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum())), lengths))
+        pieces = ChunkedTexts.of(Rows(np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum())), lengths))
         counts = np.bincount(pieces.ids, minlength=self.codec.size)
-        how = {name: data[name] for name in ("window", "negatives", "often")}
+        how = {"window": data["window"], "negatives": data["negatives"], "often": data["subsample"]}
         windows = Windows(pieces, counts, **how, seed=SEED)
         if not len(windows):
             raise SeqloomError("no two words of the vocabulary stand in one of the texts")
@@ -117,21 +117,8 @@ class Likeness(Predicting[str]):
             notes=tuple(notes),
         )
 
-    def record(self, examples: Sequence[Example], search: Search | None = None, *, most: int = 1000) -> dict[str, Any]:
+    def evaluation_details(
+        self, examples: Sequence[Example], search: Search | None = None, *, most: int = 1000
+    ) -> dict[str, Any]:
         """What a report tells of at most `most` texts, chosen by a hash. Fit for `json.dump`."""
-        every = {example.source: [] for example in examples}
-        texts = list(some(every, most))
-        if not texts:
-            raise SeqloomError("no texts to evaluate on")
-        started = time.monotonic()
-        scores = self.judge(texts)
-        seconds = time.monotonic() - started
-        words = self.codec.tokens[:SHOWN]
-        like = self.answers(words, Search(beam=LIKE, n_best=LIKE))
-        return {
-            **frame(self, scores, sorted(texts), seconds, len(every)),
-            "alike": [
-                [word, [[one.text, round(one.score, 4)] for one in answers]]
-                for word, answers in zip(words, like, strict=True)
-            ],
-        }
+        return evaluation_details(self, examples, most)

@@ -6,6 +6,8 @@ from typing import Any
 
 from seqloom.options import merge
 
+DEFAULT = "skipgram"  # the model if none is named
+
 PRESETS: dict[str, dict[str, Any]] = {"skipgram": {}}
 
 ABOUT = {"skipgram": "skip-gram with negative sampling (Mikolov et al. 2013)"}
@@ -22,4 +24,4 @@ def preset(model: str, size: str) -> dict[str, Any]:
 
 def suited(model: dict[str, Any]) -> dict[str, Any]:
     """Training settings that suit it: vectors want large steps, and no decay of words that are seldom seen."""
-    return {"rate": 5e-3, "schedule": "cosine", "warmup": 100, "weight_decay": 0.0, "clip": 0.0}
+    return {"learning_rate": 5e-3, "schedule": "cosine", "warmup": 100, "weight_decay": 0.0, "clip": 0.0}

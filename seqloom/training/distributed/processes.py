@@ -1,7 +1,7 @@
-"""Several processes as one training: who they are, what they tell one another, how they fail together.
+"""Several processes as one training: their ranks, what they exchange, how they fail together.
 
-What travels between them is tensors, or JSON as bytes in one; nothing is pickled. Started by torchrun; alone, a process
-makes no group and every function here gives back what it was given.
+They exchange tensors, or JSON as bytes in a tensor; nothing is pickled. They are started by torchrun; a process alone
+makes no group, and every function here returns its argument.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DTYPES = {str(t): t for t in (torch.float32, torch.float64, torch.bfloat16, torc
 
 @dataclass(frozen=True)
 class Launch:
-    """What torchrun says of this process. The environment is read here and nowhere else."""
+    """What torchrun sets for this process. The environment is read here and nowhere else."""
 
     rank: int = 0
     world: int = 1
@@ -59,9 +59,9 @@ class Ranks:
     def __init__(self, launch: Launch, device: torch.device) -> None:
         self.launch, self.device = launch, device
         self.rank, self.world = launch.rank, launch.world
-        # For words between hosts: on the CPU, and patient, since data may take hours to prepare.
+        # For exchanges on the CPU, with a long timeout, since data may take hours to prepare.
         self._hosts: Any = dist.new_group(backend="gloo", timeout=PREPARING) if self.several else None
-        self.launches = [Launch(*fields) for fields in self.gather(astuple(launch))]
+        self.launches = [Launch(*fields) for fields in self.all_gather(astuple(launch))]
 
     @property
     def several(self) -> bool:
@@ -74,13 +74,13 @@ class Ranks:
     def __str__(self) -> str:
         return f"rank {self.rank} of {self.world}"
 
-    def add(self, numbers: Tensor) -> Tensor:
-        """The sum over all ranks, on the device; nobody waits for it before it is read."""
+    def all_reduce(self, numbers: Tensor) -> Tensor:
+        """The sum over all ranks, on the device; the host does not wait for it until it is read."""
         if self.several:
             dist.all_reduce(numbers)
         return numbers
 
-    def tell(self, value: Value) -> Value:
+    def broadcast(self, value: Value) -> Value:
         """The first rank's value, a JSON one, on every rank."""
         if not self.several:
             return value
@@ -91,48 +91,48 @@ class Ranks:
         dist.broadcast(raw, 0, group=self._hosts)
         return value if self.first else json.loads(raw.numpy().tobytes())
 
-    def gather(self, value: Value) -> list[Value]:
+    def all_gather(self, value: Value) -> list[Value]:
         """Every rank's value, a JSON one, on every rank. All wait for the last."""
         if not self.several:
             return [value]
         raw = _bytes(value)
-        sizes = [int(size) for size in self.gather_tensors(torch.tensor([raw.numel()]))]
+        sizes = [int(size) for size in self.all_gather_tensors(torch.tensor([raw.numel()]))]
         padded = torch.nn.functional.pad(raw, (0, max(sizes) - raw.numel()))
-        found = self.gather_tensors(padded)
-        return [json.loads(one[:size].numpy().tobytes()) for one, size in zip(found, sizes, strict=True)]
+        every = self.all_gather_tensors(padded)
+        return [json.loads(one[:size].numpy().tobytes()) for one, size in zip(every, sizes, strict=True)]
 
-    def gather_tensors(self, tensor: Tensor) -> list[Tensor]:
+    def all_gather_tensors(self, tensor: Tensor) -> list[Tensor]:
         """A tensor of one shape, on the host, from every rank."""
         if not self.several:
             return [tensor]
-        found = [torch.empty_like(tensor) for _ in range(self.world)]
-        dist.all_gather(found, tensor.contiguous(), group=self._hosts)
-        return found
+        every = [torch.empty_like(tensor) for _ in range(self.world)]
+        dist.all_gather(every, tensor.contiguous(), group=self._hosts)
+        return every
 
-    def share(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """What the first rank holds, on every rank, sent one by one as it is looked up."""
+    def broadcast_tensors(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The first rank's tensors on every rank, each sent when it is looked up."""
         return Shared(tensors, self) if self.several else tensors
 
-    def lead(self, work: Callable[[], Value]) -> Value:
-        """The first rank does it and tells the rest what came of it, JSON. If it fails there, all end; one says why."""
+    def run_on_first(self, work: Callable[[], Value]) -> Value:
+        """Run on the first rank and broadcast the result, JSON. If it fails there, all end, and one reports why."""
         if not self.several:
             return work()
         if self.first:
             try:
                 result = work()
             except Exception:
-                self.tell({"failed": True})
+                self.broadcast({"failed": True})
                 raise
-            self.tell({"failed": False, "result": result})
+            self.broadcast({"failed": False, "result": result})
             return result
-        told: dict[str, Any] = self.tell({})
-        if told["failed"]:
+        outcome: dict[str, Any] = self.broadcast({})
+        if outcome["failed"]:
             sys.exit(1)
-        return told["result"]
+        return outcome["result"]
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """All wait here for all. What goes wrong for any ends all, and is said once. No exchange within."""
+    def fail_together(self) -> Iterator[None]:
+        """A barrier: an error on any rank ends all ranks, and is reported once. No exchange within the block."""
         problem = None
         try:
             yield
@@ -140,8 +140,8 @@ class Ranks:
             if not self.several:
                 raise
             problem = error
-        said = self.gather(None if problem is None else str(problem))
-        failed = next((rank for rank, text in enumerate(said) if text is not None), None)
+        problems = self.all_gather(None if problem is None else str(problem))
+        failed = next((rank for rank, text in enumerate(problems) if text is not None), None)
         if failed is None:
             return
         if problem is None or failed != self.rank:
@@ -149,12 +149,12 @@ class Ranks:
         raise problem if self.first else SeqloomError(f"{self} on {socket.gethostname()}: {problem}") from problem
 
     def in_turn(self, work: Callable[[], Value]) -> Value:
-        """The first rank, then the first of every other machine, then the rest: what one leaves in a cache the next
-        finds there, whether machines share their files or not."""
+        """Run on the first rank, then on the first of every other machine, then on the rest: later ones find the caches
+        of earlier ones, whether machines share their files or not."""
         mine = 0 if self.first else 1 if self.launch.local == 0 else 2
         made: list[Value] = []
         for turn in range(3):
-            with self.together():
+            with self.fail_together():
                 if turn == mine:
                     made.append(work())
         return made[0]
@@ -168,7 +168,7 @@ class Shared(Mapping[str, Tensor]):
 
     def __init__(self, held: Mapping[str, Tensor], ranks: Ranks) -> None:
         self._held, self._ranks = held, ranks
-        self._forms = ranks.tell({name: [str(t.dtype), list(t.shape)] for name, t in held.items()})
+        self._forms = ranks.broadcast({name: [str(t.dtype), list(t.shape)] for name, t in held.items()})
 
     def __getitem__(self, name: str) -> Tensor:
         kind, shape = self._forms[name]
@@ -187,7 +187,7 @@ class Shared(Mapping[str, Tensor]):
 
 @contextmanager
 def connected(launch: Launch, device: torch.device) -> Iterator[Ranks]:
-    """The group of all processes, for as long as the block lasts. A lost neighbour is one line, not a traceback."""
+    """The group of all processes, for the length of the block. A lost process is one line, not a traceback."""
     if launch.world == 1:
         yield Ranks(launch, device)
         return
@@ -207,7 +207,7 @@ def connected(launch: Launch, device: torch.device) -> Iterator[Ranks]:
             f"has probably ended, and its own message says why ({why})"
         ) from error
     finally:
-        # With a neighbour gone, NCCL would wait for it here; the end of the process frees everything as well.
+        # NCCL would wait here for a process that is gone; the end of this process frees everything as well.
         if ours and dist.is_initialized() and (whole or device.type == "cpu"):
             dist.destroy_process_group()
 
@@ -226,27 +226,27 @@ def _connect(device: torch.device) -> None:
 def _meet(store: Any, rank: int, world: int) -> str:
     """A name for this group that no group had before.
 
-    torchrun keeps one store over restarts, and addresses of processes that are no more still stand in it. So each comer
-    asks for the name under a word that was never used, and the first rank answers whatever it is asked until all have
-    thanked it.
+    torchrun keeps one store over restarts, with addresses of processes that have ended. So each rank asks for the name
+    under a key of its own that was never used, and the first rank answers all requests until every rank has
+    acknowledged the name.
     """
-    word = uuid4().hex
+    key = uuid4().hex
     if rank:
-        store.set(f"asked/{rank}", word)
-        name = store.get(f"answered/{word}").decode()
+        store.set(f"asked/{rank}", key)
+        name = store.get(f"answered/{key}").decode()
         store.set(f"thanked/{name}/{rank}", "")
         return name
     missing, deadline = set(range(1, world)), time.monotonic() + STEP.total_seconds()
     while missing:
         for other in sorted(missing):
-            if store.check([f"thanked/{word}/{other}"]):
+            if store.check([f"thanked/{key}/{other}"]):
                 missing.remove(other)
             elif store.check([f"asked/{other}"]):
-                store.set(f"answered/{store.get(f'asked/{other}').decode()}", word)
+                store.set(f"answered/{store.get(f'asked/{other}').decode()}", key)
         if time.monotonic() > deadline:
             raise SeqloomError(f"{len(missing)} of {world} processes did not come within {STEP}")
         time.sleep(0.01)
-    return word
+    return key
 
 
 def _bytes(value: Any) -> Tensor:

@@ -28,7 +28,7 @@ def random_states(device: torch.device, ranks: Ranks) -> dict[str, Tensor]:
     return {
         f"random.{f'{rank}.' if rank else ''}{name}": state
         for name, value in rng_state(device).items()
-        for rank, state in enumerate(ranks.gather_tensors(value))
+        for rank, state in enumerate(ranks.all_gather_tensors(value))
     }
 
 

@@ -1,7 +1,8 @@
 """What is trained where an example has one value: a label, several labels, or a number.
 
 A batch has `source` (what the model reads), `target`, `weight` (of each target; None: all 1) and `count`. The sum is
-weighted, the count is not: it stays the number of rows, so that a weight of 2 is a row seen twice in one update.
+weighted, the count is not: it stays the number of rows, as if a row of weight 2 came twice in one update. Class
+weights: see `data/batches/class_weights.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from seqloom.training.objectives.teacher_forcing import Loss
 class CrossEntropy(nn.Module):
     """−Σ w log p(label), p the softmax of the logits (Bridle 1990): its gradient by the logits is w (p − y). Smoothed,
     a share of the label's mass is spread over all labels (Szegedy et al. 2016, section 7). With `agreement`, every row
-    is guessed twice, and how far the two are apart is added (Liang et al. 2021; see TeacherForcing)."""
+    is predicted twice, and the divergence of the two is added (R-Drop; see TeacherForcing)."""
 
     def __init__(self, model: nn.Module, smoothing: float = 0.0, agreement: float = 0.0) -> None:
         super().__init__()
@@ -30,9 +31,9 @@ class CrossEntropy(nn.Module):
         logits = self.model(batch.source)
         if not (self.training and self.agreement):
             return self.loss(logits, batch)
-        again = self.model(batch.source)
-        between = _summed(divergence(logits, again).masked_fill(batch.target < 0, 0.0), batch).total
-        total = self.loss(logits, batch).total + self.loss(again, batch).total + self.agreement * between
+        other = self.model(batch.source)  # with another dropout mask
+        apart = _weighted_sum(divergence(logits, other).masked_fill(batch.target < 0, 0.0), batch).total
+        total = self.loss(logits, batch).total + self.loss(other, batch).total + self.agreement * apart
         return Loss(total / 2, batch.count)
 
     def loss(self, logits: Tensor, batch: Any) -> Loss:
@@ -42,11 +43,11 @@ class CrossEntropy(nn.Module):
         each = F.cross_entropy(
             logits.float(), batch.target, reduction="none", ignore_index=-1, label_smoothing=smoothing
         )
-        return _summed(each, batch)
+        return _weighted_sum(each, batch)
 
 
 class BinaryCrossEntropy(nn.Module):
-    """−Σ w log p over all labels of a row, each there or not by a sigmoid of its own (Nam et al. 2014)."""
+    """−Σ w log p over all labels of a row, each by a sigmoid of its own (Nam et al. 2014)."""
 
     def __init__(self, model: nn.Module, smoothing: float = 0.0) -> None:
         super().__init__()
@@ -59,12 +60,11 @@ class BinaryCrossEntropy(nn.Module):
         """Of logits and targets, both [B, labels]."""
         smoothing = self.smoothing if self.training else 0.0
         target = batch.target * (1 - smoothing) + smoothing / 2
-        return _summed(F.binary_cross_entropy_with_logits(logits.float(), target, reduction="none"), batch)
+        return _weighted_sum(F.binary_cross_entropy_with_logits(logits.float(), target, reduction="none"), batch)
 
 
 class SquaredError(nn.Module):
-    """Σ (ŷ − y)² (Bishop 2006, section 1.1), in the units of the supply: deviations from the mean of the training
-    data."""
+    """Σ (ŷ − y)² (Bishop 2006, section 1.1), of numbers that are standardized by the training data."""
 
     def __init__(self, model: nn.Module, smoothing: float = 0.0) -> None:
         super().__init__()
@@ -75,18 +75,18 @@ class SquaredError(nn.Module):
 
     def loss(self, logits: Tensor, batch: Any) -> Loss:
         """Of outputs [B, 1] and targets [B]."""
-        return _summed((logits.float()[:, 0] - batch.target).square(), batch)
+        return _weighted_sum((logits.float()[:, 0] - batch.target).square(), batch)
 
 
 OBJECTIVES = {"label": CrossEntropy, "labels": BinaryCrossEntropy, "number": SquaredError}
 
 
 def label_objective(target: str, model: nn.Module, smoothing: float = 0.0, agreement: float = 0.0) -> nn.Module:
-    """The objective for a kind of target: label, labels or number. Two guesses can agree on one label only."""
+    """The objective for a kind of target: label, labels or number. R-Drop is for one label only."""
     more = (agreement,) if target == "label" else ()
     return OBJECTIVES[known(target, OBJECTIVES, "kind of target")](model, smoothing, *more)
 
 
-def _summed(each: Tensor, batch: Any) -> Loss:
+def _weighted_sum(each: Tensor, batch: Any) -> Loss:
     weighted = each if batch.weight is None else each * batch.weight.to(each)
     return Loss(torch.sum(weighted), batch.count)

@@ -1,4 +1,4 @@
-"""Masked-token prediction: which tokens are hidden, how, and what the loss is."""
+"""Masked-token prediction: which tokens are masked, how, and the loss."""
 
 from __future__ import annotations
 
@@ -9,47 +9,49 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.data.batches.bucketing import Plan, plan
-from seqloom.data.batches.chunks import Pieces
+from seqloom.data.batches.chunks import ChunkedTexts
 from seqloom.data.batches.collate import Padded, cuts, send
 from seqloom.data.tokenizers.tokenizers import SPECIALS
-from seqloom.models.pretraining.masked_language_model import MASK, Masked
+from seqloom.models.pretraining.masked_language_model import MASK, MaskedLanguageModel
 from seqloom.parts.visibility import keep
 from seqloom.training.objectives.teacher_forcing import Loss
 
-HIDDEN, REPLACED = 0.8, 0.1  # of the chosen tokens; the others stay as they are
+MASKED, REPLACED = 0.8, 0.1  # of the chosen tokens; the others stay as they are
 
 
 @dataclass(frozen=True, eq=False)
-class Cloze:
-    """Whole texts, and how many of their tokens are to be guessed. Which ones is drawn where the batch is read."""
+class MaskedBatch:
+    """Whole texts, and how many of their tokens are to be predicted. Which ones is drawn where the batch is used."""
 
     source: Padded  # x1 … xn <eos>
-    counts: tuple[int, ...]  # tokens to be guessed in each row
+    counts: tuple[int, ...]  # tokens to be predicted in each row
     index: Tensor  # [N] flat places of the [B, most] matrix of chosen places that are within a row's count
     rows: tuple[int, ...]
-    draws: Tensor | None = None  # [B, S]: the lowest of a row are chosen; None: drawn anew every time
+    draws: Tensor | None = None  # [B, S] random numbers: the lowest of a row are chosen; None: drawn anew every time
 
     @classmethod
-    def of(cls, source: Padded, counts: np.ndarray, rows: tuple[int, ...] = (), draws: Tensor | None = None) -> Cloze:
+    def of(
+        cls, source: Padded, counts: np.ndarray, rows: tuple[int, ...] = (), draws: Tensor | None = None
+    ) -> MaskedBatch:
         """`index` is made on the host: on a GPU, finding it would wait for the device."""
         taken = np.arange(int(counts.max(initial=0))) < counts[:, None]
         index = torch.from_numpy(np.flatnonzero(taken))
         return cls(source, tuple(counts.tolist()), index, rows, draws)
 
-    def to(self, device: torch.device | str) -> Cloze:
+    def to(self, device: torch.device | str) -> MaskedBatch:
         draws = None if self.draws is None else send(self.draws, device)
         return replace(self, source=self.source.to(device), index=send(self.index, device), draws=draws)
 
-    def part(self, first: int, last: int) -> Cloze:
+    def part(self, first: int, last: int) -> MaskedBatch:
         """Rows `first` to `last`, not included."""
         source, counts = self.source.part(first, last), np.array(self.counts[first:last], np.int64)
         draws = None if self.draws is None else self.draws[first:last, : source.tokens.size(1)]
-        return Cloze.of(source, counts, self.rows[first:last], draws)
+        return MaskedBatch.of(source, counts, self.rows[first:last], draws)
 
-    def pieces(self, n: int) -> list[Cloze]:
+    def micro_batches(self, n: int) -> list[MaskedBatch]:
         return [self.part(a, b) for a, b in cuts(len(self.counts), n)] or [self]
 
-    def emptied(self) -> Cloze:
+    def zero_weight_row(self) -> MaskedBatch:
         first = self.part(0, 1)
         return replace(first, counts=(0,), index=first.index[:0], rows=())
 
@@ -63,60 +65,60 @@ class Cloze:
         rows = torch.arange(len(tokens), device=tokens.device)[:, None]
         return (lowest + rows * width).flatten().index_select(0, self.index)
 
-    def hidden(self, places: Tensor, instead: Tensor) -> Padded:
-        """The texts with the tokens `instead` at `places`."""
-        tokens = self.source.tokens
-        return replace(self.source, tokens=tokens.flatten().index_copy(0, places, instead).view(tokens.shape))
+    def replaced(self, places: Tensor, tokens: Tensor) -> Padded:
+        """The texts with `tokens` at `places`."""
+        whole = self.source.tokens
+        return replace(self.source, tokens=whole.flatten().index_copy(0, places, tokens).view(whole.shape))
 
 
 class MaskedPrediction(nn.Module):
     """−Σ log p(x_i | the text without it) over the chosen tokens (Devlin et al. 2019, section 3.1).
 
-    80 % of them are hidden, 10 % replaced by others, 10 % left as they are. All random numbers come from torch's own
-    generator, whose state is kept: a resumed run draws the same.
+    80 % of them are masked, 10 % replaced by random tokens, 10 % left as they are. All random numbers come from torch's
+    own generator, whose state is saved: a resumed run draws the same.
 
-    Where the batch brings its draws, as held-out texts do, every chosen token is hidden.
+    Where the batch brings its draws, as held-out texts do, every chosen token is masked.
     """
 
-    def __init__(self, model: Masked) -> None:
+    def __init__(self, model: MaskedLanguageModel) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, batch: Cloze) -> Loss:
-        places, labels, source = _shown(self.model, batch)
+    def forward(self, batch: MaskedBatch) -> Loss:
+        places, labels, source = _mask(self.model, batch)
         return Loss(self.model(source, places, labels), places.size(0))
 
 
-def guessed(model: nn.Module, batch: Cloze) -> tuple[Tensor, Tensor, Tensor]:
-    """The chosen places [N], what stands there [N], and what the model guesses, as logits [N, V]."""
-    places, labels, source = _shown(model, batch)
+def predict_masked(model: nn.Module, batch: MaskedBatch) -> tuple[Tensor, Tensor, Tensor]:
+    """The chosen places [N], their tokens [N], and the model's predictions, as logits [N, V]."""
+    places, labels, source = _mask(model, batch)
     return places, labels, model(source, places)
 
 
-def _shown(model: nn.Module, batch: Cloze) -> tuple[Tensor, Tensor, Padded]:
-    """The chosen places [N], what stands there [N], and the texts as the model is to read them."""
+def _mask(model: nn.Module, batch: MaskedBatch) -> tuple[Tensor, Tensor, Padded]:
+    """The chosen places [N], their tokens [N], and the texts with these masked."""
     places = batch.places()
     labels = batch.source.tokens.flatten().index_select(0, places)
     if batch.draws is None:
-        instead = disturbed(labels, model.source.num_embeddings)  # pyright: ignore
+        instead = corrupt(labels, model.source.num_embeddings)  # pyright: ignore
     else:
         instead = torch.full_like(labels, MASK)
-    return places, labels, batch.hidden(places, instead)
+    return places, labels, batch.replaced(places, instead)
 
 
-def disturbed(labels: Tensor, size: int) -> Tensor:
-    """What is shown in place of the chosen tokens."""
+def corrupt(labels: Tensor, size: int) -> Tensor:
+    """What the chosen tokens are replaced with: 80 % <mask>, 10 % random tokens, 10 % themselves."""
     draws = torch.rand(labels.shape, device=labels.device)
     others = torch.randint(len(SPECIALS), max(size, len(SPECIALS) + 1), labels.shape, device=labels.device)
-    others.clamp_(max=size - 1)  # where all tokens are rare, there are no others than the specials
-    shown = torch.where(draws < HIDDEN + REPLACED, others, labels)
-    return shown.masked_fill(draws < HIDDEN, MASK)
+    others.clamp_(max=size - 1)  # without any token but the special ones, those are drawn
+    shown = torch.where(draws < MASKED + REPLACED, others, labels)
+    return shown.masked_fill(draws < MASKED, MASK)
 
 
-class Clozes:
-    """Texts with a share of their tokens to be guessed, at least one in each; with a `seed` always the same ones."""
+class MaskedTexts:
+    """Texts with a share of their tokens to be predicted, at least one in each; with a `seed` always the same ones."""
 
-    def __init__(self, pieces: Pieces, share: float, seed: int | None = None) -> None:
+    def __init__(self, pieces: ChunkedTexts, share: float, seed: int | None = None) -> None:
         self.texts, self.fingerprint, self.folder = pieces, pieces.fingerprint, pieces.folder
         self.counts = np.maximum(1, np.rint(share * (pieces.lengths - 1))).astype(np.int64)
         self.draws = None if seed is None else np.random.default_rng(seed).random(len(pieces.ids), np.float32)
@@ -128,7 +130,7 @@ class Clozes:
         lengths = self.texts.lengths
         return plan(lengths, lengths, seed=seed, epoch=epoch, batch_tokens=batch_tokens, batch_rows=batch_rows)
 
-    def batch(self, rows: np.ndarray) -> Cloze:
+    def batch(self, rows: np.ndarray) -> MaskedBatch:
         rows = np.asarray(rows, np.int64)
         source = self.texts.padded(rows)
         draws = None
@@ -137,7 +139,7 @@ class Clozes:
             filled = np.full(source.tokens.shape, 2.0, np.float32)
             filled[np.arange(filled.shape[1]) < lengths[:, None]] = self.draws[flat]
             draws = torch.from_numpy(filled)
-        return Cloze.of(source, self.counts[rows], tuple(rows.tolist()), draws)
+        return MaskedBatch.of(source, self.counts[rows], tuple(rows.tolist()), draws)
 
     def count(self, rows: np.ndarray) -> int:
         return int(self.counts[rows].sum())

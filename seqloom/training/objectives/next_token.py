@@ -1,4 +1,4 @@
-"""Language models: the next token as objective, and the whole held-out text as judge."""
+"""Language models: the next token as objective, and validation on the whole held-out text."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqloom.data.batches.language import Stream, Stretches
+from seqloom.data.batches.language import LanguageBatch, Stream
 from seqloom.data.tokenizers.tokenizers import UNK
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.metrics.perplexity import perplexity
 from seqloom.parts.state import State
 from seqloom.training.distributed.processes import ALONE, Ranks
-from seqloom.training.distributed.sharding import portion
+from seqloom.training.distributed.sharding import rank_batch
 from seqloom.training.objectives.teacher_forcing import Loss
 
 STREAMS = 8  # in which the held-out text is read while training, where a state is carried on
 CHUNK = 1024  # steps of a stream at a time
-CELLS = 1 << 26  # logits at a time, whatever the vocabulary
+MOST_LOGITS = 1 << 26  # logits at a time, whatever the vocabulary
 
 
 class NextToken(nn.Module):
-    """−Σ log p(x_t | x_<t) (Bengio et al. 2003, section 2). Where batches go on from one another, the state does too,
-    without its gradient: truncated back-propagation (Williams & Peng 1990)."""
+    """−Σ log p(x_t | x_<t) (Bengio et al. 2003, section 2). Where batches continue one another, the state is
+    carried on, without its gradient: truncated back-propagation (Williams & Peng 1990)."""
 
     def __init__(self, model: Any, smoothing: float = 0.0) -> None:
         super().__init__()
         self.model = model
         self.smoothing = smoothing
 
-    def forward(self, batch: Stretches, carried: State = None) -> Loss:
+    def forward(self, batch: LanguageBatch, carried: State = None) -> Loss:
         # A validation loss is a likelihood: smoothing and penalties belong to training alone.
         smoothing = self.smoothing if self.training else 0.0
-        guess = self.model(batch.tokens[:, :-1], batch.tokens[:, 1:], batch.index, carried, smoothing, True)
-        total = guess.nats
-        if guess.penalty is not None:
-            total = total + batch.count * guess.penalty
+        losses = self.model(batch.tokens[:, :-1], batch.tokens[:, 1:], batch.index, carried, smoothing, True)
+        total = losses.nats
+        if losses.penalty is not None:
+            total = total + batch.count * losses.penalty
         goes_on = batch.goes_on and self.model.carries
-        return Loss(total, batch.count, detached(guess.state) if goes_on else None)
+        return Loss(total, batch.count, detached(losses.state) if goes_on else None)
 
 
 def detached(state: State) -> State:
@@ -62,11 +62,12 @@ class Surprise(NamedTuple):
 def surprise(model: Any, stream: Stream, length: int, device: torch.device) -> Surprise:
     """Every token once. A model that carries its state reads running text from beginning to end; others read it in
     blocks of `length`, each by itself."""
-    found = [(nats.double().cpu().numpy(), *_real(batch)) for batch, nats in _guesses(model, stream, length, device, 1)]
-    return Surprise(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+    losses = _token_losses(model, stream, length, device, 1)
+    parts = [(nats.double().cpu().numpy(), *_labels(batch)) for batch, nats in losses]
+    return Surprise(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
-def _real(batch: Stretches) -> tuple[np.ndarray, np.ndarray]:
+def _labels(batch: LanguageBatch) -> tuple[np.ndarray, np.ndarray]:
     """The labels of a batch, and their places."""
     labels = batch.tokens[:, 1:].cpu().numpy()
     place = np.broadcast_to(np.arange(labels.shape[1]), labels.shape).ravel()
@@ -82,46 +83,46 @@ def likelihood(
     along in a few streams. Each rank brings its rows of every batch; the sums are over all."""
     model: Any = getattr(objective, "module", objective).model
     total, count = torch.zeros((), dtype=torch.float64, device=device), 0
-    for batch, nats in _guesses(model, stream, length, device, max(STREAMS, ranks.world), ranks):
+    for batch, nats in _token_losses(model, stream, length, device, max(STREAMS, ranks.world), ranks):
         total, count = total + nats.double().sum(), count + batch.count
     nats = float(total)
     if ranks.several:
-        nats, count = ranks.add(torch.tensor([nats, count], dtype=torch.float64, device=device)).tolist()
+        nats, count = ranks.all_reduce(torch.tensor([nats, count], dtype=torch.float64, device=device)).tolist()
     return {"loss": nats / max(count, 1), "perplexity": perplexity(nats, count)}
 
 
-def _guesses(
+def _token_losses(
     model: Any, stream: Stream, length: int, device: torch.device, streams: int, ranks: Ranks = ALONE
-) -> Iterator[tuple[Stretches, Tensor]]:
+) -> Iterator[tuple[LanguageBatch, Tensor]]:
     """The batches of a whole text with the nats of their labels."""
     carry, training, state = model.carries and stream.offsets is None, model.training, None
     model.eval()
     for rows in stream.whole(*_sizes(model, length, carry, streams), carry):
-        batch: Stretches = portion(stream, rows, ranks).to(device)
-        guess = model(batch.tokens[:, :-1], batch.tokens[:, 1:], batch.index, state)
-        state = guess.state if carry else None
-        yield batch, guess.nats
+        batch: LanguageBatch = rank_batch(stream, rows, ranks).to(device)
+        losses = model(batch.tokens[:, :-1], batch.tokens[:, 1:], batch.index, state)
+        state = losses.state if carry else None
+        yield batch, losses.nats
     model.train(training)
 
 
 def _sizes(model: Any, length: int, carry: bool, streams: int) -> tuple[int, int]:
     """Steps and rows of a batch."""
-    cells = max(1, CELLS // model.size)
+    positions = max(1, MOST_LOGITS // model.size)
     if carry:
-        return max(1, min(CHUNK, cells // streams)), streams
-    return length, max(1, min(64, cells // length))
+        return max(1, min(CHUNK, positions // streams)), streams
+    return length, max(1, min(64, positions // length))
 
 
-def measures(found: Surprise, stream: Stream, codec: Codec) -> dict[str, float]:
+def measures(losses: Surprise, stream: Stream, codec: Codec) -> dict[str, float]:
     """Perplexity a token, nats a token (`loss`) and bits a character."""
-    nats, count, written = float(found.nats.sum()), len(found.nats), characters(stream, codec)
+    nats, count, written = float(losses.nats.sum()), len(losses.nats), characters(stream, codec)
     bits = nats / math.log(2) / written if written > 0 else math.nan
     return {"loss": nats / max(count, 1), "perplexity": perplexity(nats, count), "bits_per_character": bits}
 
 
 def characters(stream: Stream, codec: Codec) -> int:
-    """How many characters of a text are guessed: of running text all but its first token, which is given. If that is
-    unknown, it counts as one."""
+    """How many characters of a text are predicted: in running text all but its first token, which is given. An unknown
+    one counts as one character."""
     if stream.offsets is not None:
         return stream.characters
     first = int(stream.ids[0])

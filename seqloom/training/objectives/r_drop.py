@@ -1,4 +1,4 @@
-"""Two passes over the same batch, each with dropout of its own, should come to the same guesses."""
+"""R-Drop: two passes over the same batch, each with its own dropout, should give the same predictions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def divergence(one: Tensor, other: Tensor) -> Tensor:
     return ((one.exp() - other.exp()) * (one - other)).sum(-1) / 2
 
 
-def agreeable(objective: nn.Module, settings: Training, task: str) -> nn.Module:
-    """The objective, if it can do what the settings ask of it."""
-    if settings.agreement and not getattr(objective, "agreement", 0.0):
+def check_r_drop(objective: nn.Module, settings: Training, task: str) -> nn.Module:
+    """The objective, after a check that it supports R-Drop if the settings ask for it."""
+    if settings.r_drop and not getattr(objective, "agreement", 0.0):
         raise SeqloomError(
-            f"training.agreement goes with translate and tag, and with classify and table where one label is guessed; "
+            "training.r_drop goes with translate and tag, and with classify and table where one label is predicted; "
             f"leave it out for this training of {task}"
         )
     return objective

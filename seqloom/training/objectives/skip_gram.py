@@ -1,4 +1,4 @@
-"""Skip-gram: pairs of neighbours, words drawn to tell them from, and the loss."""
+"""Skip-gram: pairs of neighboring words, negative samples, and the loss."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.data.batches.bucketing import Plan, plan
-from seqloom.data.batches.chunks import Pieces
+from seqloom.data.batches.chunks import ChunkedTexts
 from seqloom.data.batches.collate import cuts, send
 from seqloom.data.tokenizers.tokenizers import SPECIALS
 from seqloom.models.pretraining.skip_gram import SkipGram
@@ -20,60 +20,60 @@ KEEP, SPAN, DRAW = 1, 2, 3  # what a random number is for
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbours:
-    """Pairs of words that stand near each other, and others that need not."""
+class WordPairs:
+    """Pairs of words that stand near each other, and negative samples."""
 
     centre: Tensor  # [N]
-    others: Tensor  # [N, 1 + negatives]: a true neighbour first, then drawn words
+    others: Tensor  # [N, 1 + negatives]: a true neighbor first, then negative samples
     rows: tuple[int, ...]
 
-    def to(self, device: torch.device | str) -> Neighbours:
+    def to(self, device: torch.device | str) -> WordPairs:
         return replace(self, centre=send(self.centre, device), others=send(self.others, device))
 
-    def pieces(self, n: int) -> list[Neighbours]:
+    def micro_batches(self, n: int) -> list[WordPairs]:
         parts = cuts(len(self.centre), n)
         return [replace(self, centre=self.centre[a:b], others=self.others[a:b]) for a, b in parts] or [self]
 
-    def emptied(self) -> Neighbours:
-        return Neighbours(self.centre[:0], self.others[:0], ())
+    def zero_weight_row(self) -> WordPairs:
+        return WordPairs(self.centre[:0], self.others[:0], ())
 
 
 class NegativeSampling(nn.Module):
-    """−Σ [log σ(c·w) + Σ_k log σ(−n_k·w)] over pairs of neighbours (Mikolov et al. 2013, equation 4)."""
+    """−Σ [log σ(c·w) + Σ_k log σ(−n_k·w)] over pairs of neighbors (Mikolov et al. 2013, equation 4)."""
 
     def __init__(self, model: SkipGram) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, batch: Neighbours) -> Loss:
+    def forward(self, batch: WordPairs) -> Loss:
         logits = self.model(batch.centre, batch.others).float()
         signed = torch.cat([logits[:, :1], -logits[:, 1:]], dim=1)
         return Loss(-F.logsigmoid(signed).sum(), batch.centre.size(0))
 
 
 class Windows:
-    """Pairs of neighbours within texts.
+    """Pairs of neighboring words within texts.
 
-    How far each word looks (1 to `window`), which frequent words are passed over (each stays with the probability
-    √(often / share), at most 1) and which words are drawn beside (by their share to the power 3/4) follows from the
-    seed, the epoch and the word's place, and from nothing else: no random state is kept. The epoch is part of a row's
+    Each word's window (1 to `window`), which frequent words are dropped (each is kept with the probability
+    √(often / share), at most 1) and which negative samples are drawn (by their share to the power 3/4) follow from the
+    seed, the epoch and the word's position alone: no random state is saved. The epoch is part of a row's
     number in a plan: epoch × texts + text. Of a text in which fewer than two words would stay, all do.
     """
 
     def __init__(
-        self, texts: Pieces, counts: np.ndarray, *, window: int, negatives: int, often: float, seed: int
+        self, texts: ChunkedTexts, counts: np.ndarray, *, window: int, negatives: int, often: float, seed: int
     ) -> None:
         """`counts` [V]: how often each id comes in the training texts."""
         self.texts, self.fingerprint, self.folder = texts, texts.fingerprint, texts.folder
         self.window, self.negatives, self.seed = window, negatives, seed
         counts = counts.astype(np.float64)
-        counts[: len(SPECIALS)] = 0.0  # of these no vector is learned, nor is any drawn
+        counts[: len(SPECIALS)] = 0.0  # special tokens have no vectors and are never drawn
         share = counts / max(counts.sum(), 1.0)
         self.stays = np.where(counts > 0, np.sqrt(often / np.maximum(share, 1e-12)), 0.0)
         drawn = np.cumsum(counts**0.75)
         self.drawn = drawn / max(drawn[-1], 1.0)
         known = np.add.reduceat(self.stays[texts.ids] > 0, texts.offsets[:-1], dtype=np.int64)
-        self.usable = np.flatnonzero(known > 1)  # alone, a word has no neighbour
+        self.usable = np.flatnonzero(known > 1)  # alone, a word has no neighbor
 
     def __len__(self) -> int:
         return len(self.usable)
@@ -83,12 +83,12 @@ class Windows:
         made = plan(lengths, lengths, seed=seed, epoch=epoch, batch_tokens=batch_tokens, batch_rows=batch_rows)
         return Plan(made.order + epoch * len(self), made.ends)
 
-    def batch(self, rows: np.ndarray) -> Neighbours:
+    def batch(self, rows: np.ndarray) -> WordPairs:
         ids, places, centre, other = self._pairs(np.asarray(rows, np.int64))
         keys = (places[centre] * (2 * self.window + 1) + other - centre + self.window)[:, None] * self.negatives
         drawn = np.searchsorted(self.drawn, self._random(keys + np.arange(self.negatives), DRAW), side="right")
         others = np.concatenate([ids[other][:, None], drawn], axis=1)
-        return Neighbours(torch.from_numpy(ids[centre]), torch.from_numpy(others), tuple(rows.tolist()))
+        return WordPairs(torch.from_numpy(ids[centre]), torch.from_numpy(others), tuple(rows.tolist()))
 
     def count(self, rows: np.ndarray) -> int:
         return len(self._pairs(np.asarray(rows, np.int64))[2])
@@ -99,7 +99,7 @@ class Windows:
         return np.add.reduceat(self.texts.lengths[self.usable[plan.order % len(self)]].astype(np.float64), starts)
 
     def _pairs(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The words that stay, each with a number of its own in all epochs, and which of them are neighbours."""
+        """The words that stay, each with its own number in all epochs, and which of them are neighbors."""
         epoch, text = np.divmod(rows, len(self))
         flat, lengths = self.texts.gather(self.usable[text])
         places = flat + np.repeat(epoch, lengths) * len(self.texts.ids)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqloom.data.batches.tags import Tagging, Tags
+from seqloom.data.batches.tags import Tags, TagSource
 from seqloom.data.batches.words import TagBatch
 from seqloom.data.encoding.tag_schemes import ENDED, legal
 from seqloom.metrics.span_f1 import Tagged, score_sums
@@ -22,7 +22,7 @@ from seqloom.training.validation import all_batches
 
 class TagLikelihood(nn.Module):
     """−Σ log p(tags | words) over sentences; the count is of words, so that a loss is nats a word. With `agreement`,
-    every sentence is guessed twice, and how far p(tag | words) of the two are apart at each word is added (Liang et al.
+    every sentence is predicted twice, and the divergence of the two p(tag | words) at each word is added (Liang et al.
     2021; see TeacherForcing)."""
 
     def __init__(self, model: nn.Module, smoothing: float = 0.0, agreement: float = 0.0) -> None:
@@ -38,9 +38,9 @@ class TagLikelihood(nn.Module):
 
     def _twice(self, batch: TagBatch) -> Tensor:
         model: Any = self.model
-        one, other = (model.guessed(batch.source, batch.tags, self.smoothing) for _ in range(2))
-        apart = real(divergence(one.marginals, other.marginals), batch.source.lengths)
-        return (self.agreement * apart.sum() - one.likelihood.sum() - other.likelihood.sum()) / 2
+        first, second = (model.distribution(batch.source, batch.tags, self.smoothing) for _ in range(2))
+        apart = real(divergence(first.marginals, second.marginals), batch.source.lengths)
+        return (self.agreement * apart.sum() - first.likelihood.sum() - second.likelihood.sum()) / 2
 
 
 def allowed_moves(tags: Tags) -> Allowed | None:
@@ -57,35 +57,35 @@ def allowed_moves(tags: Tags) -> Allowed | None:
 @torch.inference_mode()
 def tag_scores(
     objective: nn.Module,
-    supply: Tagging,
+    supply: TagSource,
     tags: Tags,
     settings: Training,
     device: torch.device,
     ranks: Ranks = ALONE,
 ) -> dict[str, float]:
-    """Of all held-out sentences: `loss` in nats a word, `accuracy`, and `f1` where the tags mark spans."""
+    """On all held-out sentences: `loss` in nats a word, `accuracy`, and `f1` where the tags mark spans."""
     training = objective.training
     objective.eval()
-    model: Any = getattr(objective, "module", objective).model  # inside DDP, if it is
+    model: Any = getattr(objective, "module", objective).model  # unwrap DDP
     allowed, sums = allowed_moves(tags), np.zeros(7)
     for batch in all_batches(supply, settings, ranks):
         there = batch.to(device)
-        found = model.best(there.source, allowed, there.tags)
-        if batch.rows:  # else this rank only takes part
-            right = score_sums(Tagged(*_named(found.tags, batch, tags), tags.scheme))
-            sums += [-float(found.likelihood.double().sum()), batch.count, *right]
+        best = model.best(there.source, allowed, there.tags)
+        if batch.rows:  # else this rank only takes part in the exchange
+            right = score_sums(Tagged(*_by_name(best.tags, batch, tags), tags.scheme))
+            sums += [-float(best.likelihood.double().sum()), batch.count, *right]
     objective.train(training)
     if ranks.several:
-        sums = ranks.add(torch.from_numpy(sums).to(device)).cpu().numpy()
+        sums = ranks.all_reduce(torch.from_numpy(sums).to(device)).cpu().numpy()
     nats, count, right, words, *spans = sums.tolist()
     scores = {"loss": nats / max(count, 1), "accuracy": 100 * right / max(words, 1)}
     return scores if tags.scheme is None else scores | {"f1": 100 * 2 * spans[0] / max(spans[1] + spans[2], 1)}
 
 
-def _named(found: Tensor, batch: TagBatch, tags: Tags) -> tuple[list[list[str]], list[list[str]]]:
-    """The written and the wanted tags of a batch by name."""
+def _by_name(predicted: Tensor, batch: TagBatch, tags: Tags) -> tuple[list[list[str]], list[list[str]]]:
+    """The predicted and the reference tags of a batch, by name."""
     lengths = batch.source.tokens.host
-    sides = (found.tolist(), batch.tags.tolist())
+    sides = (predicted.tolist(), batch.tags.tolist())
     names = tags.names
     written, wanted = (
         [[names[tag] for tag in row[:length]] for row, length in zip(side, lengths, strict=True)] for side in sides

@@ -16,15 +16,15 @@ from seqloom.training.objectives.r_drop import divergence
 
 class Loss(NamedTuple):
     total: Tensor  # summed over real target tokens
-    count: int  # how many: known on the host, since lengths travel there too
-    carried: State = None  # where the next batch goes on, detached; only where batches continue one another
+    count: int  # of these tokens: known on the host, since lengths are there too
+    carried: State = None  # the state for the next batch, detached; only where batches continue one another
 
 
 class TeacherForcing(nn.Module):
     """−Σ log p(y_t | y_<t, x) over real target tokens, each step given the true tokens before it
     (Williams & Zipser 1989); smoothed, a share of the target's mass is spread over all tokens.
 
-    With `agreement` α, every row is guessed twice, and how far the two are apart is added: half of
+    With `agreement` α, every row is predicted twice, with two dropout masks, and their divergence is added: half of
     Σ −log p − log q + α ½ (KL(p‖q) + KL(q‖p)) (R-Drop: Liang et al. 2021, equation 4)."""
 
     def __init__(self, model: Seq2Seq, smoothing: float = 0.0, agreement: float = 0.0) -> None:

@@ -1,1 +1,1 @@
-"""Optimisers, learning-rate schedules, weight averaging."""
+"""Optimizers, learning-rate schedules, weight averaging."""

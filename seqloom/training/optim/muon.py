@@ -1,4 +1,4 @@
-"""Muon: the momentum of a matrix, made orthogonal, is its update; all that is no such matrix is AdamW's."""
+"""Muon: the update of a matrix is its momentum, made orthogonal; all other parameters are AdamW's."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ SIZE = 0.2  # of an update, by the root of its mean square: what AdamW's have, s
 class Muon(torch.optim.AdamW):
     """M ← μ M + G, W ← W − η (0.2 √max(n, m) · orthogonal(G + μ M) + λ W) for n × m matrices between hidden states
     (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon; the size as Liu et al. 2025,
-    https://arxiv.org/abs/2502.16982, section 2.2). Matrices that are several in one, as the gates of a cell or queries,
-    keys and values, are made orthogonal one by one.
+    https://arxiv.org/abs/2502.16982, section 2.2). Stacked matrices, such as the gates of a cell or queries, keys and
+    values, are made orthogonal one by one.
 
-    As the fused AdamW it is told by what to divide gradients (`grad_scale`) and whether to leave all as it was
-    (`found_inf`), and never waits for the device.
+    As with the fused AdamW, gradients are divided by `grad_scale`, an update is skipped by `found_inf`, and the host
+    never waits for the device.
     """
 
     grad_scale: Tensor | None = None
     found_inf: Tensor | None = None
 
     def __init__(self, matrices: dict[nn.Parameter, int], groups: list[dict[str, Any]], **options: Any) -> None:
-        """`matrices`: those that Muon steps, each with how many it is in one. `groups` and `options` are AdamW's."""
+        """`matrices`: those that Muon steps, with how many are stacked in each. `groups` and `options` are AdamW's."""
         self.parts = matrices
         super().__init__(groups, fused=True, **options)
-        for parameter in matrices:  # here, so that a first step that is skipped leaves nothing to chance
+        for parameter in matrices:  # here, initialized also if the first step is skipped
             self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
 
     @torch.no_grad()
@@ -83,7 +83,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
 
 
 def between(model: nn.Module) -> dict[nn.Parameter, int]:
-    """Matrices from hidden states to hidden states, each with how many it is in one: of linear layers and recurrent
+    """Matrices from hidden states to hidden states, with how many are stacked in each: of linear layers and recurrent
     cells, but neither embeddings nor what an output or a head is made of."""
     found: dict[nn.Parameter, int] = {}
     ends = {id(p) for module in model.modules() if isinstance(module, nn.Embedding) for p in module.parameters()}

@@ -71,7 +71,7 @@ sides = st.lists(
 def test_pieces_hold_the_same_rows(pairs, n):
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
     batch = make(sources, targets, tuple(range(100, 100 + len(pairs))))
-    pieces = batch.pieces(n)
+    pieces = batch.micro_batches(n)
     sizes = [len(piece.rows) for piece in pieces]
     assert len(pieces) == min(n, len(pairs))
     assert max(sizes) - min(sizes) <= 1
@@ -87,7 +87,7 @@ def test_pieces_hold_the_same_rows(pairs, n):
 
 def test_pieces_need_a_number():
     with pytest.raises(ValueError, match="not 0"):
-        make([[5]], [[6]]).pieces(0)
+        make([[5]], [[6]]).micro_batches(0)
 
 
 def test_to_another_device_and_back():

@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqloom.data.batches.labels import Target, label_weights
+from seqloom.data.batches.class_weights import class_weights
+from seqloom.data.batches.labels import Target
 from seqloom.data.checks.pairs import check
 from seqloom.data.prepare.labels import LabelOptions
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.tokenizers.base_tokenizer import Cleaned, Labels, Terms
 from seqloom.data.tokenizers.tokenizer_json import tokenizer_json
 from seqloom.data.tokenizers.tokenizers import Words, make
@@ -34,7 +36,9 @@ def write(path: Path, lines: list[tuple[str, str]]) -> str:
 
 def prepare(file: str | list[str], tmp_path: Path, valid=0.0, kept=None, **options):
     files = [file] if isinstance(file, str) else file
-    return TASK.prepare(files, valid, LabelOptions(**options), seed=1, cache=tmp_path / "cache", kept=kept)
+    return TASK.prepare(
+        PrepareRequest(files, valid, LabelOptions(**options), seed=1, cache=tmp_path / "cache", vocabularies=kept)
+    )
 
 
 def texts(ready) -> list[str]:
@@ -57,7 +61,7 @@ def test_one_label_each(tmp_path):
 
 def test_folding_and_rare_words_touch_the_text_and_never_the_label(tmp_path):
     file = write(tmp_path / "a.tsv", [("Ａ One", "POS"), ("a one", "Pos"), ("b", "POS")])
-    ready = prepare(file, tmp_path, fold=True, half_width=True, min_count=2, max_length=1)
+    ready = prepare(file, tmp_path, lowercase="casefold", half_width=True, min_count=2, max_length=1)
     assert ready.target.names == ("POS", "Pos")
     assert texts(ready) == ["a", "a", "<unk>"]
 
@@ -146,7 +150,7 @@ def test_a_folder_for_each_label(tmp_path):
     folder_of(tmp_path / "train", {"neg/1.txt": b"worse"})
     assert prepare(folder, tmp_path).train.fingerprint != before
     held = prepare(folder, tmp_path, valid=[folder])
-    assert next((one.source, one.targets) for one in held.held()) == ("worse", ("neg",))
+    assert next((one.source, one.targets) for one in held.validation_examples()) == ("worse", ("neg",))
 
 
 def test_broken_files_of_a_folder_are_named_line_by_line(tmp_path):
@@ -172,20 +176,20 @@ def test_stop_words_and_repaired_letters_are_those_of_training(tmp_path):
     words = tmp_path / "stop.txt"
     words.write_text("film\nsø\n", encoding="utf-8")
     file = write(tmp_path / "a.tsv", LINES)
-    ready = prepare(file, tmp_path, stop_words=str(words), repair=True)
+    ready = prepare(file, tmp_path, stop_words=str(words), shorten_repeats=True)
     assert texts(ready) == ["The was GOOD", "a bad , bad", "good", "so bad", "the best"]
     again = Codec.from_json(json.loads(json.dumps(ready.source.to_json())))
     words.unlink()  # what predictions need lies in the run
     for text in ("Film gooooood FILM", "sø bad"):
         assert again.encode(text) == ready.source.encode(text)
-    assert again.pieces("Film gooooood FILM") == ["good"]
-    english = prepare(file, tmp_path, stop_words="english", fold=True)
+    assert again.display_tokens("Film gooooood FILM") == ["good"]
+    english = prepare(file, tmp_path, stop_words="english", lowercase="casefold")
     assert texts(english)[0] == "film good"
     assert english.train.fingerprint != ready.train.fingerprint
     with pytest.raises(SeqloomError, match="stop_words 'englsh': no such file; choose none, english, or a file"):
         prepare(file, tmp_path, stop_words="englsh")
-    with pytest.raises(SeqloomError, match="stop_words and repair go with tokens words"):
-        LabelOptions(tokens="bpe:300", repair=True)
+    with pytest.raises(SeqloomError, match="stop_words and shorten_repeats go with tokens words"):
+        LabelOptions(tokens="bpe:300", shorten_repeats=True)
     with pytest.raises(SeqloomError, match="cannot be written as a tokenizer"):
         tokenizer_json(ready.source)
 
@@ -224,9 +228,9 @@ def test_labels_are_nobodys_tokens():
 def test_weights():
     target = Target("label", ("ham", "spam"))
     counts = np.array([90, 10])
-    assert label_weights("none", target, counts) is None
-    np.testing.assert_allclose(label_weights("balanced", target, counts), [100 / 180, 100 / 20])
-    np.testing.assert_allclose(label_weights("spam=3", target, counts), [1, 3])
+    assert class_weights("none", target, counts) is None
+    np.testing.assert_allclose(class_weights("balanced", target, counts), [100 / 180, 100 / 20])
+    np.testing.assert_allclose(class_weights("spam=3", target, counts), [1, 3])
     for way, message in {
         "balancd": "unknown way to weigh labels 'balancd'; did you mean 'balanced'",
         "spam=x": "'x' is no number",
@@ -236,14 +240,14 @@ def test_weights():
         "spam=1e39": "a weight is a finite number of 0 or more, not 1e39",
     }.items():
         with pytest.raises(SeqloomError, match=message):
-            label_weights(way, target, counts)
+            class_weights(way, target, counts)
     with pytest.raises(SeqloomError, match="a number has none"):
-        label_weights("balanced", Target("number"), counts)
+        class_weights("balanced", Target("number"), counts)
 
 
 def test_weights_reach_the_training_batches_alone(tmp_path):
     file = write(tmp_path / "a.tsv", LINES)
-    ready = prepare(file, tmp_path, valid=[file], weights="balanced")
+    ready = prepare(file, tmp_path, valid=[file], class_weights="balanced")
     np.testing.assert_allclose(ready.train.batch(np.array([0, 1])).weight, [5 / 6, 5 / 4], rtol=1e-6)
     assert ready.valid.batch(np.array([0])).weight is None
 

@@ -57,7 +57,7 @@ def test_streams_go_on_where_they_ended():
 
 
 def test_streams_may_advance_by_random_lengths():
-    one = stream(5000, batches="stream", length=30, vary=True)
+    one = stream(5000, batches="stream", length=30, vary_length=True)
     plans = [planned(one, epoch=epoch) for epoch in (0, 0, 1)]
     widths = [[one.batch(rows).tokens.size(1) - 1 for rows in plan] for plan in plans]
     assert widths[0] == widths[1] != widths[2]
@@ -105,17 +105,17 @@ def test_lines_are_padded_and_counted():
 def test_pieces_are_of_rows_and_those_of_a_stream_go_on():
     one = stream(batches="stream", length=8)
     batch = one.batch(planned(one)[0])
-    parts = batch.pieces(2)
+    parts = batch.micro_batches(2)
     assert [part.tokens.shape for part in parts] == [(1, 9), (2, 9)]
     assert all(part.goes_on for part in parts)
     assert torch.equal(torch.cat([part.tokens for part in parts]), batch.tokens)
     assert sum(part.count for part in parts) == batch.count
     apart = stream(batches="blocks", length=8)
     batch = apart.batch(np.concatenate(list(planned(apart))))
-    parts = batch.pieces(4)
+    parts = batch.micro_batches(4)
     assert sorted(label for part in parts for label in labels(part)) == sorted(labels(batch))
     assert sum(len(part.rows) for part in parts) == len(batch.rows)
-    assert batch.emptied().count == 0
+    assert batch.zero_weight_row().count == 0
 
 
 def test_costs_follow_the_batches():
@@ -130,7 +130,7 @@ def test_costs_follow_the_batches():
         ({"batches": "segment"}, "unknown kind of batches 'segment'; did you mean 'segments'"),
         ({"length": 0}, "length must be a whole number of 1 or more"),
         ({"stride": 5}, "stride goes with batches: segments"),
-        ({"vary": True, "batches": "blocks"}, "vary goes with batches: stream"),
+        ({"vary_length": True, "batches": "blocks"}, "vary_length goes with batches: stream"),
         ({"condition": True, "batches": "stream"}, "condition needs batches: lines, not stream"),
         ({"tokens": "letters"}, "unknown kind of tokens 'letters'"),
     ],

@@ -8,6 +8,7 @@ import torch
 
 from seqloom.data.batches.tags import TagOptions
 from seqloom.data.batches.words import LONGEST
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.prepare.tags import prepare_tags
 from seqloom.data.splits.split import Fold
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, UNK
@@ -21,7 +22,11 @@ def file(tmp_path):
 
 
 def ready(files, valid=0.0, kept=None, **options):
-    return prepare_tags([files] if isinstance(files, str) else files, valid, TagOptions(**options), seed=7, kept=kept)
+    return prepare_tags(
+        PrepareRequest(
+            [files] if isinstance(files, str) else files, valid, TagOptions(**options), seed=7, vocabularies=kept
+        )
+    )
 
 
 def test_a_batch_holds_words_characters_and_tags(file):
@@ -44,7 +49,7 @@ def test_a_batch_holds_words_characters_and_tags(file):
 def test_pieces_hold_what_the_batch_holds(file):
     batch = ready(file).train.batch(np.arange(7))
     for n in (1, 2, 3, 7, 9):
-        pieces = batch.pieces(n)
+        pieces = batch.micro_batches(n)
         assert len(pieces) == min(n, 7)
         assert [row for piece in pieces for row in piece.rows] == list(range(7))
         assert sum(piece.count for piece in pieces) == batch.count
@@ -58,14 +63,14 @@ def test_pieces_hold_what_the_batch_holds(file):
                 ]
                 assert torch.equal(*spelt)
                 assert torch.equal(piece.tags[row, :length], batch.tags[number, :length])
-    empty = batch.emptied()
+    empty = batch.zero_weight_row()
     assert (empty.rows, empty.count) == ((), 0)
     assert empty.source.tokens.tokens.shape[0] == 1
 
 
 def test_words_are_folded_but_their_characters_are_not(tmp_path):
     file = write_tags(tmp_path / "x.tsv", [[("The", "D"), ("the", "D")], [("THE", "D"), ("rare", "N")]])
-    data = ready(str(file), fold=True)
+    data = ready(str(file), lowercase="casefold")
     words = data.lexicon.words_of([["The", "the", "THE", "new"]])
     assert len(set(words.tokens.tokens[0, :3].tolist())) == 1
     assert words.tokens.tokens[0, 3] == UNK
@@ -96,10 +101,10 @@ def test_shares_and_folds_go_by_the_sentence(file, tmp_path):
     data = ready(file, 0.2)
     assert 20 <= len(data.valid) <= 60
     assert any(note.startswith(f"held out {len(data.valid)} of 200 sentences") for note in data.notes)
-    held = {sentence.text for sentence in data.held()}
+    held = {sentence.text for sentence in data.validation_examples()}
     twice = str(write_tags(tmp_path / "twice.tsv", sentences(200)[::-1] * 2))
-    assert {sentence.text for sentence in ready(twice, 0.2).held()} == held
-    folds = [{s.text for s in ready(file, Fold(number, 3)).held()} for number in (1, 2, 3)]
+    assert {sentence.text for sentence in ready(twice, 0.2).validation_examples()} == held
+    folds = [{s.text for s in ready(file, Fold(number, 3)).validation_examples()} for number in (1, 2, 3)]
     assert set.union(*folds) == {" ".join(word for word, _ in row) for row in sentences(200)}
     assert not folds[0] & folds[1]
 
@@ -107,10 +112,10 @@ def test_shares_and_folds_go_by_the_sentence(file, tmp_path):
 def test_validation_files_and_what_is_said_of_them(file, tmp_path):
     rows = [*sentences(200)[:3], [("neu", "FOREIGN")]]
     data = ready(file, [str(write_tags(tmp_path / "dev.tsv", rows))])
-    assert "3 of 4 validation sentences stand in the training data too" in data.notes
+    assert any(note.startswith("3 of 4 validation sentences stand in the training data too") for note in data.notes)
     assert "tags that only the validation data has: FOREIGN" in data.notes
     assert "FOREIGN" in data.tags.names
-    assert len(data.held()) == 4
+    assert len(data.validation_examples()) == 4
     with pytest.raises(SeqloomError, match="holds no tagged sentences"):
         ready(file, [str(write_tags(tmp_path / "none.tsv", []))])
 
@@ -121,13 +126,14 @@ def test_broken_tags_are_told_of_or_mended(tmp_path):
     line = sum(len(row) + 1 for row in rows[:-1]) + 2
     told = next(note for note in ready(file).notes if "break" in note)
     assert (
-        told == f"1 tags break the scheme BIO, the first at {file}:{line}: I-PER after O; data.repair=true mends them"
+        told
+        == f"1 tags break the scheme BIO, the first at {file}:{line}: I-PER after O; data.repair_tags=true mends them"
     )
-    data = ready(file, repair=True)
+    data = ready(file, repair_tags=True)
     assert "1 tags were mended: they broke the scheme BIO" in data.notes
     assert data.train.tags.take(np.array([30])).ids.tolist() == [data.tags.numbers[t] for t in ("O", "B-PER", "I-PER")]
     assert data.tags.scheme == "bio"
-    iob1 = ready(str(write_tags(tmp_path / "y.tsv", [[("a", "I-X"), ("b", "B-X"), ("c", "O")]])), repair=True)
+    iob1 = ready(str(write_tags(tmp_path / "y.tsv", [[("a", "I-X"), ("b", "B-X"), ("c", "O")]])), repair_tags=True)
     assert iob1.tags.names == ("B-X", "O")
     assert "1 tags were mended: IOB1 became BIO" in iob1.notes
 
@@ -180,16 +186,16 @@ def odd_file(path):
 
 def test_a_mistyped_tag_is_named_and_the_scheme_stays(tmp_path):
     file = str(odd_file(tmp_path / "a.conll"))
-    data = prepare_tags([file], 0.0, TagOptions(), seed=1)
+    data = prepare_tags(PrepareRequest([file], 0.0, TagOptions(), seed=1))
     assert data.tags.scheme == "bio"
     [told] = [note for note in data.notes if "not of the scheme" in note]
     assert told == (
         f"2 tags not of the scheme BIO: '0' at {file}:27 (did you mean 'O'?); 'B_LOC' at {file}:17 (did you mean "
-        "'B-LOC'?); data.repair=true mends those that are clear"
+        "'B-LOC'?); data.repair_tags=true mends those that are clear"
     )
-    mended = prepare_tags([file], 0.0, TagOptions(repair=True), seed=1)
+    mended = prepare_tags(PrepareRequest([file], 0.0, TagOptions(repair_tags=True), seed=1))
     assert set(mended.tags.names) == {"O", "B-PER", "I-PER", "B-LOC"}
-    assert prepare_tags([file], 0.0, TagOptions(recognise=False), seed=1).tags.scheme is None, "as before"
+    assert prepare_tags(PrepareRequest([file], 0.0, TagOptions(detect=False), seed=1)).tags.scheme is None, "as before"
 
 
 def test_check_names_odd_tags_by_line(tmp_path):

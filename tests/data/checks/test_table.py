@@ -23,7 +23,7 @@ def test_a_whole_table(tmp_path):
     assert told["told"][3] == "  country: category, 197 values (country 0 3, country 1 3, country 2 3, …)"
     assert report.notes == [
         "columns: age number, member yes, country category, label category; the last is the target. "
-        "data.kinds.NAME=KIND changes a kind"
+        "data.column_types.NAME=KIND changes a kind"
     ]
 
 

@@ -196,8 +196,8 @@ def test_resolve(fresh, tmp_path, monkeypatch):
 def test_suited():
     sounds = {"source_tokens": "chars", "target_tokens": "words"}
     assert catalog.suited(["pinyin"], {}, "translate") == (sounds, "pinyin:valid")
-    given = {"target_tokens": "chars", "fold": None}
+    given = {"target_tokens": "chars", "lowercase": None}
     assert catalog.suited(["pinyin"], given, "translate") == ({**sounds, "target_tokens": "chars"}, "pinyin:valid")
     assert catalog.suited(["pinyin:test"], {}, "translate")[1] is None
     assert catalog.suited(["pinyin", "dates"], {}, "translate") == ({}, None)
-    assert catalog.suited(["some.tsv"], {"fold": True}, "translate") == ({"fold": True}, None)
+    assert catalog.suited(["some.tsv"], {"lowercase": "lower"}, "translate") == ({"lowercase": "lower"}, None)

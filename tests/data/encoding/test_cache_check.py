@@ -1,4 +1,4 @@
-"""A flipped bit in the cache of numbered data is noticed before anything trained on it is kept."""
+"""A flipped bit in the cache of encoded data is noticed before anything trained on it is kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from seqloom.data.encoding import cache_check
 from seqloom.data.prepare import pairs as corpus
-from seqloom.data.prepare.pairs import prepare
+from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.errors import SeqloomError
 from tests.conftest import words, write_pairs
 from tests.damaged import flipped
@@ -28,7 +29,7 @@ def large(monkeypatch):
 
 
 def prepared(pairs, tmp_path):
-    return prepare([pairs], 0.2, seed=3, cache=tmp_path / "cache")
+    return prepare_pairs(PrepareRequest([pairs], 0.2, DataOptions(), seed=3, cache=tmp_path / "cache"))
 
 
 def arrays(folder):
@@ -90,7 +91,7 @@ def test_damage_that_breaks_the_training_is_what_is_said(pairs, tmp_path):
         prepared(pairs, tmp_path)
         raise IndexError("from a row that begins nowhere")
 
-    with pytest.raises(SeqloomError, match="cache of numbered data is damaged"):
+    with pytest.raises(SeqloomError, match="cache of encoded data is damaged"):
         train()
 
 
@@ -141,7 +142,7 @@ def test_nothing_trained_on_damaged_data_is_kept(pairs, tmp_path):
     cache_check._checks.clear()
     ids = folder / "train_target_ids.npy"
     ids.write_bytes(flipped(ids.read_bytes(), random.Random(3), first=128))
-    with pytest.raises(SeqloomError, match="cache of numbered data is damaged"):
+    with pytest.raises(SeqloomError, match="cache of encoded data is damaged"):
         train(tmp_path / "wrong")
     assert not (tmp_path / "wrong" / "model.safetensors").exists()
     assert not list((tmp_path / "wrong").glob("checkpoints/step-*"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from seqloom.data.prepare.labels import LabelOptions
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.tokenizers.base_tokenizer import Cleaned
 from seqloom.data.tokenizers.tokenizers import Words
 from seqloom.data.tokenizers.vocabulary import Codec
@@ -22,7 +23,11 @@ LINES = [
 def ready(tmp_path, **options):
     file = tmp_path / "films.tsv"
     file.write_text("".join(f"{line}\n" for line in [*LINES, "soooo hmmmm\tno"]))
-    return TASK.prepare([str(file)], 0.0, LabelOptions(repair=True, **options), seed=7, cache=tmp_path / "cache")
+    return TASK.prepare(
+        PrepareRequest(
+            [str(file)], 0.0, LabelOptions(shorten_repeats=True, **options), seed=7, cache=tmp_path / "cache"
+        )
+    )
 
 
 def counted(found) -> dict[str, int]:
@@ -30,7 +35,7 @@ def counted(found) -> dict[str, int]:
 
 
 def test_known_words_say_how_many_letters(tmp_path):
-    found = ready(tmp_path, rules=2)
+    found = ready(tmp_path, split_version=2)
     counts = counted(found)
     assert counts["bad"] == 3
     assert counts["good"] == 3
@@ -42,7 +47,7 @@ def test_known_words_say_how_many_letters(tmp_path):
 
 
 def test_training_and_prediction_mend_alike(tmp_path):
-    found = ready(tmp_path, rules=2)
+    found = ready(tmp_path, split_version=2)
     rows = found.train.corpus if hasattr(found.train, "corpus") else found.prepared.train
     sources = [rows.sources([row]).tokens[0].tolist() for row in range(len(rows))]
     for line, ids in zip([*LINES, "soooo hmmmm"], sources, strict=True):

@@ -19,7 +19,7 @@ from seqloom.data.formats.pairs import Problem, entries, group, read, read_sourc
 from seqloom.data.formats.table import TableOptions
 from seqloom.data.prepare.labels import LabelOptions
 from seqloom.data.prepare.pairs import DataOptions
-from seqloom.data.prepare.texts import TextOptions
+from seqloom.data.prepare.texts import PlainTextOptions
 from seqloom.errors import SeqloomError
 from seqloom.options import hints_of
 
@@ -93,7 +93,7 @@ def test_a_header_is_guessed_only_from_well_known_names(put):
         told = f"a.csv: the first line ({first}) is taken as a header; --no-header reads it as data"
         assert one.notes == ((told,) if known else ())
     assert len(pairs(put("a.tsv", "source\ttarget\na\tx\n"))) == 1
-    assert len(pairs("a.tsv", recognise=False)) == 2, "as runs of earlier versions read it"
+    assert len(pairs("a.tsv", detect=False)) == 2, "as runs of earlier versions read it"
 
 
 def test_a_byte_order_mark_is_noted(put):
@@ -163,7 +163,9 @@ def test_limits_are_checked():
         Reading(limit=0)
 
 
-@pytest.mark.parametrize("options", [DataOptions, LabelOptions, TableOptions, TagOptions, TextOptions, StreamOptions])
+@pytest.mark.parametrize(
+    "options", [DataOptions, LabelOptions, TableOptions, TagOptions, PlainTextOptions, StreamOptions]
+)
 def test_whole_numbers_are_checked_alike_in_every_kind_of_data(options):
     names = LEAST.keys() & hints_of(options).keys()
     assert names >= {"limit", "max_vocab", "min_count"}
@@ -187,9 +189,9 @@ def test_more_than_two_columns_of_a_csv_are_spoken_of(put):
 
 
 def test_further_files_are_read_as_those_of_the_training():
-    data = {"columns": "1,2", "header": False, "delimiter": ";", "encoding": "latin-1", "recognise": True}
+    data = {"columns": "1,2", "header": False, "delimiter": ";", "encoding": "latin-1", "detect": True}
     assert as_trained(data, None, False) == Reading(columns="1,2", header=False, delimiter=";", encoding="latin-1")
     others = as_trained(data, "text,label", True)
     assert others == Reading(columns="text,label", skip_bad=True, delimiter=";", encoding="latin-1")
-    for old in ({}, {"recognise": False}):
-        assert as_trained(old, None, False) == Reading(recognise=False), "as the earlier version read them"
+    for old in ({}, {"detect": False}):
+        assert as_trained(old, None, False) == Reading(detect=False), "as the earlier version read them"

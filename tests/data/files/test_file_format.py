@@ -13,15 +13,16 @@ from seqloom.data.batches.language import StreamOptions
 from seqloom.data.batches.tags import TagOptions
 from seqloom.data.checks.pairs import check
 from seqloom.data.files.columns import Reading
-from seqloom.data.files.encodings import guessed, recoded
+from seqloom.data.files.encodings import detect_encoding, recoded
 from seqloom.data.files.file_format import look
 from seqloom.data.files.header import is_header, known
 from seqloom.data.formats.conll import read as read_conll
 from seqloom.data.formats.pairs import entries, group, read_sources
 from seqloom.data.formats.pairs_fast import Pairs, bulk
 from seqloom.data.formats.table import TableOptions, layout, sound
-from seqloom.data.prepare.pairs import DataOptions, prepare
-from seqloom.data.prepare.texts import TextOptions, collect
+from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
+from seqloom.data.prepare.request import PrepareRequest
+from seqloom.data.prepare.texts import PlainTextOptions, prepare_texts
 from seqloom.errors import SeqloomError
 from seqloom.files import new_folder, write_atomic, writing
 
@@ -92,7 +93,7 @@ def test_what_is_told_wins_and_single_damaged_lines_stay_errors(put):
     with pytest.raises(SeqloomError, match=r"a\.tsv:1: not UTF-8: byte 0xdc"):
         [str(one) for one in _raise(group([file], Reading(encoding="utf-8"))[0])]
     with pytest.raises(SeqloomError, match=r"a\.tsv:1: not UTF-8"):
-        _raise(group([file], Reading(recognise=False))[0])
+        _raise(group([file], Reading(detect=False))[0])
     names_alone = put("e.tsv", "词\t读音\n" + "ab\tba\n" * 30, "gb18030")
     assert pairs(names_alone)[0] == ("ab", "ba")
     damaged = put("b.tsv", rows(GERMAN).encode() + b"caf\xe9\tgut\n")
@@ -128,7 +129,7 @@ def _raise(one) -> list:
 )
 def test_other_encodings_are_not_taken_for_those_that_are_guessed_but_named(put, encoding, text):
     raw = f"{text}\t1\n".encode(encoding) * 30
-    assert guessed(raw) == "utf-8"
+    assert detect_encoding(raw) == "utf-8"
     with pytest.raises(SeqloomError, match=rf":1: not UTF-8: .*; if it is {encoding}, --encoding {encoding} reads it"):
         _raise(group([put("a.tsv", raw)])[0])
     assert pairs("a.tsv", encoding=encoding)[0] == (text, "1")
@@ -215,7 +216,7 @@ def test_a_header_of_the_training_file_is_one_of_the_validation_file(put, tmp_pa
     train = put("a.tsv", "blurb\tkindness\n" + rows(map(tuple, MANY)))
     valid = put("v.tsv", "blurb\tkindness\na new one\tgood\n")
     assert pairs(valid) == [("blurb", "kindness"), ("a new one", "good")], "alone it tells nothing"
-    data = prepare([train], [valid], DataOptions(), seed=1, cache=tmp_path / "c")
+    data = prepare_pairs(PrepareRequest([train], [valid], DataOptions(), seed=1, cache=tmp_path / "c"))
     assert (len(data.train), len(data.valid or ())) == (30, 1)
 
 
@@ -241,7 +242,7 @@ def test_headers_of_tagged_sentences(put):
 def test_prediction_hears_of_the_header_and_reads_standard_input_as_it_comes(put, monkeypatch):
     told: list[str] = []
     file = put("a.tsv", "source\ttarget\ncafé\tx\n", "cp1252")
-    assert list(read_sources(file, told=told.append)) == ["café"]
+    assert list(read_sources(file, on_note=told.append)) == ["café"]
     assert len(told) == 2
     assert list(read_sources(put("b.csv", "text\none\n"))) == ["one"]
     assert list(read_sources(put("c.txt", "text\none\n"))) == ["text", "one"]
@@ -263,12 +264,12 @@ def test_tables_and_running_text(put, tmp_path):
     plan = layout([file], TableOptions())
     assert [row.target for row in sound([file], plan, None)] == ["schön", "böse"]
     lines = put("b.txt", "Schöne Grüße aus Köln\n" * 40, "utf-16")
-    found = collect([lines], 0.0, TextOptions(tokens="words"), seed=1, cache=tmp_path)
+    found = prepare_texts(PrepareRequest([lines], 0.0, PlainTextOptions(tokens="words"), seed=1, cache=tmp_path))
     assert "Grüße" in found.codec.tokens
     assert "read as UTF-16" in found.notes[0]
-    from seqloom.data.prepare.language import prepare as prepare_text
+    from seqloom.data.prepare.language import prepare_language
 
-    running = prepare_text([lines], 0.0, StreamOptions(tokens="words"), seed=1, cache=tmp_path)
+    running = prepare_language(PrepareRequest([lines], 0.0, StreamOptions(tokens="words"), seed=1, cache=tmp_path))
     assert "Grüße" in running.codec.tokens
     assert "read as UTF-16" in running.notes[0]
 
@@ -277,13 +278,15 @@ def test_the_cache_knows_how_a_file_was_read(put, tmp_path):
     file = put("a.tsv", "source\ttarget\n" + rows([(f"a{n}", f"b{n}") for n in range(9)]))
 
     def fingerprint(**reading) -> str:
-        return prepare([file], 0.0, DataOptions(**reading), seed=1, cache=tmp_path / "c").train.fingerprint
+        return prepare_pairs(
+            PrepareRequest([file], 0.0, DataOptions(**reading), seed=1, cache=tmp_path / "c")
+        ).train.fingerprint
 
-    before = fingerprint(recognise=False)
+    before = fingerprint(detect=False)
     assert fingerprint(header=False) == before == fingerprint(header=False, delimiter="tab", encoding="utf-8")
     assert fingerprint() == fingerprint(header=True) != before
     put("a.tsv", rows([(f"a{n}", f"b{n}") for n in range(9)]))
-    assert fingerprint() == fingerprint(recognise=False), "nothing is recognised here, so caches from before serve"
+    assert fingerprint() == fingerprint(detect=False), "nothing is recognised here, so caches from before serve"
 
 
 @pytest.mark.parametrize(
@@ -325,7 +328,7 @@ def test_one_line_without_an_end_and_names_without_examples(put):
     from seqloom.data.checks import labels as labelcheck
     from seqloom.data.checks import table as tablecheck
     from seqloom.data.checks import texts
-    from seqloom.data.prepare.table import prepare as prepare_table
+    from seqloom.data.prepare.table import prepare_table
 
     [text] = texts.check([put("a.txt", "two words")]).statistics
     assert (text.numbers["lines"], text.numbers["longest"], text.numbers["characters"]) == (1, 9, 10)
@@ -336,7 +339,7 @@ def test_one_line_without_an_end_and_names_without_examples(put):
     for looks in (check, labelcheck.check, tablecheck.check):
         assert looks([file]).errors == 1
     with pytest.raises(SeqloomError, match=r"c\.csv: holds no rows"):
-        prepare_table([file], 0.05, TableOptions(rules=2), seed=1)
+        prepare_table(PrepareRequest([file], 0.05, TableOptions(split_version=2), seed=1))
 
 
 def test_odd_files(put):

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from seqloom.data.checks.pairs import check
-from seqloom.data.prepare.pairs import DataOptions, prepare
+from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.errors import SeqloomError
 
 LINES, BROKEN = 100_000, 1_000
@@ -110,8 +111,8 @@ def test_every_broken_line_of_a_tsv_and_no_other(tmp_path):
     # Training stops at the first error, warnings let through; told to skip, it leaves out exactly the errors.
     errors = {line for line, code in expected if code not in ("line-end", "duplicate", "invisible", "quote")}
     with pytest.raises(SeqloomError, match=rf"broken\.tsv:{min(errors)}: "):
-        prepare([str(file)], 0.0, seed=1, cache=tmp_path)
-    data = prepare([str(file)], 0.0, DataOptions(skip_bad=True), seed=1, cache=tmp_path)
+        prepare_pairs(PrepareRequest([str(file)], 0.0, DataOptions(), seed=1, cache=tmp_path))
+    data = prepare_pairs(PrepareRequest([str(file)], 0.0, DataOptions(skip_bad=True), seed=1, cache=tmp_path))
     assert len(data.train) == LINES - len(errors)
     assert data.facts["skipped"]["count"] == len(errors)
 

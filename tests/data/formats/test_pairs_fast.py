@@ -10,15 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seqloom.data.encoding.encode import Numberer, Rows, normal_all, number_texts
+from seqloom.data.encoding.encode import PairEncoder, Rows, encode_texts, normalize_all
 from seqloom.data.files.file_groups import group
 from seqloom.data.formats.pairs import Example, Problem, entries
 from seqloom.data.formats.pairs_fast import Pairs, bulk
 from seqloom.data.prepare import count_tokens
-from seqloom.data.prepare.count_tokens import Vocabulary
-from seqloom.data.prepare.pairs import DataOptions, prepare
+from seqloom.data.prepare.count_tokens import TokenCounts
+from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.splits.split import Split
-from seqloom.data.tokenizers.tokenizers import BOS, EOS, SPECIALS, UNK, make, normal
+from seqloom.data.tokenizers.tokenizers import BOS, EOS, SPECIALS, UNK, make, normalize
 from seqloom.data.tokenizers.vocabulary import Codec
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
@@ -84,13 +85,13 @@ KINDS = ("chars", "words", "bytes")
 @settings(max_examples=150)
 def test_numbering_many_is_numbering_each(many, fold, half_width):
     ways = {"fold": fold, "half_width": half_width}
-    plain = [normal(text, **ways) for text in many]
-    assert normal_all(many, ways) == plain
+    plain = [normalize(text, **ways) for text in many]
+    assert normalize_all(many, ways) == plain
     for kind in KINDS:
         codec = Codec.build(kind, many, **ways)
-        vocabulary = Vocabulary()
-        side = number_texts(make(kind), plain)
-        table = vocabulary.meet(side)
+        vocabulary = TokenCounts()
+        side = encode_texts(make(kind), plain)
+        table = vocabulary.add_tokens(side)
         vocabulary.count(side.rows, table)
         assert Codec.of_counts(kind, vocabulary.counts(), **ways).tokens == codec.tokens
         ids = vocabulary.final(codec)[table[side.rows.ids]]
@@ -102,7 +103,7 @@ def test_numbering_many_is_numbering_each(many, fold, half_width):
 def test_bpe_many_is_bpe_each():
     many = ["the cat", "", "über 中文 the", "<eos> 👨\u200d👩"] * 3
     codec = Codec.build("bpe:300", many)
-    side = number_texts(codec.splitter, many)
+    side = encode_texts(codec.splitter, many)
     rows = np.split(side.rows.ids + len(SPECIALS), np.cumsum(side.rows.lengths)[:-1])
     assert [row.tolist() for row in rows] == [codec.encode(text) for text in many]
 
@@ -111,7 +112,7 @@ def test_bpe_many_is_bpe_each():
 def test_hashes_of_many_are_those_of_each(sources, fold):
     ways = {"fold": fold, "half_width": False}
     settings = {"source": "chars", "target": "words", "ways": ways, "key": "7"}
-    found = Numberer.of(settings)(sources, sources).hashes
+    found = PairEncoder.of(settings)(sources, sources).hashes
     number = Split([], [], ways=ways)._number
     assert found.tolist() == [number(source, b"7") for source in sources]
 
@@ -134,7 +135,7 @@ def test_rows(lists, limit, drop, draw):
     assert back(many.cut(limit, drop)) == [cut(row, limit, drop) for row in lists]
     assert back(many.between((1,), (2, 3))) == [[1, *row, 2, 3] for row in lists]
     mask = np.array([draw.random() < 0.5 for _ in lists], bool)
-    assert back(many.keep(mask)) == [row for row, kept in zip(lists, mask, strict=True) if kept]
+    assert back(many.select(mask)) == [row for row, kept in zip(lists, mask, strict=True) if kept]
     order = np.array([draw.randrange(len(lists)) for _ in lists], np.int64)
     assert back(many.take(order)) == [lists[i] for i in order]
 
@@ -142,11 +143,13 @@ def test_rows(lists, limit, drop, draw):
 def plain_corpus(file: Path, options: DataOptions, share: float, seed: int) -> list[list[list[list[int]]]]:
     """Training and held-out rows, made line by line with the single-text functions."""
     examples = [entry for entry in entries(group([str(file)])[0]) if isinstance(entry, Example)]
-    number, key = Split([], [], ways=options.ways)._number, str(seed).encode()
+    number, key = Split([], [], ways=options.normalization)._number, str(seed).encode()
     held = [number(example.source, key) < int(share * 2**64) for example in examples]
     training = [example for example, out in zip(examples, held, strict=True) if not out]
-    source = Codec.build(options.source_tokens, (e.source for e in training), **options.limits("source"))
-    target = Codec.build(options.target_tokens, (t for e in training for t in e.targets), **options.limits("target"))
+    source = Codec.build(options.source_tokens, (e.source for e in training), **options.vocabulary_of("source"))
+    target = Codec.build(
+        options.target_tokens, (t for e in training for t in e.targets), **options.vocabulary_of("target")
+    )
     made: list[list[list[list[int]]]] = [[], []]
     for example, out in zip(examples, held, strict=True):
         for text in example.targets:
@@ -164,8 +167,10 @@ def test_a_corpus_is_what_the_plain_way_makes(tmp_path, monkeypatch, kinds, work
     file = tmp_path / "a.tsv"
     lines = [f"Wort {i % 70} e\u0301\t{i % 9} ü {i % 149}" + ("\tzwei 中" if i % 5 == 0 else "") for i in range(300)]
     file.write_text("\n".join(lines))
-    options = DataOptions(source_tokens=kinds[0], target_tokens=kinds[1], fold=True, min_count=3, max_length=6)
-    data = prepare([str(file)], 0.2, options, seed=3, cache=tmp_path / f"cache{workers}")
+    options = DataOptions(
+        source_tokens=kinds[0], target_tokens=kinds[1], lowercase="casefold", min_count=3, max_length=6
+    )
+    data = prepare_pairs(PrepareRequest([str(file)], 0.2, options, seed=3, cache=tmp_path / f"cache{workers}"))
     expected = plain_corpus(file, options, 0.2, 3)
     assert data.valid is not None
     for corpus, rows in zip((data.train, data.valid), expected, strict=True):
@@ -185,6 +190,6 @@ def test_a_worker_that_dies_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(count_tokens, "workers", lambda split: 1)
     monkeypatch.setattr(Worker, "ask", lambda self, pairs: (self._process.kill(), self._process.wait()))
     (tmp_path / "a.tsv").write_text("a\tx\n")
-    with pytest.raises(SeqloomError, match="a process that numbers the data has ended"):
-        prepare([str(tmp_path / "a.tsv")], 0.0, seed=1, cache=tmp_path / "cache")
+    with pytest.raises(SeqloomError, match="a process that encodes the data has ended"):
+        prepare_pairs(PrepareRequest([str(tmp_path / "a.tsv")], 0.0, DataOptions(), seed=1, cache=tmp_path / "cache"))
     assert list((tmp_path / "cache").iterdir()) == []

@@ -9,7 +9,7 @@ import pytest
 from seqloom.data.checks.texts import check
 from seqloom.data.files.columns import Reading
 from seqloom.data.formats.bad_lines import Skipped
-from seqloom.data.formats.plain_text import pieces, raw_pieces
+from seqloom.data.formats.plain_text import raw_chunks, text_chunks
 from seqloom.errors import SeqloomError
 
 
@@ -21,36 +21,36 @@ from seqloom.errors import SeqloomError
 def test_pieces_joined_are_the_text(text, tmp_path):
     file = tmp_path / "text.txt"
     file.write_text(text, encoding="utf-8")
-    found = list(raw_pieces(str(file), file, size=1000))
+    found = list(raw_chunks(str(file), file, size=1000))
     assert b"".join(raw.content for raw in found).decode() == text
     for raw in found:
         raw.content.decode()  # no character is cut in two
-    assert "".join(pieces(str(file), Reading())) == text
+    assert "".join(text_chunks(str(file), Reading())) == text
 
 
 def test_gz_marks_and_line_ends(tmp_path):
     file = tmp_path / "text.txt.gz"
     file.write_bytes(gzip.compress("\ufeffone\r\ntwo\r\nthree".encode()))
-    assert "".join(pieces(str(file), Reading())) == "one\ntwo\nthree"
+    assert "".join(text_chunks(str(file), Reading())) == "one\ntwo\nthree"
     file.write_bytes(gzip.compress(b"one\ntwo\n" * 1000)[:-20])
     with pytest.raises(SeqloomError, match=r"text.txt.gz:\d+: the .gz file is cut off"):
-        list(pieces(str(file), Reading()))
+        list(text_chunks(str(file), Reading()))
 
 
 def test_broken_lines_are_named_or_left_out(tmp_path):
     file = tmp_path / "text.txt"
     file.write_bytes(b"good\nbad \xff\nalso good\nnul \0\n\xef\xbb\xbfmark\nend\n")
     with pytest.raises(SeqloomError, match=r"text.txt:2: not UTF-8: byte 0xff at byte 5 of the line; --skip-bad"):
-        list(pieces(str(file), Reading()))
+        list(text_chunks(str(file), Reading()))
     skipped = Skipped()
-    assert "".join(pieces(str(file), Reading(skip_bad=True), skipped)) == "good\nalso good\nend\n"
+    assert "".join(text_chunks(str(file), Reading(skip_bad=True), skipped)) == "good\nalso good\nend\n"
     assert [problem.line for problem in skipped.first] == [2, 4, 5]
 
 
 def test_a_column_of_a_table(tmp_path):
     file = tmp_path / "rows.csv"
     file.write_text('name,language\n"a, b",x\nc,y\n')
-    assert "".join(pieces(str(file), Reading(columns="name"))) == "a, b\nc\n"
+    assert "".join(text_chunks(str(file), Reading(columns="name"))) == "a, b\nc\n"
 
 
 def test_check_names_lines_and_counts(tmp_path):
@@ -67,7 +67,7 @@ def test_check_names_lines_and_counts(tmp_path):
     assert (report.errors, report.warnings) == (1, 3)
     [facts] = report.to_json()["groups"]
     assert (facts["lines"], facts["broken"], facts["words"], facts["longest"]) == (4, 1, 5, 60)
-    assert "5 words in 4 lines" in report.statistics[0].told()
+    assert "5 words in 4 lines" in report.statistics[0].summary()
 
 
 def test_check_of_an_empty_file(tmp_path):

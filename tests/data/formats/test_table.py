@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from seqloom.data.batches.table import Schema
-from seqloom.data.formats.column_types import Column, guess, guess_target, learn, number, word
+from seqloom.data.formats.column_types import Column, detect_target_type, detect_type, learn, number, word
 from seqloom.data.formats.table import Row, TableOptions, entries, layout, sound
-from seqloom.data.prepare.table import prepare, unseen
+from seqloom.data.prepare.request import PrepareRequest
+from seqloom.data.prepare.table import prepare_table, unseen
 from seqloom.data.splits.split import Fold
 from seqloom.errors import SeqloomError
 
@@ -33,7 +34,7 @@ def people(path, count=400, seed=1):
 
 
 def ready(file, valid=0.0, **options):
-    return prepare([file], valid, TableOptions(**options), seed=3)
+    return prepare_table(PrepareRequest([file], valid, TableOptions(**options), seed=3))
 
 
 def test_one_number_one_yes_and_197_countries_are_199_values(tmp_path):
@@ -69,7 +70,7 @@ def test_one_number_one_yes_and_197_countries_are_199_values(tmp_path):
     ],
 )
 def test_kinds_are_guessed_by_clear_rules(fields, kind):
-    assert guess(fields) == kind
+    assert detect_type(fields) == kind
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_kinds_are_guessed_by_clear_rules(fields, kind):
     ],
 )
 def test_the_target_is_a_number_or_classes(fields, kind):
-    assert guess_target(fields) == kind
+    assert detect_target_type(fields) == kind
 
 
 def test_words_and_numbers():
@@ -99,7 +100,7 @@ def test_words_and_numbers():
 def test_numbers_are_scaled_by_the_training_rows_alone(tmp_path):
     train = write(tmp_path / "train.csv", "x,y", "1,a", "2,b", "3,a", ",b")
     valid = write(tmp_path / "valid.csv", "x,y", "100,a", "2,b")
-    found = prepare([train], [valid], TableOptions(), seed=1)
+    found = prepare_table(PrepareRequest([train], [valid], TableOptions(), seed=1))
     values = found.train.dense(np.arange(4))[:, 0]
     assert values[:3].mean() == pytest.approx(0)
     assert values[:3].std() == pytest.approx(1)
@@ -122,11 +123,11 @@ def test_missing_values_stand_at_the_mean_or_have_a_flag(tmp_path):
     lines = ["x,member,kind,y", "1,yes,a,p", "3,,b,q", ",no,,p", "5,yes,a,q"]
     file = write(tmp_path / "t.csv", *lines)
     kinds = {"kind": "category"}
-    plain = ready(file, kinds=kinds).train.dense(np.arange(4))
+    plain = ready(file, column_types=kinds).train.dense(np.arange(4))
     assert plain.shape == (4, 4)
     assert plain[:, 1].tolist() == pytest.approx([1, 2 / 3, 0, 1])
     assert plain[2, 2:].tolist() == [0, 0]
-    flagged = ready(file, kinds=kinds, flag_missing=True)
+    flagged = ready(file, column_types=kinds, flag_missing=True)
     assert flagged.schema.labels == ["x", "x is missing", "member", "member is missing", "kind=a", "kind=b"]
     assert flagged.train.dense(np.arange(4))[:, [1, 3]].tolist() == [[0, 0], [0, 1], [1, 0], [0, 0]]
 
@@ -134,7 +135,7 @@ def test_missing_values_stand_at_the_mean_or_have_a_flag(tmp_path):
 def test_an_unseen_category_is_none_and_is_counted(tmp_path):
     train = write(tmp_path / "train.csv", "c,x,y", "a,1,p", "b,2,q", "a,3,p", "b,4,q")
     valid = write(tmp_path / "valid.csv", "c,x,y", "new,1,p", "a,2,q")
-    found = prepare([train], [valid], TableOptions(), seed=1)
+    found = prepare_table(PrepareRequest([train], [valid], TableOptions(), seed=1))
     assert found.valid.dense(np.arange(2))[:, :2].tolist() == [[0, 0], [1, 0]]
     assert list(unseen(found.valid)) == ["1 of 2 rows have a value of c that no training row has: it counts as none"]
     assert any("value of c" in note for note in found.notes)
@@ -143,7 +144,7 @@ def test_an_unseen_category_is_none_and_is_counted(tmp_path):
 def test_an_unseen_class_has_no_likelihood(tmp_path):
     train = write(tmp_path / "train.csv", "x,y", "1,p", "2,q", "3,p", "4,q")
     valid = write(tmp_path / "valid.csv", "x,y", "1,other", "2,q")
-    found = prepare([train], [valid], TableOptions(), seed=1)
+    found = prepare_table(PrepareRequest([train], [valid], TableOptions(), seed=1))
     batch = found.valid.batch(np.arange(2))
     assert batch.target.tolist() == [-1, 1]
     assert batch.count == found.valid.count(np.arange(2)) == 1
@@ -153,15 +154,15 @@ def test_an_unseen_class_has_no_likelihood(tmp_path):
 def test_kinds_can_be_said(tmp_path):
     file = write(tmp_path / "t.csv", "age,note,y", *(f"{i % 5},text {i},{i % 2}" for i in range(40)))
     assert [c.kind for c in ready(file).schema.columns] == ["number", "text"]
-    said = ready(file, kinds={"age": "category", "y": "number"})
+    said = ready(file, column_types={"age": "category", "y": "number"})
     assert [c.kind for c in said.schema.columns] == ["category", "text"]
     assert said.schema.target.kind == "number"
-    assert ready(file, kinds={"age": "text"}).schema.texts == [0, 1]
-    assert TableOptions(kinds={"age": True}).kinds == {"age": "yes"}  # as YAML reads a bare yes
-    with pytest.raises(SeqloomError, match=r"unknown column of data.kinds 'agee'; did you mean 'age'"):
-        ready(file, kinds={"agee": "category"})
+    assert ready(file, column_types={"age": "text"}).schema.texts == [0, 1]
+    assert TableOptions(column_types={"age": True}).column_types == {"age": "yes"}  # as YAML reads a bare yes
+    with pytest.raises(SeqloomError, match=r"unknown column of data.column_types 'agee'; did you mean 'age'"):
+        ready(file, column_types={"agee": "category"})
     with pytest.raises(SeqloomError, match=r"unknown kind of the column 'age' 'categry'; did you mean 'category'"):
-        TableOptions(kinds={"age": "categry"})
+        TableOptions(column_types={"age": "categry"})
 
 
 @pytest.mark.parametrize(("target", "columns"), [(None, "a b"), ("a", "b c"), (2, "a c"), ("3", "a b")])
@@ -172,16 +173,16 @@ def test_the_target_by_name_or_number(tmp_path, target, columns):
 
 def test_columns_are_chosen_and_left_out(tmp_path):
     file = write(tmp_path / "t.tsv", "id\ta\tb\tc", "7\t1\t2\tx", "8\t2\t3\ty")
-    found = layout([file], TableOptions(without="id, b"))
+    found = layout([file], TableOptions(exclude="id, b"))
     assert (found.columns, found.target) == (("a",), "c")
     assert sound([file], found, None)[0] == Row(("1",), "x", file, 2)
     assert layout([file], TableOptions(columns="a,c,b")).all == ("a", "c", "b")
     with pytest.raises(SeqloomError, match=r"unknown column to leave out 'idd'; did you mean 'id'"):
-        layout([file], TableOptions(without="idd"))
+        layout([file], TableOptions(exclude="idd"))
     with pytest.raises(SeqloomError, match=r"'c' is the target"):
-        layout([file], TableOptions(without="c"))
+        layout([file], TableOptions(exclude="c"))
     with pytest.raises(SeqloomError, match=r"no column is left"):
-        layout([file], TableOptions(without="id,a,b"))
+        layout([file], TableOptions(exclude="id,a,b"))
     with pytest.raises(SeqloomError, match=r"unknown target column 'd'"):
         layout([file], TableOptions(target="d"))
 
@@ -253,7 +254,7 @@ def test_wrong_values_are_named_or_left_out(tmp_path):
     lines = [f"{i},{'pq'[i % 2]}" for i in range(40)]
     lines[7] = "seven,p"
     file = write(tmp_path / "t.csv", "x,y", *lines)
-    with pytest.raises(SeqloomError, match=r"t.csv:9: column 'x': 'seven' is no number; data.kinds"):
+    with pytest.raises(SeqloomError, match=r"t.csv:9: column 'x': 'seven' is no number; data.column_types"):
         ready(file)
     found = ready(file, skip_bad=True)
     assert len(found.train) == 39
@@ -262,9 +263,9 @@ def test_wrong_values_are_named_or_left_out(tmp_path):
     assert any(note.startswith("left out 1 broken line (1 value)") for note in found.notes)
     said = write(tmp_path / "said.csv", "x,y", "1,p", "maybe,q", "0,p", "1,q")
     with pytest.raises(SeqloomError, match=r"said.csv:3: column 'x': 'maybe' is neither yes nor no"):
-        ready(said, kinds={"x": "yes"})
+        ready(said, column_types={"x": "yes"})
     with pytest.raises(SeqloomError, match=r"x': '1e31' is too large"):
-        ready(write(tmp_path / "far.csv", "x,y", "1,p", "1e31,q"), kinds={"x": "number"})
+        ready(write(tmp_path / "far.csv", "x,y", "1,p", "1e31,q"), column_types={"x": "number"})
 
 
 def test_mostly_broken_tables_are_refused(tmp_path):
@@ -315,11 +316,13 @@ def test_a_share_is_held_out_by_the_row(tmp_path):
     file = people(tmp_path / "people.csv", 600)
     found = ready(file, 0.2)
     assert 70 < len(found.valid) < 170
-    assert len(found.train) + len(found.valid) == 600 == len(found.train) + len(found.held())
+    assert len(found.train) + len(found.valid) == 600 == len(found.train) + len(found.validation_examples())
     lines = (tmp_path / "people.csv").read_text().splitlines()
     turned = write(tmp_path / "turned.csv", lines[0], *reversed(lines[1:]))
-    assert {row.fields for row in ready(turned, 0.2).held()} == {row.fields for row in found.held()}
-    folds = [{row.line for row in ready(file, Fold(n, 3)).held()} for n in (1, 2, 3)]
+    assert {row.fields for row in ready(turned, 0.2).validation_examples()} == {
+        row.fields for row in found.validation_examples()
+    }
+    folds = [{row.line for row in ready(file, Fold(n, 3)).validation_examples()} for n in (1, 2, 3)]
     assert set().union(*folds) == set(range(2, 602))
     assert sum(map(len, folds)) == 600
 
@@ -327,7 +330,7 @@ def test_a_share_is_held_out_by_the_row(tmp_path):
 def test_the_fingerprint_goes_by_content(tmp_path):
     one, other = people(tmp_path / "a.csv"), people(tmp_path / "b.csv")
     assert ready(one).train.fingerprint == ready(other).train.fingerprint
-    assert ready(one).train.fingerprint != ready(one, kinds={"age": "category"}).train.fingerprint
+    assert ready(one).train.fingerprint != ready(one, column_types={"age": "category"}).train.fingerprint
     assert ready(one).train.fingerprint != ready(one, 0.1).train.fingerprint
 
 
@@ -338,15 +341,15 @@ def test_texts_are_tokens(tmp_path):
     (text,) = batch.source.texts
     assert text.host == (4, 4)  # three words and <eos>
     assert found.schema.codec.decode(text.tokens[0].tolist()) == "note number 3"
-    piece = batch.pieces(2)[1]
+    piece = batch.micro_batches(2)[1]
     assert piece.source.texts[0].tokens.tolist() == text.tokens[1:].tolist()
-    assert batch.emptied().count == 0
+    assert batch.zero_weight_row().count == 0
 
 
 def test_only_the_training_rows_make_the_vocabulary(tmp_path):
     train = write(tmp_path / "train.csv", "note,y", "a b,1", "b c,0", "c a,1")
     valid = write(tmp_path / "valid.csv", "note,y", "strange,1")
-    found = prepare([train], [valid], TableOptions(), seed=1)
+    found = prepare_table(PrepareRequest([train], [valid], TableOptions(), seed=1))
     assert sorted(found.schema.codec.tokens) == ["a", "b", "c"]
 
 
@@ -363,15 +366,17 @@ def test_what_was_learned_is_written_and_read_back(tmp_path):
     assert again.number(rows).batch(np.arange(1)).source.values.tolist() == (
         found.schema.number(rows).batch(np.arange(1)).source.values.tolist()
     )
-    kept = prepare([str(tmp_path / "t.csv")], 0.0, TableOptions(), seed=1, kept=found.vocabularies())
+    kept = prepare_table(
+        PrepareRequest([str(tmp_path / "t.csv")], 0.0, TableOptions(), seed=1, vocabularies=found.vocabularies())
+    )
     assert kept.schema.columns == found.schema.columns
     source = {"source": found.vocabularies()["source"]}
     other = write(tmp_path / "o.csv", "note,y", *(f"number word {i},{i % 3}" for i in range(9)))
-    tokens = prepare([other], 0.0, TableOptions(), seed=1, kept=source)
+    tokens = prepare_table(PrepareRequest([other], 0.0, TableOptions(), seed=1, vocabularies=source))
     assert tokens.schema.codec.tokens == found.schema.codec.tokens
     strange = write(tmp_path / "s.csv", "x,m,note,k,y", *(f"{i},yes,note {i},k1,{'pqr'[i % 3]}" for i in range(9)))
     with pytest.raises(SeqloomError, match=r"3 rows have a class that the run it starts from lacks; it has p, q"):
-        prepare([strange], 0.0, TableOptions(), seed=1, kept=found.vocabularies())
+        prepare_table(PrepareRequest([strange], 0.0, TableOptions(), seed=1, vocabularies=found.vocabularies()))
     with pytest.raises(SeqloomError, match=r"the stored columns are damaged"):
         Schema.from_json({"columns": {"columns": [{"name": "x"}], "target": {}}, "source": {}})
 
@@ -388,20 +393,20 @@ def test_yes_as_a_target_keeps_its_spelling(tmp_path):
 def test_numbers_of_rows_are_doubted(tmp_path):
     file = write(tmp_path / "t.csv", "id,x,y", *(f"{3 * i},{i % 7},{'pq'[i % 2]}" for i in range(30)))
     told = [note for note in ready(file).notes if "leave it out" in note]
-    assert told == ["id rises from row to row: if it only numbers them, leave it out by data.without"]
-    assert not any("leave it out" in note for note in ready(file, without="id").notes)
+    assert told == ["id rises from row to row: if it only numbers them, leave it out by data.exclude"]
+    assert not any("leave it out" in note for note in ready(file, exclude="id").notes)
 
 
 def test_classes_can_weigh_unlike(tmp_path):
     file = write(tmp_path / "t.csv", "x,y", "1,p", "2,p", "3,p", "4,q")
-    weight = ready(file, weights="balanced").train.batch(np.arange(4)).weight
+    weight = ready(file, class_weights="balanced").train.batch(np.arange(4)).weight
     assert weight.tolist() == pytest.approx([2 / 3] * 3 + [2])
     assert ready(file).train.batch(np.arange(4)).weight is None
 
 
 def test_a_column_can_be_shuffled(tmp_path):
     lines = [f"{i},note {i},k{i % 3},{i % 2}" for i in range(6)]
-    found = ready(write(tmp_path / "t.csv", "x,note,k,y", *lines), kinds={"k": "category"}).train
+    found = ready(write(tmp_path / "t.csv", "x,note,k,y", *lines), column_types={"k": "category"}).train
     order = np.array([1, 2, 3, 4, 5, 0])
     rows = np.arange(6)
     for column, part in ((0, slice(0, 1)), (2, slice(1, 4))):

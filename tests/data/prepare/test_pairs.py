@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from seqloom.data.prepare import pairs as module
-from seqloom.data.prepare.pairs import DataOptions, default_cache, prepare
+from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.splits.split import Split
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, UNK
 from seqloom.errors import SeqloomError
+from seqloom.files import default_cache
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def builds(monkeypatch):
     """Counts how often a corpus is really built."""
     calls = []
     real = module._build
-    monkeypatch.setattr(module, "_build", lambda *given: (calls.append(given), real(*given)))
+    monkeypatch.setattr(module, "_build", lambda *given: (calls.append(given), real(*given))[1])
     return calls
 
 
@@ -46,8 +48,10 @@ def many(n: int = 400) -> str:
 
 
 def test_rows_and_batches(put, cache):
-    data = prepare(
-        [put("a.tsv", "ba\tX Y\nb\tY\tZ Y\naaa\tX\n")], 0.0, DataOptions(target_tokens="words"), seed=0, cache=cache
+    data = prepare_pairs(
+        PrepareRequest(
+            [put("a.tsv", "ba\tX Y\nb\tY\tZ Y\naaa\tX\n")], 0.0, DataOptions(target_tokens="words"), seed=0, cache=cache
+        )
     )
     assert data.valid is None
     assert data.notes == ["1 of the pairs come from further columns or references of a line"]
@@ -73,7 +77,7 @@ def test_rows_and_batches(put, cache):
 
 def test_every_row_survives_large_buffers(put, cache, monkeypatch):
     monkeypatch.setattr("seqloom.data.encoding.mmap_store._CHUNK", 50)
-    data = prepare([put("a.tsv", many())], 0.0, seed=0, cache=cache)
+    data = prepare_pairs(PrepareRequest([put("a.tsv", many())], 0.0, DataOptions(), seed=0, cache=cache))
     batch = data.train.batch(np.arange(400))
     texts = [data.target.decode(row.tolist()) for row in batch.target.tokens]
     assert texts == [f"{i} out" for i in range(400)]
@@ -81,8 +85,12 @@ def test_every_row_survives_large_buffers(put, cache, monkeypatch):
 
 @pytest.mark.parametrize(("end", "source", "target"), [("tail", "abc", "xyz"), ("head", "bcd", "zvw")])
 def test_cut(put, cache, end, source, target):
-    options = DataOptions(max_length=3, cut=end)
-    data = prepare([put("a.tsv", "abcd\txyzvw\nab\tx\n")], [put("v.tsv", "abcd\tx\n")], options, seed=0, cache=cache)
+    options = DataOptions(max_length=3, truncate=end)
+    data = prepare_pairs(
+        PrepareRequest(
+            [put("a.tsv", "abcd\txyzvw\nab\tx\n")], [put("v.tsv", "abcd\tx\n")], options, seed=0, cache=cache
+        )
+    )
     batch = data.train.batch(np.arange(2))
     assert data.source.decode(batch.source.tokens[0].tolist()) == source
     assert data.target.decode(batch.target.tokens[0].tolist()) == target
@@ -92,7 +100,7 @@ def test_cut(put, cache, end, source, target):
 
 def test_validation_files_use_the_training_vocabulary(put, cache):
     train, valid = put("a.tsv", "ab\tx\n"), put("v.tsv.gz", "abc\ty\nb\tx\n")
-    data = prepare([train], [valid], seed=0, cache=cache)
+    data = prepare_pairs(PrepareRequest([train], [valid], DataOptions(), seed=0, cache=cache))
     assert data.valid is not None
     assert data.source.tokens == ["a", "b"]
     assert data.valid.batch(np.array([0])).source.tokens.tolist() == [[4, 5, UNK, EOS]]
@@ -100,22 +108,22 @@ def test_validation_files_use_the_training_vocabulary(put, cache):
         "1 of 4 source tokens for validation (25.00%) are unknown",
         "1 of 2 target tokens for validation (50.00%) are unknown",
     ]
-    assert [(e.source, e.line) for e in data.held()] == [("abc", 1), ("b", 2)]
+    assert [(e.source, e.line) for e in data.validation_examples()] == [("abc", 1), ("b", 2)]
 
 
 def held_out(data) -> set[str]:
-    return {example.source for example in data.held()}
+    return {example.source for example in data.validation_examples()}
 
 
 def test_split_by_source(put, cache):
-    data = prepare([put("a.tsv", many())], 0.2, seed=5, cache=cache)
+    data = prepare_pairs(PrepareRequest([put("a.tsv", many())], 0.2, DataOptions(), seed=5, cache=cache))
     assert data.valid is not None
     sources = {data.source.decode(row.tolist()) for row in data.train.batch(np.arange(len(data.train))).source.tokens}
     held = held_out(data)
     assert not sources & held, "no source stands on both sides"
     assert len(sources | held) == 300
     assert len(data.train) + len(data.valid) == 400
-    assert len(data.held()) == len(data.valid)
+    assert len(data.validation_examples()) == len(data.valid)
     assert 0.1 < len(held) / 300 < 0.3
     share = len(data.valid) / 400
     assert data.notes[0] == f"held out {len(data.valid):,} of 400 pairs ({share:.1%}) by source for validation"
@@ -123,16 +131,36 @@ def test_split_by_source(put, cache):
 
 def test_split_is_stable(put, cache):
     lines = many().splitlines(keepends=True)
-    held = held_out(prepare([put("a.tsv", "".join(lines))], 0.2, seed=5, cache=cache))
-    assert held_out(prepare([put("b.tsv", "".join(reversed(lines)))], 0.2, seed=5, cache=cache)) == held
+    held = held_out(
+        prepare_pairs(PrepareRequest([put("a.tsv", "".join(lines))], 0.2, DataOptions(), seed=5, cache=cache))
+    )
+    assert (
+        held_out(
+            prepare_pairs(
+                PrepareRequest([put("b.tsv", "".join(reversed(lines)))], 0.2, DataOptions(), seed=5, cache=cache)
+            )
+        )
+        == held
+    )
     more = "".join(lines) + "".join(f"new {i}\tx\n" for i in range(50))
-    assert {s for s in held_out(prepare([put("c.tsv", more)], 0.2, seed=5, cache=cache)) if "new" not in s} == held
-    assert held_out(prepare([put("a.tsv", "".join(lines))], 0.2, seed=6, cache=cache)) != held
+    assert {
+        s
+        for s in held_out(prepare_pairs(PrepareRequest([put("c.tsv", more)], 0.2, DataOptions(), seed=5, cache=cache)))
+        if "new" not in s
+    } == held
+    assert (
+        held_out(prepare_pairs(PrepareRequest([put("a.tsv", "".join(lines))], 0.2, DataOptions(), seed=6, cache=cache)))
+        != held
+    )
 
 
 def test_split_sees_through_case_and_blanks(put, cache):
     lines = "".join(f"Word {i}\tx\nword  {i}\ty\n" for i in range(100))
-    held = held_out(prepare([put("a.tsv", lines)], 0.5, DataOptions(fold=True), seed=1, cache=cache))
+    held = held_out(
+        prepare_pairs(
+            PrepareRequest([put("a.tsv", lines)], 0.5, DataOptions(lowercase="casefold"), seed=1, cache=cache)
+        )
+    )
     assert held
     assert len(held) == 2 * len({" ".join(source.casefold().split()) for source in held})
 
@@ -141,17 +169,17 @@ def test_split_that_leaves_one_side_empty(put, cache):
     file = put("a.tsv", "a\tx\na\ty\n")
     number = Split.of([file], 0.5, seed=0)._number
     seeds = {number("a", str(seed).encode()) < 2**63: seed for seed in range(20)}
-    data = prepare([file], 0.5, seed=seeds[False], cache=cache)
+    data = prepare_pairs(PrepareRequest([file], 0.5, DataOptions(), seed=seeds[False], cache=cache))
     assert data.valid is None
     assert data.notes == ["no pair was held out: 50.0% of 2 is too little; give a larger share or a file"]
     with pytest.raises(SeqloomError, match="all 2 pairs were held out for validation"):
-        prepare([file], 0.5, seed=seeds[True], cache=cache)
+        prepare_pairs(PrepareRequest([file], 0.5, DataOptions(), seed=seeds[True], cache=cache))
 
 
 def test_cache_hit(put, cache, builds):
     file = put("a.tsv", many())
-    first = prepare([file], 0.1, seed=1, cache=cache)
-    again = prepare([put("renamed.tsv", many())], 0.1, seed=1, cache=cache)
+    first = prepare_pairs(PrepareRequest([file], 0.1, DataOptions(), seed=1, cache=cache))
+    again = prepare_pairs(PrepareRequest([put("renamed.tsv", many())], 0.1, DataOptions(), seed=1, cache=cache))
     assert len(builds) == 1, "the same contents under another name"
     assert first.train.fingerprint == again.train.fingerprint
     assert again.notes == first.notes
@@ -164,17 +192,19 @@ def test_cache_hit(put, cache, builds):
 def test_whatever_changes_the_numbers_changes_the_cache(put, cache, builds):
     file = put("a.tsv", many())
     calls = [
-        lambda: prepare([file], 0.1, seed=1, cache=cache),
-        lambda: prepare([file], 0.1, seed=2, cache=cache),
-        lambda: prepare([file], 0.2, seed=1, cache=cache),
-        lambda: prepare([file], 0.1, DataOptions(fold=True), seed=1, cache=cache),
-        lambda: prepare([file], 0.1, DataOptions(target_tokens="bpe:300"), seed=1, cache=cache),
-        lambda: prepare([file], [file], seed=1, cache=cache),
-        lambda: prepare([put("b.tsv", many() + "new\tx\n")], 0.1, seed=1, cache=cache),
+        lambda: prepare_pairs(PrepareRequest([file], 0.1, DataOptions(), seed=1, cache=cache)),
+        lambda: prepare_pairs(PrepareRequest([file], 0.1, DataOptions(), seed=2, cache=cache)),
+        lambda: prepare_pairs(PrepareRequest([file], 0.2, DataOptions(), seed=1, cache=cache)),
+        lambda: prepare_pairs(PrepareRequest([file], 0.1, DataOptions(lowercase="casefold"), seed=1, cache=cache)),
+        lambda: prepare_pairs(PrepareRequest([file], 0.1, DataOptions(target_tokens="bpe:300"), seed=1, cache=cache)),
+        lambda: prepare_pairs(PrepareRequest([file], [file], DataOptions(), seed=1, cache=cache)),
+        lambda: prepare_pairs(
+            PrepareRequest([put("b.tsv", many() + "new\tx\n")], 0.1, DataOptions(), seed=1, cache=cache)
+        ),
     ]
     prints = [call().train.fingerprint for call in calls]
     assert len(set(prints)) == len(builds) == len(calls)
-    prepare([file], [file], seed=9, cache=cache)
+    prepare_pairs(PrepareRequest([file], [file], DataOptions(), seed=9, cache=cache))
     assert len(builds) == len(calls), "without a share the seed changes nothing"
 
 
@@ -182,7 +212,7 @@ def test_whatever_changes_the_numbers_changes_the_cache(put, cache, builds):
 @pytest.mark.parametrize("harm", ["remove", "truncate", "change"])
 def test_damaged_cache_is_rebuilt(put, cache, builds, name, harm):
     file = put("a.tsv", many(50))
-    good = prepare([file], 0.0, seed=1, cache=cache)
+    good = prepare_pairs(PrepareRequest([file], 0.0, DataOptions(), seed=1, cache=cache))
     expected = good.train.batch(np.arange(50)).source.tokens.clone()
     [folder] = cache.iterdir()
     raw = (folder / name).read_bytes()
@@ -194,21 +224,21 @@ def test_damaged_cache_is_rebuilt(put, cache, builds, name, harm):
         pytest.skip("large files are checked by size only")
     else:
         (folder / name).write_bytes(b"[" + raw[1:])
-    again = prepare([file], 0.0, seed=1, cache=cache)
+    again = prepare_pairs(PrepareRequest([file], 0.0, DataOptions(), seed=1, cache=cache))
     assert len(builds) == 2
     assert again.train.batch(np.arange(50)).source.tokens.equal(expected)
 
 
 def test_a_broken_line_leaves_no_cache(put, cache):
     with pytest.raises(SeqloomError, match=r"a\.tsv:401: no TAB"):
-        prepare([put("a.tsv", many() + "broken\n")], 0.1, seed=1, cache=cache)
+        prepare_pairs(PrepareRequest([put("a.tsv", many() + "broken\n")], 0.1, DataOptions(), seed=1, cache=cache))
     assert list(cache.iterdir()) == []
 
 
 def test_cache_that_cannot_be_written(put, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SeqloomError, match=r"the cache of data cannot be written: .*; set \$SEQLOOM_CACHE") as caught:
-        prepare([put("a.tsv", "a\tx\n")], 0.0, seed=1, cache=tmp_path / "file")
+        prepare_pairs(PrepareRequest([put("a.tsv", "a\tx\n")], 0.0, DataOptions(), seed=1, cache=tmp_path / "file"))
     assert "\n" not in str(caught.value)
 
 
@@ -224,13 +254,13 @@ def test_full_disk(put, cache, monkeypatch):
 
     monkeypatch.setattr(module, "Writer", on_a_full_disk)
     with pytest.raises(SeqloomError, match="could not be written: No space left on device"):
-        prepare([put("a.tsv", many(5000))], 0.0, seed=1, cache=cache)
+        prepare_pairs(PrepareRequest([put("a.tsv", many(5000))], 0.0, DataOptions(), seed=1, cache=cache))
     assert list(cache.iterdir()) == []
 
 
 def test_default_cache(put, tmp_path, monkeypatch):
     monkeypatch.setenv("SEQLOOM_CACHE", str(tmp_path / "mine"))
-    prepare([put("a.tsv", "a\tx\n")], 0.0, seed=1)
+    prepare_pairs(PrepareRequest([put("a.tsv", "a\tx\n")], 0.0, DataOptions(), seed=1))
     assert len(list((tmp_path / "mine").iterdir())) == 1
     monkeypatch.delenv("SEQLOOM_CACHE")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -239,15 +269,15 @@ def test_default_cache(put, tmp_path, monkeypatch):
 
 def test_nothing_to_train_on(put, cache):
     with pytest.raises(SeqloomError, match=r"a\.tsv: holds no pairs"):
-        prepare([put("a.tsv", "")], 0.0, seed=1, cache=cache)
+        prepare_pairs(PrepareRequest([put("a.tsv", "")], 0.0, DataOptions(), seed=1, cache=cache))
     with pytest.raises(SeqloomError, match="no training files"):
-        prepare([], 0.0, seed=1, cache=cache)
+        prepare_pairs(PrepareRequest([], 0.0, DataOptions(), seed=1, cache=cache))
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, 1.5, float("nan")])
 def test_share_out_of_range(put, cache, share):
     with pytest.raises(SeqloomError, match="from 0 to below 1"):
-        prepare([put("a.tsv", many())], share, seed=1, cache=cache)
+        prepare_pairs(PrepareRequest([put("a.tsv", many())], share, DataOptions(), seed=1, cache=cache))
 
 
 @pytest.mark.parametrize(
@@ -255,7 +285,7 @@ def test_share_out_of_range(put, cache, share):
     [
         ({"source_tokens": "wrods"}, "did you mean 'words'"),
         ({"target_tokens": "bpe:abc"}, "bpe needs the size"),
-        ({"cut": "front"}, "unknown end to cut 'front'"),
+        ({"truncate": "front"}, "unknown end to cut 'front'"),
         ({"max_vocab": 4}, "max_vocab must be a whole number of 5 or more, not 4"),
         ({"min_count": 0}, "min_count must be a whole number of 1 or more, not 0"),
         ({"max_length": "9"}, "max_length must be a whole number of 1 or more, not '9'"),
@@ -274,7 +304,7 @@ def test_memory_does_not_grow_with_the_data(put, tmp_path, monkeypatch):
         file = put(f"{n}.tsv", many(n))
         tracemalloc.start()
         try:
-            prepare([file], 0.1, seed=1, cache=tmp_path / "cache")
+            prepare_pairs(PrepareRequest([file], 0.1, DataOptions(), seed=1, cache=tmp_path / "cache"))
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from seqloom.data.files.columns import Reading
-from seqloom.data.prepare.pairs import DataOptions, prepare
+from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.splits.holdout import codes, drawn, hashes, held_out
 from seqloom.data.splits.split import Fold
 from seqloom.errors import SeqloomError
 from seqloom.tasks.registry import task as find
 
-NEW = {"rules": 2}
+NEW = {"split_version": 2}
 
 
 def repeated(count: int, seed: int = 0, rare: float = 0.088) -> list[tuple[str, str]]:
@@ -51,7 +52,7 @@ MORE = {"generate": {"condition": True}, "mask": {"columns": "1"}, "vectors": {"
 def prepared(name, files, valid, folder, seed=7, **options):
     task = find(name)
     given = task.options(**{**MORE.get(name, {}), **NEW, **options})
-    return task.prepare(files, valid, given, seed=seed, cache=folder / "cache")
+    return task.prepare(PrepareRequest(files, valid, given, seed=seed, cache=folder / "cache"))
 
 
 def sizes(ready) -> tuple[int, int]:
@@ -77,7 +78,7 @@ def test_a_rare_label_stays_as_rare(name, tmp_path):
         tokens = ready.valid.ids[ready.valid.offsets[:-1]] - ready.codec.size
         labels = [ready.labels[number] for number in tokens]
     else:
-        labels = [one.targets[0] if name == "classify" else one.target for one in ready.held()]
+        labels = [one.targets[0] if name == "classify" else one.target for one in ready.validation_examples()]
     assert abs(Counter(labels)["rare"] / len(labels) - wanted) < 0.2 * wanted
 
 
@@ -89,20 +90,20 @@ def test_equal_sources_stand_on_one_side_in_any_order(tmp_path):
         folder = tmp_path / str(seed)
         folder.mkdir()
         ready = prepared("classify", files_of("classify", examples, folder), 0.2, folder)
-        held = Counter(one.source for one in ready.held())
+        held = Counter(one.source for one in ready.validation_examples())
         assert all(count == sum(text == source for text, _ in examples) for source, count in held.items())
         sides.append(held)
     assert sides[0] == sides[1]
     other = prepared("classify", files_of("classify", examples, tmp_path), 0.2, tmp_path, seed=8)
-    assert Counter(one.source for one in other.held()) != sides[0]
+    assert Counter(one.source for one in other.validation_examples()) != sides[0]
 
 
 def test_a_source_larger_than_the_share_is_spoken_of(tmp_path):
     path = tmp_path / "few.tsv"
     path.write_text("".join(f"{word}\tx\n" * 100 for word in "abcde"))
-    ready = prepare([str(path)], 0.2, DataOptions(**NEW), seed=7, cache=tmp_path)
+    ready = prepare_pairs(PrepareRequest([str(path)], 0.2, DataOptions(**NEW), seed=7, cache=tmp_path))
     assert len(ready.valid) == 100  # one of five, whichever it is
-    ready = prepare([str(path)], 0.3, DataOptions(**NEW), seed=7, cache=tmp_path)
+    ready = prepare_pairs(PrepareRequest([str(path)], 0.3, DataOptions(**NEW), seed=7, cache=tmp_path))
     told = "held out 200 of 500 pairs (40.0%) by source for validation, instead of the 30.0% asked for"
     assert f"{told}: examples with the same source stay together, and one source has 100 of them" in ready.notes or (
         "held out 100 of 500 pairs (20.0%)" in ready.notes[0] and "instead of the 30.0% asked for" in ready.notes[0]
@@ -127,7 +128,7 @@ def test_folds_without_enough_sources_are_all_empty():
 
 def test_folds_of_a_task(tmp_path):
     files = files_of("classify", repeated(600), tmp_path)
-    held = [prepared("classify", files, Fold(number, 3), tmp_path).held() for number in (1, 2, 3)]
+    held = [prepared("classify", files, Fold(number, 3), tmp_path).validation_examples() for number in (1, 2, 3)]
     assert sum(map(len, held)) == 600
     assert len({one.line for part in held for one in part}) == 600
 
@@ -161,10 +162,10 @@ def test_older_runs_keep_their_share(tmp_path):
     """What was held out before, by these very lines; the numbers of the cache too."""
     files = files_of("translate", repeated(1500), tmp_path)
     options = DataOptions()
-    assert options.rules == 1
-    ready = prepare(files, 0.05, options, seed=7, cache=tmp_path)
+    assert options.split_version == 1
+    ready = prepare_pairs(PrepareRequest(files, 0.05, options, seed=7, cache=tmp_path))
     key = ready.split.key.encode()
-    assert all(ready.split._number(one.source, key) < 0.05 * 2**64 for one in ready.held())
+    assert all(ready.split._number(one.source, key) < 0.05 * 2**64 for one in ready.validation_examples())
     kept = sum(ready.split._number(text, key) >= 0.05 * 2**64 for text, _ in repeated(1500))
     assert kept == len(ready.train)
 
@@ -178,7 +179,7 @@ def test_a_sample_is_drawn_from_everywhere(tmp_path):
     assert len(ready.target.names) == 3
     assert "a fixed random sample of 100 of the training examples is used" in ready.notes
     other = prepared("classify", files_of("classify", examples, tmp_path), 0.2, tmp_path, sample=100, seed=8)
-    lines = [sorted(one.source for one in each.prepared.held()) for each in (ready, other)]
+    lines = [sorted(one.source for one in each.prepared.validation_examples()) for each in (ready, other)]
     assert lines[0] != lines[1]  # another part of the same sample is held out
     with pytest.raises(SeqloomError, match="choose one"):
         Reading(limit=3, sample=3)
@@ -186,6 +187,6 @@ def test_a_sample_is_drawn_from_everywhere(tmp_path):
 
 
 def test_the_rules_are_checked():
-    with pytest.raises(SeqloomError, match=r"data\.rules is 1 or 2, not 3"):
-        Reading(rules=3)
+    with pytest.raises(SeqloomError, match=r"data\.split_version is 1 or 2, not 3"):
+        Reading(split_version=3)
     assert json.dumps(asdict(Reading()))

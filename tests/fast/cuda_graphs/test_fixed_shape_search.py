@@ -7,11 +7,12 @@ import torch
 
 from seqloom.data.batches.collate import pad
 from seqloom.data.tokenizers.tokenizers import EOS
-from seqloom.decoding.search import Search, decode
+from seqloom.decoding.options import Search
+from seqloom.decoding.search import decode
 from seqloom.errors import SeqloomError
 from seqloom.fast.cuda_graphs import fixed_shape_search as fixed_search
 from seqloom.fast.cuda_graphs.fixed_shape_decoder import Fixed, Shape
-from seqloom.fast.cuda_graphs.fixed_shape_search import FixedBeam
+from seqloom.fast.cuda_graphs.fixed_shape_search import FixedShapeBeam
 from seqloom.fast.cuda_graphs.replay import Replays
 from tests.laws import VOCABULARY, shake, tiny_model
 
@@ -60,36 +61,36 @@ def test_fixed_shapes_find_what_is_found_without(search, chunk, monkeypatch):
         for count in (1, 3, 17, 3):
             source, limits = sources(draw, count), [draw.randint(1, 45) for _ in range(count)]
             wanted = decode(model, source, limits, search)
-            same(decode(model, source, limits, search, another=replays), wanted)
+            same(decode(model, source, limits, search, fast_search=replays), wanted)
             lengths |= {len(answer.tokens) for answers in wanted for answer in answers}
         assert replays.frames
     assert len(lengths) > 8
 
 
 def test_the_host_stops_soon_after_the_last_has_ended(monkeypatch):
-    steps, step = [], FixedBeam.step
-    monkeypatch.setattr(FixedBeam, "step", lambda self, span: steps.append(span) or step(self, span))
+    steps, step = [], FixedShapeBeam.step
+    monkeypatch.setattr(FixedShapeBeam, "step", lambda self, span: steps.append(span) or step(self, span))
     model, replays = model_of(0, ending=50.0), Replays(anywhere=True)
-    found = decode(model, sources(random.Random(0), 3), [90] * 3, Search(beam=2), another=replays)
+    found = decode(model, sources(random.Random(0), 3), [90] * 3, Search(beam=2), fast_search=replays)
     assert [answers[0].tokens for answers in found] == [()] * 3
     assert len(steps) <= 6
     steps.clear()
     model = model_of(0, ending=-50.0)
-    decode(model, sources(random.Random(0), 3), [70, 5, 90], Search(beam=2), another=replays)
+    decode(model, sources(random.Random(0), 3), [70, 5, 90], Search(beam=2), fast_search=replays)
     assert steps == [32] * 32 + [64] * 32 + [96] * 26
 
 
 def test_the_best_of_the_best_chunks_are_the_best(monkeypatch):
     monkeypatch.setattr(fixed_search, "CHUNK", 4)
-    hunt = FixedBeam(Fixed(model_of(0), Shape(2, 3, 32, 16)), False, False)
-    hunt.size, hunt.wanted = 400, 6
-    hunt.rows = torch.arange(6)[:, None] * 400
-    hunt.chunk = (hunt.rows + torch.arange(4))[:, None]
+    beam = FixedShapeBeam(Fixed(model_of(0), Shape(2, 3, 32, 16)), False, False)
+    beam.size, beam.wanted = 400, 6
+    beam.rows = torch.arange(6)[:, None] * 400
+    beam.chunk = (beam.rows + torch.arange(4))[:, None]
     said = torch.randn(6, 400, generator=torch.Generator().manual_seed(1))
-    value, code = hunt.likeliest(said)
+    value, code = beam.likeliest(said)
     wanted, token = said.topk(6)
     assert torch.equal(value, wanted)
-    assert torch.equal(code, token + hunt.rows)
+    assert torch.equal(code, token + beam.rows)
 
 
 @pytest.mark.parametrize("beam", [1, 2])
@@ -99,13 +100,13 @@ def test_scores_that_are_not_finite(beam):
         model.output.bias[5] = float("nan")
     source, replays = sources(random.Random(0), 2), Replays(anywhere=True)
     if beam == 1:
-        same_length = decode(model, source, [3, 2], Search(), another=replays)
+        same_length = decode(model, source, [3, 2], Search(), fast_search=replays)
         assert [len(one.tokens) for (one,) in same_length] == [3, 2]
     else:
         with pytest.raises(SeqloomError, match="not finite"):
-            decode(model, source, [3, 2], Search(beam=beam), another=replays)
+            decode(model, source, [3, 2], Search(beam=beam), fast_search=replays)
     # A model that is mended is not disturbed by what is left of this.
     with torch.no_grad():
         model.output.bias[5] = 0.0
     wanted = decode(model, source, [3, 2], Search(beam=beam))
-    same(decode(model, source, [3, 2], Search(beam=beam), another=replays), wanted)
+    same(decode(model, source, [3, 2], Search(beam=beam), fast_search=replays), wanted)

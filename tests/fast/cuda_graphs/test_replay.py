@@ -6,7 +6,8 @@ import threading
 import pytest
 import torch
 
-from seqloom.decoding.search import Search, decode
+from seqloom.decoding.options import Search
+from seqloom.decoding.search import decode
 from seqloom.fast.cuda_graphs import replay
 from seqloom.fast.cuda_graphs.fixed_shape_decoder import products
 from seqloom.fast.cuda_graphs.replay import Replays, shape_of, spans
@@ -63,13 +64,13 @@ def test_weights_may_change_and_move():
     """In their place they are seen; elsewhere everything is set up anew."""
     model, source, replays = model_of(0), sources(random.Random(1), 3), Replays(anywhere=True)
     search, limits = Search(beam=3), [9, 4, 12]
-    decode(model, source, limits, search, another=replays)
+    decode(model, source, limits, search, fast_search=replays)
     (frame,) = replays.frames.values()
     shake(model, 9)
-    same(decode(model, source, limits, search, another=replays), decode(model, source, limits, search))
+    same(decode(model, source, limits, search, fast_search=replays), decode(model, source, limits, search))
     assert list(replays.frames.values()) == [frame]
     model.float()
-    same(decode(model, source, limits, search, another=replays), decode(model, source, limits, search))
+    same(decode(model, source, limits, search, fast_search=replays), decode(model, source, limits, search))
     assert list(replays.frames.values()) != [frame]
 
 
@@ -79,7 +80,7 @@ def test_two_at_once_do_not_meet():
     wanted, found = [decode(model, source, [9] * 4, Search(beam=2)) for source in asked], {}
 
     def serve(number):
-        found[number] = [decode(model, asked[number], [9] * 4, Search(beam=2), another=replays) for _ in range(5)]
+        found[number] = [decode(model, asked[number], [9] * 4, Search(beam=2), fast_search=replays) for _ in range(5)]
 
     threads = [threading.Thread(target=serve, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -106,7 +107,7 @@ def test_recorded_steps_are_plain_steps(encoder, position, attend):
         for count in (1, 5, 5) if device == "cuda" else (3,):
             source, limits = sources(draw, count).to(device), [draw.randint(1, 45) for _ in range(count)]
             wanted = decode(model, source, limits, search)
-            same(decode(model, source, limits, search, another=replays), wanted)
+            same(decode(model, source, limits, search, fast_search=replays), wanted)
     if device == "cuda":
         graphs = set().union(*(set(frame.graphs) for frame in replays.frames.values()))
         assert {32} <= graphs
@@ -119,7 +120,10 @@ def test_recorded_steps_see_new_weights():
     for seed in range(4):
         shake(model, seed)
         for search in (Search(), Search(beam=3)):
-            same(decode(model, source, [9, 4, 12], search, another=replays), decode(model, source, [9, 4, 12], search))
+            same(
+                decode(model, source, [9, 4, 12], search, fast_search=replays),
+                decode(model, source, [9, 4, 12], search),
+            )
     assert all(frame.graphs for frame in replays.frames.values())
 
 
@@ -136,5 +140,5 @@ def test_what_cannot_be_recorded_runs_plainly():
         return run
 
     with pytest.warns(UserWarning, match="not recorded, which costs speed: not this one"):
-        found = decode(model, source, [9, 4, 12], Search(), another=Replays(around=refusing))
+        found = decode(model, source, [9, 4, 12], Search(), fast_search=Replays(around=refusing))
     same(found, decode(model, source, [9, 4, 12], Search()))

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from seqloom.data.batches.collate import pad
-from seqloom.decoding.search import Search, decode
+from seqloom.decoding.options import Search
+from seqloom.decoding.search import decode
 from seqloom.fast.decoding import first_block as parts
-from seqloom.models.decoders import decoders
+from seqloom.models.decoders import transformer
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.parts.probe import watch
 
@@ -43,12 +44,12 @@ def near(one, other):
 
 
 @pytest.mark.parametrize("width", [1, 3])
-@pytest.mark.parametrize("options", [{}, {"norm": "after"}, {"position": "none"}, {"enter_norm": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"norm": "after"}, {"position": "none"}, {"embedding_norm": True}], ids=str)
 @torch.no_grad()
 def test_looked_up_is_made(width, options, monkeypatch):
     made = model(**options)
     quick, looked = said(made, width)
-    monkeypatch.setattr(decoders, "entrance", lambda *_: None)
+    monkeypatch.setattr(transformer, "entrance", lambda *_: None)
     plain, made_anew = said(made, width)
     assert (looked, made_anew) == (True, False)
     near(quick, plain)
@@ -66,7 +67,7 @@ def test_places_beyond_the_table(monkeypatch):
 @torch.no_grad()
 def test_a_table_of_other_weights_is_not_used(name):
     """Also of weights that were written past torch's count of changes, as fused optimisers do."""
-    made = model(enter_norm=True)
+    made = model(embedding_norm=True)
     before, _ = said(made)
     weights = dict(made.named_parameters())[name]
     weights.data.numpy()[...] *= -1.5
@@ -101,6 +102,6 @@ def test_who_watches_sees_the_same():
 def test_the_same_is_found(beam, monkeypatch):
     made, search = model(), Search(beam=beam, n_best=beam)
     quick = decode(made, SOURCE, [12] * 3, search)
-    monkeypatch.setattr(decoders, "entrance", lambda *_: None)
+    monkeypatch.setattr(transformer, "entrance", lambda *_: None)
     plain = decode(made, SOURCE, [12] * 3, search)
     assert [[one.tokens for one in found] for found in quick] == [[one.tokens for one in found] for found in plain]

@@ -55,7 +55,7 @@ def test_modules_are_asked_where_they_must_be():
 @torch.no_grad()
 def test_an_attentive_decoder_says_the_same_leanly(query, feeding, width):
     torch.manual_seed(0)
-    decoder = AttentiveDecoder(5, 8, ((8, 8),), dim=8, layers=2, query=query, feeding=feeding)
+    decoder = AttentiveDecoder(5, 8, ((8, 8),), dim=8, layers=2, query=query, input_feeding=feeding)
     decoder = shake(decoder.double(), 1)
     final = (drawn(3, 8, seed=4), drawn(3, 8, seed=5))
     encoded = Encoded(

@@ -5,9 +5,10 @@ from itertools import product
 import pytest
 import torch
 
-from seqloom.decoding.search import Search, decode
+from seqloom.decoding.options import Search
+from seqloom.decoding.search import decode
 from seqloom.fast.decoding.transformer_step import Lean, LeanBlock, foldable
-from seqloom.models.decoders.decoders import TransformerDecoder
+from seqloom.models.decoders.transformer import TransformerDecoder
 from seqloom.models.protocols import Encoded
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.positions.positions import POSITIONS
@@ -94,7 +95,7 @@ def test_modules_are_asked_where_they_must_be():
         assert Lean.of(decoder.blocks) is not None
         assert Lean.of(decoder.train().blocks) is None
         assert Lean.of(made(score="additive").blocks) is None
-        for unusual in ({"key_heads": 1}, {"projections": "qv"}, {"normaliser": "relu"}):
+        for unusual in ({"key_heads": 1}, {"projections": "qv"}, {"normalizer": "relu"}):
             assert Lean.of(made(mixer=heads_of(**unusual)).blocks) is None
             assert Lean.of(made(cross=heads_of(**unusual)).blocks) is None
         hooked = made().eval()
@@ -115,7 +116,7 @@ def test_what_was_read_is_folded_where_that_is_less_work():
 
 UNUSUAL = [
     {"mixer": heads_of(1), "cross": heads_of(1)},
-    {"mixer": heads_of(normaliser="relu"), "position": "relative"},
+    {"mixer": heads_of(normalizer="relu"), "position": "relative"},
     {"mixer": heads_of(projections="v"), "cross": heads_of(projections="v"), "position": "alibi"},
 ]
 

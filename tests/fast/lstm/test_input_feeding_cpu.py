@@ -21,7 +21,7 @@ def single(*shape, seed=0):
 
 def decoder(score="general", **more):
     torch.manual_seed(0)
-    return AttentiveDecoder(6, DIM, ((DIM, DIM),), "lstm", DIM, score=score, feeding=True, **more)
+    return AttentiveDecoder(6, DIM, ((DIM, DIM),), "lstm", DIM, score=score, input_feeding=True, **more)
 
 
 def run(made, lengths=None, quick=True, half=False, rows=ROWS):

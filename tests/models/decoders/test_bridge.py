@@ -5,8 +5,11 @@ import torch
 
 from seqloom.errors import SeqloomError
 from seqloom.models.decoders.attentive import AttentiveDecoder
-from seqloom.models.decoders.decoders import Bridge, RecurrentDecoder, TransformerDecoder
-from seqloom.models.encoders.encoders import RecurrentEncoder, TransformerEncoder
+from seqloom.models.decoders.bridge import Bridge
+from seqloom.models.decoders.recurrent import RecurrentDecoder
+from seqloom.models.decoders.transformer import TransformerDecoder
+from seqloom.models.encoders.recurrent import RecurrentEncoder
+from seqloom.models.encoders.transformer import TransformerEncoder
 from seqloom.models.protocols import Encoded
 from seqloom.parts.visibility import See
 from tests.laws import close, drawn, shake
@@ -86,7 +89,7 @@ def test_an_encoder_without_states_gives_its_summary():
 @pytest.mark.parametrize("given", ["initial", "input", "both"])
 @pytest.mark.parametrize("context", ["last", "transform", "pool"])
 def test_where_the_context_goes(context, given):
-    decoder = shake(RecurrentDecoder(3, 6, ((6,),), "gru", 6, context=context, given=given).double(), 1)
+    decoder = shake(RecurrentDecoder(3, 6, ((6,),), "gru", 6, context=context, context_to=given).double(), 1)
     read, x = encoded(((6,),)), drawn(2, 3, 3)
     y, _ = decoder(x, decoder.begin(read))
     mean = torch.stack([read.states[0].mean(0), read.states[1, :2].mean(0)])
@@ -112,7 +115,7 @@ def naive_attentive(decoder, x, read):
             context = decoder.attention(stack[-1][0][:, None], memory, see)[:, 0]
             _, stack = decoder.recurrent(torch.cat([word, context], -1)[:, None], See(), stack)
         else:  # h_t = cell([y; h̃_{t−1}], h_{t−1}); c_t from h_t
-            word = torch.cat([word, fed], -1) if decoder.feeding else word
+            word = torch.cat([word, fed], -1) if decoder.input_feeding else word
             _, stack = decoder.recurrent(word[:, None], See(), stack)
             context = decoder.attention(stack[-1][0][:, None], memory, see)[:, 0]
         fed = torch.tanh(torch.cat([context, stack[-1][0]], -1) @ decoder.combine.weight.T)
@@ -125,25 +128,25 @@ def naive_attentive(decoder, x, read):
 @pytest.mark.parametrize("value_dim", [0, 5])
 def test_attentive_decoder_is_the_papers_loop(query, feeding, cell, value_dim):
     made = AttentiveDecoder(
-        3, 6, TWO_LAYERS, cell, 6, 2, score="additive", query=query, feeding=feeding, value_dim=value_dim
+        3, 6, TWO_LAYERS, cell, 6, 2, score="additive", query=query, input_feeding=feeding, value_dim=value_dim
     )
     decoder, read, x = shake(made.double(), 1), encoded(), drawn(2, 5, 3)
     close(decoder(x, decoder.begin(read))[0], naive_attentive(decoder, x, read))
 
 
 def test_feeding_goes_with_the_current_state():
-    with pytest.raises(SeqloomError, match="feeding goes with query=current"):
-        AttentiveDecoder(3, 6, (), query="previous", feeding=True)
+    with pytest.raises(SeqloomError, match="input_feeding goes with query=current"):
+        AttentiveDecoder(3, 6, (), query="previous", input_feeding=True)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: AttentiveDecoder(3, 6, (), query="curent"), "unknown query 'curent'; did you mean 'current'"),
-        (lambda: AttentiveDecoder(3, 6, (), start="lst"), "unknown start 'lst'; did you mean 'last'"),
+        (lambda: AttentiveDecoder(3, 6, (), initial_state="lst"), "unknown initial_state 'lst'; did you mean 'last'"),
         (lambda: RecurrentDecoder(3, 6, (), context="mean"), "unknown context 'mean'.*last, pool, transform"),
         (lambda: RecurrentDecoder(3, 6, (), context="zero"), "unknown context 'zero'.*last, pool, transform"),
-        (lambda: RecurrentDecoder(3, 6, (), given="inputs"), "unknown given 'inputs'; did you mean 'input'"),
+        (lambda: RecurrentDecoder(3, 6, (), context_to="inputs"), "unknown context_to 'inputs'; did you mean 'input'"),
         (lambda: AttentiveDecoder(3, 6, (), dim=5, score="dot"), "'dot' needs queries and keys of one width"),
         (lambda: TransformerDecoder(8, 8, (), dim=8, heads=3), "3 heads do not divide"),
     ],

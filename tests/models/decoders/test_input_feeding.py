@@ -13,7 +13,7 @@ BATCH = Batch.of(pad([[4, 5, 6], [5, 2], [7, 7, 2]]), pad([[1, 4, 5, 6, 2], [1, 
 
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 @pytest.mark.parametrize(
-    "decoder", [{"feeding": True}, {"query": "previous"}, {}], ids=["feeding", "previous", "luong"]
+    "decoder", [{"input_feeding": True}, {"query": "previous"}, {}], ids=["feeding", "previous", "luong"]
 )
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
 @pytest.mark.parametrize("layers", [1, 2])

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from seqloom.build import build
 from seqloom.data.datasets import catalog
 from seqloom.data.datasets.synthetic.ambiguous_words import DISTANCES, asked
-from seqloom.models.encoders.encoders import ENCODERS
+from seqloom.models.encoders import ENCODERS
 from seqloom.parts.layers.embedding import embedding_of
 
 

@@ -9,7 +9,7 @@ from seqloom.data.batches.collate import Batch, pad
 from seqloom.data.tokenizers.tokenizers import BOS, EOS
 from seqloom.errors import SeqloomError
 from seqloom.models.decoders.stacks import STACKS
-from seqloom.models.encoders.encoders import ENCODERS
+from seqloom.models.encoders import ENCODERS
 from seqloom.models.language_model import Language
 from seqloom.parts.transformer.block import RESIDUALS
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
@@ -86,7 +86,7 @@ def test_a_transformer_of_convolutions_sees_as_far(mixer):
 def model(kind, **options) -> Language:
     torch.manual_seed(0)
     made = {"kind": kind, "dim": 8, "dropout": 0.0, **options}
-    return Language(11, 0, made, embedding=6, dropout=0.0, reset=0.5)
+    return Language(11, 0, made, embedding=6, dropout=0.0, state_reset=0.5)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from torch.nn import functional as F
 
 from seqloom.build import build, complete
 from seqloom.errors import SeqloomError
-from seqloom.models.encoders.image import EYES
-from seqloom.models.seq2seq import DECODERS
+from seqloom.models.decoders import DECODERS
+from seqloom.models.encoders.image import IMAGE_ENCODERS
 from seqloom.parts.layers.norm import NORMS
 from seqloom.parts.layers.output_head import Head
 from seqloom.parts.layers.pooling import SUMMARIES
@@ -25,7 +25,7 @@ TINY = {
     "grid": {"eye": {"kind": "convolution", "dims": [3, 4], "size": 3}, "layers": 2},
 }
 GRIDS = {"convolution": (2, 3), "resnet": (4, 6), "densenet": (4, 6), "patches": (2, 3), "grid": (2, 3)}
-CHOICES = [{"kind": name, **TINY.get(name, {})} for name in EYES]
+CHOICES = [{"kind": name, **TINY.get(name, {})} for name in IMAGE_ENCODERS]
 CHOICES += [{"kind": "resnet", **TINY["resnet"], "norm_kind": kind} for kind in NORMS if kind != "batch"]
 CHOICES += [
     {"kind": "convolution", **TINY["convolution"], "pool": "mean", "activation": "tanh"},
@@ -38,7 +38,7 @@ every = pytest.mark.parametrize("choice", CHOICES, ids=named)
 
 def made(choice, dtype=torch.float64, seed=0, channels=2):
     torch.manual_seed(seed)
-    eye = shake(build(EYES, choice, channels=channels).double(), seed + 1)
+    eye = shake(build(IMAGE_ENCODERS, choice, channels=channels).double(), seed + 1)
     with torch.no_grad():  # of a few channels none may be silent everywhere
         for name, parameter in eye.named_parameters():
             parameter.add_(0.5 if name.endswith("bias") else 0.0)
@@ -62,7 +62,7 @@ def test_states_are_the_places_of_a_grid(choice):
     close(eye(pictures()[1:2]).states, encoded.states[1:2])
     if choice["kind"] in ("convolution", "resnet", "densenet"):
         rows, columns = encoded.grid
-        close(eye.see(pictures())[:, :, rows - 1, 1], encoded.states[:, (rows - 1) * columns + 1])
+        close(eye.feature_map(pictures())[:, :, rows - 1, 1], encoded.states[:, (rows - 1) * columns + 1])
 
 
 @every
@@ -112,7 +112,7 @@ def test_a_classifier_trains_eager_and_compiled(choice):
     found, labels = [], torch.tensor([0, 2, 1])
     for compiled in (False, True):
         torch.manual_seed(0)
-        eye = build(EYES, choice, channels=2).double().train()
+        eye = build(IMAGE_ENCODERS, choice, channels=2).double().train()
         summary = build(SUMMARIES, "attention", input_dim=eye.dim, dim=eye.dim, ways=0).double()
         head = Head(eye.dim, 3).double()
 
@@ -135,11 +135,11 @@ def test_a_classifier_trains_eager_and_compiled(choice):
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
-@pytest.mark.parametrize("name", EYES)
+@pytest.mark.parametrize("name", IMAGE_ENCODERS)
 def test_decoders_read_eyes(name, decoder):
     """Trains two steps, writes step by step what it says at once, and attention lies over the grid."""
     torch.manual_seed(0)
-    eye = build(EYES, {"kind": name, **TINY.get(name, {})}, channels=2).double()
+    eye = build(IMAGE_ENCODERS, {"kind": name, **TINY.get(name, {})}, channels=2).double()
     sizes = {"input_dim": 5, "memory_dim": eye.dim, "final_dims": eye.final_dims}
     written = {"transformer": {"dim": 8, "layers": 2, "heads": 2, "hidden": 12, "dropout": 0.0}}.get(
         decoder, {"dim": 8}
@@ -182,7 +182,7 @@ PUBLISHED = {
 def test_sizes_of_the_published_ones(name):
     choice, count, dim = PUBLISHED[name]
     with torch.device("meta"):
-        eye = build(EYES, choice, channels=3)
+        eye = build(IMAGE_ENCODERS, choice, channels=3)
         encoded = eye.eval()(torch.empty(2, 3, 224, 224))
     assert sum(p.numel() for p in eye.parameters()) == count
     assert (eye.dim, encoded.grid, encoded.states.shape) == (dim, (7, 7), (2, 49, dim))
@@ -191,7 +191,7 @@ def test_sizes_of_the_published_ones(name):
 def test_resnet_18_worked_by_hand():
     """Table 1 of He et al. 2016: rows of the map, and weights, stage by stage; every norm has 2 a channel."""
     with torch.device("meta"):
-        eye = build(EYES, "resnet", channels=3).eval()
+        eye = build(IMAGE_ENCODERS, "resnet", channels=3).eval()
         x = eye.stem(torch.empty(1, 3, 224, 224))
     assert x.shape == (1, 64, 56, 56)
     table = [  # channels, rows, weights
@@ -230,14 +230,14 @@ def test_densenet_by_hand(stem):
     y = between.weigh(between.norm(y).clamp(min=0))
     rows, columns = (n // 2 * 2 for n in y.shape[-2:])
     y = y[:, :, :rows, :columns].unflatten(-1, (-1, 2)).unflatten(-3, (-1, 2)).mean((-1, -3))
-    close(eye.see(x), eye.norm(eye.stages[1](y)).clamp(min=0))
+    close(eye.feature_map(x), eye.norm(eye.stages[1](y)).clamp(min=0))
 
 
 def test_patches_enter_as_they_are():
     """Linear, plus a trained vector for each place: nothing is scaled (Dosovitskiy et al. 2021, equation 1)."""
     eye, x = made({"kind": "patches", **TINY["patches"]}), pictures()
-    entered = eye.encoder.enter(eye.patch(eye.cut(x).flatten(1, 2)))
-    close(entered, eye.patch(eye.cut(x).flatten(1, 2)) + eye.encoder.enter.position.weight[:6])
+    entered = eye.encoder.enter(eye.patch(eye.patches(x).flatten(1, 2)))
+    close(entered, eye.patch(eye.patches(x).flatten(1, 2)) + eye.encoder.enter.position.weight[:6])
 
 
 def test_the_summary_is_the_mean_of_what_is_said():
@@ -248,7 +248,7 @@ def test_the_summary_is_the_mean_of_what_is_said():
 
 def test_patches_by_hand():
     eye, x = made({"kind": "patches", **TINY["patches"]}), pictures()
-    cut = eye.cut(x)
+    cut = eye.patches(x)
     assert cut.shape == (3, 2, 3, 32)
     close(cut[:, 1, 2].unflatten(-1, (2, 4, 4)), x[:, :, 4:8, 8:12])
 
@@ -265,7 +265,7 @@ def test_patches_by_hand():
 )
 def test_what_does_not_fit_is_said(choice, shape, message):
     with pytest.raises(SeqloomError, match=message):
-        build(EYES, choice, channels=2).eval()(torch.zeros(shape))
+        build(IMAGE_ENCODERS, choice, channels=2).eval()(torch.zeros(shape))
 
 
 def test_wrong_names_are_guessed():
@@ -276,23 +276,31 @@ def test_wrong_names_are_guessed():
         ({"kind": "convolution", "pool": "maks"}, "unknown pool 'maks'. Choose from: max, mean"),
         ({"kind": "densenet", "compression": 0.0}, "compression is above 0 and at most 1, here 0.0"),
         ({"kind": "grid", "eye": "patches"}, "unknown kind 'patches'"),
-        ({"kind": "resnet", "blocks": []}, r"blocks of an eye lists at least one number, each at least 1, here \[\]"),
-        ({"kind": "convolution", "dims": [3, 0]}, r"dims of an eye lists at least one number, .*here \[3, 0\]"),
+        (
+            {"kind": "resnet", "blocks": []},
+            r"blocks of an image encoder lists at least one number, .*here \[\]",
+        ),
+        (
+            {"kind": "convolution", "dims": [3, 0]},
+            r"dims of an image encoder lists at least one number, .*here \[3, 0\]",
+        ),
         ({"kind": "convolution", "size": 0}, "size is at least 1, here 0"),
         ({"kind": "patches", "size": 0}, "size is at least 1, here 0"),
         ({"kind": "densenet", "growth": 0}, "growth is at least 1, here 0"),
     ):
         with pytest.raises(SeqloomError, match=message):
-            build(EYES, choice, channels=2)
+            build(IMAGE_ENCODERS, choice, channels=2)
 
 
 def test_a_transition_leaves_a_channel_at_least():
-    eye = build(EYES, {"kind": "densenet", "blocks": [1, 1], "growth": 1, "compression": 0.1}, channels=2).eval()
+    eye = build(
+        IMAGE_ENCODERS, {"kind": "densenet", "blocks": [1, 1], "growth": 1, "compression": 0.1}, channels=2
+    ).eval()
     assert eye.between[0].weigh.out_channels == 1
     assert eye(pictures(dtype=torch.float32)).states.shape == (3, 1, 2)
 
 
 def test_settings_are_complete():
-    for name in EYES:
-        whole = complete(EYES, name)
-        assert complete(EYES, whole) == whole
+    for name in IMAGE_ENCODERS:
+        whole = complete(IMAGE_ENCODERS, name)
+        assert complete(IMAGE_ENCODERS, whole) == whole

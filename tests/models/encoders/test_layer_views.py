@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from seqloom.errors import SeqloomError
-from seqloom.models.encoders.encoders import TransformerEncoder
 from seqloom.models.encoders.layer_views import Views
+from seqloom.models.encoders.transformer import TransformerEncoder
 from seqloom.models.protocols import Encoded
 from seqloom.parts.positions.positions import POSITIONS
 from tests import laws
@@ -93,7 +93,7 @@ def test_without_views_nothing_is_added():
 def with_globals(number, **options):
     torch.manual_seed(0)
     sizes = {"dim": 8, "layers": 2, "heads": 2, "hidden": 12, "dropout": 0.0}
-    return TransformerEncoder(8, **sizes, globals=number, **options).double()
+    return TransformerEncoder(8, **sizes, global_tokens=number, **options).double()
 
 
 @pytest.mark.parametrize("position", list(POSITIONS))
@@ -119,5 +119,5 @@ def test_global_tokens_are_tokens_before_the_others_that_nobody_is_told_of():
     found = encoder(x, torch.tensor(LENGTHS))
     wanted = plain(longer, torch.tensor(LENGTHS) + 2)
     close([found.states, *found.layers], [part[:, 2:] for part in (wanted.states, *wanted.layers)])
-    with pytest.raises(SeqloomError, match="globals of TransformerEncoder is at least 0, here -1"):
+    with pytest.raises(SeqloomError, match="global_tokens of TransformerEncoder is at least 0, here -1"):
         with_globals(-1)

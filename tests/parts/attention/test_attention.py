@@ -208,7 +208,7 @@ def test_heads_that_do_not_divide_are_named_with_those_that_do():
 
 def test_a_model_whose_heads_do_not_divide_says_so():
     """The same sentence reaches whoever builds a model, also with positions that look at the width of a head."""
-    from seqloom.models.encoders.encoders import TransformerEncoder
+    from seqloom.models.encoders.transformer import TransformerEncoder
 
     for position in POSITIONS:
         for heads in (3, 16):
@@ -355,7 +355,7 @@ def test_keys_hidden_by_a_bias_do_not_count():
 
 def test_a_normaliser_that_is_none_is_named():
     with pytest.raises(SeqloomError, match="did you mean 'softmax'"):
-        MultiHead(8, 2, normaliser="sofmax")
+        MultiHead(8, 2, normalizer="sofmax")
 
 
 def test_the_usual_layer_has_the_names_and_numbers_it_always_had():

@@ -12,7 +12,7 @@ from seqloom.models.seq2seq import Seq2Seq
 from seqloom.parts.layers.norm import EPS, NORMS, BatchNorm, PowerNorm, looks_across
 from seqloom.parts.transformer.block import Around, Block
 from seqloom.parts.visibility import See, keep
-from seqloom.training.distributed.sharding import counted
+from seqloom.training.distributed.sharding import saved_buffers
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from tests.laws import LENGTHS, close, drawn, shake, source_rows, tiny_model
 
@@ -97,20 +97,20 @@ def test_padding_counts_for_nothing_in_training(name):
     close(other(torch.where(real[:, :, None], x, -7.0), REAL)[real], said)
     close(alone(x[real]), said)
     for norm in (other, alone):
-        close([t for _, t in counted(norm)], [t for _, t in counted(one)])
+        close([t for _, t in saved_buffers(norm)], [t for _, t in saved_buffers(one)])
 
 
 @pytest.mark.parametrize("name", ["batch", "power"])
 def test_what_is_counted_is_kept_out_of_evaluation(name):
     norm = made(name, training=False)
-    before = [t.clone() for _, t in counted(norm)]
+    before = [t.clone() for _, t in saved_buffers(norm)]
     assert before
     together = norm(rows(), REAL)
     close(norm(rows()[1:2, :3]), together[1:2, :3])
-    close([t for _, t in counted(norm)], before)
+    close([t for _, t in saved_buffers(norm)], before)
     norm.train().requires_grad_(False)  # frozen
     close(norm(rows()), together)
-    close([t for _, t in counted(norm)], before)
+    close([t for _, t in saved_buffers(norm)], before)
 
 
 def test_a_single_place_leaves_finite_numbers():
@@ -118,7 +118,7 @@ def test_a_single_place_leaves_finite_numbers():
         norm = made(name)
         assert norm(drawn(1, 1, 8)).isfinite().all()
         assert norm(drawn(2, 3, 8), torch.tensor([1, 0])).isfinite().all()
-        assert all(t.isfinite().all() for _, t in counted(norm))
+        assert all(t.isfinite().all() for _, t in saved_buffers(norm))
 
 
 @pytest.mark.parametrize("lengths", [None, REAL], ids=["full", "padded"])
@@ -129,7 +129,7 @@ def test_gradients_in_training(name, lengths):
     names = [f"{n}" for n, _ in norm.named_parameters()]
 
     def call(x, *values):
-        fresh = {n: t.clone() for n, t in counted(norm)}
+        fresh = {n: t.clone() for n, t in saved_buffers(norm)}
         return torch.func.functional_call(norm, {**dict(zip(names, values, strict=True)), **fresh}, (x, lengths))[real]
 
     values = [p.detach().clone().requires_grad_() for p in norm.parameters()]
@@ -143,7 +143,7 @@ def test_types_in_training(name, lengths, dtype):
     exact, norm = made(name), made(name).to(dtype)
     y, z = norm(drawn(3, 6, 8).to(dtype), lengths), exact(drawn(3, 6, 8), lengths)
     assert y.dtype == dtype
-    assert all(t.dtype == dtype for _, t in counted(norm))
+    assert all(t.dtype == dtype for _, t in saved_buffers(norm))
     assert (y.double() - z).abs().max() < (1e-5 if dtype == torch.float32 else 0.15)
 
 
@@ -166,7 +166,7 @@ def test_under_autocast(name):
         with torch.autocast("cpu", torch.bfloat16):
             y = norm(drawn(3, 6, 8).bfloat16(), lengths)
         assert y.isfinite().all()
-        assert all(t.dtype == torch.float32 for _, t in counted(norm))
+        assert all(t.dtype == torch.float32 for _, t in saved_buffers(norm))
 
 
 BATCH = Batch.of(source_rows(), pad([[BOS, 4, 5, 6, EOS], [BOS, 7, EOS], [BOS, 8, 8, 4, 5, EOS]]))
@@ -197,7 +197,7 @@ def test_two_layers_train_eager_and_compiled(name, norm):
             optimiser.step()
             losses.append(loss.total.detach())
         assert losses[1] < losses[0]
-        found.append([torch.stack(losses), *(t.clone() for _, t in counted(model))])
+        found.append([torch.stack(losses), *(t.clone() for _, t in saved_buffers(model))])
     close(*found, 1e-5)
     assert looks_across(model) == (name in ("batch", "power"))
     together = model.eval()(BATCH.source, BATCH.target.tokens[:, :-1])
@@ -211,7 +211,7 @@ def test_padding_of_the_target_counts_for_nothing(name):
     results = []
     for batch in (BATCH, wider):
         model = shake(transformer(name).double(), 1).train()
-        results.append([TeacherForcing(model)(batch).total, *(t for _, t in counted(model))])
+        results.append([TeacherForcing(model)(batch).total, *(t for _, t in saved_buffers(model))])
     close(*results, 1e-6)
 
 

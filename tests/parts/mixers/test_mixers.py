@@ -14,9 +14,9 @@ from seqloom.build import build, change, complete
 from seqloom.data.batches.collate import pad
 from seqloom.errors import SeqloomError
 from seqloom.fast.attention.window_cpu import sliced
-from seqloom.models.decoders.decoders import TransformerDecoder
 from seqloom.models.decoders.stacks import TransformerStack
-from seqloom.models.encoders.encoders import TransformerEncoder
+from seqloom.models.decoders.transformer import TransformerDecoder
+from seqloom.models.encoders.transformer import TransformerEncoder
 from seqloom.models.language_model import Language
 from seqloom.models.protocols import Encoded
 from seqloom.parts.attention.attention import MultiHead
@@ -461,7 +461,7 @@ def test_by_name_and_setting():
     change(config, "encoder.mixer", "window")
     change(config, "encoder.mixer.window", 32)
     assert config["encoder"]["mixer"] == {"kind": "window", "window": 32}
-    usual = {"key_heads": 0, "projections": "qkv", "normaliser": "softmax", "dropout": 0.0}
+    usual = {"key_heads": 0, "projections": "qkv", "normalizer": "softmax", "dropout": 0.0}
     assert complete(MIXERS, "attention") == {"kind": "attention", **usual}
 
 

@@ -73,7 +73,7 @@ def gru_by_hand(reset):
 
 @pytest.mark.parametrize("reset", ["before", "after"])
 def test_gru_by_hand(reset):
-    cell = filled(GruCell(1, 2, reset=reset), weight=W, recurrent=U, bias=B)
+    cell = filled(GruCell(1, 2, reset_gate=reset), weight=W, recurrent=U, bias=B)
     state = (torch.tensor([H], dtype=torch.float64),)
     (h,), active = cell.step(cell.input(torch.tensor([[X]], dtype=torch.float64)), state)
     for found, wanted in zip((*active, h), (*gru_by_hand(reset), gru_by_hand(reset)[3]), strict=True):
@@ -114,7 +114,7 @@ def test_lstm_by_hand():
 
 def test_lstm_starts_by_remembering():
     assert LstmCell(2, 3).bias.tolist() == [0.0] * 3 + [1.0] * 3 + [0.0] * 6
-    assert LstmCell(2, 3, forget=0.0).bias.tolist() == [0.0] * 12
+    assert LstmCell(2, 3, forget_bias=0.0).bias.tolist() == [0.0] * 12
 
 
 @pytest.mark.parametrize("choice", CELL_CHOICES, ids=named)
@@ -159,8 +159,8 @@ def test_widths():
 
 @pytest.mark.parametrize(("wrong", "guess"), [("befor", "before"), ("afte", "after")])
 def test_a_wrong_reset_is_named(wrong, guess):
-    with pytest.raises(SeqloomError, match=f"unknown reset '{wrong}'; did you mean '{guess}'"):
-        GruCell(2, 2, reset=wrong)
+    with pytest.raises(SeqloomError, match=f"unknown reset_gate '{wrong}'; did you mean '{guess}'"):
+        GruCell(2, 2, reset_gate=wrong)
 
 
 def test_every_cell_starts_within_its_bound():
@@ -230,7 +230,7 @@ def test_layer_norm_in_an_lstm():
 
 @pytest.mark.parametrize("reset", ["before", "after"])
 def test_layer_norm_in_a_gru(reset):
-    cell = shake(GruCell(3, 4, reset=reset, norm=True).double(), 1)
+    cell = shake(GruCell(3, 4, reset_gate=reset, norm=True).double(), 1)
     x, h, d = drawn(5, 3), drawn(5, 4, seed=2), 8
     one, two, three, four = (norm.weight for norm in cell.norms)
     w, u, b = cell.weight, cell.recurrent, cell.bias

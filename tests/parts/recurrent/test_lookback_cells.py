@@ -9,7 +9,7 @@ import torch
 
 from seqloom.build import build, complete
 from seqloom.errors import SeqloomError
-from seqloom.models.decoders.decoders import Bridge
+from seqloom.models.decoders.bridge import Bridge
 from seqloom.models.language_model import Language
 from seqloom.models.protocols import Encoded
 from seqloom.parts.attention.scores import SCORES
@@ -99,7 +99,7 @@ def test_lstmn_by_hand():
 
 def test_an_lstmn_starts_by_remembering():
     assert LstmnCell(2, 3).bias.tolist() == [0.0] * 3 + [1.0] * 3 + [0.0] * 6
-    assert LstmnCell(2, 3, forget=0.5).bias.tolist() == [0.0] * 3 + [0.5] * 3 + [0.0] * 6
+    assert LstmnCell(2, 3, forget_bias=0.5).bias.tolist() == [0.0] * 3 + [0.5] * 3 + [0.0] * 6
 
 
 def test_what_a_decoder_starts_from():

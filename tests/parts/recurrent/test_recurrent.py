@@ -15,8 +15,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from seqloom.build import build
 from seqloom.errors import SeqloomError
 from seqloom.fast.linear import cpu as products
+from seqloom.models.decoders import DECODERS
 from seqloom.models.protocols import Encoded
-from seqloom.models.seq2seq import DECODERS
 from seqloom.parts.recurrent.recurrent import Recurrent
 from seqloom.parts.visibility import See, flip, keep
 from tests import laws
@@ -195,7 +195,7 @@ def test_a_users_cell_stands_where_a_name_would(own):
         guess = model(torch.zeros(2, 5, dtype=torch.long), torch.ones(2, 5, dtype=torch.long))
         guess.nats.sum().backward()
         assert all(parameter.grad is not None for parameter in model.parameters())
-    for kind, more in (("recurrent", {}), ("attentive", {"query": "previous"}), ("attentive", {"feeding": True})):
+    for kind, more in (("recurrent", {}), ("attentive", {"query": "previous"}), ("attentive", {"input_feeding": True})):
         encoder, decoder = Recurrent(3, 4, own, 2, 2), {"kind": kind, "cell": own, "dim": 8, **more}
         made = build(DECODERS, decoder, input_dim=3, memory_dim=8, final_dims=encoder.state_dims)
         outputs, final = encoder.run(torch.randn(2, 5, 3), See())

@@ -8,9 +8,10 @@ from torch import nn
 
 from seqloom.build import build
 from seqloom.errors import SeqloomError
-from seqloom.models.decoders.decoders import TransformerDecoder
 from seqloom.models.decoders.stacks import STACKS, TransformerStack
-from seqloom.models.encoders.encoders import ENCODERS, TransformerEncoder
+from seqloom.models.decoders.transformer import TransformerDecoder
+from seqloom.models.encoders import ENCODERS
+from seqloom.models.encoders.transformer import TransformerEncoder
 from seqloom.models.language_model import Language
 from seqloom.parts.probe import watch
 from seqloom.parts.transformer import reversible

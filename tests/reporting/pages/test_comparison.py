@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from seqloom.reporting.pages.comparison import Whole, compare
+from seqloom.reporting.pages.comparison import GroupResult, compare
 from seqloom.reporting.run_facts import Learned
 from tests.reporting.html_pages import Page, safe
 from tests.reporting.runs import CONFIG, bare, hostile, imported, record, whole
 
 
 def other(**changes):
-    config = {**CONFIG, "training": {**CONFIG["training"], "rate": 0.1}}
+    config = {**CONFIG, "training": {**CONFIG["training"], "learning_rate": 0.1}}
     return whole("other", **{"config": config, "records": {"valid": record(["AA", "B", "CH"], 20.0)}, **changes})
 
 
@@ -27,7 +27,7 @@ def test_two_runs_side_by_side():
     assert "words has the lowest token error rate, 12.50 %; next is other with 20.00 %." in page.text
     assert "do not overlap" in page.text
     assert "<strong>12.50 %</strong>" in page.source
-    assert "training.rate 0.004 0.1" in page.text
+    assert "training.learning_rate 0.004 0.1" in page.text
     assert "training.seed" not in page.text
     assert "different" not in page.text
     assert page.source.count('class="line s1"') == 6
@@ -38,26 +38,26 @@ def test_two_runs_side_by_side():
 def test_only_what_is_searched_for_says_how():
     labels = {key: value for key, value in record(["A", "B"], 20.0).items() if key != "search"}
     page = Page(compare([whole(), other(records={"valid": labels})]))
-    asked = page.text.partition("sources asked ")[2].split()
-    assert asked[:5] == ["200", "valid,", "greedy", "200", "valid"], "a label is not searched for"
+    asked = page.text.partition("sources scored ")[2].split()
+    assert asked[:5] == ["200", "validation,", "greedy", "200", "validation"], "a label is not searched for"
     assert asked[5] != "greedy"
 
 
 def test_an_ensemble_says_what_its_members_reach_together():
-    page = Page(compare([whole(), other()], Whole(record=record(["AA", "B"], 11.25))))
+    page = Page(compare([whole(), other()], GroupResult(record=record(["AA", "B"], 11.25))))
     safe(page)
     assert page.text.index("All together") < page.text.index("has the lowest")
     assert "token error rate 11.25 %" in page.text
     assert "2 members" in page.text
     assert "member words has the lowest" in page.text
-    page = Page(compare([whole(), other()], Whole()))
+    page = Page(compare([whole(), other()], GroupResult()))
     safe(page)
-    assert "All together They were not scored together: seqloom evaluate does that." in page.text
+    assert "All together The runs were not scored together: seqloom evaluate does that." in page.text
 
 
 def test_folds_have_a_mean_and_are_not_ranked():
     found = record(["X", "Y"], fingerprint="g")
-    page = Page(compare([whole(), other(records={"valid": found})], Whole(folds={"per": (12.5, 1.75)})))
+    page = Page(compare([whole(), other(records={"valid": found})], GroupResult(folds={"per": (12.5, 1.75)})))
     safe(page)
     assert "token error rate 12.50 ± 1.75" in page.text
     assert "2 folds" in page.text
@@ -125,9 +125,9 @@ def test_scores_by_the_token_are_not_ranked_where_tokens_differ():
     runs = [cut("phonemes", 12.5, {"target_tokens": "words"}), cut("letters", 6.25, {"target_tokens": "chars"}, 70.0)]
     page = Page(compare(runs))
     safe(page)
-    told = "They cut targets into different tokens: token error rate and perplexity cannot be compared."
+    told = "They tokenize targets differently: token error rate and perplexity cannot be compared."
     assert page.text.count(told) == 1
-    assert "letters has the highest share of predictions all right, 70.00 %; next is phonemes with 60.00 %" in page.text
+    assert "letters has the highest share of exact matches, 70.00 %; next is phonemes with 60.00 %" in page.text
     assert "lowest" not in page.text.replace("lower is better", "")
     assert "<strong>70.00 %</strong>" in page.source
     for number in ("6.25 %", "1.50"):
@@ -147,13 +147,13 @@ def test_a_setting_of_the_source_or_one_not_known_makes_no_difference():
 def test_other_unknown_tokens_spoil_only_what_is_likely():
     data = {"target_tokens": "words", "min_count": 1}
     page = Page(compare([cut("one", 12.5, data), cut("other", 20.0, {**data, "min_count": 3})]))
-    assert "They leave different tokens unknown: perplexity cannot be compared." in page.text
+    assert "Their vocabularies hold different tokens: perplexity cannot be compared." in page.text
     assert "one has the lowest token error rate" in page.text
 
 
 def test_nothing_is_ranked_where_texts_are_normalised_differently():
-    page = Page(compare([cut("one", 12.5, {"fold": False}), cut("other", 20.0, {"fold": True})]))
-    assert "They normalise texts differently before these are compared: token error rate, all right and" in page.text
+    page = Page(compare([cut("one", 12.5, {"lowercase": False}), cut("other", 20.0, {"lowercase": "lower"})]))
+    assert "They normalize texts differently before scoring: token error rate, all right and" in page.text
     assert "next is" not in page.text
     assert "%</strong>" not in page.source
 
@@ -162,13 +162,13 @@ def test_of_labels_it_does_not_matter_how_texts_are_cut():
     runs = [cut(kind, value, {"tokens": kind}, task="classify") for kind, value in (("words", 12.5), ("chars", 20.0))]
     assert "words has the lowest token error rate" in Page(compare(runs)).text
     hidden = [cut(kind, 12.5, {"tokens": kind}, task="mask") for kind in ("words", "chars")]
-    assert "They cut texts into different tokens: perplexity cannot" in Page(compare(hidden)).text
+    assert "They tokenize texts differently: perplexity cannot" in Page(compare(hidden)).text
 
 
 def test_the_same_settings_may_have_learned_other_tokens():
     runs = [cut("one", 12.5, {"target_tokens": "bpe:500"}), cut("other", 6.25, {"target_tokens": "bpe:500"}, 70.0)]
 
-    def told(*learned: Learned, side: str = "target", whole: Whole | None = None) -> str:
+    def told(*learned: Learned, side: str = "target", whole: GroupResult | None = None) -> str:
         return Page(
             compare([replace(run, learned={side: one}) for run, one in zip(runs, learned, strict=True)], whole)
         ).text
@@ -177,14 +177,14 @@ def test_the_same_settings_may_have_learned_other_tokens():
     assert "other has the lowest token error rate, 6.25 %" in told(same, same)
     text = told(same, merged)
     assert (
-        "They learned from different texts how to cut tokens: token error rate and perplexity cannot be compared."
+        "Their tokenizers were learned from different texts: token error rate and perplexity cannot be compared."
         in text
     )
-    assert "other has the highest share of predictions all right, 70.00 %" in text
+    assert "other has the highest share of exact matches, 70.00 %" in text
     text = told(same, known, side="source")
-    assert "They leave different tokens unknown: perplexity cannot be compared." in text
+    assert "Their vocabularies hold different tokens: perplexity cannot be compared." in text
     assert "other has the lowest token error rate, 6.25 %" in text
-    assert "token error rate, % (lower is better)" in told(same, merged, whole=Whole(folds={"per": (9.4, 4.4)}))
+    assert "token error rate, % (lower is better)" in told(same, merged, whole=GroupResult(folds={"per": (9.4, 4.4)}))
     by_rule = [cut("one", 12.5, {"target_tokens": "words"}), cut("other", 6.25, {"target_tokens": "chars"})]
     text = Page(
         compare([replace(run, learned={"target": one}) for run, one in zip(by_rule, (same, known), strict=True)])

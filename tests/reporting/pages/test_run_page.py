@@ -25,18 +25,18 @@ def test_a_whole_report():
     for part in (
         "A GRU-attention tiny model with 248,875 parameters",
         "trained on 1,228 pairs of words.tsv for 30 updates (1 min 15 s of training)",
-        "On 200 held-out validation sources its token error rate is 12.50 % (95 % interval 11.50 … 13.50).",
+        "On 200 sources of the validation data its token error rate is 12.50 % (95 % interval 11.50 … 13.50).",
         "per|refs:closest",
-        "3 lines of the data were broken and left out.",
+        "3 broken lines of the data left out.",
         "words.tsv:1301: no TAB: expected source TAB target",
-        "1 update was skipped, for the loss or gradient was not finite: step 12.",
-        "200 distinct sources of 700, chosen by a hash, greedy; 400 a second on cpu.",
+        "1 update skipped because the loss or gradient was not finite: step 12.",
+        "200 distinct sources of 700, chosen by a hash, greedy; 400 per second on cpu.",
         "seqloom train translate /home/me/words.tsv",
         "other references: another",
         "held out 72 of 1,300 pairs",
     ):
         assert part in page.text, part
-    assert page.text.index("were broken") < page.text.index("signature")  # where nobody can miss it
+    assert page.text.index("broken lines of the data") < page.text.index("signature")  # where nobody can miss it
     assert len(page.pictures()) == 8  # five curves, lengths, attention, confusion
 
 
@@ -44,7 +44,7 @@ def test_lengths_and_commonest_tokens_are_those_of_the_data():
     text = Page(report(whole())).text
     for part in (
         "training words.tsv 1,228 1,228 validation 5% 72 72",
-        "tokens of training kind tokens mean median 95 % ≤ longest vocabulary",
+        "tokens of the training data kind tokens mean median 95 % ≤ longest vocabulary",
         "source chars 6,698 5.5 5 8 8 10 target words 6,113 5.0 5 8 8 11",
         "Commonest source tokens d 749 e 723",
         "Commonest target tokens D 694 EH 657",
@@ -84,7 +84,7 @@ def test_an_imported_run_was_not_trained_here():
 def test_a_run_that_started_from_another_says_so():
     inputs = {"train": ["words.tsv"], "valid": "5%", "from": "/home/me/runs/first"}
     text = Page(report(whole(config={**CONFIG, "inputs": inputs}))).text
-    assert "of training). It started from the run first . On 200 held-out" in text
+    assert "of training). It started from the run first . On 200 sources" in text
     text = Page(report(imported(train=["words.tsv"], **{"from": "runs/opus"}))).text  # it keeps the other's preset
     assert "A marian model with 248,875 parameters for the task translate, trained on words.tsv . It" in text
     assert "started from the run opus . Nothing was held out" in text
@@ -102,11 +102,11 @@ def test_an_average_is_told_only_where_it_was_kept(later, kept):
 
 def test_an_average_that_was_not_kept_and_a_running_mean_are_told():
     text = Page(report(whole())).text
-    assert "The mean of the last 3 checkpoints was not kept: on validation the best single checkpoint is" in text
+    assert "The mean of the last 3 checkpoints was not kept: on validation data the best single checkpoint is" in text
     assert "ring: the model kept" in text
     config = {**CONFIG, "training": {**CONFIG["training"], "ema": 0.999}}
     text = Page(report(whole(config=config, history=HISTORY[:-1]))).text
-    assert "What was scored and kept is a running mean of the weights, with a decay of 0.999" in text
+    assert "an exponential moving average of the weights, with a decay of 0.999" in text
     assert "mean of the" not in Page(report(whole(history=HISTORY[:-1]))).text
 
 
@@ -125,16 +125,16 @@ def test_tags_stand_under_their_words_and_wrong_ones_are_marked():
     assert "a dog" not in shown  # the words are the sentence
     right = evaluated.example({**example("a", ["DET"], ["DET"]), "words": ["a"]})
     assert "<span>word</span><span>tag</span>" in right
-    assert "all right" in right
+    assert "correct" in right
 
 
 def test_a_label_is_guessed_right_or_wrong():
     one = {"source": "Ivanov", "references": ["Russian"], "prediction": "Irish", "confidence": 0.7}
     text = Page(evaluated.example({**one, "wrong": 1})).text
-    assert text == "Ivanov wrong , confidence 0.70 guessed Irish ; right is Russian"
-    assert Page(evaluated.example({**one, "wrong": 0})).text == "Ivanov right , confidence 0.70 guessed Russian"
+    assert text == "Ivanov wrong , confidence 0.70 predicted Irish ; reference Russian"
+    assert Page(evaluated.example({**one, "wrong": 0})).text == "Ivanov correct , confidence 0.70 predicted Russian"
     number = {**one, "references": ["3"], "prediction": "3.5", "off": 0.5}
-    assert Page(evaluated.example(number)).text == "Ivanov off by 0.5 guessed 3.5 ; right is 3"
+    assert Page(evaluated.example(number)).text == "Ivanov off by 0.5 predicted 3.5 ; reference 3"
 
 
 def language_model(history: list[dict]) -> Facts:
@@ -146,7 +146,7 @@ def language_model(history: list[dict]) -> Facts:
 def test_a_loss_has_three_digits_and_one_curve():
     page = Page(report(language_model(HISTORY)))
     assert ("b", "1.494") in page.inside
-    assert "On 1 held-out validation token its loss is 1.494 (95 % interval 1.490 … 1.500)." in page.text
+    assert "On 1 token of the validation data its loss is 1.494 (95 % interval 1.490 … 1.500)." in page.text
     assert "4.46" in page.text
     assert "of numbers" not in page.text
     assert "Validation score" not in page.text
@@ -156,10 +156,10 @@ def test_a_loss_has_three_digits_and_one_curve():
 @pytest.mark.parametrize(
     ("task", "counted"),
     [
-        ("classify", "texts whose label is right; where there are several, all of them"),
-        ("table", "rows whose class is right"),
-        ("tag", "words whose tag is right"),
-        ("mask", "hidden tokens that were guessed"),
+        ("classify", "texts whose label is correct; where there are several, all of them"),
+        ("table", "rows whose class is correct"),
+        ("tag", "words whose tag is correct"),
+        ("mask", "masked tokens that were predicted correctly"),
     ],
 )
 def test_accuracy_says_of_what(task, counted):
@@ -187,10 +187,10 @@ def test_one_of_a_kind_is_no_plural():
     text = Page(report(whole(data=data, records={"valid": found}, history=history))).text
     for part in (
         "trained on 1 pair of words.tsv for 1 update.",
-        "On 1 held-out validation source its",
-        "1 line of the data was broken",
+        "On 1 source of the validation data its",
+        "1 broken line of the data left out",
         "Validation data: 1 distinct source of 700",
-        "strongest: 1 time ",
+        "darkest: 1 time ",
     ):
         assert part in text, part
 
@@ -212,15 +212,15 @@ def test_without_held_out_data_it_says_so():
 
 def test_a_run_without_a_record_shows_what_training_measured():
     text = Page(report(whole(records={}))).text
-    assert "On validation its token error rate is 40.00 %." in text
+    assert "On the validation data its token error rate is 40.00 %." in text
     assert "no evaluation record" in text
 
 
 def test_the_test_stands_above_the_validation():
     page = Page(report(whole(records={"valid": record(["A", "B"], 5.0), "test": record(["A", "B"], 9.0)})))
-    assert "On 200 test sources its token error rate is 9.00 %" in page.text
+    assert "On 200 sources of the test data its token error rate is 9.00 %" in page.text
     page = Page(report(whole(records={"test": record(["A", "B"], 9.0), "valid": record(["A", "B"], 5.0)})))
-    assert page.ids.index("scores-on-test-data") < page.ids.index("scores-on-valid-data")
+    assert page.ids.index("scores-on-test-data") < page.ids.index("scores-on-validation-data")
 
 
 @pytest.mark.parametrize(

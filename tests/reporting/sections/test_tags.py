@@ -19,7 +19,7 @@ def record(text: str) -> dict:
 
 def test_what_is_known_is_drawn():
     drawn = "".join(sections(record("NOUN")))
-    for text in ("Tags", "NOUN", "not in the training data", "71.40", "50.00 … 90.00", "Errors in their context"):
+    for text in ("Tags", "NOUN", "not in the training data", "71.40", "50.00 … 90.00", "Errors in context"):
         assert text in drawn
     assert ">in the training data" not in drawn
     assert "Types of spans" in "".join(sections({**record("PER"), "spans": True}))

@@ -18,9 +18,10 @@ from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import Answer
 from seqloom.metrics.text.text_metrics import score
 from seqloom.runs import config as configs
-from seqloom.runs.evaluate.report_files import command, facts, together, write
-from seqloom.runs.train.job import Job, settle
-from seqloom.tasks.translate.evaluation import Judged, by_length, chosen, confusion, record
+from seqloom.runs.evaluate.report_files import command, facts, write_report, write_run_report
+from seqloom.runs.train.job import Job
+from seqloom.runs.train.resolve import resolve
+from seqloom.tasks.translate.evaluation import ScoredExample, by_length, chosen, confusion, evaluation_details
 from seqloom.training.distributed.processes import ALONE
 from tests.conftest import pronounce, words
 from tests.reporting.html_pages import Page, safe
@@ -33,7 +34,7 @@ TEXT = {"source_tokens": "chars", "target_tokens": "words"}
 def found(run):
     examples = [Example(word, (pronounce(word),), "", 0) for word in words(120, seed=4, longest=12)]
     examples.append(Example(examples[0].source, ("AH AH AH AH",), "", 0))  # a further reference of the first
-    return record(seqloom.load(run), examples, most=100)
+    return evaluation_details(seqloom.load(run), examples, most=100)
 
 
 def test_a_record_is_json_and_complete(found):
@@ -87,11 +88,11 @@ def test_the_attention_picture_is_of_a_right_example(found):
 def test_the_same_sources_are_asked_whatever_their_order(run):
     examples = [Example(word, (pronounce(word),), "", 0) for word in words(60, seed=4)]
     model = seqloom.load(run)
-    one, two = (record(model, order, most=20) for order in (examples, examples[::-1]))
+    one, two = (evaluation_details(model, order, most=20) for order in (examples, examples[::-1]))
     assert one["fingerprint"] == two["fingerprint"]
     assert [e["source"] for e in one["examples"]["random"]] == [e["source"] for e in two["examples"]["random"]]
     with pytest.raises(seqloom.SeqloomError, match="no examples"):
-        record(model, [])
+        evaluation_details(model, [])
 
 
 def test_pieces_of_a_record_bear_emptiness():
@@ -102,7 +103,7 @@ def test_pieces_of_a_record_bear_emptiness():
 
 def test_confidence_is_the_answers_own():
     """One that was cut off at its limit has no <eos> to count: only its search knows."""
-    one, two = (Judged("a", ["B"], Answer("C", (5,), 0.0, -1.0, sure), 1, [("B", "C")]) for sure in (0.25, 0.5))
+    one, two = (ScoredExample("a", ["B"], Answer("C", (5,), 0.0, -1.0, sure), 1, [("B", "C")]) for sure in (0.25, 0.5))
     assert [shown["confidence"] for shown in chosen([one, two])["worst"]] == [0.5, 0.25]
 
 
@@ -110,7 +111,7 @@ def test_training_leaves_a_report_and_a_card(run):
     page = Page((run / "report.html").read_text(encoding="utf-8"))
     safe(page)
     assert "GRU-attention tiny" in page.text
-    assert "Where it looked" in page.text
+    assert "Attention map" in page.text
     assert len(page.pictures()) == 8
     matter = yaml.safe_load((run / "README.md").read_text(encoding="utf-8").split("---\n")[1])
     held = json.loads((run / "evaluation-valid.json").read_text(encoding="utf-8"))
@@ -127,26 +128,26 @@ def test_training_leaves_a_report_and_a_card(run):
 
 def test_the_folder_alone_is_enough_and_old_ones_too(run, tmp_path):
     before = (run / "report.html").read_text(encoding="utf-8")
-    assert write(run).read_text(encoding="utf-8") == before
+    assert write_run_report(run).read_text(encoding="utf-8") == before
     copy = shutil.copytree(run, tmp_path / "copy")
     for name in ("env.json", "evaluation-valid.json", "metrics.jsonl", "model.safetensors", "source.json"):
         (copy / name).unlink()
-        safe(Page(write(copy).read_text(encoding="utf-8")))
+        safe(Page(write_run_report(copy).read_text(encoding="utf-8")))
 
 
 def test_data_json_is_shown(run, tmp_path):
     copy = shutil.copytree(run, tmp_path / "copy")
     (copy / "data.json").write_text(json.dumps(DATA))
-    text = Page(write(copy).read_text(encoding="utf-8")).text
-    assert "3 lines of the data were broken and left out." in text
+    text = Page(write_run_report(copy).read_text(encoding="utf-8")).text
+    assert "3 broken lines of the data left out." in text
     assert "trained on 1,228 pairs" in text
 
 
 def test_a_test_record_stands_first(run, tmp_path, found):
     copy = shutil.copytree(run, tmp_path / "copy")
     (copy / "evaluation-test.json").write_text(json.dumps(found))
-    text = Page(write(copy).read_text(encoding="utf-8")).text
-    assert "On 100 test sources" in text
+    text = Page(write_run_report(copy).read_text(encoding="utf-8")).text
+    assert "On 100 sources of the test data" in text
     assert text.index("Test data:") < text.index("Validation data:")
 
 
@@ -156,13 +157,13 @@ def test_a_test_of_the_model_before_does_not_outlive_it(pairs, tmp_path, found):
     more = {"max_steps": 6}
     seqloom.train("translate", pairs, output=tmp_path / "run", training=more, resume=True, quiet=True)
     assert not (tmp_path / "run" / "evaluation-test.json").exists()
-    assert "test sources" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "the test data" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_readme_of_ones_own_stays(run, tmp_path):
     copy = shutil.copytree(run, tmp_path / "copy")
     (copy / "README.md").write_text("mine")
-    write(copy)
+    write_run_report(copy)
     assert (copy / "README.md").read_text() == "mine"
 
 
@@ -180,7 +181,7 @@ def test_without_validation_data_the_report_says_so(pairs, tmp_path):
 def test_a_model_without_attention_has_no_picture(pairs, tmp_path):
     train(pairs, tmp_path / "run", model="gru", quiet=True)
     assert json.loads((tmp_path / "run" / "evaluation-valid.json").read_text())["attention"] is None
-    assert "Where it looked" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "Attention map" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("quiet", [True, False])
@@ -216,7 +217,7 @@ def test_the_last_line_says_where_the_report_is(pairs, tmp_path, capsys):
         ("lstm", {"training.time": 60.0, "training.epochs": 2, "data.max_length": 30, "training.valid_every": 3}),
         (
             "transformer",
-            {"encoder": "gru", "training.batch_tokens": 500, "training.optimiser": "sgd", "data.fold": True},
+            {"encoder": "gru", "training.batch_tokens": 500, "training.optimizer": "sgd", "data.lowercase": "casefold"},
         ),
     ],
 )
@@ -242,7 +243,7 @@ def job_of(words):
         raise seqloom.SeqloomError("seen")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seqloom.runs.train.train.carry_out", see)
+        patch.setattr("seqloom.runs.train.train.run_job", see)
         patch.setattr(sys, "argv", shlex.split(shlex.join(words)))
         with pytest.raises(SystemExit):
             main()
@@ -251,10 +252,14 @@ def job_of(words):
 
 def test_the_command_repeats_a_fine_tuning(run, pairs, tmp_path):
     job = Job(
-        task="translate", files=pairs, output=tmp_path / "tuned", start=run, training={"max_steps": 3, "rate": 1e-4}
+        task="translate",
+        files=pairs,
+        output=tmp_path / "tuned",
+        start=run,
+        training={"max_steps": 3, "learning_rate": 1e-4},
     )
-    before = settle(job, ALONE).config
-    after = settle(job_of(command(tmp_path / "tuned", before)), ALONE).config
+    before = resolve(job, ALONE).config
+    after = resolve(job_of(command(tmp_path / "tuned", before)), ALONE).config
     assert after == before
 
 
@@ -283,7 +288,7 @@ def test_the_command_names_what_was_held_out(valid, words, tmp_path):
 def test_several_runs_share_a_page(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     one, two = (shutil.copytree(run, tmp_path / name / "run") for name in ("a", "b"))
-    page = together([one, two])
+    page = write_report([one, two])
     assert str(page) == "report.html"
     text = Page(page.read_text(encoding="utf-8")).text
     assert str(one) in text  # two runs of one name are told apart by their paths
@@ -291,9 +296,9 @@ def test_several_runs_share_a_page(run, tmp_path, monkeypatch):
     assert text.count("confidence") >= 20
     page.write_text("something else")
     with pytest.raises(seqloom.SeqloomError, match="no report of Seqloom"):
-        together([one, two])
-    assert together([one, two], tmp_path / "both.html").exists()
-    assert "Training report" in together([one], tmp_path / "one.html").read_text(encoding="utf-8")
+        write_report([one, two])
+    assert write_report([one, two], tmp_path / "both.html").exists()
+    assert "Training report" in write_report([one], tmp_path / "one.html").read_text(encoding="utf-8")
 
 
 def test_a_vocabulary_learned_from_other_texts_is_noticed(run, tmp_path):
@@ -301,33 +306,33 @@ def test_a_vocabulary_learned_from_other_texts_is_noticed(run, tmp_path):
     texts = [pronounce(word) for word in words(200)]
     codecs = [Codec.build("bpe:300", texts), Codec.build("bpe:300", [text[::-1] for text in texts])]
     answers, wanted = [text.replace("B", "P") for text in texts], [(text,) for text in texts]
-    rates = [score(answers, wanted, split=codec.pieces, metrics=["per"]).metrics["per"] for codec in codecs]
+    rates = [score(answers, wanted, split=codec.display_tokens, metrics=["per"]).metrics["per"] for codec in codecs]
     assert abs(rates[0] - rates[1]) > 1
 
     folders = [shutil.copytree(run, tmp_path / name, ignore=shutil.ignore_patterns("checkpoints")) for name in "ab"]
     assert facts(folders[0]).learned == facts(folders[1]).learned
 
     def text_of() -> str:
-        return Page(together(folders, tmp_path / "both.html").read_text(encoding="utf-8")).text
+        return Page(write_report(folders, tmp_path / "both.html").read_text(encoding="utf-8")).text
 
     for folder, codec in zip(folders, codecs, strict=True):
         (folder / "target.json").write_text(json.dumps(codec.to_json()))
-    assert "They learned from different texts how to cut tokens: token error rate and perplexity cannot" in text_of()
+    assert "Their tokenizers were learned from different texts: token error rate and perplexity cannot" in text_of()
     for folder, known in zip(folders, (["A", "B"], ["B", "A"]), strict=True):
         (folder / "target.json").write_text(json.dumps(Codec.build("words", known).to_json()))
     assert "cannot be compared" not in text_of(), "an order is no difference"
     (folders[1] / "target.json").write_text(json.dumps(Codec.build("words", ["A"]).to_json()))
-    assert "They leave different tokens unknown: perplexity cannot be compared." in text_of()
+    assert "Their vocabularies hold different tokens: perplexity cannot be compared." in text_of()
 
 
 def test_damaged_files_are_named(run, tmp_path):
     copy = shutil.copytree(run, tmp_path / "copy")
     (copy / "evaluation-valid.json").write_text("{")
     with pytest.raises(seqloom.SeqloomError, match=r"evaluation-valid\.json: cannot be read"):
-        write(copy)
+        write_run_report(copy)
     (copy / "evaluation-valid.json").write_text('{"schema": 99}')
     with pytest.raises(seqloom.SeqloomError, match="newer Seqloom"):
-        write(copy)
+        write_run_report(copy)
 
 
 def test_hostile_data_end_to_end(tmp_path):

@@ -12,16 +12,17 @@ import torch
 import yaml
 
 import seqloom
-from seqloom.decoding.search import Search
+from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
-from seqloom.models.ensemble import Writers
+from seqloom.models.ensemble import StepperEnsemble
 from seqloom.runs import config as configs
 from seqloom.runs.folder import ensembles
-from seqloom.runs.folder.metrics_log import Journal
+from seqloom.runs.folder.metrics_log import MetricsLog
 from seqloom.runs.many import recipe_members
 from seqloom.runs.recipes import recipe as recipes
-from seqloom.runs.train.job import Job, one_split, share_or_files
-from seqloom.runs.train.session import JOURNAL
+from seqloom.runs.train.job import Job
+from seqloom.runs.train.session import METRICS_FILE
+from seqloom.runs.train.validation_split import parse_valid, with_fixed_seed
 from tests.conftest import words, write_pairs
 from tests.tagging import sentences, write_tags
 
@@ -30,7 +31,7 @@ TEXT = {"source_tokens": "chars", "target_tokens": "words"}
 
 
 def trained(task: str, file: Path, folder: Path, model: str, seed: int = 7, steps: int = 3, **more):
-    training = {"max_steps": steps, "batch_rows": 32, "rate": 1e-2, "seed": seed, "valid_decode": 20}
+    training = {"max_steps": steps, "batch_rows": 32, "learning_rate": 1e-2, "seed": seed, "valid_decode": 20}
     how = {"size": "tiny", "device": "cpu", "quiet": True, "valid": "10% with seed 7", "training": training}
     return seqloom.train(task, file, output=folder, model=model, **{**how, **more})
 
@@ -44,7 +45,7 @@ def other(pairs, tmp_path_factory) -> Path:
 def test_one_run_is_itself_to_the_last_bit(run, tmp_path):
     ensembles.save(tmp_path, [str(run)])
     one, again = seqloom.load(run, "cpu"), seqloom.load(tmp_path, device="cpu")
-    assert not isinstance(again.model, Writers)
+    assert not isinstance(again.model, StepperEnsemble)
     for search in (Search(), Search(beam=3, n_best=2), Search(sample=True)):
         assert list(again.answers(ASKED, search)) == list(one.answers(ASKED, search))
 
@@ -52,7 +53,7 @@ def test_one_run_is_itself_to_the_last_bit(run, tmp_path):
 def test_two_copies_say_what_one_says(run, tmp_path):
     copy = shutil.copytree(run, tmp_path / "copy")
     both, one = seqloom.load(run, copy, "cpu"), seqloom.load(run, "cpu")
-    assert isinstance(both.model, Writers)
+    assert isinstance(both.model, StepperEnsemble)
     for search in (Search(), Search(beam=3)):
         assert both.predict(ASKED, search) == one.predict(ASKED, search)
     test = write_pairs(tmp_path / "test.tsv", words(30, seed=5))
@@ -80,7 +81,7 @@ def test_an_evaluation_names_the_members(run, other, tmp_path):
     ]
     counts = [sum(p.numel() for p in seqloom.load(one, "cpu").model.parameters()) for one in (run, other)]
     assert [one["parameters"] for one in told["members"]] == counts
-    record = both.record(both.read([str(test)], both.reading())[0])
+    record = both.evaluation_details(both.read([str(test)], both.reading())[0])
     assert told["parameters"] == record["parameters"] == sum(counts)
     assert record["members"] == told["members"]
     assert record["attention"] is None
@@ -111,7 +112,7 @@ def test_labels_and_numbers_are_means(target, tmp_path):
             assert answers[0].text == both.target.names[int(row.argmax())]
             assert answers[0].confidence == pytest.approx(row.max(), abs=1e-5)
     assert both.evaluate(file).to_json()["members"][1]["model"] == "gru"
-    assert both.record(both.read([str(file)], both.reading())[0])["parameters"] > 0
+    assert both.evaluation_details(both.read([str(file)], both.reading())[0])["parameters"] > 0
 
 
 def test_tags_are_those_of_the_mean_marginals(tmp_path):
@@ -199,8 +200,13 @@ def test_what_is_no_run_is_said(run, tmp_path):
 
 def recipe(folder: Path, pairs: Path, **more) -> recipes.Recipe:
     plain = {"about": "a", "paper": "p 2015", "task": "translate", "train": str(pairs), "model": "gru-attention"}
-    plain |= {"size": "tiny", "data": TEXT, "training": {"max_steps": 3, "rate": 1e-3}, "settings": {"dropout": 0.0}}
-    plain["members"] = [{"seed": 1}, {"seed": 2, "settings": {"tie": False}}, {"model": "transformer"}]
+    plain |= {
+        "size": "tiny",
+        "data": TEXT,
+        "training": {"max_steps": 3, "learning_rate": 1e-3},
+        "settings": {"dropout": 0.0},
+    }
+    plain["members"] = [{"seed": 1}, {"seed": 2, "settings": {"tie_embeddings": False}}, {"model": "transformer"}]
     path = folder / "mine.yaml"
     path.write_text(yaml.safe_dump({**plain, **more}))
     return recipes.load(str(path))
@@ -213,24 +219,24 @@ def asked(folder: Path, **more) -> Job:
 def test_a_recipe_with_members(pairs, tmp_path, monkeypatch):
     test = write_pairs(tmp_path / "test.tsv", words(40, seed=5))
     mine = recipe(tmp_path, pairs, test=str(test), evaluate={"beam": 2, "metrics": ["per"]}, reached={"per": 12.5})
-    follow = recipe_members.follow
+    follow = recipe_members.run_recipe
 
     def broken(part, job, progress):
         if job.folder.name == "2":
             raise KeyboardInterrupt
         return follow(part, job, progress)
 
-    monkeypatch.setattr(recipe_members, "follow", broken)
+    monkeypatch.setattr(recipe_members, "run_recipe", broken)
     with pytest.raises(KeyboardInterrupt):
-        recipe_members.follow_all(mine, asked(tmp_path), "quiet")
+        recipe_members.run_members(mine, asked(tmp_path), "quiet")
     out = tmp_path / "out"
     assert not ensembles.is_run(out)
-    before = Journal(out / "1" / JOURNAL).lines()
-    monkeypatch.setattr(recipe_members, "follow", follow)
+    before = MetricsLog(out / "1" / METRICS_FILE).lines()
+    monkeypatch.setattr(recipe_members, "run_recipe", follow)
     with pytest.raises(SeqloomError, match="1: already holds a run; add --resume"):
-        recipe_members.follow_all(mine, asked(tmp_path), "quiet")
-    found = recipe_members.follow_all(mine, asked(tmp_path, resume=True), "quiet")
-    assert Journal(out / "1" / JOURNAL).lines()[: len(before)] == before, "it was not trained again"
+        recipe_members.run_members(mine, asked(tmp_path), "quiet")
+    found = recipe_members.run_members(mine, asked(tmp_path, resume=True), "quiet")
+    assert MetricsLog(out / "1" / METRICS_FILE).lines()[: len(before)] == before, "it was not trained again"
     assert [one.run.folder.name for one in found.followed] == ["1", "2", "3"]
     assert [configs.load(out / name)["training"]["seed"] for name in "123"] == [1, 2, 7]
     assert {configs.load(out / name)["inputs"]["valid"] for name in "123"} == {"5% with seed 7"}
@@ -247,20 +253,20 @@ def test_a_recipe_with_members(pairs, tmp_path, monkeypatch):
 
 
 def test_an_interrupted_member_ends_the_following(pairs, tmp_path, monkeypatch):
-    from seqloom.runs.recipes.follow import Followed
+    from seqloom.runs.recipes.run_recipe import RecipeResult
     from seqloom.runs.train.train import Run
 
-    stopped = Followed(Run(tmp_path / "1", {}, 1, None, signal=2), None)
-    monkeypatch.setattr(recipe_members, "follow", lambda *_: stopped)
-    found = recipe_members.follow_all(recipe(tmp_path, pairs), asked(tmp_path), "quiet")
+    stopped = RecipeResult(Run(tmp_path / "1", {}, 1, None, signal=2), None)
+    monkeypatch.setattr(recipe_members, "run_recipe", lambda *_: stopped)
+    found = recipe_members.run_members(recipe(tmp_path, pairs), asked(tmp_path), "quiet")
     assert (len(found.followed), found.signal, found.lines(recipe(tmp_path, pairs))) == (1, 2, [])
     assert not ensembles.is_run(tmp_path / "out")
 
 
 def test_members_differ_as_they_say(pairs, tmp_path):
     first, second, third = recipe(tmp_path, pairs).parts()
-    assert (first.training, first.settings) == ({"max_steps": 3, "rate": 1e-3, "seed": 1}, {"dropout": 0.0})
-    assert second.settings == {"dropout": 0.0, "tie": False}
+    assert (first.training, first.settings) == ({"max_steps": 3, "learning_rate": 1e-3, "seed": 1}, {"dropout": 0.0})
+    assert second.settings == {"dropout": 0.0, "tie_embeddings": False}
     assert (third.model, third.size, third.settings) == ("transformer", "tiny", {})
     assert first.members == [] == first.parts()[0].members
 
@@ -295,9 +301,9 @@ def test_what_would_stop_a_member_is_said_first(pairs, tmp_path):
 
 
 def test_a_share_may_have_a_seed_of_its_own(pairs, tmp_path):
-    assert share_or_files("5% with seed 3") == share_or_files("0.05 with seed 3") == 0.05
-    assert share_or_files("my 5% with seed 3.tsv") == ["my 5% with seed 3.tsv"]
-    assert [one_split(valid, 0) for valid in (0.1, "5%", "5% with seed 3", "dev.tsv", "0%")] == [
+    assert parse_valid("5% with seed 3") == parse_valid("0.05 with seed 3") == 0.05
+    assert parse_valid("my 5% with seed 3.tsv") == ["my 5% with seed 3.tsv"]
+    assert [with_fixed_seed(valid, 0) for valid in (0.1, "5%", "5% with seed 3", "dev.tsv", "0%")] == [
         *("0.1 with seed 0", "5% with seed 0", "5% with seed 3", "dev.tsv", "0%")
     ]
     held = [

@@ -14,7 +14,7 @@ from seqloom import Search, SeqloomError
 from seqloom.build import build, complete
 from seqloom.data.tokenizers.tokenizers import EOS, make
 from seqloom.data.tokenizers.vocabulary import Codec
-from seqloom.decoding.batched import Bound, Texts
+from seqloom.decoding.batched import LengthLimit, Texts
 from seqloom.models.seq2seq import MODELS
 from seqloom.runs.config import compose
 from seqloom.runs.interop.ctranslate2_export import expressible, places_of, write_ct2
@@ -28,10 +28,10 @@ def sides(**keywords):
     return {f"{side}.{name}": value for side in ("encoder", "decoder") for name, value in keywords.items()}
 
 
-SMALL = {**sides(dim=16, hidden=32, heads=2, layers=1), "embedding": 16, "tie": False}
+SMALL = {**sides(dim=16, hidden=32, heads=2, layers=1), "embedding": 16, "tie_embeddings": False}
 CASES = {
     "plain": {},
-    "norm after": sides(norm="after", activation="gelu", enter_norm=True, scale=False),
+    "norm after": sides(norm="after", activation="gelu", embedding_norm=True, scale=False),
     "rotary": sides(position="rotary", activation="silu"),
     "no positions": sides(position="none", activation="tanh"),
     "learned": sides(position={"kind": "learned", "longest": 40}, activation="sigmoid"),
@@ -53,7 +53,7 @@ def made(settings, bound=None):
     with torch.no_grad():
         model.output.weight.mul_(3.0)
     codecs = [Codec("words", make("words"), [f"t{i}" for i in range(size - 4)]) for size in (30, 24)]
-    texts = Texts(model, *codecs, bound or Bound(1.0, 12), torch.device("cpu"))
+    texts = Texts(model, *codecs, bound or LengthLimit(1.0, 12), torch.device("cpu"))
     return SimpleNamespace(texts=texts, folder="runs/mine"), config
 
 
@@ -97,7 +97,7 @@ def tokens_and_scores(texts, search):
 
 
 def test_rules_of_an_imported_model(tmp_path):
-    one, config = made({}, Bound(1.0, 12, limit=9, close=True, never=(7, 8, 9)))
+    one, config = made({}, LengthLimit(1.0, 12, limit=9, close=True, never=(7, 8, 9)))
     write_ct2(one, config, tmp_path, places_of(config), False)
     theirs = opened(tmp_path, places_of(config), one.texts)
     for search in (Search(), Search(beam=3, alpha=0.0)):
@@ -124,7 +124,7 @@ def test_int8_is_smaller_and_near_and_leaves_the_run_as_it_was(tmp_path):
 
 
 def test_learned_positions_say_where_they_end(tmp_path):
-    one, config = made(sides(position={"kind": "learned", "longest": 8}), Bound(1.0, 12, limit=12))
+    one, config = made(sides(position={"kind": "learned", "longest": 8}), LengthLimit(1.0, 12, limit=12))
     write_ct2(one, config, tmp_path, places_of(config), False)
     theirs = opened(tmp_path, places_of(config), one.texts)
     with pytest.raises(SeqloomError, match="reach 8 tokens of a source, here 10"):
@@ -176,7 +176,7 @@ def test_a_trained_run(tmp_path):
         model="transformer",
         size="tiny",
         data={"source_tokens": "chars", "target_tokens": "words"},
-        training={"max_steps": 250, "batch_rows": 64, "rate": 5e-3, "warmup": 50},
+        training={"max_steps": 250, "batch_rows": 64, "learning_rate": 5e-3, "warmup": 50},
         settings={**sides(dim=32, hidden=64, heads=2, layers=1), "embedding": 32},
         device="cpu",
         quiet=True,

@@ -40,7 +40,7 @@ def transformer(tmp_path):
         model="transformer",
         size="tiny",
         data={"source_tokens": "chars", "target_tokens": "words"},
-        training={"max_steps": 20, "rate": 5e-3, "warmup": 5},
+        training={"max_steps": 20, "learning_rate": 5e-3, "warmup": 5},
         settings={**SMALL, "embedding": 16},
         device="cpu",
         quiet=True,

@@ -36,7 +36,7 @@ def trained(folder, settings, steps=80, tokens=("chars", "words"), data=None):
         model="transformer",
         size="tiny",
         data={"source_tokens": tokens[0], "target_tokens": tokens[1]},
-        training={"max_steps": steps, "batch_rows": 32, "rate": 5e-3, "warmup": 30},
+        training={"max_steps": steps, "batch_rows": 32, "learning_rate": 5e-3, "warmup": 30},
         settings={**SMALL, **settings},
         device="cpu",
         quiet=True,
@@ -45,13 +45,13 @@ def trained(folder, settings, steps=80, tokens=("chars", "words"), data=None):
 
 CASES = {
     "pegasus": ("pegasus", {}),
-    "pegasus, untied": ("pegasus", {"tie": False}),
+    "pegasus, untied": ("pegasus", {"tie_embeddings": False}),
     "pegasus, learned": ("pegasus", sides(position="learned")),
     "marian": ("marian", sides(norm="after")),
-    "marian, untied": ("marian", {**sides(norm="after", activation="gelu", scale=False), "tie": False}),
-    "bart": ("bart", sides(norm="after", enter_norm=True, position="learned", activation="silu")),
-    "bart, sinusoids": ("bart", sides(norm="after", enter_norm=True)),
-    "mbart": ("mbart", sides(enter_norm=True, position={"kind": "learned", "longest": 64})),
+    "marian, untied": ("marian", {**sides(norm="after", activation="gelu", scale=False), "tie_embeddings": False}),
+    "bart": ("bart", sides(norm="after", embedding_norm=True, position="learned", activation="silu")),
+    "bart, sinusoids": ("bart", sides(norm="after", embedding_norm=True)),
+    "mbart": ("mbart", sides(embedding_norm=True, position={"kind": "learned", "longest": 64})),
 }
 
 
@@ -149,7 +149,7 @@ REFUSED = [
     (sides(residual="dense"), "encoder.residual=dense"),
     ({"encoder.mixer": "window"}, "encoder.mixer=window"),
     ({"encoder.norm": "after"}, "encoder.norm other than decoder.norm"),
-    ({"embedding": 8, "tie": False}, "embedding=8"),
+    ({"embedding": 8, "tie_embeddings": False}, "embedding=8"),
     (sides(norm="after", position="learned"), "position=learned"),
     ({"encoder": "gru"}, "encoder.kind=recurrent"),
     (sides(position="alibi"), "encoder.position=alibi"),

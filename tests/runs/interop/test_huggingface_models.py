@@ -71,7 +71,7 @@ def ours(other, family, dtype):
         "norm": "after" if family == "marian" else "before",
         "dropout": 0.0,
     }
-    made = Seq2Seq(V, V, stack, stack, embedding=DIM, dropout=0.0, tie=True).to(dtype)
+    made = Seq2Seq(V, V, stack, stack, embedding=DIM, dropout=0.0, tie_embeddings=True).to(dtype)
     with torch.no_grad():
         for mine, values in pairs(made, other, lambda parameter: parameter):
             mine.copy_(values)
@@ -146,7 +146,8 @@ def near(found, wanted, bound):
 
 @pytest.mark.parametrize("family", ["marian", "pegasus"])
 def test_greedy_decoding_writes_what_hugging_face_writes(family):
-    from seqloom.decoding.search import Search, decode
+    from seqloom.decoding.options import Search
+    from seqloom.decoding.search import decode
 
     other = theirs(family, "eager", torch.float64).eval()
     made = ours(other, family, torch.float64).eval()

@@ -10,19 +10,20 @@ import torch
 from seqloom import SeqloomError
 from seqloom.build import build, complete
 from seqloom.data.batches.collate import pad
-from seqloom.decoding.search import Search, decode
+from seqloom.decoding.options import Search
+from seqloom.decoding.search import decode
 from seqloom.models.seq2seq import MODELS
 from seqloom.runs.config import compose
 from seqloom.runs.interop.export_check import CLOSE
 from seqloom.runs.interop.onnx_export import differences, places_of, write_onnx
 from seqloom.runs.interop.onnx_run import ENCODER, STEP, Sessions
-from seqloom.training.distributed.sharding import counted
+from seqloom.training.distributed.sharding import saved_buffers
 from tests.laws import heads_of
 
 RECURRENT = {"encoder.dim": 8, "decoder.dim": 16, "embedding": 12}
 TRANSFORMER = {f"{side}.{name}": 16 for side in ("encoder", "decoder") for name in ("dim", "hidden")} | {
     "embedding": 16,
-    "tie": False,  # a random one that is tied writes the same token again and again
+    "tie_embeddings": False,  # a random one that is tied writes the same token again and again
     **{f"{side}.{name}": n for side in ("encoder", "decoder") for name, n in (("heads", 2), ("layers", 1))},
 }
 
@@ -34,7 +35,7 @@ def sides(**keywords):
 QUICK = {
     "lstm, two layers": ("lstm", sides(layers=2)),
     "gru-attention": ("gru-attention", {}),
-    "lstm-attention, feeding": ("lstm-attention", {"decoder.feeding": True, "encoder.directions": 1}),
+    "lstm-attention, feeding": ("lstm-attention", {"decoder.input_feeding": True, "encoder.directions": 1}),
     "transformer": ("transformer", {}),
     "transformer, sinusoidal and rotary": ("transformer", sides(position="sinusoidal-rotary")),
 }
@@ -42,10 +43,10 @@ SLOW = {
     "rnn": ("rnn", {}),
     "rnn, relu": ("rnn", sides(cell={"kind": "rnn", "activation": "relu"})),
     "gru, mean": ("gru", {"decoder.context": "pool"}),
-    "gru, reset before": ("gru-attention", sides(cell={"kind": "gru", "reset": "before"})),
+    "gru, reset before": ("gru-attention", sides(cell={"kind": "gru", "reset_gate": "before"})),
     "lstm-attention, additive": ("lstm-attention", {"decoder.score": "additive", "decoder.value_dim": 8}),
     "window": ("lstm-attention", {"encoder": {"kind": "window", "dim": 16}}),
-    "transformer, after": ("transformer", sides(norm="after", activation="gelu", enter_norm=True, scale=False)),
+    "transformer, after": ("transformer", sides(norm="after", activation="gelu", embedding_norm=True, scale=False)),
     "transformer, rotary": ("transformer", sides(position="rotary")),
     "transformer, learned": ("transformer", sides(position={"kind": "learned", "longest": 24})),
     "transformer, no positions": ("transformer", sides(position="none", score="additive")),
@@ -59,7 +60,7 @@ SLOW = {
     "transformer, alibi": ("transformer", sides(position="alibi", score="cosine", layers=2) | {"views": "all"}),
     "transformer, relu": (
         "transformer",
-        sides(mixer=heads_of(projections="v", normaliser="relu"), score="gaussian", position="rotary"),
+        sides(mixer=heads_of(projections="v", normalizer="relu"), score="gaussian", position="rotary"),
     ),
     "transformer, network": ("transformer", sides(score="network") | {"encoder.globals": 2}),
     "gru read by a transformer": ("transformer", {"encoder": {"kind": "gru", "dim": 8}}),
@@ -75,7 +76,7 @@ def made(preset, settings):
     model = build(MODELS, config, source_size=30, target_size=20).eval()
     with torch.no_grad():
         model.output.weight.mul_(2.0)
-        for _, statistic in counted(model):  # as if it had been trained
+        for _, statistic in saved_buffers(model):  # as if it had been trained
             statistic.uniform_(0.5, 1.5)
     return SimpleNamespace(model=model, folder="runs/mine"), places_of(config)
 

@@ -46,8 +46,8 @@ def asked(output: Path, **more) -> Job:
 
 def test_members_at_once_are_those_one_after_another(pairs, tmp_path, capfd):
     mine = recipe(tmp_path, pairs)
-    apart = recipe_members.follow_all(mine, asked(tmp_path / "apart"), "quiet")
-    together = recipe_members.follow_all(mine, asked(tmp_path / "together"), "log_json", at_once=2)
+    apart = recipe_members.run_members(mine, asked(tmp_path / "apart"), "quiet")
+    together = recipe_members.run_members(mine, asked(tmp_path / "together"), "log_json", at_once=2)
     assert together.scores["metrics"] == apart.scores["metrics"]
     assert [one.scores["metrics"] for one in together.followed] == [one.scores["metrics"] for one in apart.followed]
     assert together.lines(mine) == apart.lines(mine)
@@ -80,7 +80,7 @@ def test_a_fault_in_one_ends_all(pairs, tmp_path):
         parallel_jobs.Part("gone", Job(task="translate", files="gone.tsv", output=tmp_path / "x")),
     ]
     with pytest.raises(SeqloomError, match=r"gone: gone.tsv: "):
-        parallel_jobs.abreast(parts, 2, "quiet")
+        parallel_jobs.run_parallel(parts, 2, "quiet")
     with pytest.raises(SeqloomError, match="--jobs takes 1 or more"):
         parallel_jobs.check(0)
 
@@ -114,7 +114,7 @@ def test_interrupted_and_gone_on_with(pairs, tmp_path, number):
 def test_standard_input_cannot_be_shared(tmp_path):
     job = Job(task="translate", files="-", output=tmp_path / "x")
     with pytest.raises(SeqloomError, match="cannot share standard input; write the data to a file first"):
-        parallel_jobs.abreast([parallel_jobs.Part("one", job)], 2)
+        parallel_jobs.run_parallel([parallel_jobs.Part("one", job)], 2)
 
 
 def test_whatever_a_training_says_is_handed_on(capsys):

@@ -7,11 +7,12 @@ import json
 import pytest
 import yaml
 
+import seqloom.runs.many.recipe_members
 from seqloom.errors import SeqloomError
 from seqloom.runs.evaluate import test_scores
 from seqloom.runs.many.cross_validation import Folds, cross_validate
-from seqloom.runs.recipes import follow
 from seqloom.runs.recipes import recipe as recipes
+from seqloom.runs.recipes import run_recipe
 from seqloom.runs.train.job import Job
 from tests.cli.conftest import one_line, seqloom  # noqa: F401 - a fixture
 from tests.conftest import pronounce, words, write_pairs
@@ -25,36 +26,36 @@ def asked(files: list, **more) -> Job:
 
 def test_what_belongs_to_the_recipes_files_stays_behind():
     mine = recipes.load("pinyin-tags")
-    own = follow.on_own_data(mine, asked(["mine.conll"]))
+    own = run_recipe.on_own_data(mine, asked(["mine.conll"]))
     assert (own.train, own.valid, own.test, own.reached, own.published) == (["mine.conll"], None, None, {}, "")
     assert (own.training, own.model) == (mine.training, mine.model), "how it trains stays"
-    assert follow.tested(own) == []
-    assert follow.on_own_data(recipes.load("trec"), asked(["mine.tsv"])).valid == "10%", "a share is of any data"
-    assert follow.job_of(own, asked(["mine.conll"])).valid is None
+    assert run_recipe.test_files(own) == []
+    assert run_recipe.on_own_data(recipes.load("trec"), asked(["mine.tsv"])).valid == "10%", "a share is of any data"
+    assert run_recipe.job_of(own, asked(["mine.conll"])).valid is None
 
 
 def test_the_tokens_of_a_recipes_dataset_stay(tmp_path):
     (tmp_path / "mine.yaml").write_text("about: a\ntask: translate\ntrain: cmudict-g014b2b\nmodel: gru\n")
-    own = follow.on_own_data(recipes.load(str(tmp_path / "mine.yaml")), asked(["mine.tsv"]))
+    own = run_recipe.on_own_data(recipes.load(str(tmp_path / "mine.yaml")), asked(["mine.tsv"]))
     assert own.data == {"source_tokens": "chars", "target_tokens": "words"}
 
 
 def test_on_its_own_data_a_recipe_keeps_its_record(tmp_path):
     mine = recipes.load("ewt")
-    assert follow.on_own_data(mine, asked([])) is mine
-    assert follow.on_own_data(mine, asked(["ud-ewt"])) is mine
+    assert run_recipe.on_own_data(mine, asked([])) is mine
+    assert run_recipe.on_own_data(mine, asked(["ud-ewt"])) is mine
     for test in ("ud-ewt", "ud-ewt:test"):
-        assert follow.on_own_data(mine, asked([], test=test)) is mine, "what it is scored on anyway"
+        assert run_recipe.on_own_data(mine, asked([], test=test)) is mine, "what it is scored on anyway"
     other = tmp_path / "test.tsv"
     other.write_text("why ?\tDESC\n")
-    assert follow.on_own_data(recipes.load("trec"), asked([], test=str(other))).reached == {}
+    assert run_recipe.on_own_data(recipes.load("trec"), asked([], test=str(other))).reached == {}
 
 
 def test_its_own_dataset_by_name_is_followed_as_it_was_recorded(seqloom, tmp_path, monkeypatch):  # noqa: F811
     def stop(recipe, job, progress):
         raise SeqloomError(f"{job.names} recorded {job.recorded}")
 
-    monkeypatch.setattr(follow, "follow", stop)
+    monkeypatch.setattr(run_recipe, "run_recipe", stop)
     (tmp_path / "mine.yaml").write_text("about: a\ntask: translate\ntrain: copy\nmodel: gru\nsize: tiny\n")
     for names, recorded in (([], True), (["copy"], True), (["reverse"], False)):
         result = seqloom("train", "--recipe", tmp_path / "mine.yaml", *names, "-o", tmp_path / "run")
@@ -62,8 +63,8 @@ def test_its_own_dataset_by_name_is_followed_as_it_was_recorded(seqloom, tmp_pat
 
 
 def test_another_dataset_is_scored_on_its_own_test_split():
-    own = follow.on_own_data(recipes.load("trec"), asked(["sst2"]))
-    assert (follow.tested(own), own.reached) == (["sst2:test"], {})
+    own = run_recipe.on_own_data(recipes.load("trec"), asked(["sst2"]))
+    assert (run_recipe.test_files(own), own.reached) == (["sst2:test"], {})
 
 
 def test_a_recipe_on_own_files_is_scored_on_test_and_on_nothing_else(seqloom, pairs, tmp_path):  # noqa: F811
@@ -84,7 +85,7 @@ def test_a_recipe_on_own_files_is_scored_on_test_and_on_nothing_else(seqloom, pa
 
 def test_without_test_data_validation_alone_is_said_to_be_it():
     mine = recipes.load("cmudict-cpu")
-    told = follow.told_of_own_data(mine, follow.on_own_data(mine, asked(["mine.tsv"])))
+    told = run_recipe.own_data_note(mine, run_recipe.on_own_data(mine, asked(["mine.tsv"])))
     assert told.endswith("without --test FILE it is scored on the validation data alone")
 
 

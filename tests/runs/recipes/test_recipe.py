@@ -9,8 +9,8 @@ import yaml
 
 from seqloom.errors import SeqloomError
 from seqloom.runs import config
-from seqloom.runs.recipes import follow
 from seqloom.runs.recipes import recipe as recipes
+from seqloom.runs.recipes import run_recipe
 
 PLAIN = {"about": "a", "paper": "p 2015", "task": "translate", "train": "words.tsv", "model": "gru"}
 
@@ -24,7 +24,7 @@ def write(folder: Path, **values) -> str:
 @pytest.mark.parametrize("name", recipes.names())
 def test_every_recipe_composes_to_a_config_and_names_its_paper(name):
     recipe = recipes.load(name)
-    follow.check(recipe, name)
+    run_recipe.check(recipe, name)
     for part in recipe.parts():
         made = config.compose(part.task, part.model, part.size, part.data, part.training, part.settings)
         assert made["preset"]["model"] == part.model
@@ -45,7 +45,7 @@ def test_scores_beside_those_on_record_say_if_they_were_counted_otherwise(tmp_pa
     recipe = recipes.load(write(tmp_path, reached={"per": 5.5, "bleu": 40.0, "signature": signature}))
     now = {"per": "per|refs:closest|case:mixed|version:0.4.0", "bleu": "BLEU|tok:13a|version:2.6.0"}
     scores = {"count": 3, "metrics": {"per": 5.0, "bleu": 39.0}, "intervals": {}, "signature": now}
-    _, per, bleu = follow.compared(recipe, scores)
+    _, per, bleu = run_recipe.comparison_lines(recipe, scores)
     assert per.endswith("5.00  on record 5.5"), "another version counts alike"
     assert bleu.endswith("on record 40, counted otherwise: BLEU|tok:moses|version:2.6.0")
 
@@ -84,8 +84,8 @@ def test_what_is_wrong_is_named(tmp_path, values, message):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"training": {"rate": "fast"}}, "training.rate takes a number, here 'fast'"),
-        ({"training": {"rte": 1}}, "unknown setting of training 'rte'; did you mean 'rate'"),
+        ({"training": {"learning_rate": "fast"}}, "training.learning_rate takes a number, here 'fast'"),
+        ({"training": {"lerning_rate": 1}}, "unknown setting of training 'lerning_rate'; did you mean 'learning_rate'"),
         ({"settings": {"encoder.dropout": 7}}, "dropout of RecurrentEncoder is at least 0 and below 1, here 7"),
         ({"model": "gruu"}, "unknown model 'gruu'; did you mean 'gru'"),
         ({"task": "translat"}, "unknown task 'translat'; did you mean 'translate'"),
@@ -101,12 +101,12 @@ def test_what_is_wrong_is_named(tmp_path, values, message):
 def test_a_wrong_value_is_said_to_stand_in_the_recipe(tmp_path, values, message):
     path = write(tmp_path, **values)
     with pytest.raises(SeqloomError, match=f"^recipe {path}: {message}"):
-        follow.check(recipes.load(path), path)
+        run_recipe.check(recipes.load(path), path)
 
 
 def test_a_recipe_from_before_moses_took_a_language_is_followed(tmp_path):
-    path = write(tmp_path, data={"fold": True}, evaluate={"tokenize": "moses"})
-    follow.check(recipes.load(path), path)
+    path = write(tmp_path, data={"lowercase": "casefold"}, evaluate={"tokenize": "moses"})
+    run_recipe.check(recipes.load(path), path)
 
 
 def test_what_is_missing_is_named(tmp_path):

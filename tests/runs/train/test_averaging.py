@@ -11,12 +11,19 @@ from safetensors.torch import load_file
 
 import seqloom
 from seqloom.errors import SeqloomError
-from seqloom.runs.progress import described
+from seqloom.runs.progress import message_of
 from seqloom.tasks.generate.task import TASK
 from seqloom.training.checkpoint import folders
 from tests.conftest import words
 
-NOISY = {"optimiser": "asgd", "trigger": 2, "rate": 10.0, "schedule": "constant", "warmup": 1, "batch_rows": 32}
+NOISY = {
+    "optimizer": "asgd",
+    "asgd_patience": 2,
+    "learning_rate": 10.0,
+    "schedule": "constant",
+    "warmup": 1,
+    "batch_rows": 32,
+}
 
 
 def train(data: Path, output: Path, valid: str | Path = "10%", **training) -> seqloom.Run:
@@ -45,12 +52,12 @@ def validations(run: seqloom.Run) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def averaged(pairs, tmp_path_factory) -> seqloom.Run:
-    return train(pairs, tmp_path_factory.mktemp("averaged") / "run", keep=100)
+    return train(pairs, tmp_path_factory.mktemp("averaged") / "run", keep_checkpoints=100)
 
 
 @pytest.fixture(scope="module")
 def plain(pairs, tmp_path_factory) -> seqloom.Run:
-    settings = {"optimiser": "sgd", "momentum": 0.0, "keep": 100}
+    settings = {"optimizer": "sgd", "momentum": 0.0, "keep_checkpoints": 100}
     return train(pairs, tmp_path_factory.mktemp("plain") / "run", **settings)
 
 
@@ -80,7 +87,7 @@ def test_from_the_trigger_on_the_mean_is_scored_and_kept(averaged, plain):
 
 
 def test_a_running_mean_is_scored_and_kept_from_the_first_step(pairs, tmp_path):
-    run = train(pairs, tmp_path / "run", optimiser="adamw", rate=1e-2, ema=0.9, keep=100)
+    run = train(pairs, tmp_path / "run", optimizer="adamw", learning_rate=1e-2, ema=0.9, keep_checkpoints=100)
     assert run.best is not None
     best = run.folder / "checkpoints" / f"step-{run.best['step']:09d}"
     kept, state = load_file(run.folder / "model.safetensors"), load_file(best / "training.safetensors")
@@ -90,7 +97,7 @@ def test_a_running_mean_is_scored_and_kept_from_the_first_step(pairs, tmp_path):
 
 
 def test_a_running_mean_is_kept_where_nothing_is_held_out(pairs, tmp_path):
-    run = train(pairs, tmp_path / "run", "0%", optimiser="adamw", rate=1e-2, ema=0.9, max_steps=6)
+    run = train(pairs, tmp_path / "run", "0%", optimizer="adamw", learning_rate=1e-2, ema=0.9, max_steps=6)
     last = folders(run.folder / "checkpoints")[-1]
     kept, state = load_file(run.folder / "model.safetensors"), load_file(last / "training.safetensors")
     assert all(torch.equal(kept[name], state[f"mean.model.{name}"]) for name in kept)
@@ -98,7 +105,7 @@ def test_a_running_mean_is_kept_where_nothing_is_held_out(pairs, tmp_path):
 
 def test_it_is_told(averaged):
     line = next(line for line in averaged.history() if "averaging" in line)
-    assert described(line) == (
+    assert message_of(line) == (
         f"step {line['averaging']}  averages from here on: the mean of the weights is what is scored and kept"
     )
     assert f"averaged from step {line['averaging']}" in (averaged.folder / "report.html").read_text()
@@ -111,7 +118,7 @@ def test_patience_counts_anew_from_the_trigger(pairs, tmp_path):
     """
     odd = tmp_path / "odd.tsv"
     odd.write_text("".join(f"{word}\tCH CH CH\n" for word in words(15, seed=9)))
-    run = train(pairs, tmp_path / "run", valid=odd, patience=3, rate=0.1)
+    run = train(pairs, tmp_path / "run", valid=odd, patience=3, learning_rate=0.1)
     assert begun(run) == [24]
     assert [line["best"] for line in validations(run)] == [True, *[False] * 6]
     assert run.step == 42
@@ -120,7 +127,7 @@ def test_patience_counts_anew_from_the_trigger(pairs, tmp_path):
 def test_a_glimpse_is_one_of_the_mean(tmp_path):
     file = tmp_path / "text.txt"
     file.write_text("the cat sat on the mat.\nthe dog sat on the log.\nwho sat on the frog?\n" * 12)
-    training = {**NOISY, "rate": 30.0, "batch_rows": 4, "max_steps": 24, "valid_every": 4}
+    training = {**NOISY, "learning_rate": 30.0, "batch_rows": 4, "max_steps": 24, "valid_every": 4}
     run = seqloom.train(
         *("generate", file), output=tmp_path / "run", model="awd-lstm", size="tiny", training=training, quiet=True
     )
@@ -133,14 +140,14 @@ def test_a_glimpse_is_one_of_the_mean(tmp_path):
 
 def test_what_cannot_be_is_refused(pairs, tmp_path):
     for wrong, told in (
-        ({"average": 2}, "leave --average out"),
+        ({"average_checkpoints": 2}, "leave --average-checkpoints out"),
         ({"momentum": 0.5}, "asgd has no momentum"),
-        ({"trigger": 0}, "training.trigger must be above 0"),
+        ({"asgd_patience": 0}, "training.asgd_patience must be above 0"),
     ):
         with pytest.raises(SeqloomError, match=told):
             train(pairs, tmp_path / "run", **wrong)
     with pytest.raises(SeqloomError, match="there is no validation data; set --valid"):
         seqloom.train(
-            *("translate", pairs), output=tmp_path / "run", valid=0.0, training={"optimiser": "asgd"}, quiet=True
+            *("translate", pairs), output=tmp_path / "run", valid=0.0, training={"optimizer": "asgd"}, quiet=True
         )
     assert not (tmp_path / "run").exists()

@@ -11,11 +11,13 @@ import yaml
 
 import seqloom
 from seqloom.data.formats.table import TableOptions
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.reporting.run_facts import diverged
 from seqloom.runs.progress import Silent
 from seqloom.runs.recipes import recipe as recipes
-from seqloom.runs.recipes.follow import job_of
-from seqloom.runs.train.job import Job, settle
+from seqloom.runs.recipes.run_recipe import job_of
+from seqloom.runs.train.job import Job
+from seqloom.runs.train.resolve import resolve
 from seqloom.tasks.registry import task as find
 from seqloom.training.distributed.processes import ALONE
 from seqloom.training.settings import Training, planned, suited_rows
@@ -94,17 +96,17 @@ def test_a_batch_that_was_chosen_stays(pairs, tmp_path):
 
 
 def test_runs_from_before_go_on_by_their_rules(pairs, tmp_path):
-    run, _ = train(pairs, tmp_path / "run", training={"epochs": 1, "batch_rows": 128}, data={"rules": 1})
+    run, _ = train(pairs, tmp_path / "run", training={"epochs": 1, "batch_rows": 128}, data={"split_version": 1})
     old = config(run)
-    del old["data"]["rules"], old["data"]["sample"]
+    del old["data"]["split_version"], old["data"]["sample"]
     (run.folder / "config.yaml").write_text(yaml.safe_dump(old))
     more, _ = train(pairs, run.folder, training={"epochs": 2}, resume=True, model=None, size=None)
-    assert config(more)["data"]["rules"] == 1
+    assert config(more)["data"]["split_version"] == 1
     assert config(more)["training"]["batch_rows"] == 128
     new, _ = train(pairs, tmp_path / "new", training={"max_steps": 1})
-    assert config(new)["data"]["rules"] == 2
+    assert config(new)["data"]["split_version"] == 2
     tuned, _ = train(pairs, tmp_path / "tuned", training={"max_steps": 1}, start=run.folder, model=None, size=None)
-    assert config(tuned)["data"]["rules"] == 1  # it must not be scored on what it was trained on
+    assert config(tuned)["data"]["split_version"] == 1  # it must not be scored on what it was trained on
 
 
 def test_folds_from_before_go_on_by_their_rules(pairs, tmp_path):
@@ -118,14 +120,14 @@ def test_folds_from_before_go_on_by_their_rules(pairs, tmp_path):
         "model": "gru-attention",
         "size": "tiny",
     }
-    job = Job(**usual, training=settings, device="cpu", data={"rules": 1})
+    job = Job(**usual, training=settings, device="cpu", data={"split_version": 1})
     cross_validate(job, 2, "quiet")
     for path in (tmp_path / "folds" / "fold-2").rglob("*"):
         if path.is_file():
             path.unlink()
     begun = tmp_path / "folds" / "fold-1" / "config.yaml"
     before = yaml.safe_load(begun.read_text())
-    before["data"]["recognise"] = False
+    before["data"]["detect"] = False
     begun.write_text(yaml.safe_dump(before))
     del settings["batch_rows"]
     cross_validate(replace(job, data={}, training=settings, resume=True), 2, "quiet")
@@ -141,10 +143,10 @@ def test_recipes_keep_what_they_were_recorded_with(name):
         if part.model.startswith("runs/"):
             continue
         job = job_of(part, Job(task="", files=[], output="/nowhere/at/all"))
-        settled = settle(job, ALONE)
-        assert settled.config["data"].get("rules", 1) == 1
-        assert not settled.free
-        assert not settled.told
+        resolved = resolve(job, ALONE)
+        assert resolved.config["data"].get("split_version", 1) == 1
+        assert not resolved.batch_by_data
+        assert not resolved.notes
 
 
 @pytest.mark.parametrize("texts", [["Baum", "Yun", "O'Hara"], ["今天天气很好", "我不喜欢，很差", "服务不错"]])
@@ -166,14 +168,14 @@ def test_targets_of_symbols_are_words(tmp_path):
     path = tmp_path / "phonemes.tsv"
     path.write_text("hello\tHH AH0 L OW1\nlow\tL OW1\nhall\tHH AO1 L\nall\tAO1 L\nholo\tHH OW1 L OW1\n" * 4)
     job = Job(task="translate", files=str(path), output=tmp_path / "run")
-    settled = settle(job, ALONE)
-    assert settled.config["data"]["target_tokens"] == "words"
+    resolved = resolve(job, ALONE)
+    assert resolved.config["data"]["target_tokens"] == "words"
     told = "targets look like space-separated symbols (HH AH0 L OW1), so they are split at spaces"
-    assert settled.told == [f"{told}; --target-tokens chars splits them into characters"]
+    assert resolved.notes == [f"{told}; --target-tokens chars splits them into characters"]
     for more in ({"data": {"target_tokens": "chars"}}, {"settings": {"data.target_tokens": "bytes"}}):
-        settled = settle(replace(job, **more), ALONE)
-        assert settled.config["data"]["target_tokens"] in ("chars", "bytes")
-        assert not settled.told
+        resolved = resolve(replace(job, **more), ALONE)
+        assert resolved.config["data"]["target_tokens"] in ("chars", "bytes")
+        assert not resolved.notes
 
 
 @pytest.mark.parametrize(
@@ -183,9 +185,9 @@ def test_targets_of_symbols_are_words(tmp_path):
 def test_other_targets_are_characters(target, tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("".join(f"source {n}\t{target.replace('{n}', f'词{n}')}\n" for n in range(600)))
-    settled = settle(Job(task="translate", files=str(path), output=tmp_path / "run"), ALONE)
-    assert settled.config["data"]["target_tokens"] == "chars"
-    assert not settled.told
+    resolved = resolve(Job(task="translate", files=str(path), output=tmp_path / "run"), ALONE)
+    assert resolved.config["data"]["target_tokens"] == "chars"
+    assert not resolved.notes
 
 
 def test_the_head_of_a_sorted_file_is_spoken_of(texts, tmp_path):
@@ -207,7 +209,7 @@ def test_the_head_of_a_sorted_file_is_spoken_of(texts, tmp_path):
 def test_the_head_of_a_sorted_table_is_spoken_of(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("size,kind\n" + "".join(f"{i},{kind}\n" for kind in ("small", "large") for i in range(100)))
-    ready = find("table").prepare([str(path)], 0.0, TableOptions(limit=110), seed=7)
+    ready = find("table").prepare(PrepareRequest([str(path)], 0.0, TableOptions(limit=110), seed=7))
     assert "91% of the first 110 have the label 'small', none of those after them; the file is sorted" in ready.notes[1]
 
 
@@ -227,7 +229,7 @@ def test_a_diverged_training_ends_with_a_word(tmp_path):
     steps = [{"step": step, "loss": loss} for step, loss in ((50, 2.3), (100, 3947.0))]
     assert diverged(steps) == (
         "the training diverged: the loss is 3,947 at the end and was 2.3 at the beginning: "
-        "try a lower --rate and check the data"
+        "try a lower --learning-rate and check the data"
     )
     endless = {"step": 100, "valid": {"loss": 800.0, "perplexity": float("inf")}}
     assert "perplexity on validation data is infinite" in diverged([steps[0], endless])
@@ -238,17 +240,23 @@ def test_a_diverged_training_ends_with_a_word(tmp_path):
     assert diverged([]) is None
     high = {"step": 40, "valid": {"loss": 48.1, "perplexity": 8e20}}
     assert diverged([high]) is None
-    assert "the final loss on validation data (48.1) is worse than that of guessing (3.7)" in diverged([high], 3.7)
+    assert "the final loss on validation data (48.1) is worse than that of a uniform prediction (3.7)" in diverged(
+        [high], 3.7
+    )
     assert diverged([{"step": 50, "loss": 0.1}, high], 3.7) is None, "learned by heart"
-    assert "the final loss (9.1) is worse than that of guessing (3.7)" in diverged([{"step": 50, "loss": 9.1}], 3.7)
+    assert "the final loss (9.1) is worse than that of a uniform prediction (3.7)" in diverged(
+        [{"step": 50, "loss": 9.1}], 3.7
+    )
     assert diverged([{"step": 50, "loss": 3.9}, {"step": 9, "valid": {"loss": 7.0}}], 3.7) is None
     path = tmp_path / "numbers.tsv"
     path.write_text("".join(f"{'long ' * (i % 5)}text\t{i % 5}.5\n" for i in range(60)))
-    rates = {"rate": 3.0, "clip": 0.0, "optimiser": "sgd", "schedule": "constant", "warmup": 0, "log_every": 1}
+    rates = {"learning_rate": 3.0, "clip": 0.0, "optimizer": "sgd", "schedule": "constant", "warmup": 0, "log_every": 1}
     run, notes = train(path, tmp_path / "run", training={"max_steps": 4, **rates}, data={"target": "number"})
     assert notes[-1].startswith("the training diverged: ")
     assert "The training diverged: " in (run.folder / "report.html").read_text()
     words = tmp_path / "words.tsv"
     words.write_text("".join(f"text {i}\t{'ab'[i % 2]}\n" for i in range(60)))
-    _, notes = train(words, tmp_path / "early", training={"max_steps": 4, **rates, "rate": 1e4, "log_every": 50})
-    assert "is worse than that of guessing" in notes[-1]
+    _, notes = train(
+        words, tmp_path / "early", training={"max_steps": 4, **rates, "learning_rate": 1e4, "log_every": 50}
+    )
+    assert "is worse than that of a uniform prediction" in notes[-1]

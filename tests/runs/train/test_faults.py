@@ -19,8 +19,8 @@ import seqloom
 from seqloom.errors import SeqloomError
 from seqloom.files import locked, tidy
 from seqloom.runs import config as configs
-from seqloom.runs.folder.metrics_log import TIMES, Journal
-from seqloom.runs.train.session import JOURNAL
+from seqloom.runs.folder.metrics_log import TIMES, MetricsLog
+from seqloom.runs.train.session import METRICS_FILE
 from seqloom.training import checkpoint
 from tests.conftest import words, write_pairs
 from tests.faults import Faults, Killed
@@ -55,7 +55,7 @@ def begun(folder):
 def saving(folder, extra=False):
     """What a training does from one checkpoint to the next."""
     with locked(folder):
-        journal = Journal(folder / "metrics.jsonl")
+        journal = MetricsLog(folder / "metrics.jsonl")
         checkpoint.save_weights(folder / "model.safetensors", tensors(8))
         journal.add({"step": 7})
         journal.sync()
@@ -71,7 +71,7 @@ def resuming(folder):
         found, _ = checkpoint.newest(folder / "checkpoints")
         assert found is not None
         checkpoint.drop_newer(folder / "checkpoints", found.folder)
-        Journal(folder / "metrics.jsonl").cut_back(6 * (len(json.dumps(LINE)) + 1))
+        MetricsLog(folder / "metrics.jsonl").cut_back(6 * (len(json.dumps(LINE)) + 1))
         configs.save(folder, configs.load(folder))
         return found
 
@@ -133,7 +133,7 @@ def check(folder, work, at, error):
     assert torch.equal(found.weights["w"], tensors(step)["w"]), where
     assert found.tensors["order"][0] == step
     assert checkpoint.read_tensors(folder / "model.safetensors")["w"][0, 0] in (6, 8), where
-    assert Journal(folder / "metrics.jsonl").lines()[:6] == [LINE] * 6, where
+    assert MetricsLog(folder / "metrics.jsonl").lines()[:6] == [LINE] * 6, where
     left = [path.name for path in folder.rglob(".*") if path.name != ".lock"]
     assert not left, f"{where}: left {left}"
 
@@ -184,7 +184,14 @@ def place(tmp_path_factory):
 
 
 def train(folder, steps=4, resume=True):
-    settings = {"max_steps": steps, "batch_rows": 8, "valid_every": 2, "save_every": 1, "valid_decode": 2, "keep": 2}
+    settings = {
+        "max_steps": steps,
+        "batch_rows": 8,
+        "valid_every": 2,
+        "save_every": 1,
+        "valid_decode": 2,
+        "keep_checkpoints": 2,
+    }
     settings |= {"log_every": 1}
     seqloom.train(
         "translate",
@@ -207,7 +214,10 @@ def outcome(folder):
     found = {name: (run / name).read_bytes() for name in ("model.safetensors", "source.json")}
     for one in checkpoint.folders(run / "checkpoints")[-2:]:
         found[one.name] = (one / "weights.safetensors").read_bytes()
-    lines = [{key: value for key, value in line.items() if key not in TIMES} for line in Journal(run / JOURNAL).lines()]
+    lines = [
+        {key: value for key, value in line.items() if key not in TIMES}
+        for line in MetricsLog(run / METRICS_FILE).lines()
+    ]
     return found, lines
 
 

@@ -12,15 +12,15 @@ import seqloom
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.documents import read_json
 from seqloom.errors import SeqloomError
-from seqloom.tasks.mask.model import Filler
+from seqloom.tasks.mask.model import MaskModel
 from seqloom.tasks.shared.embeddings import Embedder
-from seqloom.tasks.vectors.model import Likeness
+from seqloom.tasks.vectors.model import VectorModel
 from seqloom.training.checkpoint import read_tensors
 from tests.tasks.conftest import plain, sentences
 
 __all__ = ["plain"]
 
-SMALL = {"batch_rows": 32, "rate": 5e-3, "warmup": 10}
+SMALL = {"batch_rows": 32, "learning_rate": 5e-3, "warmup": 10}
 
 
 def train(task, file, output, steps, resume=False, **more):
@@ -34,7 +34,7 @@ def test_mask_from_text_to_filled_gaps(plain, tmp_path):
     run = train("mask", plain, tmp_path / "run", 150, model="gru")
     assert {"loss", "perplexity", "accuracy"} <= run.best["scores"].keys()
     model = run.load("cpu")
-    assert isinstance(model, Filler)
+    assert isinstance(model, MaskModel)
     assert model.predict(["the cat runs over the <mask>"]) == ["the cat runs over the hill"]
     assert model.evaluate(plain).metrics["accuracy"] > 40
     record = json.loads((run.folder / "evaluation-valid.json").read_text())
@@ -47,7 +47,7 @@ def test_mask_from_text_to_filled_gaps(plain, tmp_path):
 def test_vectors_from_text_to_like_words(plain, tmp_path):
     run = train("vectors", plain, tmp_path / "run", 30, data={"min_count": 1})
     model = run.load("cpu")
-    assert isinstance(model, Likeness)
+    assert isinstance(model, VectorModel)
     assert model.predict(["cat"])[0] in " ".join(sentences(400)).split()
     assert (run.folder / "report.html").exists()
 

@@ -38,7 +38,7 @@ EXAMPLES = {
 @pytest.fixture
 def asked(monkeypatch):
     """`seqloom.train` up to the job it makes."""
-    monkeypatch.setattr(module, "carry_out", lambda job, progress: job)
+    monkeypatch.setattr(module, "run_job", lambda job, progress: job)
     return seqloom.train
 
 
@@ -48,7 +48,7 @@ def test_every_task_learns_from_a_list_and_from_a_generator_alike(name, tmp_path
     settings = {"valid": "20%", "output": tmp_path / "run", "max_steps": 1, **more, **KEYWORDS}
     run = seqloom.train(name, (example for example in EXAMPLES[name]), **settings)
     assert (run.folder / "model.safetensors").exists()
-    monkeypatch.setattr(module, "carry_out", lambda job, progress: job)
+    monkeypatch.setattr(module, "run_job", lambda job, progress: job)
     assert run.config["inputs"]["train"] == seqloom.train(name, EXAMPLES[name], **settings).files
 
 
@@ -76,7 +76,7 @@ def test_examples_are_evaluated_and_validated_on(tmp_path, monkeypatch):
     rows = [{"word": word, "sounds": said, "id": 1} for word, said in PAIRS]
     chosen = {"columns": "word,sounds", "output": tmp_path / "rows", "max_steps": 1, **KEYWORDS}
     with monkeypatch.context() as patch:
-        patch.setattr(module, "carry_out", lambda job, progress: job)
+        patch.setattr(module, "run_job", lambda job, progress: job)
         assert seqloom.train("translate", rows, **chosen).data == {}, "the file that was written has its own columns"
     file = tmp_path / "x.tsv"
     file.write_text("a\tb\n")
@@ -120,12 +120,15 @@ def test_test_data_is_read_as_the_training_data_and_whole(tmp_path):
     [
         ({"max_step": 2}, "unknown keyword of seqloom.train for translate 'max_step'; did you mean 'max_steps'"),
         ({"batch_size": 2}, "did you mean 'batch_rows'"),
-        ({"lr": 1e-3}, "did you mean 'rate'"),
+        ({"lr": 1e-3}, "did you mean 'learning_rate'"),
         ({"outputs": 1, "masked": 0.1}, "unknown keyword"),
         ({"masked": 0.1}, "'masked', which is a setting of mask"),
         ({"decoder.score": "additive"}, r"parts of the model go by settings=\{'decoder.score'"),
-        ({"rate": "quick"}, "training.rate takes a number"),
-        ({"rate": 1e-3, "training": {"rate": 2e-3}}, "rate is given twice: 0.001, and 0.002 in training="),
+        ({"learning_rate": "quick"}, "training.learning_rate takes a number"),
+        (
+            {"learning_rate": 1e-3, "training": {"learning_rate": 2e-3}},
+            "rate is given twice: 0.001, and 0.002 in training=",
+        ),
         ({"training": [1]}, "training= takes a dictionary of settings, here list"),
         ({"model": torch.nn.Linear(1, 1)}, "model= takes the name of a preset, .* here Linear; a module of your own"),
         ({"model": torch.nn.GRU}, "model= takes the name"),
@@ -147,12 +150,12 @@ def test_wrong_keywords_say_what_was_meant_and_nothing_is_written(keywords, told
 
 def test_a_task_that_is_unknown_is_said_before_its_keywords(tmp_path):
     with pytest.raises(SeqloomError, match="unknown task 'transalte'; did you mean 'translate'"):
-        seqloom.train("transalte", PAIRS, output=tmp_path / "run", rate=1.0)
+        seqloom.train("transalte", PAIRS, output=tmp_path / "run", learning_rate=1.0)
 
 
 def test_keywords_and_sections_are_the_same_thing(tmp_path, asked):
     plain = asked("translate", PAIRS, output=tmp_path / "a", max_steps=1, rate=2e-3, time="5m", fold=True)
-    sections = {"data": {"fold": True}, "training": {"max_steps": 1, "rate": 2e-3, "time": 300}}
+    sections = {"data": {"fold": True}, "training": {"max_steps": 1, "learning_rate": 2e-3, "time": 300}}
     assert plain == asked("translate", PAIRS, output=tmp_path / "a", **sections)
 
 

@@ -34,7 +34,16 @@ MODELS = {
     "transformer": [*AVERAGE, "--set", "encoder.dropout=0.2", "--set", "decoder.dropout=0.2", "--precision", "fp32"],
     # So high a rate that scores get worse at once: one kill finds it before the trigger, one after.
     "gru-attention": [
-        *("--optimiser", "asgd", "--set", "training.trigger=2", "--set", "training.valid_every=6", "--rate", "10"),
+        *(
+            "--optimiser",
+            "asgd",
+            "--set",
+            "training.asgd_patience=2",
+            "--set",
+            "training.valid_every=6",
+            "--rate",
+            "10",
+        ),
         *("--schedule", "constant", "--set", "training.warmup=1", "--set", "training.select=loss"),
     ],
 }
@@ -67,7 +76,7 @@ def train_with_kills(model: str, data: Path, output: Path, draw: random.Random, 
 def wait_for(process: subprocess.Popen, output: Path, moment: str, goal: int, draw: random.Random) -> bool:
     """Until the training is past step `goal`, and then until it writes a checkpoint, or for a random while."""
     journal, checkpoints = output / "metrics.jsonl", output / "checkpoints"
-    while process.poll() is None and (not journal.exists() or journal.read_text().count('"rate"') < goal):
+    while process.poll() is None and (not journal.exists() or journal.read_text().count('"learning_rate"') < goal):
         time.sleep(0.002)
     deadline = time.monotonic() + draw.uniform(0, 0.15)
     while process.poll() is None:
@@ -98,7 +107,7 @@ def same(one: Path, other: Path) -> None:
 
 def lines(folder: Path) -> list[dict]:
     found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    steps = [line["step"] for line in found if "rate" in line]
+    steps = [line["step"] for line in found if "learning_rate" in line]
     assert steps == list(range(1, STEPS + 1)), "a gap or a repeat"
     return [{key: value for key, value in line.items() if key not in TIMES} for line in found]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import seqloom
-from seqloom.runs.folder.metrics_log import Journal
+from seqloom.runs.folder.metrics_log import MetricsLog
 from seqloom.runs.progress import Silent
 from seqloom.runs.train.job import Job
-from seqloom.runs.train.train import rehearse
+from seqloom.runs.train.train import dry_run
 from seqloom.training.checkpoint import read_tensors
 
 TEXTS = [f"{good} {thing} {i}" for i in range(30) for good, thing in (("fine", "film"), ("poor", "song"))]
@@ -54,10 +54,10 @@ def test_vectors_and_a_run_would_both_fill_the_embedding(files, mask, tmp_path):
 def test_what_is_counted_is_not_rehearsed(files):
     job = Job(task="classify", files=files / "labelled.tsv", output="x", model="majority")
     with pytest.raises(seqloom.SeqloomError, match="majority is counted, not trained step by step"):
-        rehearse(job, Silent())
+        dry_run(job, Silent())
 
 
 def test_a_journal_may_hold_any_line_end_but_one(tmp_path):
-    journal = Journal(tmp_path / "metrics.jsonl", None)
+    journal = MetricsLog(tmp_path / "metrics.jsonl", None)
     journal.add({"sample": "a\u2028b\x85c"})
     assert journal.lines() == [{"sample": "a\u2028b\x85c"}]

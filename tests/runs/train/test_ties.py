@@ -34,7 +34,7 @@ def run(tmp_path, monkeypatch):
             return {"accuracy": accuracy} | ({"loss": loss} if known else {})
 
         monkeypatch.setattr(Session, "_scores", scores)
-        settings = {"max_steps": 6, "valid_every": 1, "keep": 9, **training}
+        settings = {"max_steps": 6, "valid_every": 1, "keep_checkpoints": 9, **training}
         return seqloom.train(
             "classify",
             path,
@@ -73,11 +73,11 @@ def test_an_average_as_good_is_kept_by_its_loss(run):
     """The mean of checkpoints is scored last, here as the best before it but for the loss."""
     SCORES.append((60.0, 0.4))
     try:
-        found = run("surer", average=2)
+        found = run("surer", average_checkpoints=2)
         assert found.best == {"step": 6, "scores": {"accuracy": 60.0, "loss": 0.4}}
         assert "accuracy 60 at step 6" in repr(found.load("cpu")), "an average is of the last step"
         SCORES[-1] = (60.0, 0.6)
-        assert run("less", average=2).best["step"] == 3
+        assert run("less", average_checkpoints=2).best["step"] == 3
     finally:
         SCORES.pop()
 

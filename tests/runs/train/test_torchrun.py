@@ -22,7 +22,7 @@ from tests.runs.train.launched import torchrun
 pytestmark = pytest.mark.alone
 STEPS = 50
 # A higher rate makes a Transformer amplify the last bit of a sum, as it would with another number of threads.
-MODELS = {"gru-attention": {"accumulate": 1}, "transformer": {"accumulate": 2, "rate": 1e-4}}
+MODELS = {"gru-attention": {"accumulate": 1}, "transformer": {"accumulate": 2, "learning_rate": 1e-4}}
 CALM = {"dropout": 0.0, "encoder.dropout": 0.0, "decoder.dropout": 0.0}
 
 
@@ -36,7 +36,7 @@ def case(home: Path, name: str, model: str = "gru-attention", **training) -> dic
         "size": "tiny",
         "valid": str(home / "valid.tsv"),
         "data": {"source_tokens": "chars", "target_tokens": "words"},
-        "training": {**common, "rate": 1e-3, "warmup": 20, **training},
+        "training": {**common, "learning_rate": 1e-3, "warmup": 20, **training},
         "settings": CALM,
         "quiet": True,
     }
@@ -66,10 +66,13 @@ def launched(home) -> Path:
     """All that needs two processes and no kill, in one launch."""
     alone(case(home, "up", max_steps=30))
     cases = [
-        *(case(home, f"{model}-ddp", model, average=2, **more) for model, more in MODELS.items()),
-        *(case(home, f"{model}-shard", model, average=2, shard=True, **more) for model, more in MODELS.items()),
+        *(case(home, f"{model}-ddp", model, average_checkpoints=2, **more) for model, more in MODELS.items()),
+        *(
+            case(home, f"{model}-shard", model, average_checkpoints=2, shard=True, **more)
+            for model, more in MODELS.items()
+        ),
         *(case(home, f"down-{shard}", max_steps=30, shard=shard) for shard in (False, True)),
-        case(home, "sgd-shard", optimiser="sgd", rate=0.1, shard=True),
+        case(home, "sgd-shard", optimizer="sgd", learning_rate=0.1, shard=True),
         *(averaging(home, f"asgd-{shard}", max_steps=30, shard=shard) for shard in (False, True)),
         *(averaging(home, f"asgd-{shard}", shard=shard) | {"resume": True} for shard in (False, True)),
         case(home, "up", max_steps=STEPS) | {"resume": True},
@@ -83,7 +86,9 @@ def launched(home) -> Path:
 
 def averaging(home: Path, name: str, **training) -> dict:
     """What is held out says nothing but the rarest sound: the better the training, the worse its score."""
-    wanted = case(home, name, optimiser="asgd", trigger=1, rate=0.1, valid_every=5, select="loss", **training)
+    wanted = case(
+        home, name, optimizer="asgd", asgd_patience=1, learning_rate=0.1, valid_every=5, select="loss", **training
+    )
     return wanted | {"valid": str(home / "odd.tsv")}
 
 
@@ -116,7 +121,7 @@ def history(folder: Path) -> list[dict]:
 
 def same_course(one: Path, other: Path) -> None:
     """Every logged loss to 1e-5, every token counted once, the weights at the end close."""
-    ours, theirs = ([line for line in history(folder) if "rate" in line] for folder in (one, other))
+    ours, theirs = ([line for line in history(folder) if "learning_rate" in line] for folder in (one, other))
     assert [line["step"] for line in ours] == [line["step"] for line in theirs] == list(range(1, STEPS + 1))
     for a, b in zip(ours, theirs, strict=True):
         assert a["tokens"] == b["tokens"]
@@ -166,7 +171,7 @@ def test_two_processes_resume_as_one(launched, single, shard, capfd):
 
 
 def test_sgd_of_shards_is_sgd(launched):
-    same_course(launched / "sgd-shard", alone(case(launched, "sgd-one", optimiser="sgd", rate=0.1)).folder)
+    same_course(launched / "sgd-shard", alone(case(launched, "sgd-one", optimizer="sgd", learning_rate=0.1)).folder)
 
 
 def test_averaged_weights_are_those_of_one_process(launched):
@@ -200,7 +205,7 @@ def test_a_killed_rank_is_started_again_and_ends_the_same(launched):
 
 def test_a_time_limit_ends_all_ranks_at_one_step(launched):
     """The rate follows the clock here, and the first rank's clock is everybody's: else ranks would drift or hang."""
-    seconds = [line["seconds"] for line in history(launched / "timed") if "rate" in line]
+    seconds = [line["seconds"] for line in history(launched / "timed") if "learning_rate" in line]
     assert seconds[-2] < 0.5 + 2 * max(b - a for a, b in pairwise(seconds))
     assert (launched / "timed" / "model.safetensors").exists()
 
@@ -231,7 +236,7 @@ def test_a_signal_saves_once_and_ends_all(home, all_of_them):
     process.communicate(timeout=60)
     last = folders(folder / "checkpoints")[-1]
     assert last.name.endswith("-interrupted")
-    steps = [line["step"] for line in history(folder) if "rate" in line]
+    steps = [line["step"] for line in history(folder) if "learning_rate" in line]
     assert steps == list(range(1, int(last.name.split("-")[1]) + 1))
 
 
@@ -289,7 +294,7 @@ def test_streams_that_ranks_share_unevenly_go_on_after_a_resume(home, rows):
 
 def wait_for_step(process, folder: Path, goal: int) -> None:
     journal = folder / "metrics.jsonl"
-    while process.poll() is None and (not journal.exists() or journal.read_text().count('"rate"') < goal):
+    while process.poll() is None and (not journal.exists() or journal.read_text().count('"learning_rate"') < goal):
         time.sleep(0.005)
     assert process.poll() is None, process.communicate()[1]
 

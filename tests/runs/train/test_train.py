@@ -25,7 +25,7 @@ TEXT = {"source_tokens": "chars", "target_tokens": "words"}
 
 
 def train(data, output, model="gru-attention", resume=False, **training):
-    settings = {"max_steps": 20, "batch_rows": 32, "rate": 5e-3, **training}
+    settings = {"max_steps": 20, "batch_rows": 32, "learning_rate": 5e-3, **training}
     return seqloom.train(
         "translate",
         data,
@@ -56,10 +56,10 @@ def test_every_preset_learns_32_examples_by_heart(model, tmp_path):
         training={
             "max_steps": 150,
             "valid_every": 150,
-            "rate": 3e-3,
+            "learning_rate": 3e-3,
             "schedule": "constant",
             "warmup": 20,
-            "smoothing": 0.0,
+            "label_smoothing": 0.0,
         },
         settings={"dropout": 0.0, "encoder.dropout": 0.0, "decoder.dropout": 0.0},
         quiet=True,
@@ -153,7 +153,7 @@ def test_same_seed_same_model_other_seed_other_model(pairs, tmp_path):
 
 
 def test_best_is_kept_and_last_goes_on(pairs, tmp_path):
-    run = train(pairs, tmp_path / "run", max_steps=30, valid_every=10, rate=5e-3)
+    run = train(pairs, tmp_path / "run", max_steps=30, valid_every=10, learning_rate=5e-3)
     marked = [line for line in run.history() if line.get("best")]
     scores = [line["valid"]["per"] for line in run.history() if "valid" in line]
     assert marked[-1]["valid"]["per"] == min(scores) == run.best["scores"]["per"]
@@ -165,14 +165,14 @@ def test_best_is_kept_and_last_goes_on(pairs, tmp_path):
 
 
 def test_patience_stops(pairs, tmp_path):
-    run = train(pairs, tmp_path / "run", max_steps=500, valid_every=2, rate=1e-9, patience=3)
+    run = train(pairs, tmp_path / "run", max_steps=500, valid_every=2, learning_rate=1e-9, patience=3)
     assert run.step == 8  # the first is the best, then three that are no better
     again = seqloom.train("translate", pairs, output=run.folder, valid="10%", resume=True, quiet=True)
     assert again.step == 8
 
 
 def test_average_is_the_mean_of_checkpoints(pairs, tmp_path):
-    run = train(pairs, tmp_path / "run", max_steps=40, save_every=5, average=3, rate=5e-3)
+    run = train(pairs, tmp_path / "run", max_steps=40, save_every=5, average_checkpoints=3, learning_rate=5e-3)
     three = [load_file(folder / "weights.safetensors") for folder in folders(run.folder / "checkpoints")[-3:]]
     mean = averaged(run.folder / "checkpoints", 3)
     for name, value in mean.items():
@@ -230,27 +230,27 @@ def test_of_two_signals_only_a_second_ctrl_c_leaves_at_once(pairs, tmp_path, sec
 
 def test_who_comes_second_leaves_the_first_ones_run_alone(pairs, tmp_path, monkeypatch):
     """Both saw an empty folder; while one still read its data, the other trained there."""
-    from seqloom.runs.train import train as runs
+    from seqloom.runs.train import build_session as runs
 
-    real = runs.prepared
+    real = runs.prepare_data
 
     def meanwhile(*given):
-        monkeypatch.setattr(runs, "prepared", real)
+        monkeypatch.setattr(runs, "prepare_data", real)
         train(pairs, tmp_path / "run", max_steps=2)
         return real(*given)
 
-    monkeypatch.setattr(runs, "prepared", meanwhile)
+    monkeypatch.setattr(runs, "prepare_data", meanwhile)
     with pytest.raises(seqloom.SeqloomError, match="already holds a run; add --resume"):
         train(pairs, tmp_path / "run", max_steps=3)
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]["max_steps"] == 2
 
 
 def test_an_interrupted_run_averages_the_same_checkpoints(pairs, tmp_path):
-    whole = train(pairs, tmp_path / "whole", max_steps=12, save_every=3, average=3)
-    half = train(pairs, tmp_path / "half", max_steps=7, save_every=3, average=3)
+    whole = train(pairs, tmp_path / "whole", max_steps=12, save_every=3, average_checkpoints=3)
+    half = train(pairs, tmp_path / "half", max_steps=7, save_every=3, average_checkpoints=3)
     checkpoints = half.folder / "checkpoints"
     (checkpoints / "step-000000007").rename(checkpoints / "step-000000007-interrupted")
-    again = train(pairs, half.folder, resume=True, max_steps=12, save_every=3, average=3)
+    again = train(pairs, half.folder, resume=True, max_steps=12, save_every=3, average_checkpoints=3)
     names = [[folder.name for folder in folders(run.folder / "checkpoints")] for run in (whole, again)]
     assert names[0] == names[1] == ["step-000000006", "step-000000009", "step-000000012"]
 

@@ -61,7 +61,9 @@ def test_translations_begin_with_what_read_other_texts(mask, labelled, tmp_path)
     pairs.write_text("".join(f"{text}\t{text.upper()[::-1]}\n" for text in sentences(60, seed=5)))
     labels = quick("classify", labelled, tmp_path / "labels", model="gru", size="tiny")
     for start in (mask, labels):
-        run = quick("translate", pairs, tmp_path / f"from-{start.name}", 1, start=start, training={"rate": 1e-12})
+        run = quick(
+            "translate", pairs, tmp_path / f"from-{start.name}", 1, start=start, training={"learning_rate": 1e-12}
+        )
         now, before = side(run), side(start)
         assert {name for name in now if name in before and torch.allclose(now[name], before[name])} == before.keys()
         assert read_json(run / "source.json")["tokens"] == read_json(start / "source.json")["tokens"]

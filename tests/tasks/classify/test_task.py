@@ -13,8 +13,9 @@ import torch
 
 import seqloom
 from seqloom.data.formats.pairs import Example
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.decoding.batched import Answer
-from seqloom.decoding.search import Search
+from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
 from seqloom.models.classifier import Logistic, Mlp
 from seqloom.reporting.pages.run_page import report
@@ -22,6 +23,7 @@ from seqloom.reporting.sections.labels import sections
 from seqloom.runs.evaluate.report_files import facts
 from seqloom.tasks.classify.evaluation import shown
 from seqloom.tasks.classify.task import TASK
+from seqloom.tasks.shared.predict import LoadedRun
 from seqloom.training.distributed.processes import ALONE
 from seqloom.training.settings import Training
 
@@ -47,7 +49,7 @@ def write(path: Path, rows: list[tuple[str, str]]) -> Path:
 
 def trained(tmp_path: Path, rows, model="gru-attention", steps=120, data=None, valid="20%", **more):
     file = write(tmp_path / "train.tsv", rows)
-    training = {"max_steps": steps, "batch_rows": 32, "rate": 5e-3, "valid_every": steps, **more}
+    training = {"max_steps": steps, "batch_rows": 32, "learning_rate": 5e-3, "valid_every": steps, **more}
     run = seqloom.train(
         "classify",
         file,
@@ -74,7 +76,7 @@ def test_32_examples_are_learned_by_heart(model, tmp_path):
     draw = random.Random(3)
     texts = sorted({" ".join(draw.choices(OTHERS + GOOD, k=6)) for _ in range(40)})[:32]
     rows = [(text, draw.choice("abc")) for text in texts]
-    settings = {"smoothing": 0.0, "rate": 1e-2 if model in ("bag", "mlp") else 3e-3, "weight_decay": 0.0}
+    settings = {"label_smoothing": 0.0, "learning_rate": 1e-2 if model in ("bag", "mlp") else 3e-3, "weight_decay": 0.0}
     file = write(tmp_path / "train.tsv", rows)
     run = seqloom.train(
         "classify",
@@ -130,7 +132,7 @@ def test_answers_are_the_same_in_any_batch(labeller):
 def test_the_record_is_json_and_is_drawn(labeller):
     rows = [*sentences(60, seed=5), ("good <script>", "<b>odd</b>")]
     examples = [Example(text, (label,), "t", 1) for text, label in rows]
-    record = json.loads(json.dumps(labeller.record(examples)))
+    record = json.loads(json.dumps(labeller.evaluation_details(examples)))
     assert record["count"] == record["available"] == 61
     assert record["label_confusion"]["unknown"] == 1
     assert sum(map(sum, record["label_confusion"]["table"])) == 60
@@ -144,7 +146,7 @@ def test_the_record_is_json_and_is_drawn(labeller):
     for title in ("By label", "Label for label", "Calibration", "By length of the text", "Words that counted"):
         assert title in drawn
     assert "<script>" not in drawn
-    assert labeller.record(examples, most=10)["count"] == 10
+    assert labeller.evaluation_details(examples, most=10)["count"] == 10
     assert sections({}) == ["", "", "", ""]
 
 
@@ -169,7 +171,7 @@ def test_several_labels(tmp_path):
     for text, label in sentences(300):
         also = "film" if "film" in text.split() else ""
         rows.append((text, "|".join(filter(None, [label, also])) or "|"))
-    labeller = trained(tmp_path, rows, data={"target": "labels", "weights": "balanced"}, steps=200)
+    labeller = trained(tmp_path, rows, data={"target": "labels", "class_weights": "balanced"}, steps=200)
     found = next(labeller.answers(["a lovely film", "x"], Search(beam=2, n_best=2)))
     assert [answer.text for answer in found] == ["film|pos"]
     assert 0.5 < found[0].confidence <= 1
@@ -193,7 +195,7 @@ def test_numbers(tmp_path):
 
 def test_logistic_regression_is_for_one_of_two_labels():
     for target in ("labels", "number"):
-        with pytest.raises(SeqloomError, match=f"logistic guesses one of two labels, not {target}; choose softmax"):
+        with pytest.raises(SeqloomError, match=f"logistic predicts one of two labels, not {target}; choose softmax"):
             TASK.objective(Logistic(9, 2), Training(), {"data": {"target": target}})
 
 
@@ -210,7 +212,7 @@ def test_training_on_balanced_weights_differs(tmp_path):
     heads = []
     for way in ("none", "balanced"):
         (tmp_path / way).mkdir()
-        model = trained(tmp_path / way, rows, "bag", steps=3, valid=0.0, data={"weights": way}).model
+        model = trained(tmp_path / way, rows, "bag", steps=3, valid=0.0, data={"class_weights": way}).model
         heads.append(model.head.layers[0].weight)
     assert not torch.equal(*heads)
 
@@ -218,13 +220,13 @@ def test_training_on_balanced_weights_differs(tmp_path):
 def validated(tmp_path: Path, train, valid, **data):
     """The scores of an untrained model as training sees them, and as an evaluation of the same file."""
     files = write(tmp_path / "a.tsv", train), write(tmp_path / "v.tsv", valid)
-    ready = TASK.prepare([str(files[0])], [str(files[1])], TASK.options(**data), seed=1)
+    ready = TASK.prepare(PrepareRequest([str(files[0])], [str(files[1])], TASK.options(**data), seed=1))
     torch.manual_seed(1)
     model, settings = Mlp(**TASK.sizes(ready.vocabularies())), Training(batch_rows=8)
     config = {"task": "classify", "data": asdict(TASK.options(**data))}
     cpu = torch.device("cpu")
-    scores = TASK.judge(model, ready, config, cpu)(TASK.objective(model, settings, config), settings, ALONE)
-    return scores, TASK.runner(tmp_path, config, model, ready.vocabularies(), cpu).evaluate(files[1])
+    scores = TASK.validator(model, ready, config, cpu)(TASK.objective(model, settings, config), settings, ALONE)
+    return scores, TASK.runner(LoadedRun(tmp_path, config, model, ready.vocabularies(), cpu)).evaluate(files[1])
 
 
 def test_validation_and_evaluation_agree_on_labels_that_the_training_data_lacks(tmp_path):
@@ -260,8 +262,8 @@ def test_what_the_vocabularies_depend_on_cannot_be_chosen_again(labeller, tmp_pa
 
 
 def test_other_columns_have_a_header_of_their_own(tmp_path):
-    made = trained(tmp_path, sentences(60), steps=1, data={"header": False, "recognise": False})
+    made = trained(tmp_path, sentences(60), steps=1, data={"header": False, "detect": False})
     (tmp_path / "other.csv").write_text("id,text,label\n1,good,pos\n2,bad,neg\n")
     assert made.evaluate(str(tmp_path / "other.csv"), reading=made.reading("text,label")).count == 2
     assert made.evaluate(str(tmp_path / "train.tsv")).count == 60
-    assert (made.reading().header, made.reading().recognise) == (False, False)
+    assert (made.reading().header, made.reading().detect) == (False, False)

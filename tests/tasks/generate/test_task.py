@@ -16,8 +16,8 @@ import seqloom
 from seqloom.cli.main import run as main
 from seqloom.data.files.columns import Reading
 from seqloom.data.tokenizers.tokenizers import BOS, EOS
-from seqloom.decoding.generation import Course
-from seqloom.decoding.search import Search
+from seqloom.decoding.generation import GenerationOptions
+from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
 from seqloom.reporting.html.page import page as whole_page
 from seqloom.reporting.sections.language import sections
@@ -30,7 +30,7 @@ NAMES = {"Dutch": ("van", "jan", "sen", "dijk"), "Welsh": ("gwyn", "llo", "eth",
 
 
 def train(data, output, model="lstm", valid="10%", options=None, settings=None, **training):
-    more = {"max_steps": 60, "batch_rows": 16, "rate": 1e-2, "warmup": 10, **training}
+    more = {"max_steps": 60, "batch_rows": 16, "learning_rate": 1e-2, "warmup": 10, **training}
     return seqloom.train(
         "generate",
         data,
@@ -75,24 +75,24 @@ def test_every_preset_learns_something(model, plain, tmp_path):
     scores = loaded.evaluate(plain).metrics
     assert run.best["scores"]["perplexity"] < (20 if model == "awd-lstm" else 8)  # of 31 tokens
     assert scores["perplexity"] == pytest.approx(math.exp(scores["loss"]))
-    text = "".join(loaded.generate("the cat", Search(), Course(length=20)))
+    text = "".join(loaded.generate("the cat", Search(), GenerationOptions(length=20)))
     assert set(text.split()) <= set(plain.read_text().split())
 
 
 def test_what_is_written_looks_like_the_text(chars):
     model = seqloom.load(chars, "cpu")
     words = {word for line in sentences(400) for word in line.split()}
-    text = "".join(model.generate("the ", Search(sample=True, temperature=0.5), Course(length=200)))
+    text = "".join(model.generate("the ", Search(sample=True, temperature=0.5), GenerationOptions(length=200)))
     known = [word in words for word in text.split()[1:-1]]
     assert sum(known) / len(known) > 0.7
-    assert text == "".join(model.generate("the ", Search(sample=True, temperature=0.5), Course(length=200)))
+    assert text == "".join(model.generate("the ", Search(sample=True, temperature=0.5), GenerationOptions(length=200)))
     assert model.predict(["the cat ", "a "]) == [
-        "".join(model.generate(prompt, Search(), Course(length=200))) for prompt in ("the cat ", "a ")
+        "".join(model.generate(prompt, Search(), GenerationOptions(length=200))) for prompt in ("the cat ", "a ")
     ]
     search = Search(sample=True, n_best=3)
     several = next(iter(model.answers(["the "], search)))
     assert len({answer.text for answer in several}) == 3
-    length = Course(length=model.config["decoding"]["longest"])
+    length = GenerationOptions(length=model.config["decoding"]["longest"])
     assert [answer.text for answer in several] == [
         "".join(model.generate("the ", Search(sample=True), length, number)) for number in range(3)
     ]
@@ -124,7 +124,7 @@ def test_the_held_out_text_is_the_last_and_the_record_says_how_it_was_scored(cha
 def test_the_report_shows_samples(chars):
     page = Page((chars / "report.html").read_text(encoding="utf-8"))
     safe(page)
-    for title in ("What it writes", "Along the text", "temperature 0.7"):
+    for title in ("Generated text", "Along the text", "temperature 0.7"):
         assert title in page.text
     nasty = {"samples": [{"prompt": "<script>", "label": "&", "temperature": 0.0, "text": "</pre>\n<b>"}]}
     page = Page(whole_page("A record", *sections(nasty)))
@@ -136,7 +136,7 @@ def test_the_report_shows_samples(chars):
 def test_labels_decide_what_is_written_and_new_lines_are_counted(labelled):
     model = seqloom.load(labelled, "cpu")
     for label, parts in NAMES.items():
-        course = Course(length=20, label=label)
+        course = GenerationOptions(length=20, label=label)
         names = ["".join(model.generate("", Search(sample=True), course, number)) for number in range(20)]
         assert sum(name.startswith(parts) for name in names) > 14
     record = json.loads((labelled / "evaluation-valid.json").read_text())
@@ -231,7 +231,7 @@ def test_what_the_model_writes_along_the_way(chars, plain):
 def test_a_transformer_goes_on_and_on(plain, tmp_path):
     run = train(plain, tmp_path / "run", "transformer", options={"batches": "blocks"}, max_steps=3)
     assert run.config["decoding"]["room"] == 32
-    text = "".join(run.load("cpu").generate("the cat " * 30, Search(sample=True), Course(length=150)))
+    text = "".join(run.load("cpu").generate("the cat " * 30, Search(sample=True), GenerationOptions(length=150)))
     assert len(text) == 150
     record = json.loads((run.folder / "evaluation-valid.json").read_text())
     assert record["signature"]["loss"] == "tokens:chars|blocks of 32|first token given"
@@ -255,9 +255,14 @@ def test_wrong_settings_are_one_line(options, message, plain, tmp_path):
 @pytest.mark.parametrize("tokens", ["bytes", "bpe:280"])
 def test_an_adaptive_softmax_needs_tokens_in_the_order_of_their_frequency(tokens, plain, tmp_path):
     with pytest.raises(SeqloomError, match=f"from the most frequent to the rarest; {tokens} are not"):
-        train(plain, tmp_path / "run", options={"tokens": tokens}, settings={"output": "adaptive", "tie": False})
+        train(
+            plain,
+            tmp_path / "run",
+            options={"tokens": tokens},
+            settings={"output": "adaptive", "tie_embeddings": False},
+        )
     assert not (tmp_path / "run").exists()
-    train(plain, tmp_path / "run", settings={"output": "adaptive", "tie": False}, max_steps=2)
+    train(plain, tmp_path / "run", settings={"output": "adaptive", "tie_embeddings": False}, max_steps=2)
 
 
 @pytest.mark.parametrize(

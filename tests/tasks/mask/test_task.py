@@ -11,11 +11,13 @@ import torch
 
 from seqloom.build import build, complete
 from seqloom.data.files.columns import Reading
-from seqloom.decoding.search import Search
+from seqloom.data.prepare.request import PrepareRequest
+from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
 from seqloom.tasks.mask import presets as mask_presets
-from seqloom.tasks.mask.model import Filler
+from seqloom.tasks.mask.model import MaskModel
 from seqloom.tasks.mask.task import TASK, MaskOptions
+from seqloom.tasks.shared.predict import LoadedRun
 from seqloom.training.distributed.processes import ALONE
 from seqloom.training.loop import Loop
 from seqloom.training.settings import Training
@@ -24,7 +26,9 @@ CPU = torch.device("cpu")
 
 
 def trained(ready, options, steps=200, preset=("gru", "tiny")):
-    settings = Training.of({"max_steps": steps, "batch_rows": 32, "rate": 5e-3, "warmup": 10, "select": "loss"})
+    settings = Training.of(
+        {"max_steps": steps, "batch_rows": 32, "learning_rate": 5e-3, "warmup": 10, "select": "loss"}
+    )
     config = {
         "task": "mask",
         "data": asdict(options),
@@ -34,18 +38,18 @@ def trained(ready, options, steps=200, preset=("gru", "tiny")):
     model = build(TASK.models, config["model"], **TASK.sizes(ready.vocabularies()))
     objective = TASK.objective(model, settings, config)
     list(Loop(objective, ready.train, settings, CPU))
-    scores = TASK.judge(model, ready, config, CPU)(objective, settings, ALONE)
+    scores = TASK.validator(model, ready, config, CPU)(objective, settings, ALONE)
     return config, model, scores
 
 
 @pytest.fixture(scope="module")
-def filler(plain, tmp_path_factory) -> Filler:
+def filler(plain, tmp_path_factory) -> MaskModel:
     options = MaskOptions(max_length=16)
-    ready = TASK.prepare([str(plain)], 0.1, options, seed=1)
+    ready = TASK.prepare(PrepareRequest([str(plain)], 0.1, options, seed=1))
     config, model, scores = trained(ready, options)
     assert scores["accuracy"] > 50
     assert scores["perplexity"] == pytest.approx(math.exp(scores["loss"]))
-    return TASK.runner(tmp_path_factory.mktemp("mask"), config, model, ready.vocabularies(), CPU)
+    return TASK.runner(LoadedRun(tmp_path_factory.mktemp("mask"), config, model, ready.vocabularies(), CPU))
 
 
 def test_gaps_are_filled_with_what_may_stand_there(filler):
@@ -88,9 +92,9 @@ def test_sampling_is_refused(filler):
 @pytest.mark.parametrize("tokens", ["bpe:300", pytest.param("chars", marks=pytest.mark.slow)])
 def test_gaps_within_other_tokens(plain, tokens, tmp_path):
     options = MaskOptions(max_length=64, tokens=tokens)
-    ready = TASK.prepare([str(plain)], 0.1, options, seed=1)
+    ready = TASK.prepare(PrepareRequest([str(plain)], 0.1, options, seed=1))
     config, model, _ = trained(ready, options, steps=150, preset=("transformer", "tiny"))
-    filler = TASK.runner(tmp_path, config, model, ready.vocabularies(), CPU)
+    filler = TASK.runner(LoadedRun(tmp_path, config, model, ready.vocabularies(), CPU))
     gap = "the cat runs over the h<mask>ll" if tokens == "chars" else "the cat runs over the <mask>"
     [filled] = filler.predict([gap])
     assert filled == "the cat runs over the hill"
@@ -114,8 +118,8 @@ def test_an_evaluation_hides_the_same_tokens_every_time(filler, plain):
 
 def test_scores_are_of_tokens_not_of_texts(filler):
     short, long = "the cat", "we eat rice with salt " * 6
-    both = filler.judge([short, long])
-    table, _ = filler._measure(filler._clozes([short, long])[0])
+    both = filler.score([short, long])
+    table, _ = filler._measure(filler.clozes([short, long])[0])
     hits, nats, count = table.sum(0)
     assert both.metrics["accuracy"] == pytest.approx(100 * hits / count)
     assert both.metrics["loss"] == pytest.approx(nats / count)
@@ -123,7 +127,7 @@ def test_scores_are_of_tokens_not_of_texts(filler):
 
 def test_a_record_is_json_and_shows_guesses(filler, plain):
     examples, _ = filler.read([str(plain)], Reading())
-    record = filler.record(examples, most=20)
+    record = filler.evaluation_details(examples, most=20)
     assert json.loads(json.dumps(record)) == record
     assert record["count"] == 20
     assert record["available"] == len(set(plain.read_text().splitlines()))
@@ -136,7 +140,7 @@ def test_a_record_is_json_and_shows_guesses(filler, plain):
 
 def test_options_are_checked():
     with pytest.raises(SeqloomError, match=r"data\.masked.*above 0 and below 1, here 1\.5"):
-        MaskOptions(masked=1.5)
+        MaskOptions(mask_rate=1.5)
     with pytest.raises(SeqloomError, match="max_length must be a whole number of 1 or more"):
         MaskOptions(max_length=0)
     with pytest.raises(SeqloomError, match="unknown kind of tokens 'word'; did you mean 'words'"):

@@ -39,7 +39,7 @@ def test_the_frame_of_a_record():
 
 
 def test_what_was_told_of_the_training_files_is_nothing_to_a_dataset(monkeypatch):
-    data = {"columns": "text,label", "header": True, "delimiter": ";", "encoding": "latin-1", "recognise": True}
+    data = {"columns": "text,label", "header": True, "delimiter": ";", "encoding": "latin-1", "detect": True}
     asked = []
     runner = SimpleNamespace(
         config={"task": "translate", "data": data},

@@ -110,8 +110,8 @@ def test_a_repr_never_fails(journal, tmp_path):
 def test_every_runner_predicts_alike():
     from importlib import import_module
 
-    homes = {"translate": "Translator", "classify": "Labeller", "tag": "SentenceTagger", "generate": "Author"}
-    homes |= {"table": "Estimator", "mask": "Filler", "vectors": "Likeness"}
+    homes = {"translate": "Translator", "classify": "ClassifyModel", "tag": "TagModel", "generate": "GenerateModel"}
+    homes |= {"table": "TableModel", "mask": "MaskModel", "vectors": "VectorModel"}
     for home, name in homes.items():
         runner = getattr(import_module(f"seqloom.tasks.{home}.model"), name)
         assert issubclass(runner, Predicting)

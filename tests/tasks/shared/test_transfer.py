@@ -10,7 +10,7 @@ from seqloom.data.files.columns import Reading
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.documents import read_json, read_yaml
 from seqloom.errors import SeqloomError
-from seqloom.models.pretraining.masked_language_model import MODELS, Masked
+from seqloom.models.pretraining.masked_language_model import MODELS, MaskedLanguageModel
 from seqloom.tasks.mask.task import MaskOptions
 from seqloom.tasks.shared.transfer import handed, take_over
 from seqloom.training.checkpoint import read_tensors, weights
@@ -26,7 +26,7 @@ def base():
     data = {"tokens": "words", "fold": True, "half_width": False, "max_vocab": 9, "min_count": 1, "max_length": 128}
     config = {"task": "mask", "data": {**data, "masked": 0.15}, "model": model}
     torch.manual_seed(1)
-    return config, {"source": codec.to_json()}, weights(Masked(codec.size, small, embedding=10))
+    return config, {"source": codec.to_json()}, weights(MaskedLanguageModel(codec.size, small, embedding=10))
 
 
 def start(base, kind=None):
@@ -90,12 +90,19 @@ def test_a_translator_hands_over_its_source_side(run):
 def test_a_stack_that_reads_from_left_to_right_becomes_an_encoder_of_one_direction(base):
     """Keywords that only a language model has stay behind."""
     config, vocabularies, _ = base
-    stack = {"kind": "recurrent", "cell": {"kind": "gru"}, "dim": 6, "layers": 1, "weight_drop": 0.5, "lock": True}
+    stack = {
+        "kind": "recurrent",
+        "cell": {"kind": "gru"},
+        "dim": 6,
+        "layers": 1,
+        "weight_drop": 0.5,
+        "locked_dropout": True,
+    }
     config = {**config, "task": "generate", "model": {"embedding": 10, "encoder": stack}}
     taken = handed("runs/base", config, vocabularies, StandinTask())
     assert taken.model["encoder"]["directions"] == 1
     assert taken.model["encoder"]["weight_drop"] == 0.5
-    assert "lock" not in taken.model["encoder"]
+    assert "locked_dropout" not in taken.model["encoder"]
     complete(StandinTask.models, {"kind": "standin", **taken.model})
 
 

@@ -20,8 +20,9 @@ import seqloom
 from seqloom.cli.main import app
 from seqloom.data.datasets import catalog
 from seqloom.data.files.columns import Reading
-from seqloom.decoding.search import Search
+from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
+from seqloom.tasks.shared.predict import LoadedRun
 from tests.reporting.html_pages import Page, safe
 
 COLOURS = {"red": 0, "green": 5, "blue": -3}
@@ -44,7 +45,7 @@ def write_people(path, count=400, seed=1, wanted="class"):
 
 
 def train(data, output, model="mlp", valid="10%", data_options=None, **training):
-    settings = {"epochs": 30, "batch_rows": 32, "rate": 1e-2, **training}
+    settings = {"epochs": 30, "batch_rows": 32, "learning_rate": 1e-2, **training}
     return seqloom.train(
         "table",
         data,
@@ -69,7 +70,7 @@ def classes(tmp_path_factory):
 def linear(tmp_path_factory):
     folder = tmp_path_factory.mktemp("linear")
     data = write_people(folder / "people.csv", wanted="number")
-    how = {"data_options": {"without": "note"}, "rate": 5e-2, "epochs": 40}
+    how = {"data_options": {"without": "note"}, "learning_rate": 5e-2, "epochs": 40}
     return train(data, folder / "run", model="linear", **how).load()
 
 
@@ -184,13 +185,13 @@ def test_a_linear_model_tells_its_weights(linear):
 
 def test_columns_that_count_are_found(linear, classes, tmp_path):
     rows, _ = linear.read([str(write_people(tmp_path / "t.csv", 200, seed=5, wanted="number"))], Reading())
-    found = linear.record(rows)["importance"]
+    found = linear.evaluation_details(rows)["importance"]
     assert found["metric"] == "r2"
     assert found["columns"][0]["column"] == "age"
     fall = {one["column"]: one["fall"] for one in found["columns"]}
     assert fall["age"] > 100 * fall["height"] > 0
     rows, _ = classes.read([str(write_people(tmp_path / "c.csv", 200, seed=5))], Reading())
-    fall = {one["column"]: one["fall"] for one in classes.record(rows)["importance"]["columns"]}
+    fall = {one["column"]: one["fall"] for one in classes.evaluation_details(rows)["importance"]["columns"]}
     assert min(fall["age"], fall["colour"], fall["note"]) > 3 + max(fall["height"], fall["member"], 0)
 
 
@@ -200,19 +201,21 @@ def test_records_are_json_and_drawn(classes, linear, tmp_path):
     from seqloom.reporting.sections.table import sections
 
     rows, _ = classes.read([str(write_people(tmp_path / "c.csv", 60, seed=5))], Reading())
-    told = json.loads(json.dumps(classes.record(rows, most=50), allow_nan=False))
+    told = json.loads(json.dumps(classes.evaluation_details(rows, most=50), allow_nan=False))
     assert (told["count"], told["available"]) == (50, 60)
-    assert told == told | {k: v for k, v in classes.record(rows, most=50).items() if k not in ("seconds", "per_second")}
+    assert told == told | {
+        k: v for k, v in classes.evaluation_details(rows, most=50).items() if k not in ("seconds", "per_second")
+    }
     assert "weights" not in told
     page = Page(whole_page("A record", *sections(told), *label_sections(told)))
     safe(page)
-    assert "Columns that count" in page.text
-    assert "Who is taken for whom" in page.text
+    assert "Importance of columns" in page.text
+    assert "Confusion matrix" in page.text
     rows, _ = linear.read([str(write_people(tmp_path / "n.csv", 60, seed=5, wanted="number"))], Reading())
-    told = json.loads(json.dumps(linear.record(rows), allow_nan=False))
+    told = json.loads(json.dumps(linear.evaluation_details(rows), allow_nan=False))
     page = Page(whole_page("A record", *sections(told)))
     safe(page)
-    assert "Guessed against true" in page.text
+    assert "Predicted against true" in page.text
     assert "colour=green" in page.text
     assert len(page.pictures()) == 2
     assert sections({}) == ["", ""]
@@ -223,7 +226,7 @@ def test_the_run_folder_holds_everything(classes):
     assert {"columns.json", "source.json", "config.yaml", "model.safetensors", "report.html", "data.json"} <= names
     page = Page((classes.folder / "report.html").read_text(encoding="utf-8"))
     safe(page)
-    assert "What it looks at" in page.text
+    assert "Importance and predictions" in page.text
     assert "column, the target last" in page.text
     facts = json.loads((classes.folder / "data.json").read_text())
     assert [one["kind"] for one in facts["columns"]] == ["number", "number", "yes", "category", "text"]
@@ -298,7 +301,9 @@ def test_killed_and_resumed_is_bit_identical(tmp_path):
     subprocess.run(command(data, tmp_path / "whole"), check=True)
     journal = tmp_path / "killed" / "metrics.jsonl"
     process = subprocess.Popen(command(data, tmp_path / "killed"))
-    while process.poll() is None and (not journal.exists() or journal.read_text().count('"rate"') < STEPS // 2):
+    while process.poll() is None and (
+        not journal.exists() or journal.read_text().count('"learning_rate"') < STEPS // 2
+    ):
         time.sleep(0.002)
     assert process.poll() is None, "it was over before it could be killed"
     process.send_signal(signal.SIGKILL)
@@ -331,9 +336,8 @@ def test_fine_tuning_keeps_columns_and_classes(classes, tmp_path):
 def test_whether_there_is_a_header_is_as_in_the_training(classes, tmp_path):
     file, usual = str(write_people(tmp_path / "test.csv", 20, seed=4)), classes.reading()
     assert classes.evaluate(file, reading=replace(usual, header=True)).count == 20
-    without = type(classes)(
-        classes.folder, classes.config, classes.model, replace(classes.schema, numbered=True), classes.device
-    )
+    stored = replace(classes.schema, numbered=True).to_json()
+    without = type(classes)(LoadedRun(classes.folder, classes.config, classes.model, stored, classes.device))
     for made, header, told in (
         (classes, False, "--no-header: this run finds its columns by their names in the first line"),
         (without, True, "--header: this run finds its columns by their numbers"),

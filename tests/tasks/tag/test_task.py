@@ -17,13 +17,13 @@ import seqloom
 from seqloom.data.batches.tags import Tags
 from seqloom.data.formats.conll import LONGEST
 from seqloom.decoding.batched import Answer
-from seqloom.decoding.search import Search
+from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
 from seqloom.runs.folder.metrics_log import TIMES
-from seqloom.tasks.tag.model import SentenceTagger
+from seqloom.tasks.tag.model import TagModel
 from tests.tagging import names, sentences, write_tags
 
-QUICK = {"max_steps": 60, "batch_rows": 32, "rate": 1e-2, "warmup": 10, "valid_every": 30}
+QUICK = {"max_steps": 60, "batch_rows": 32, "learning_rate": 1e-2, "warmup": 10, "valid_every": 30}
 
 
 def train(file, folder, model="lstm-crf", training=None, **more):
@@ -131,7 +131,7 @@ def test_the_record_and_the_report(parts, spans, home):
     assert "Known and unknown words" in page
     assert "accuracy" in page
     assert "Types of spans" in (home / "names" / "report.html").read_text()
-    few = parts.record(parts.read([str(home / "parts-test.tsv")], parts.reading())[0], most=5)
+    few = parts.evaluation_details(parts.read([str(home / "parts-test.tsv")], parts.reading())[0], most=5)
     assert (few["count"], few["available"]) == (5, 60)
     json.dumps(few, allow_nan=False)
 
@@ -147,7 +147,7 @@ def test_errors_stand_in_their_context(home):
     assert all(len(one["before"]) <= 3 for one in contexts)
     confused = {tuple(pair[:2]) for pair in record["confusion"]["pairs"]}
     assert confused & {("NOUN", "VERB"), ("VERB", "NOUN")}
-    assert "Errors in their context" in (home / "majority" / "report.html").read_text()
+    assert "Errors in context" in (home / "majority" / "report.html").read_text()
     assert run.load("cpu").predict(["the zzz"])[0] in ("DET DET", "DET NOUN", "DET VERB")  # equally common
 
 
@@ -177,7 +177,7 @@ def test_killed_and_resumed_is_bit_identical(home, tmp_path):
     subprocess.run(command(home / "parts.tsv", tmp_path / "undisturbed"), check=True)
     process = subprocess.Popen(command(home / "parts.tsv", tmp_path / "killed"))
     journal = tmp_path / "killed" / "metrics.jsonl"
-    while process.poll() is None and (not journal.exists() or journal.read_text().count('"rate"') < 15):
+    while process.poll() is None and (not journal.exists() or journal.read_text().count('"learning_rate"') < 15):
         time.sleep(0.002)
     assert process.poll() is None, "it was done before it could be killed"
     process.send_signal(signal.SIGKILL)
@@ -219,7 +219,7 @@ def test_wrong_inputs(parts, home, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", [(), ("--shard",)])
 def test_two_processes_train_what_one_does(shard, home, tmp_path):
-    calm = ("--set", "dropout=0", "--set", "unknown=0", "--batch-rows", "31")  # an odd batch is shared unevenly
+    calm = ("--set", "dropout=0", "--set", "unk_rate=0", "--batch-rows", "31")  # an odd batch is shared unevenly
     alone = command(home / "names.tsv", tmp_path / "alone", 20)
     subprocess.run([*alone, *calm], check=True)
     words = command(home / "names.tsv", tmp_path / "two", 20)[3:]
@@ -254,10 +254,10 @@ def test_words_that_hold_blanks_stay_one_word(parts, home, tmp_path, capsys, mon
 def test_spans_have_offsets_into_the_line(parts):
     """Also where blanks are many, words come again, and words hold blanks."""
     tags = ["B-PER", "I-PER", "O", "B-PER", "S-LOC"]
-    marked = SentenceTagger.__new__(SentenceTagger)
+    marked = TagModel.__new__(TagModel)
     marked.lexicon, marked.tags = parts.lexicon, Tags(tuple(tags), "bio")
     line = "  Ann  Lee saw\tAnn\u3000Ulm"
-    told = marked.told(line, Answer("", (0, 1, 2, 3, 4), 0.0, 0.0, 1.0))
+    told = marked.answer_json(line, Answer("", (0, 1, 2, 3, 4), 0.0, 0.0, 1.0))
     assert (told["tokens"], told["tags"]) == (["Ann", "Lee", "saw", "Ann", "Ulm"], tags)
     assert [(one["type"], one["text"], one["tokens"]) for one in told["spans"]] == [
         ("PER", "Ann  Lee", [0, 1]),
@@ -266,10 +266,10 @@ def test_spans_have_offsets_into_the_line(parts):
     ]
     assert all(line[one["start"] : one["end"]] == one["text"] for one in told["spans"])
     assert [one["start"] for one in told["spans"]] == [2, 15, 19]
-    words = marked.told(["New York", "saw"], Answer("", (0, 2), 0.0, 0.0, 1.0))["spans"]
+    words = marked.answer_json(["New York", "saw"], Answer("", (0, 2), 0.0, 0.0, 1.0))["spans"]
     assert words == [{"type": "PER", "start": 0, "end": 8, "text": "New York", "tokens": [0, 0]}]
-    assert marked.told("", Answer("", (), 0.0, 0.0, 1.0)) == {"tokens": [], "tags": [], "spans": []}
-    assert parts.told("the lano", Answer("", (0, 0), 0.0, 0.0, 1.0))["spans"] == [], "parts of speech mark none"
+    assert marked.answer_json("", Answer("", (), 0.0, 0.0, 1.0)) == {"tokens": [], "tags": [], "spans": []}
+    assert parts.answer_json("the lano", Answer("", (0, 0), 0.0, 0.0, 1.0))["spans"] == [], "parts of speech mark none"
     assert parts.spans(["the lano", ""]) == [[], []]
 
 

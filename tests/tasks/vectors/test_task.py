@@ -16,11 +16,13 @@ import seqloom
 from seqloom.build import build, complete
 from seqloom.data.files.columns import Reading
 from seqloom.data.formats.word_vectors import read_vectors, write_vectors
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.tokenizers.tokenizers import SPECIALS
 from seqloom.data.tokenizers.vocabulary import Codec
-from seqloom.decoding.search import Search
+from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
 from seqloom.tasks.shared import pretrained_vectors
+from seqloom.tasks.shared.predict import LoadedRun
 from seqloom.tasks.vectors import presets as vectors_presets
 from seqloom.tasks.vectors.task import TASK, VectorOptions
 from seqloom.training.distributed.processes import ALONE
@@ -33,23 +35,23 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def ready(plain):
-    return TASK.prepare([str(plain)], 0.1, VectorOptions(often=0.05), seed=3)
+    return TASK.prepare(PrepareRequest([str(plain)], 0.1, VectorOptions(subsample=0.05), seed=3))
 
 
 @pytest.fixture(scope="module")
 def likeness(ready, tmp_path_factory):
-    settings = Training.of({"epochs": 60, "batch_tokens": 512, "rate": 3e-2, "clip": 0.0, "weight_decay": 0.0})
-    config = {"task": "vectors", "data": asdict(VectorOptions(often=0.05))}
+    settings = Training.of({"epochs": 60, "batch_tokens": 512, "learning_rate": 3e-2, "clip": 0.0, "weight_decay": 0.0})
+    config = {"task": "vectors", "data": asdict(VectorOptions(subsample=0.05))}
     torch.manual_seed(1)
     model = build(TASK.models, {"kind": "skipgram", "embedding": 16}, **TASK.sizes(ready.vocabularies()))
     objective = TASK.objective(model, settings, config)
-    judge = TASK.judge(model, ready, config, CPU)
+    judge = TASK.validator(model, ready, config, CPU)
     before = judge(objective, settings, ALONE)["loss"]
     list(Loop(objective, ready.train, settings, CPU))
     after = judge(objective, settings, ALONE)["loss"]
     assert after < 0.9 * before
     assert after == judge(objective, settings, ALONE)["loss"]
-    return TASK.runner(tmp_path_factory.mktemp("vectors"), config, model, ready.vocabularies(), CPU)
+    return TASK.runner(LoadedRun(tmp_path_factory.mktemp("vectors"), config, model, ready.vocabularies(), CPU))
 
 
 def test_words_in_like_places_are_near(likeness):
@@ -116,7 +118,7 @@ def test_frequent_words_are_thinned_and_seldom_ones_drawn_more_often(ready):
 def test_a_text_of_thinned_words_still_counts(tmp_path):
     file = tmp_path / "a.txt"
     file.write_text("x y\n" * 50 + "z\n")
-    ready = TASK.prepare([str(file)], 0.0, VectorOptions(min_count=1, often=1e-9), seed=1)
+    ready = TASK.prepare(PrepareRequest([str(file)], 0.0, VectorOptions(min_count=1, subsample=1e-9), seed=1))
     assert ready.train.count(np.arange(50)) == 100
     assert len(ready.train) == 50  # alone, z has no neighbour
 
@@ -125,11 +127,11 @@ def test_nothing_to_learn(tmp_path):
     file = tmp_path / "a.txt"
     file.write_text("one two three\n")
     with pytest.raises(SeqloomError, match=r"lower --min-count or give more text"):
-        TASK.prepare([str(file)], 0.0, VectorOptions(), seed=1)
+        TASK.prepare(PrepareRequest([str(file)], 0.0, VectorOptions(), seed=1))
     with pytest.raises(SeqloomError, match=r"data\.window must be a whole number of 1 or more"):
         VectorOptions(window=0)
     with pytest.raises(SeqloomError, match=r"data\.often.*above 0"):
-        VectorOptions(often=0.0)
+        VectorOptions(subsample=0.0)
 
 
 def test_scores_and_record(likeness, plain):
@@ -137,7 +139,7 @@ def test_scores_and_record(likeness, plain):
     assert 0 < found.metrics["loss"] < 4.0
     assert found == likeness.evaluate([plain])
     examples, _ = likeness.read([str(plain)], Reading())
-    record = likeness.record(examples)
+    record = likeness.evaluation_details(examples)
     assert json.loads(json.dumps(record)) == record
     assert len(record["alike"]) == min(20, len(likeness.codec.tokens))
 

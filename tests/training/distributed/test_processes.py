@@ -9,19 +9,20 @@ import pytest
 import torch
 
 from seqloom.build import build
-from seqloom.data.prepare.pairs import DataOptions, prepare
+from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import MODELS
 from seqloom.runs.folder.environment import choose_device
 from seqloom.tasks.translate.presets import PRESETS, preset
 from seqloom.training.distributed.processes import ALONE, Launch
-from seqloom.training.distributed.sharding import _units, pieces, portion, seeded
+from seqloom.training.distributed.sharding import _units, exact_micro_batches, rank_batch, seed_rank
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
 
 
 @pytest.fixture(scope="module")
 def data(pairs):
-    return prepare([str(pairs)], 0.1, DataOptions(target_tokens="words"), seed=1)
+    return prepare_pairs(PrepareRequest([str(pairs)], 0.1, DataOptions(target_tokens="words"), seed=1))
 
 
 def make_objective(data, model):
@@ -51,7 +52,7 @@ def test_the_environment_says_who_we_are():
 @pytest.mark.parametrize(("rows", "world"), [(7, 2), (8, 3), (1, 2), (2, 4)])
 def test_every_row_goes_to_one_rank(data, rows, world):
     chosen = np.arange(100, 100 + rows)
-    shares = [portion(data.train, chosen, rank) for rank in ranks(world)]
+    shares = [rank_batch(data.train, chosen, rank) for rank in ranks(world)]
     assert sorted(row for share in shares for row in share.rows) == chosen.tolist()
     assert max(len(share.rows) for share in shares) - min(len(share.rows) for share in shares) <= 1
     counts = [share.index.numel() for share in shares]
@@ -68,7 +69,7 @@ def test_shares_add_up_to_the_batch_and_an_empty_one_to_nothing(data, model):
     objective.zero_grad()
     total = count = 0
     for rank in ranks(7):
-        share = objective(portion(data.train, chosen, rank))
+        share = objective(rank_batch(data.train, chosen, rank))
         share.total.backward()
         total, count = total + share.total.detach(), count + share.count
     assert count == loss.count
@@ -76,7 +77,7 @@ def test_shares_add_up_to_the_batch_and_an_empty_one_to_nothing(data, model):
     for name, parameter in objective.named_parameters():
         assert torch.allclose(parameter.grad, expected[name], atol=1e-4), name
     objective.zero_grad()
-    nothing = objective(data.train.batch(chosen).emptied())
+    nothing = objective(data.train.batch(chosen).zero_weight_row())
     nothing.total.backward()
     assert (float(nothing.total.detach()), nothing.count) == (0.0, 0)
     for name, parameter in objective.named_parameters():  # DDP waits for a gradient of every one of them
@@ -86,18 +87,20 @@ def test_shares_add_up_to_the_batch_and_an_empty_one_to_nothing(data, model):
 
 def test_every_rank_has_as_many_pieces(data):
     for rows in (1, 2, 5):
-        cut = pieces(data.train.batch(np.arange(rows)), 4)
+        cut = exact_micro_batches(data.train.batch(np.arange(rows)), 4)
         assert len(cut) == 4
         assert sum(len(piece.rows) for piece in cut) == rows
-    assert [piece.index.numel() for piece in pieces(data.train.batch(np.arange(3)).emptied(), 2)] == [0, 0]
+    assert [
+        piece.index.numel() for piece in exact_micro_batches(data.train.batch(np.arange(3)).zero_weight_row(), 2)
+    ] == [0, 0]
 
 
 def test_ranks_draw_other_numbers_and_each_the_same_again():
     drawn = {}
     for key in ((7, 0, 0), (7, 1, 0), (7, 0, 5), (8, 0, 0), (2**62, 1, 1)):
-        seeded(*key)
+        seed_rank(*key)
         drawn[key] = tuple(torch.rand(4).tolist())
-        seeded(*key)
+        seed_rank(*key)
         assert tuple(torch.rand(4).tolist()) == drawn[key]
     assert len(set(drawn.values())) == len(drawn)
 
@@ -115,12 +118,12 @@ def test_units_hold_every_parameter_and_the_model_comes_last(data, model):
 def test_alone_everything_is_what_it_was():
     assert ALONE.first
     assert not ALONE.several
-    assert ALONE.tell({"a": 1}) == {"a": 1}
-    assert ALONE.gather("a") == ["a"]
+    assert ALONE.broadcast({"a": 1}) == {"a": 1}
+    assert ALONE.all_gather("a") == ["a"]
     tensors = {"x": torch.ones(2)}
-    assert ALONE.share(tensors) is tensors
-    assert ALONE.lead(lambda: 5) == ALONE.in_turn(lambda: 5) == 5
-    with pytest.raises(SeqloomError, match="wrong"), ALONE.together():
+    assert ALONE.broadcast_tensors(tensors) is tensors
+    assert ALONE.run_on_first(lambda: 5) == ALONE.in_turn(lambda: 5) == 5
+    with pytest.raises(SeqloomError, match="wrong"), ALONE.fail_together():
         raise SeqloomError("wrong")
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from seqloom.data.batches.collate import pad
-from seqloom.data.batches.labels import Labelled
+from seqloom.data.batches.labels import LabelBatch
 from seqloom.training.objectives.labels import BinaryCrossEntropy, CrossEntropy, SquaredError, label_objective
 
 
@@ -28,7 +28,7 @@ def batch(target, weight=None):
     target = torch.tensor(target)
     count = int((target >= 0).sum()) if target.dtype == torch.int64 else len(target)
     weights = None if weight is None else torch.tensor(weight)
-    return Labelled(pad([[4]] * len(target)), target, weights, count, tuple(range(len(target))))
+    return LabelBatch(pad([[4]] * len(target)), target, weights, count, tuple(range(len(target))))
 
 
 LOGITS = [[1.0, -0.5, 0.3], [0.2, 0.1, -2.0]]
@@ -101,13 +101,13 @@ def test_pieces_add_up_and_an_emptied_batch_counts_for_nothing(kind, target, wei
     model = nn.Sequential(_Tokens(), nn.Linear(4, 1 if kind == "number" else 3))
     objective = label_objective(kind, model)
     whole = batch(target, weight)
-    whole = Labelled(rows, whole.target, whole.weight, whole.count, whole.rows)
-    parts = [objective(piece) for piece in whole.pieces(3)]
+    whole = LabelBatch(rows, whole.target, whole.weight, whole.count, whole.rows)
+    parts = [objective(piece) for piece in whole.micro_batches(3)]
     assert len(parts) == 3
     full = objective(whole)
     assert sum(part.count for part in parts) == full.count
     torch.testing.assert_close(torch.stack([part.total for part in parts]).sum(), full.total)
-    nothing = objective(whole.emptied())
+    nothing = objective(whole.zero_weight_row())
     nothing.total.backward()
     assert (float(nothing.total.detach()), nothing.count) == (0.0, 0)
     assert all(p.grad is not None and p.grad.eq(0).all() for p in model.parameters())

@@ -7,32 +7,32 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from seqloom.data.batches.chunks import Pieces
+from seqloom.data.batches.chunks import ChunkedTexts
 from seqloom.data.encoding.encode import Rows
 from seqloom.data.tokenizers.tokenizers import EOS, SPECIALS
-from seqloom.models.pretraining.masked_language_model import MASK, Masked
+from seqloom.models.pretraining.masked_language_model import MASK, MaskedLanguageModel
 from seqloom.training.loop import Loop
-from seqloom.training.objectives.masked_tokens import Clozes, MaskedPrediction, disturbed, guessed
+from seqloom.training.objectives.masked_tokens import MaskedPrediction, MaskedTexts, corrupt, predict_masked
 from seqloom.training.settings import Training
 
 CPU = torch.device("cpu")
 SIZE = 50
 
 
-def texts(count: int = 64, longest: int = 40, seed: int = 3) -> Pieces:
+def texts(count: int = 64, longest: int = 40, seed: int = 3) -> ChunkedTexts:
     random = np.random.default_rng(seed)
     lengths = random.integers(1, longest + 1, count)
-    return Pieces.of(Rows(random.integers(len(SPECIALS), SIZE, int(lengths.sum())), lengths))
+    return ChunkedTexts.of(Rows(random.integers(len(SPECIALS), SIZE, int(lengths.sum())), lengths))
 
 
-def model(kind: str = "gru", dropout: float = 0.0, dim: int = 24) -> Masked:
+def model(kind: str = "gru", dropout: float = 0.0, dim: int = 24) -> MaskedLanguageModel:
     torch.manual_seed(0)
     sizes = {"dim": dim, "layers": 2, "heads": 4, "hidden": 2 * dim} if kind == "transformer" else {"dim": dim}
-    return Masked(SIZE, {"kind": kind, "dropout": 0.0, **sizes}, embedding=dim, dropout=dropout)
+    return MaskedLanguageModel(SIZE, {"kind": kind, "dropout": 0.0, **sizes}, embedding=dim, dropout=dropout)
 
 
 def test_as_many_places_of_every_row_are_chosen_as_were_promised():
-    supply = Clozes(texts(), 0.15)
+    supply = MaskedTexts(texts(), 0.15)
     rows = np.arange(len(supply))
     batch = supply.batch(rows)
     places = batch.places()
@@ -45,16 +45,16 @@ def test_as_many_places_of_every_row_are_chosen_as_were_promised():
 
 
 def test_other_places_are_chosen_every_time_unless_they_are_fixed():
-    batch = Clozes(texts(), 0.15).batch(np.arange(20))
+    batch = MaskedTexts(texts(), 0.15).batch(np.arange(20))
     assert not torch.equal(batch.places(), batch.places())
-    fixed = Clozes(texts(), 0.15, seed=5)
+    fixed = MaskedTexts(texts(), 0.15, seed=5)
     assert torch.equal(fixed.batch(np.arange(20)).places(), fixed.batch(np.arange(20)).places())
 
 
 def test_fixed_places_do_not_depend_on_the_batch():
-    fixed = Clozes(texts(), 0.15, seed=5)
+    fixed = MaskedTexts(texts(), 0.15, seed=5)
     whole = fixed.batch(np.arange(20))
-    parts = whole.pieces(3)
+    parts = whole.micro_batches(3)
     assert [row for part in parts for row in part.rows] == list(whole.rows)
 
     def chosen(batch):
@@ -68,7 +68,7 @@ def test_fixed_places_do_not_depend_on_the_batch():
 
 def test_eighty_of_a_hundred_are_hidden_ten_replaced_and_ten_left():
     labels = torch.randint(len(SPECIALS), 1000, (40_000,))
-    shown = disturbed(labels, 1000)
+    shown = corrupt(labels, 1000)
     hidden, same = (shown == MASK).double().mean(), (shown == labels).double().mean()
     others = (shown != MASK) & (shown != labels)
     assert abs(hidden - 0.8) < 0.01
@@ -79,25 +79,25 @@ def test_eighty_of_a_hundred_are_hidden_ten_replaced_and_ten_left():
 
 
 def test_held_out_tokens_are_all_hidden():
-    batch = Clozes(texts(), 0.3, seed=5).batch(np.arange(10))
+    batch = MaskedTexts(texts(), 0.3, seed=5).batch(np.arange(10))
     seen = []
 
-    class Spy(Masked):
+    class Spy(MaskedLanguageModel):
         def forward(self, source, places):
             seen.append(source.tokens.flatten()[places])
             return super().forward(source, places)
 
-    guessed(Spy(SIZE, {"kind": "gru", "dim": 8}, embedding=8), batch)
+    predict_masked(Spy(SIZE, {"kind": "gru", "dim": 8}, embedding=8), batch)
     assert (seen[0] == MASK).all()
 
 
 def test_the_loss_is_of_the_chosen_tokens_alone():
-    batch = Clozes(texts(), 0.15, seed=5).batch(np.arange(16))
+    batch = MaskedTexts(texts(), 0.15, seed=5).batch(np.arange(16))
     net = model().eval()
     loss = MaskedPrediction(net)(batch)
     places = batch.places()
     labels = batch.source.tokens.flatten()[places]
-    source = batch.hidden(places, torch.full_like(labels, MASK))
+    source = batch.replaced(places, torch.full_like(labels, MASK))
     every = net.output(net.project(net.read(source).states)).flatten(0, 1)
     torch.testing.assert_close(loss.total, F.cross_entropy(every[places], labels, reduction="sum"))
     assert loss.count == len(labels)
@@ -106,18 +106,18 @@ def test_the_loss_is_of_the_chosen_tokens_alone():
 @pytest.mark.parametrize("kind", ["gru", "transformer"])
 def test_a_hidden_token_is_not_seen(kind):
     """Whatever stood at a hidden place, the guesses are the same."""
-    batch = Clozes(texts(), 0.3, seed=5).batch(np.arange(8))
+    batch = MaskedTexts(texts(), 0.3, seed=5).batch(np.arange(8))
     net = model(kind).eval()
-    places, labels, logits = guessed(net, batch)
+    places, labels, logits = predict_masked(net, batch)
     others = (labels - len(SPECIALS) + 7) % (SIZE - len(SPECIALS)) + len(SPECIALS)
-    changed = type(batch)(batch.hidden(places, others), batch.counts, batch.index, batch.rows, batch.draws)
-    assert not torch.equal(guessed(net, changed)[1], labels)
-    torch.testing.assert_close(guessed(net, changed)[2], logits)
+    changed = type(batch)(batch.replaced(places, others), batch.counts, batch.index, batch.rows, batch.draws)
+    assert not torch.equal(predict_masked(net, changed)[1], labels)
+    torch.testing.assert_close(predict_masked(net, changed)[2], logits)
 
 
 def test_an_empty_piece_counts_for_nothing_and_gives_every_parameter_a_gradient():
     net = model()
-    loss = MaskedPrediction(net)(Clozes(texts(), 0.15).batch(np.arange(4)).emptied())
+    loss = MaskedPrediction(net)(MaskedTexts(texts(), 0.15).batch(np.arange(4)).zero_weight_row())
     loss.total.backward()
     assert (loss.count, loss.total.item()) == (0, 0.0)
     assert all(p.grad is not None and not p.grad.any() for p in net.parameters())
@@ -127,7 +127,7 @@ def loop(steps: int) -> Loop:
     training = Training.of(
         {"max_steps": steps, "batch_rows": 16, "warmup": 1, "schedule": "constant", "select": "loss"}
     )
-    return Loop(MaskedPrediction(model(dropout=0.1)), Clozes(texts(), 0.15), training, CPU)
+    return Loop(MaskedPrediction(model(dropout=0.1)), MaskedTexts(texts(), 0.15), training, CPU)
 
 
 def test_a_resumed_loop_draws_the_same_masks():
@@ -149,9 +149,9 @@ def test_a_resumed_loop_draws_the_same_masks():
 
 def test_pieces_add_up_to_the_batch():
     net = model().eval()
-    batch = Clozes(texts(), 0.15, seed=2).batch(np.arange(30))
+    batch = MaskedTexts(texts(), 0.15, seed=2).batch(np.arange(30))
     objective = MaskedPrediction(net)
-    parts = [objective(part) for part in batch.pieces(4)]
+    parts = [objective(part) for part in batch.micro_batches(4)]
     torch.testing.assert_close(sum(part.total for part in parts), objective(batch).total)
     assert sum(part.count for part in parts) == objective(batch).count
 
@@ -161,9 +161,9 @@ def test_thirty_two_texts_are_learned_by_heart(kind):
     """Hidden tokens of texts that were seen often are known from what is left of them."""
     random = np.random.default_rng(0)
     lengths = np.full(32, 12)
-    supply = Pieces.of(Rows(random.integers(len(SPECIALS), SIZE, int(lengths.sum())), lengths))
+    supply = ChunkedTexts.of(Rows(random.integers(len(SPECIALS), SIZE, int(lengths.sum())), lengths))
     net = model(kind, dim=64)
-    training = Training.of({"max_steps": 500, "batch_rows": 32, "rate": 5e-3, "warmup": 20, "select": "loss"})
-    list(Loop(MaskedPrediction(net), Clozes(supply, 0.15), training, CPU))
-    _, labels, logits = guessed(net.eval(), Clozes(supply, 0.15, seed=3).batch(np.arange(32)))
+    training = Training.of({"max_steps": 500, "batch_rows": 32, "learning_rate": 5e-3, "warmup": 20, "select": "loss"})
+    list(Loop(MaskedPrediction(net), MaskedTexts(supply, 0.15), training, CPU))
+    _, labels, logits = predict_masked(net.eval(), MaskedTexts(supply, 0.15, seed=3).batch(np.arange(32)))
     assert (logits.argmax(-1) == labels).double().mean() > 0.9

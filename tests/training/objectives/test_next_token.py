@@ -10,11 +10,12 @@ import torch
 
 from seqloom.build import build
 from seqloom.data.batches.language import StreamOptions
-from seqloom.data.prepare.language import numbered, prepare
+from seqloom.data.prepare.language import encode_files, prepare_language
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.models.baselines.ngram import Ngram
 from seqloom.models.language_model import LANGUAGE
 from seqloom.parts.state import flatten
-from seqloom.training.distributed.sharding import gathered
+from seqloom.training.distributed.sharding import gather_states
 from seqloom.training.loop import Loop
 from seqloom.training.objectives.next_token import NextToken, characters, likelihood, measures, surprise
 from seqloom.training.settings import Training
@@ -39,13 +40,13 @@ def make(ready, kind="lstm", **more):
 
 
 def make_loop(ready, model, **settings):
-    training = Training.of({"max_steps": 40, "batch_rows": 4, "warmup": 1, "rate": 1e-2, **settings})
+    training = Training.of({"max_steps": 40, "batch_rows": 4, "warmup": 1, "learning_rate": 1e-2, **settings})
     return Loop(NextToken(model), ready.train, training, CPU)
 
 
 def test_the_loss_counts_real_labels_and_carries_only_streams(text):
     for way, carried in (("stream", True), ("blocks", False)):
-        ready = prepare([text], 0.0, StreamOptions(batches=way, length=10), seed=1)
+        ready = prepare_language(PrepareRequest([text], 0.0, StreamOptions(batches=way, length=10), seed=1))
         model = make(ready).eval()
         batch = ready.train.batch(ready.train.plan(seed=1, epoch=0, batch_rows=4, batch_tokens=None)[0])
         loss = NextToken(model)(batch)
@@ -54,15 +55,17 @@ def test_the_loss_counts_real_labels_and_carries_only_streams(text):
         if carried:
             assert not any(part.requires_grad for part in loss.carried[0])
     assert NextToken(make(ready, "transformer"))(batch).carried is None
-    emptied = NextToken(model.train())(batch.emptied())
+    emptied = NextToken(model.train())(batch.zero_weight_row())
     assert (emptied.total.item(), emptied.count) == (0.0, 0)
     emptied.total.backward()
 
 
 def test_a_carried_state_is_one_long_text(text):
     """Two batches with the state handed on say what one batch of both lengths says."""
-    long, short = (prepare([text], 0.0, StreamOptions(length=n), seed=1).train for n in (20, 10))
-    model = NextToken(make(prepare([text], 0.0, StreamOptions(), seed=1)).double()).eval()
+    long, short = (
+        prepare_language(PrepareRequest([text], 0.0, StreamOptions(length=n), seed=1)).train for n in (20, 10)
+    )
+    model = NextToken(make(prepare_language(PrepareRequest([text], 0.0, StreamOptions(), seed=1))).double()).eval()
     plans = [one.plan(seed=1, epoch=0, batch_rows=2, batch_tokens=None) for one in (long, short)]
     whole = model(long.batch(plans[0][0])).total
     first = model(short.batch(plans[1][0]))
@@ -72,12 +75,12 @@ def test_a_carried_state_is_one_long_text(text):
 
 def test_pieces_of_streams_change_neither_loss_nor_gradient_nor_state(text):
     """Out of memory, every piece goes on from its own rows; a batch of five rows, two of them one after the other."""
-    ready = prepare([text], 0.0, StreamOptions(length=10), seed=1)
+    ready = prepare_language(PrepareRequest([text], 0.0, StreamOptions(length=10), seed=1))
     found = []
     for pieces in (1, 4, 8):
         loop = make_loop(ready, make(ready).double(), batch_rows=5)
         loop.objective.eval()
-        loop.pieces = pieces
+        loop.micro_batches = pieces
         loss = loop._accumulate([ready.train.batch(loop.plan[number]) for number in range(2)])
         gradients = [parameter.grad for parameter in loop.objective.parameters()]
         found.append([loss.total, *gradients, *flatten(loop.carried)[0]])
@@ -94,12 +97,12 @@ class Pair:
         self.rank, self.world, self.several, self.first = rank, 2, True, rank == 0
         self.states, self.turn = [flatten(state) for state in states], 0
 
-    def gather(self, value):
+    def all_gather(self, value):
         forms = [[layout, [[str(one.dtype), list(one.shape)] for one in tensors]] for tensors, layout in self.states]
         assert forms[self.rank] == value
         return forms
 
-    def gather_tensors(self, tensor):
+    def all_gather_tensors(self, tensor):
         number, self.turn = self.turn, self.turn + 1
         found = []
         for tensors, _ in self.states:
@@ -115,18 +118,18 @@ class Pair:
 def test_states_of_unlike_rows_are_gathered(rows):
     states = [((torch.rand(n, 3), torch.rand(n, 3)), (torch.rand(n, 2),)) if n else None for n in rows]
     for rank, state in enumerate(states):
-        tensors, layout = gathered(state, Pair(rank, states))
+        tensors, layout = gather_states(state, Pair(rank, states))
         assert layout == [[0, 1], [2]]
         for other, wanted in enumerate(states):
             for number, one in enumerate(flatten(wanted)[0]):
                 assert torch.equal(tensors[f"carried.{other}.{number}"], one)
         assert len(tensors) == 3 * sum(map(bool, rows))
-    assert gathered(None, Pair(0, [None, None])) == ({}, None)
+    assert gather_states(None, Pair(0, [None, None])) == ({}, None)
 
 
 @pytest.mark.parametrize("kind", ["lstm", "transformer", "ngram"])
 def test_the_whole_text_is_scored_once(text, kind):
-    ready = prepare([text], 0.0, StreamOptions(length=16), seed=1)
+    ready = prepare_language(PrepareRequest([text], 0.0, StreamOptions(length=16), seed=1))
     model = Ngram(ready.codec.size, 0, 3) if kind == "ngram" else make(ready, kind)
     if kind == "ngram":
         model.fit(ready.train)
@@ -152,7 +155,7 @@ def test_bits_per_character_whatever_the_tokens(text):
     """A text has as many characters as it has, by any tokens; only the first token is given."""
     total = len(TEXT)
     for tokens in ("chars", "bytes", "bpe:280", "words"):
-        ready = prepare([text], 0.0, StreamOptions(tokens=tokens), seed=1)
+        ready = prepare_language(PrepareRequest([text], 0.0, StreamOptions(tokens=tokens), seed=1))
         assert ready.train.characters == total
         given = {"words": "the ", "bpe:280": "the"}.get(tokens, "t")
         assert characters(ready.train, ready.codec) == total - len(given)
@@ -167,16 +170,16 @@ def test_bits_per_character_whatever_the_tokens(text):
 @pytest.mark.parametrize("tokens", ["chars", "words", "bytes", "bpe:280"])
 def test_characters_are_those_of_the_text_known_or_not(tmp_path, text, tokens):
     """Empty lines and what is unknown count as well: their nats do."""
-    codec = prepare([text], 0.0, StreamOptions(tokens=tokens), seed=1).codec
+    codec = prepare_language(PrepareRequest([text], 0.0, StreamOptions(tokens=tokens), seed=1)).codec
     other = tmp_path / "other.txt"
     other.write_text("the é字\n\n\nzebra  sat\n")
-    stream, _ = numbered([str(other)], StreamOptions(tokens=tokens), codec, [])
+    stream, _ = encode_files([str(other)], StreamOptions(tokens=tokens), codec, [])
     assert stream.characters == len("the é字\n\n\nzebra  sat\n")
-    lines, _ = numbered([str(other)], StreamOptions(tokens=tokens, batches="lines"), codec, [])
+    lines, _ = encode_files([str(other)], StreamOptions(tokens=tokens, batches="lines"), codec, [])
     assert characters(lines, codec) == len("the é字\nzebra  sat\n")
-    held = prepare([text], [str(other)], StreamOptions(tokens=tokens), seed=1).valid
+    held = prepare_language(PrepareRequest([text], [str(other)], StreamOptions(tokens=tokens), seed=1)).valid
     assert held.characters == stream.characters
-    short, _ = numbered([str(other)], StreamOptions(tokens=tokens, batches="lines", length=1), codec, [])
+    short, _ = encode_files([str(other)], StreamOptions(tokens=tokens, batches="lines", length=1), codec, [])
     given = {"words": "thezebra", "bpe:280": None}.get(tokens, "tz")
     assert given is None or characters(short, codec) == len(given), "of what is cut off, nothing"
 
@@ -186,7 +189,7 @@ def test_32_lines_are_learned_by_heart(tmp_path, kind):
     file = tmp_path / "lines.txt"
     lines = [f"{chr(97 + n % 26)}{n * n} {n * 7}" for n in range(32)]
     file.write_text("\n".join(lines))
-    ready = prepare([str(file)], 0.0, StreamOptions(batches="lines"), seed=1)
+    ready = prepare_language(PrepareRequest([str(file)], 0.0, StreamOptions(batches="lines"), seed=1))
     model = make(
         ready,
         kind,
@@ -202,8 +205,10 @@ def test_32_lines_are_learned_by_heart(tmp_path, kind):
 
 @pytest.mark.parametrize("way", ["stream", "random"])
 def test_kill_and_resume_are_bit_identical(text, way):
-    ready = prepare([text], 0.0, StreamOptions(batches=way, length=10, vary=way == "stream"), seed=1)
-    more = {"dropout": 0.2, "reset": 0.3, "lock": True, "drop_words": 0.1}
+    ready = prepare_language(
+        PrepareRequest([text], 0.0, StreamOptions(batches=way, length=10, vary_length=way == "stream"), seed=1)
+    )
+    more = {"dropout": 0.2, "state_reset": 0.3, "locked_dropout": True, "embedding_dropout": 0.1}
 
     def trained(stop):
         loop = make_loop(ready, make(ready, "lstm", **more))

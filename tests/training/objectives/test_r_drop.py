@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from seqloom.data.batches.collate import Batch, pad
-from seqloom.data.batches.labels import Labelled
+from seqloom.data.batches.labels import LabelBatch
 from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.training.objectives.labels import CrossEntropy, label_objective
-from seqloom.training.objectives.r_drop import agreeable, divergence
+from seqloom.training.objectives.r_drop import check_r_drop, divergence
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from seqloom.training.settings import Training
 
@@ -81,7 +81,7 @@ class Noisy(nn.Module):
 
 
 def test_labels_by_hand_with_weights():
-    labelled = Labelled(pad([[4], [4]]), torch.tensor([0, -1]), torch.tensor([2.0, 1.0]), 1, (0, 1))
+    labelled = LabelBatch(pad([[4], [4]]), torch.tensor([0, -1]), torch.tensor([2.0, 1.0]), 1, (0, 1))
     loss = CrossEntropy(Noisy(), agreement=4.0)(labelled)
     first, second = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 2.0])
     nats = -first.log_softmax(-1)[0] - second.log_softmax(-1)[0]
@@ -91,13 +91,11 @@ def test_labels_by_hand_with_weights():
 
 
 def test_where_nothing_can_agree_it_is_refused():
-    settings = Training.of({"agreement": 1.0})
-    with pytest.raises(
-        SeqloomError, match=r"training\.agreement goes with translate and tag.*this training of generate"
-    ):
-        agreeable(nn.Identity(), settings, "generate")
-    with pytest.raises(SeqloomError, match="agreement"):
-        agreeable(label_objective("number", nn.Identity(), 0.0, 1.0), settings, "table")
-    assert agreeable(label_objective("label", nn.Identity(), 0.0, 1.0), settings, "table")
-    with pytest.raises(SeqloomError, match=r"training\.agreement is at least 0"):
-        Training.of({"agreement": -1.0})
+    settings = Training.of({"r_drop": 1.0})
+    with pytest.raises(SeqloomError, match=r"training\.r_drop goes with translate and tag.*this training of generate"):
+        check_r_drop(nn.Identity(), settings, "generate")
+    with pytest.raises(SeqloomError, match="r_drop"):
+        check_r_drop(label_objective("number", nn.Identity(), 0.0, 1.0), settings, "table")
+    assert check_r_drop(label_objective("label", nn.Identity(), 0.0, 1.0), settings, "table")
+    with pytest.raises(SeqloomError, match=r"training\.r_drop is at least 0"):
+        Training.of({"r_drop": -1.0})

@@ -12,12 +12,12 @@ from seqloom.models.seq2seq import MODELS
 from seqloom.tasks.translate.presets import PRESETS, preset
 from seqloom.training.optim import optimizer
 from seqloom.training.optim.muon import Muon, between, orthogonal
-from seqloom.training.optim.optimizer import apply, optimiser, optimiser_state, restore_optimiser
+from seqloom.training.optim.optimizer import apply_gradients, make_optimizer, optimizer_state, restore_optimizer
 from seqloom.training.settings import Training
 
 
 def settings(**more) -> Training:
-    return Training.of({"optimiser": "muon", "rate": 0.02, "weight_decay": 0.1, **more})
+    return Training.of({"optimizer": "muon", "learning_rate": 0.02, "weight_decay": 0.1, **more})
 
 
 class Small(nn.Module):
@@ -48,7 +48,7 @@ def test_it_is_torchs_own(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.clone)
     ours, theirs = Small(), Small()
     chosen = settings(clip=0.0)
-    mine = optimiser(ours, chosen)
+    mine = make_optimizer(ours, chosen)
     matrices = [theirs.up.weight, theirs.down.weight]
     others = [p for p in theirs.parameters() if all(p is not m for m in matrices)]
     decayed = [{"params": [p], "weight_decay": 0.1 if p.dim() > 1 else 0.0} for p in others]
@@ -61,7 +61,7 @@ def test_it_is_torchs_own(monkeypatch):
         for model in (ours, theirs):
             model.zero_grad()
             model(x).backward()
-        apply(mine, ours.parameters(), 1.0, 0.0)
+        apply_gradients(mine, ours.parameters(), 1.0, 0.0)
         for peer in peers:
             peer.step()
     for one, other, start in zip(ours.parameters(), theirs.parameters(), Small().parameters(), strict=True):
@@ -97,17 +97,17 @@ def test_several_in_one_are_made_orthogonal_one_by_one():
 
 def test_a_gradient_that_is_not_finite_leaves_all_as_it_was():
     model = Small()
-    mine = optimiser(model, settings())
+    mine = make_optimizer(model, settings())
     for bad in (False, True):
         model.zero_grad()
         model(torch.ones(2, 6)).backward()
-        before = [p.detach().clone() for p in model.parameters()], optimiser_state(mine, model)
+        before = [p.detach().clone() for p in model.parameters()], optimizer_state(mine, model)
         if bad:
             model.up.weight.grad[0, 0] = float("nan")
-        apply(mine, model.parameters(), 1.0, 1.0)
+        apply_gradients(mine, model.parameters(), 1.0, 1.0)
         same = all(torch.equal(a, b) for a, b in zip(before[0], model.parameters(), strict=True))
         assert same == bad
-    for name, value in optimiser_state(mine, model).items():
+    for name, value in optimizer_state(mine, model).items():
         if "step" not in name:
             torch.testing.assert_close(value, before[1][name], rtol=0, atol=0)
 
@@ -117,16 +117,16 @@ def test_its_state_is_saved_and_restored():
         for step in range(first, first + count):
             model.zero_grad()
             model(torch.full((2, 6), 0.1 * step)).backward()
-            apply(mine, model.parameters(), 1.0, 1.0)
+            apply_gradients(mine, model.parameters(), 1.0, 1.0)
 
     through, parted = Small(), Small()
-    mine = optimiser(through, settings())
+    mine = make_optimizer(through, settings())
     steps(through, mine, 4, 0)
-    half = optimiser(parted, settings())
+    half = make_optimizer(parted, settings())
     steps(parted, half, 2, 0)
-    kept = {name: value.clone() for name, value in optimiser_state(half, parted).items()}
-    again = optimiser(parted, settings())
-    restore_optimiser(again, parted, kept)
+    kept = {name: value.clone() for name, value in optimizer_state(half, parted).items()}
+    again = make_optimizer(parted, settings())
+    restore_optimizer(again, parted, kept)
     steps(parted, again, 2, 2)
     for one, other in zip(through.parameters(), parted.parameters(), strict=True):
         assert torch.equal(one, other)
@@ -134,5 +134,5 @@ def test_its_state_is_saved_and_restored():
 
 def test_shards_are_refused(monkeypatch):
     monkeypatch.setattr(optimizer, "is_shard", lambda parameter: True)
-    with pytest.raises(SeqloomError, match="muon needs matrices in one piece: leave --shard out, or choose adamw"):
-        optimiser(Small(), settings())
+    with pytest.raises(SeqloomError, match="muon needs whole matrices: leave --shard out, or choose adamw"):
+        make_optimizer(Small(), settings())

@@ -10,8 +10,9 @@ from torch import nn
 
 from seqloom.build import build
 from seqloom.data.batches.language import StreamOptions
-from seqloom.data.prepare.language import prepare as prepare_text
-from seqloom.data.prepare.pairs import DataOptions, prepare
+from seqloom.data.prepare.language import prepare_language
+from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
+from seqloom.data.prepare.request import PrepareRequest
 from seqloom.errors import SeqloomError
 from seqloom.models.language_model import LANGUAGE
 from seqloom.models.seq2seq import Seq2Seq
@@ -27,16 +28,25 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def corpus(pairs):
-    return prepare([str(pairs)], 0.1, DataOptions(target_tokens="words"), seed=1)
+    return prepare_pairs(PrepareRequest([str(pairs)], 0.1, DataOptions(target_tokens="words"), seed=1))
 
 
 def make_loop(corpus, frozen=None, **settings):
     torch.manual_seed(0)
     encoder, decoder = {"kind": "gru", "dim": 8}, {"kind": "attentive", "cell": "gru", "dim": 16}
-    model = Seq2Seq(corpus.source.size, corpus.target.size, encoder, decoder, embedding=16, tie=True, dropout=0.2)
+    model = Seq2Seq(
+        corpus.source.size, corpus.target.size, encoder, decoder, embedding=16, tie_embeddings=True, dropout=0.2
+    )
     if frozen:
         freeze(model, frozen)
-    common = {"max_steps": 12, "batch_rows": 32, "warmup": 1, "rate": 0.5, "optimiser": "asgd", "trigger": 1}
+    common = {
+        "max_steps": 12,
+        "batch_rows": 32,
+        "warmup": 1,
+        "learning_rate": 0.5,
+        "optimizer": "asgd",
+        "asgd_patience": 1,
+    }
     training = Training.of({**common, "schedule": "constant", **settings})
     return Loop(TeacherForcing(model), corpus.train, training, CPU)
 
@@ -86,7 +96,7 @@ def by_hand(scores: list[float], n: int) -> int | None:
     ],
 )
 def test_fires_when_algorithm_1_says(trigger, scores, fires):
-    averaging = Averaging(nn.Linear(2, 2), Training.of({"optimiser": "asgd", "trigger": trigger}), CPU)
+    averaging = Averaging(nn.Linear(2, 2), Training.of({"optimizer": "asgd", "asgd_patience": trigger}), CPU)
     found = [averaging.see(score) for score in scores]
     assert [at for at, fired in enumerate(found) if fired] == ([] if fires is None else [fires])
     assert by_hand(scores, trigger) == fires
@@ -95,7 +105,7 @@ def test_fires_when_algorithm_1_says(trigger, scores, fires):
 
 @pytest.mark.parametrize("optimiser", ["sgd", "adamw"])
 def test_others_never_average(corpus, optimiser):
-    loop = make_loop(corpus, optimiser=optimiser)
+    loop = make_loop(corpus, optimizer=optimiser)
     assert not any(loop.averaging.see(score) for score in range(20))
     assert not loop.averaging.begun
     assert not any(name.startswith("mean.") for name in loop.state()[0])
@@ -119,7 +129,7 @@ def test_the_mean_is_that_of_all_weights_since_the_trigger(corpus):
 
 def test_a_running_mean_forgets_by_its_decay(corpus):
     """d mean + (1 − d) weights, and the plain mean while that has more of the last weights."""
-    loop = make_loop(corpus, optimiser="adamw", rate=1e-2, ema=0.75)
+    loop = make_loop(corpus, optimizer="adamw", learning_rate=1e-2, ema=0.75)
     wanted: dict[str, torch.Tensor] = {}
     for update in loop:
         share = max(1 / update.step, 0.25)
@@ -132,7 +142,7 @@ def test_a_running_mean_forgets_by_its_decay(corpus):
 
 
 def test_a_running_mean_goes_on_exactly(corpus):
-    settings = {"optimiser": "adamw", "rate": 1e-2, "ema": 0.9}
+    settings = {"optimizer": "adamw", "learning_rate": 1e-2, "ema": 0.9}
     whole, first, second = (make_loop(corpus, **settings) for _ in range(3))
     for loop, until in ((whole, 12), (first, 5)):
         torch.manual_seed(3)
@@ -160,7 +170,7 @@ class Poisoned(nn.Module):
 
 def test_an_update_that_is_skipped_does_not_count(corpus):
     loop = make_loop(corpus, max_steps=6)
-    loop.objective = loop.passes.run = Poisoned(loop.objective, {4})
+    loop.objective = loop.forward_backward.run = Poisoned(loop.objective, {4})
     begin(loop)
     points = [weights(loop)]
     points += [weights(loop) for update in loop if update.step != 4]
@@ -191,7 +201,7 @@ def test_the_mean_is_shown_and_the_weights_come_back(corpus):
 def test_the_training_does_not_notice(corpus):
     """Bit for bit the course of sgd without momentum, with validations in between."""
     courses = []
-    for settings in ({"optimiser": "asgd"}, {"optimiser": "sgd", "momentum": 0.0}):
+    for settings in ({"optimizer": "asgd"}, {"optimizer": "sgd", "momentum": 0.0}):
         loop = make_loop(corpus, **settings)
         torch.manual_seed(3)
         for update in loop:
@@ -219,12 +229,14 @@ def test_dropped_weights_are_averaged_whole(tmp_path):
     """Of an AWD-LSTM the mean is that of the weights as they are trained, not of what a mask left of them."""
     file = tmp_path / "text.txt"
     file.write_text("the cat sat on the mat.\n" * 30)
-    ready = prepare_text([str(file)], 0.0, StreamOptions(length=10), seed=1)
+    ready = prepare_language(PrepareRequest([str(file)], 0.0, StreamOptions(length=10), seed=1))
     torch.manual_seed(0)
     encoder = {"kind": "lstm", "dim": 16, "layers": 2, "weight_drop": 0.5}
-    choice = {"kind": "language", "encoder": encoder, "embedding": 16, "tie": True}
+    choice = {"kind": "language", "encoder": encoder, "embedding": 16, "tie_embeddings": True}
     model = build(LANGUAGE, choice, source_size=ready.codec.size, labels=0)
-    training = Training.of({"optimiser": "asgd", "trigger": 1, "max_steps": 6, "batch_rows": 4, "rate": 1.0})
+    training = Training.of(
+        {"optimizer": "asgd", "asgd_patience": 1, "max_steps": 6, "batch_rows": 4, "learning_rate": 1.0}
+    )
     loop = Loop(NextToken(model), ready.train, training, CPU)
     begin(loop)
     points = [weights(loop)]
@@ -243,13 +255,13 @@ def test_goes_on_exactly_before_and_after_the_trigger(corpus, stop):
             if update.step == until:
                 return
 
-    whole, first = make_loop(corpus, trigger=4), make_loop(corpus, trigger=4)
+    whole, first = make_loop(corpus, asgd_patience=4), make_loop(corpus, asgd_patience=4)
     for loop, until in ((whole, 12), (first, stop)):
         torch.manual_seed(3)
         course(loop, until)
     assert first.averaging.begun == (stop == 8)
     tensors, values = first.state()
-    second = make_loop(corpus, trigger=4)
+    second = make_loop(corpus, asgd_patience=4)
     second.objective.load_state_dict(first.objective.state_dict())
     second.restore({name: tensor.clone() for name, tensor in tensors.items()}, values)
     course(second, 12)
@@ -260,7 +272,7 @@ def test_goes_on_exactly_before_and_after_the_trigger(corpus, stop):
 
 
 def test_a_checkpoint_from_before_averaging_is_read(corpus):
-    first, second = make_loop(corpus, optimiser="sgd"), make_loop(corpus, optimiser="sgd")
+    first, second = make_loop(corpus, optimizer="sgd"), make_loop(corpus, optimizer="sgd")
     tensors, values = first.state()
     del values["averaging"]
     second.restore(tensors, values)
@@ -268,22 +280,25 @@ def test_a_checkpoint_from_before_averaging_is_read(corpus):
 
 
 def test_settings_are_checked():
-    asgd = Training.of({"optimiser": "asgd"})
-    assert (asgd.trigger, asgd.momentum) == (5, 0.0)
-    assert Training.of({"optimiser": "sgd"}).momentum == 0.9
+    asgd = Training.of({"optimizer": "asgd"})
+    assert (asgd.asgd_patience, asgd.momentum) == (5, 0.0)
+    assert Training.of({"optimizer": "sgd"}).momentum == 0.9
     for wrong, told in (
-        ({"trigger": 0}, "trigger must be above 0"),
-        ({"trigger": 1.5}, "takes a whole number"),
+        ({"asgd_patience": 0}, "asgd_patience must be above 0"),
+        ({"asgd_patience": 1.5}, "takes a whole number"),
         ({"momentum": 0.9}, "asgd has no momentum, here 0.9: leave training.momentum out"),
-        ({"average": 3}, "leave --average out"),
-        ({"patience": 5}, "patience 5 would end the training before asgd averages: set it above training.trigger"),
+        ({"average_checkpoints": 3}, "leave --average-checkpoints out"),
+        (
+            {"patience": 5},
+            "patience 5 would end the training before asgd averages: set it above training.asgd_patience",
+        ),
     ):
         with pytest.raises(SeqloomError, match=told):
-            Training.of({"optimiser": "asgd", **wrong})
-    assert Training.of({"optimiser": "asgd", "patience": 6}).patience == 6
+            Training.of({"optimizer": "asgd", **wrong})
+    assert Training.of({"optimizer": "asgd", "patience": 6}).patience == 6
     with pytest.raises(SeqloomError, match="ema and asgd are two ways to average"):
-        Training.of({"optimiser": "asgd", "ema": 0.9})
-    with pytest.raises(SeqloomError, match="ema and --average are two ways to average"):
-        Training.of({"average": 3, "ema": 0.9})
+        Training.of({"optimizer": "asgd", "ema": 0.9})
+    with pytest.raises(SeqloomError, match="ema and --average-checkpoints are two ways to average"):
+        Training.of({"average_checkpoints": 3, "ema": 0.9})
     with pytest.raises(SeqloomError, match=r"training.ema is at least 0 and below 1"):
         Training.of({"ema": 1.0})

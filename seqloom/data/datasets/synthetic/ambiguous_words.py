@@ -1,7 +1,7 @@
 """Words that are a noun or a verb by a word that stands before them, at a distance that is known. Generated.
 
 "we know the , as so often , saw ." and "we know they , as so often , saw .": the word before the first comma decides,
-and nothing else does. So a model that guesses right knows what stood so many words before.
+and nothing else does. So a model that predicts it right knows what stood so many words before.
 """
 
 from __future__ import annotations

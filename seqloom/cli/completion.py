@@ -1,0 +1,184 @@
+"""Completion of words in a shell. Runs at every press of the Tab key, so nothing here imports torch."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from seqloom.metrics.metric_table import TASK_METRICS
+
+DRIVER = Path("/dev")  # where NVIDIA shows its GPUs
+KINDS = ("chars", "words", "terms", "jieba", "bytes", "bpe:")
+
+
+def offer(*values: str) -> Callable[[str], list[str]]:
+    """A completion function for an option with fixed values."""
+    return lambda incomplete: _starting_with(values, incomplete)
+
+
+def models(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Those of the task that is typed already, else of all."""
+    from seqloom.tasks.presets import TASKS, about
+
+    task = _task(ctx)
+    return _starting_with(dict.fromkeys(name for one in ([task] if task else TASKS) for name in about(one)), incomplete)
+
+
+def recipes(incomplete: str) -> list[str]:
+    shelf = Path(__file__).parents[1] / "recipes"
+    return _starting_with(sorted(file.stem for file in shelf.glob("*.yaml")), incomplete)
+
+
+def devices(incomplete: str) -> list[str]:
+    """A GPU by its number too, where the driver shows one."""
+    gpus = sorted(int(file.name.removeprefix("nvidia")) for file in DRIVER.glob("nvidia[0-9]*"))
+    return _starting_with(("auto", "cpu", "cuda", *(f"cuda:{number}" for number in gpus)), incomplete)
+
+
+def datasets(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Datasets of the task that is typed already, and the files beside them; none: the shell offers its files."""
+    from seqloom.data.datasets.catalog import ALIKE, DATASETS
+
+    task = _task(ctx)
+    tasks = (task, *ALIKE.get(task, ())) if task else ()
+    names = [name for name, one in DATASETS.items() if not tasks or one.task in tasks]
+    found = _starting_with(names, incomplete)
+    return found + _files(incomplete) if found else []
+
+
+def metrics(ctx: typer.Context, incomplete: str) -> list[str]:
+    """After the last comma; of the task of the run that is typed already."""
+    task = _task(ctx)
+    every = (
+        TASK_METRICS.get(task, ()) if task else dict.fromkeys(name for names in TASK_METRICS.values() for name in names)
+    )
+    before, comma, last = incomplete.rpartition(",")
+    chosen = before.split(",")
+    found = [f"{before}{comma}{name}" for name in every if name.startswith(last) and name not in chosen]
+    return _starting_with(found, incomplete)
+
+
+def settings(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Keys of `--set`; once there is one left, or an `=` is typed, its values too."""
+    from seqloom.runs.settings.setting_table import Setting
+    from seqloom.runs.settings.setting_table import settings as every
+
+    task = _task(ctx)
+    if task is None:
+        return []
+    try:
+        found = every(task, _model(ctx, task), str(ctx.params.get("size") or "small"))
+    except Exception:  # a model in a file, or no model at all: the command itself reports what is wrong
+        found = every(task)
+    key, equals, _ = incomplete.partition("=")
+    near = [one for one in found if (one.key == key if equals else one.key.startswith(key))]
+
+    def values(one: Setting) -> list[str]:
+        from seqloom.cli.settings import shown
+
+        offered = one.choices or (("true", "false") if isinstance(one.default, bool) else (shown(one.default),))
+        return [f"{one.key}={value}" for value in offered]
+
+    return _starting_with(values(near[0]) if len(near) == 1 else [one.key for one in near], incomplete)
+
+
+def _model(ctx: typer.Context, task: str) -> str | None:
+    """The model that is trained: the one named, that of the recipe, or None for the task's default."""
+    named = ctx.params.get("model")
+    recipe = _recipe(ctx)
+    return named or (str(recipe["model"]) if recipe and recipe.get("task") == task else None)
+
+
+def _task(ctx: typer.Context) -> str | None:
+    """By the task that is typed, by the recipe, or by the run that is named."""
+    from seqloom.tasks.registry import TASKS
+
+    named = _first(ctx, "task")
+    if named in TASKS:
+        return named
+    run = _first(ctx, "run")
+    task = (_recipe(ctx) or (_yaml(Path(run) / "config.yaml") if run else None) or {}).get("task")
+    return task if task in TASKS else None
+
+
+def _first(ctx: typer.Context, name: str) -> str | None:
+    """The command's first argument, if it has this name. Behind an option that has no value yet, as while it is
+    completed, arguments are left among the words that nothing was made of."""
+    if name not in ctx.params and name not in (one.name for one in ctx.command.params[:1]):
+        return None
+    words = [ctx.params.get(name), *ctx.args]
+    return next((str(word) for word in words if word), None)
+
+
+def _recipe(ctx: typer.Context) -> Mapping[str, Any] | None:
+    name = ctx.params.get("recipe")
+    if not name:
+        return None
+    own = str(name).endswith((".yaml", ".yml"))
+    return _yaml(Path(str(name)) if own else Path(__file__).parents[1] / "recipes" / f"{name}.yaml")
+
+
+def _yaml(path: Path) -> Mapping[str, Any] | None:
+    from seqloom.documents import read_yaml
+    from seqloom.errors import SeqloomError
+
+    try:
+        return read_yaml(path)
+    except (SeqloomError, OSError):
+        return None
+
+
+def _files(incomplete: str) -> list[str]:
+    folder, _, start = incomplete.rpartition("/")
+    try:
+        beside = sorted(Path(f"{folder}/" if folder or incomplete.startswith("/") else ".").iterdir())
+    except OSError:
+        return []
+    lead = f"{folder}/" if "/" in incomplete else ""
+    names = [f"{lead}{one.name}{'/' if one.is_dir() else ''}" for one in beside if one.name.startswith(start)]
+    return [name for name in names if not name.rpartition("/")[2].startswith(".") or start.startswith(".")]
+
+
+def _starting_with(values: Iterable[str], incomplete: str) -> list[str]:
+    return [value for value in values if value.startswith(incomplete)]
+
+
+@contextmanager
+def whole_words() -> Iterator[None]:
+    """bash takes `=` and `:` for words of their own: `--set a.b=c` comes as three. They are joined again, and of
+    each suggestion only the part that bash completes is printed."""
+    words = os.environ.get("COMP_WORDS", "")
+    place = os.environ.get("COMP_CWORD", "")
+    if os.environ.get("_SEQLOOM_COMPLETE") != "complete_bash" or not place.isdecimal():
+        yield
+        return
+    mended, before = _rejoined(words.split("\n" if "\n" in words else " ")[: int(place) + 1])
+    os.environ |= {"COMP_WORDS": "\n".join(mended), "COMP_CWORD": str(len(mended) - 1)}
+    offered = io.StringIO()
+    try:
+        with redirect_stdout(offered):
+            yield
+    finally:
+        print("\n".join(line.removeprefix(before) for line in offered.getvalue().splitlines()))
+
+
+def _rejoined(words: list[str]) -> tuple[list[str], str]:
+    """The words as they were typed, and what stands before the part of the last one that bash replaces."""
+    mended: list[str] = []
+    before, glue = "", False
+    for word in words:
+        breaks = bool(word) and set(word) <= set("=:")
+        if len(mended) > 1 and (breaks or (glue and not word.startswith("-"))):
+            before = mended[-1] + (word if breaks else "")
+            mended[-1] += word
+        else:
+            before = ""
+            mended.append(word)
+        glue = breaks
+    return mended, before

@@ -1,0 +1,65 @@
+"""Every fixed string that help, pages and cards may show: the keys that a table of translations must have."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+
+import seqloom
+from seqloom.cli import help_language
+from seqloom.cli.main import app
+from seqloom.metrics.metric_table import METRICS
+from seqloom.reporting.pages import comparable, comparison, run_page
+from seqloom.reporting.run_facts import HELD_OUT
+from seqloom.reporting.sections import evaluation, language, table, tags
+from seqloom.reporting.task_words import WORDING
+
+PACKAGE = Path(seqloom.__file__).parent
+MARKERS = ("_", "fill", "section", "parts")  # functions that translate their first argument
+UNITS = ("sources", "distinct sources", "examples", "runs", "folds", "members")  # of records, and chosen at run time
+
+
+def help_strings() -> set[str]:
+    tree = typer.main.get_command(app)
+    found = {part for _, _, text in help_language.texts(tree) for part in help_language.paragraphs(text)}
+    return found | {*help_language.TYPERS.values(), *help_language.USAGE, help_language.HELP_OPTION}
+
+
+def page_strings() -> set[str]:
+    return {*marked(), *in_tables()} - {""}
+
+
+def marked() -> Iterator[str]:
+    """Literals that the code translates where they stand."""
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or not node.args:
+                continue
+            name, first = node.func.id, node.args[0]
+            if name in MARKERS and isinstance(first, ast.Constant) and isinstance(first.value, str):
+                yield first.value
+            if name == "amount" and isinstance(unit := node.args[-1], ast.Constant):
+                yield "{count} " + unit.value
+
+
+def in_tables() -> Iterator[str]:
+    """Strings of tables, translated where they are shown."""
+    for metric in METRICS.values():
+        yield from (metric.title, metric.about)
+    for words in WORDING.values():
+        yield from (words.does, words.labels, words.right, words.unit, "{count} " + words.unit)
+        yield from (words.loss(numbers) for numbers in (False, True)[: 2 if words.label in ("text", "row") else 1])
+    yield from ("{count} " + unit for unit in UNITS)
+    yield from (reason.text for reason in (*comparable.REASONS, comparable.LEARNED))
+    yield from (name for name, _ in comparison.ROWS)
+    yield from ("source", "target")  # the sides of a pair
+    for titles in (run_page.SCORES_ON, run_page.COMMONEST, HELD_OUT, comparison.SHORT_HELD_OUT):
+        yield from titles.values()
+    for texts in (evaluation.LISTS, evaluation.CONFUSED, table.LOSSES):
+        yield from texts.values()
+    yield from tags.KNOWN
+    yield from (text for texts in language.POSITIONS.values() for text in texts)
+    yield from ("share of exact matches", "decrease of the score")
