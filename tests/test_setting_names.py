@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import yaml
-from seqloom.runs.recipes.follow import job_of
 
 from seqloom.build import build, complete
 from seqloom.build import settings as keywords
@@ -17,8 +16,9 @@ from seqloom.options import hints_of
 from seqloom.parts.recurrent.cells import CELLS
 from seqloom.runs import config as configs
 from seqloom.runs.recipes import recipe as recipes
+from seqloom.runs.recipes.run_recipe import job_of
 from seqloom.runs.settings import setting_table
-from seqloom.runs.settings.train_keywords import DataKeywords, TrainingKeywords, sorted_out
+from seqloom.runs.settings.train_keywords import DataKeywords, TrainingKeywords, into_sections
 from seqloom.runs.train.job import Job
 from seqloom.setting_names import OPTIONS, RENAMED, current
 from seqloom.tasks.registry import TASKS
@@ -112,8 +112,8 @@ def test_an_old_name_means_the_new_one(tmp_path, task, old, new, chosen):
     if section in ("data", "training"):
         sections = {"data": {}, "training": {}} | {section: {plain: value}}
         assert configs.compose(task, None, None, sections["data"], sections["training"], {}) == wanted, "sections"
-        assert getattr(sorted_out(task, {plain: value}, None, None, None), section) == {name: value}, "train()"
-        assert getattr(sorted_out(task, {}, *sections.values(), None), section) == {name: value}, "train(data={})"
+        assert getattr(into_sections(task, {plain: value}, None, None, None), section) == {name: value}, "train()"
+        assert getattr(into_sections(task, {}, *sections.values(), None), section) == {name: value}, "train(data={})"
         job = Job(task="", files=[], output="x")
         recipe = recipes.Recipe(name="x", about="x", task=task, train="x", model="x", **{section: {plain: value}})
         assert getattr(job_of(recipe, job), section) == {name: value}, "recipe"
@@ -182,7 +182,7 @@ def test_both_names_are_refused_in_python():
     with pytest.raises(SettingError, match=r"data\.fold is the earlier name of data\.lowercase"):
         configs.compose("translate", None, None, {"lowercase": "lower", "fold": True}, {}, {})
     with pytest.raises(SettingError, match="rate is the earlier name of learning_rate"):
-        sorted_out("translate", {"learning_rate": 2.0, "rate": 1.0}, None, None, None)
+        into_sections("translate", {"learning_rate": 2.0, "rate": 1.0}, None, None, None)
     assert configs.compose("translate", None, None, {}, {"rate": 1.0, "learning_rate": None}, {})["training"][
         "learning_rate"
     ] == (1.0)

@@ -12,7 +12,7 @@ from long_range import NAMES, PUBLISHED, TASKS, Learner, arguments, grouped, mai
 
 from seqloom.data.datasets import catalog
 
-TOY = {"dim": 32, "rows": dict.fromkeys(TASKS, 16), "learning_rate": 1e-2, "dropout": 0.0, "seed": 1, "plain": False}
+TOY = {"dim": 32, "rows": dict.fromkeys(TASKS, 16), "rate": 1e-2, "dropout": 0.0, "seed": 1, "plain": False}
 
 
 def test_expressions_are_numbered_and_padded_after(tmp_path):

@@ -11,7 +11,7 @@ import yaml
 
 import seqloom
 from seqloom.runs import config as configs
-from seqloom.runs.evaluate.report_files import write
+from seqloom.runs.evaluate.report_files import write_run_report
 from seqloom.setting_names import LOGGED, RENAMED, fold_of
 from seqloom.training.checkpoint import folders, read_tensors
 from tests.conftest import words, write_pairs
@@ -82,7 +82,7 @@ def test_a_run_of_format_3_is_used_as_it_was(tmp_path, task):
     if asked is not None:
         answers = [seqloom.load(folder, "cpu").predict(asked) for folder in (run, tmp_path / "new")]
         assert str(answers[0]) == str(answers[1])
-    write(run)
+    write_run_report(run)
     assert "Learning rate" in (run / "report.html").read_text()
     names = {one: old for section in ("data", "training") for one, old in OLD[section].items()}
     given = {names.get(key, key): fold_of(value) if key == "lowercase" else value for key, value in train.items()}

@@ -25,9 +25,9 @@ def side(codec) -> tuple:
 @pytest.mark.parametrize(
     "options",
     [
-        DataOptions(source_tokens="words", fold=True),
+        DataOptions(source_tokens="words", lowercase="casefold"),
         DataOptions(source_tokens="bpe:270", target_tokens="chars"),
-        LabelOptions(repair=True, rules=2),
+        LabelOptions(shorten_repeats=True, split_version=2),
         LabelOptions(stop_words="english", tokens="chars"),
     ],
 )
