@@ -89,7 +89,7 @@ def test_the_report_of_a_folder_that_stands_for_several(seqloom, runs, tmp_path)
     page = tmp_path / "report.html"
     assert seqloom("report", tmp_path) == (0, f"{page}\n", "")
     text = page.read_text(encoding="utf-8")
-    for said in ("2 members", "member small", "member other", "They were not scored together"):
+    for said in ("2 members", "member small", "member other", "The runs were not scored together"):
         assert said in text
     both = package.load(tmp_path, device="cpu")
     record = both.evaluation_details(

@@ -57,7 +57,7 @@ def test_chinese_bleu_equals_sacrebleu_and_is_suggested(seqloom, tmp_path):
 def test_german_in_lower_case_keeps_its_letters_and_names_its_tokens(seqloom, tmp_path):
     folder, data = tmp_path / "run", write(tmp_path / "de.tsv", {"a white dog": "Ein weißer Hund.", "he": "Er ist's."})
     train = ["train", "translate", data, "--output", folder, "--valid", "0%", "--max-steps", 1, "--size", "tiny"]
-    one_line(seqloom(*train, "--lowercase", "--fold"), "--lowercase and --fold exclude one another", "keeps ß")
+    one_line(seqloom(*train, "--lowercase", "--fold"), "--lowercase and --casefold exclude one another", "keeps ß")
     one_line(seqloom(*train, "--set", "data.lowercase=lowr"), "unknown way to lose case 'lowr'", "did you mean 'lower'")
     assert seqloom(*train, "--quiet", "--device", "cpu", "--lowercase", "--target-tokens", "words")[0] == 0
     assert "lowercase: lower" in (folder / "config.yaml").read_text()

@@ -178,4 +178,4 @@ def test_presets_complete_and_build(name, size):
     assert complete(CLASSIFIERS, whole) == whole
     with torch.device("meta"):
         build(CLASSIFIERS, whole, source_size=40, label_count=2)
-    assert suited("classify", config)["rate"] > 0
+    assert suited("classify", config)["learning_rate"] > 0

@@ -121,7 +121,7 @@ def held(state) -> int:
         return state.numel()
     if isinstance(state, tuple):
         return sum(map(held, state))
-    return held(state.seen) + sum(held(cache.keys) + held(cache.values) for cache in state.caches)
+    return held(state.inputs) + sum(held(cache.keys) + held(cache.values) for cache in state.caches)
 
 
 def test_labels_have_vectors_of_their_own():

@@ -34,7 +34,7 @@ def run(made, lengths=None, quick=True, half=False, rows=ROWS):
         state = made.begin(encoded, rows // ROWS)
         first, state = made(x[:, :2], state)
         second, state = made(x[:, 2:], state)
-    found = [part.float() for part in (first, second, *state.rows.stack[0], state.rows.fed)]
+    found = [part.float() for part in (first, second, *state.rows.stack[0], state.rows.attentional)]
     torch.stack([(part * single(*part.shape, seed=7)).sum() for part in found]).sum().backward()
     slopes = [part.grad for part in (*inputs, *made.parameters())]
     made.zero_grad()

@@ -256,8 +256,8 @@ def test_patches_by_hand():
 @pytest.mark.parametrize(
     ("choice", "shape", "message"),
     [
-        ("resnet", (3, 8, 12), r"reads \[pictures, 2, height, width\], here \[3, 8, 12\]"),
-        ("resnet", (1, 3, 8, 8), r"reads \[pictures, 2, height, width\], here \[1, 3, 8, 8\]"),
+        ("resnet", (3, 8, 12), r"reads \[images, 2, height, width\], here \[3, 8, 12\]"),
+        ("resnet", (1, 3, 8, 8), r"reads \[images, 2, height, width\], here \[1, 3, 8, 8\]"),
         ("patches", (1, 2, 30, 28), "patches of 4 do not tile 30 × 28; choose size from: 1, 2"),
         ("convolution", (1, 2, 3, 9), "a map of 1 × 4 cannot be halved"),
         ("densenet", (1, 2, 9, 9), "cannot be halved; choose fewer layers, or larger pictures"),
