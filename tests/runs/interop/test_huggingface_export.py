@@ -117,9 +117,9 @@ def test_an_older_runs_config_lacks_newer_keywords(tmp_path):
     trained(tmp_path / "run", {}, steps=2)
     path = tmp_path / "run" / "config.yaml"
     config = yaml.safe_load(path.read_text())
-    del config["model"]["share"]
+    del config["model"]["share_embeddings"]
     for side in ("encoder", "decoder"):
-        for name in ("scale", "enter_norm"):
+        for name in ("scale_embeddings", "embedding_norm"):
             del config["model"][side][name]
         del config["model"][side]["position"]["layout"]
     path.write_text(yaml.safe_dump(config))
@@ -153,8 +153,8 @@ REFUSED = [
     (sides(norm="after", position="learned"), "position=learned"),
     ({"encoder": "gru"}, "encoder.kind=recurrent"),
     (sides(position="alibi"), "encoder.position=alibi"),
-    ({"decoder.cross.normaliser": "relu"}, "decoder.cross.normaliser=relu"),
-    ({"encoder.globals": 2}, "encoder.globals=2"),
+    ({"decoder.cross.normalizer": "relu"}, "decoder.cross.normalizer=relu"),
+    ({"encoder.global_tokens": 2}, "encoder.global_tokens=2"),
     ({"views": "each"}, "views=each"),
 ]
 

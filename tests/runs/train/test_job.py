@@ -98,7 +98,7 @@ def test_an_imported_model_is_trained_from_and_then_resumed_but_not_resumed_itse
     [
         ({"model": "lstm"}, "brings its model: leave --model and --size out"),
         ({"data": {"target_tokens": "chars"}}, "brings its vocabularies: target_tokens stays words"),
-        ({"settings": {"data.lowercase": "casefold"}}, "brings its vocabularies: fold stays False"),
+        ({"settings": {"data.lowercase": "casefold"}}, "brings its vocabularies: lowercase stays False"),
         ({"settings": {"decoder.dim": 64}}, "does not fit the model of config.yaml"),
     ],
 )

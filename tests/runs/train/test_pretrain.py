@@ -41,7 +41,7 @@ def test_mask_from_text_to_filled_gaps(plain, tmp_path):
     assert record["masks"]
     assert "perplexity" in (run.folder / "report.html").read_text()
     config = (run.folder / "config.yaml").read_text()
-    assert "masked: 0.15" in config
+    assert "mask_rate: 0.15" in config
 
 
 def test_vectors_from_text_to_like_words(plain, tmp_path):

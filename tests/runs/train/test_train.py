@@ -118,7 +118,7 @@ def test_a_run_of_the_first_format_is_still_read(run, tmp_path):
     """Settings that came later are not in its config; they are what was always done."""
     old = shutil.copytree(run, tmp_path / "old")
     config = yaml.safe_load((old / "config.yaml").read_text())
-    del config["model"]["share"]
+    del config["model"]["share_embeddings"]
     for name in ("half_width", "columns", "skip_bad", "limit"):
         del config["data"][name]
     (old / "config.yaml").write_text(yaml.safe_dump({**config, "format": 1}))
@@ -135,7 +135,7 @@ def test_the_config_hides_nothing_and_repeats_the_run(pairs, tmp_path):
     config = yaml.safe_load((tmp_path / "one" / "config.yaml").read_text())
     assert config["format"] == FORMAT
     assert config["model"]["decoder"]["score"] == {"kind": "additive", "hidden": 0}
-    assert config["model"]["encoder"]["cell"] == {"kind": "gru", "reset": "after", "norm": False, "zoneout": 0.0}
+    assert config["model"]["encoder"]["cell"] == {"kind": "gru", "reset_gate": "after", "norm": False, "zoneout": 0.0}
     model = tmp_path / "model.yaml"
     model.write_text(yaml.safe_dump({"model": config["model"], "training": config["training"]}))
     again = seqloom.train(

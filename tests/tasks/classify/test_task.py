@@ -143,7 +143,7 @@ def test_the_record_is_json_and_is_drawn(labeller):
     assert record["examples"]["worst"][0]["wrong"] == 1
     assert len(record["looked"]) == 6
     drawn = "".join(sections(record))
-    for title in ("By label", "Label for label", "Calibration", "By length of the text", "Words that counted"):
+    for title in ("By label", "Confusion of labels", "Calibration", "By length of the text", "Words that counted"):
         assert title in drawn
     assert "<script>" not in drawn
     assert labeller.evaluation_details(examples, most=10)["count"] == 10
@@ -161,7 +161,7 @@ def test_among_the_best_the_worst_mistakes_come_last():
 
 def test_the_report_of_the_run_shows_them(labeller):
     page = report(facts(labeller.folder))
-    assert "Label for label" in page
+    assert "Confusion of labels" in page
     assert "accuracy" in page
     assert (labeller.folder / "report.html").exists()
 
@@ -248,7 +248,7 @@ def test_where_no_validation_label_is_known_there_is_no_loss(tmp_path):
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        ({"repair": True}, "repair stays False"),
+        ({"shorten_repeats": True}, "shorten_repeats stays False"),
         ({"stop_words": "english"}, "stop_words stays none"),
         ({"separator": ","}, r"separator stays \|"),
         ({"target": "number"}, "target stays label"),

@@ -139,7 +139,7 @@ def test_a_record_is_json_and_shows_guesses(filler, plain):
 
 
 def test_options_are_checked():
-    with pytest.raises(SeqloomError, match=r"data\.masked.*above 0 and below 1, here 1\.5"):
+    with pytest.raises(SeqloomError, match=r"data\.mask_rate.*above 0 and below 1, here 1\.5"):
         MaskOptions(mask_rate=1.5)
     with pytest.raises(SeqloomError, match="max_length must be a whole number of 1 or more"):
         MaskOptions(max_length=0)

@@ -23,7 +23,14 @@ def base():
     codec = Codec.build("words", ["the cat sat", "the dog ran"], fold=True, max_vocab=9)
     small = {"kind": "gru", "dim": 6}
     model = complete(MODELS, {"kind": "masked", "embedding": 10, "encoder": small})
-    data = {"tokens": "words", "fold": True, "half_width": False, "max_vocab": 9, "min_count": 1, "max_length": 128}
+    data = {
+        "tokens": "words",
+        "lowercase": "casefold",
+        "half_width": False,
+        "max_vocab": 9,
+        "min_count": 1,
+        "max_length": 128,
+    }
     config = {"task": "mask", "data": {**data, "masked": 0.15}, "model": model}
     torch.manual_seed(1)
     return config, {"source": codec.to_json()}, weights(MaskedLanguageModel(codec.size, small, embedding=10))
@@ -41,7 +48,13 @@ def start(base, kind=None):
 
 def test_a_masked_model_hands_over_its_embedding_and_encoder_whole(base):
     taken, model, tensors = start(base)
-    assert taken.data == {"tokens": "words", "fold": True, "half_width": False, "max_vocab": 9, "min_count": 1}
+    assert taken.data == {
+        "tokens": "words",
+        "lowercase": "casefold",
+        "half_width": False,
+        "max_vocab": 9,
+        "min_count": 1,
+    }
     assert taken.vocabularies == base[1]
     assert set(taken.model) == {"embedding", "encoder"}
     head = model.head.weight.detach().clone()

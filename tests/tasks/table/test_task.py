@@ -255,7 +255,7 @@ def test_validation_file_and_options(tmp_path):
     run = train(data, tmp_path / "run", valid=[str(held)], data_options={"kinds": kinds, "target": "member"}, epochs=2)
     assert run.load().schema.classes == ("no", "yes")
     assert run.load().schema.columns[0].kind == "category"
-    assert run.load().config["data"]["kinds"] == kinds
+    assert run.load().config["data"]["column_types"] == kinds
 
 
 def test_houses_by_name(tmp_path, capsys):

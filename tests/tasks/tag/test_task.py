@@ -209,8 +209,8 @@ def test_wrong_inputs(parts, home, tmp_path):
         parts.evaluate(tmp_path / "broken.tsv")
     with pytest.raises(SeqloomError, match=r"broken.tsv:2: no TAB"):
         train(tmp_path / "broken.tsv", tmp_path / "run")
-    with pytest.raises(SeqloomError, match="unknown setting of data 'repare'; did you mean 'repair'"):
-        train(home / "parts.tsv", tmp_path / "run", data={"repare": True})
+    with pytest.raises(SeqloomError, match="unknown setting of data 'repair_tag'; did you mean 'repair_tags'"):
+        train(home / "parts.tsv", tmp_path / "run", data={"repair_tag": True})
     with pytest.raises(SeqloomError, match="unknown model 'lstm-cfr'; did you mean 'lstm-crf'"):
         train(home / "parts.tsv", tmp_path / "run", model="lstm-cfr")
     assert not (tmp_path / "run").exists()

@@ -130,7 +130,7 @@ def test_nothing_to_learn(tmp_path):
         TASK.prepare(PrepareRequest([str(file)], 0.0, VectorOptions(), seed=1))
     with pytest.raises(SeqloomError, match=r"data\.window must be a whole number of 1 or more"):
         VectorOptions(window=0)
-    with pytest.raises(SeqloomError, match=r"data\.often.*above 0"):
+    with pytest.raises(SeqloomError, match=r"data\.subsample.*above 0"):
         VectorOptions(subsample=0.0)
 
 
