@@ -143,7 +143,7 @@ def test_the_record_is_json_and_is_drawn(labeller):
     assert record["examples"]["worst"][0]["wrong"] == 1
     assert len(record["looked"]) == 6
     drawn = "".join(sections(record))
-    for title in ("By label", "Confusion of labels", "Calibration", "By length of the text", "Words that counted"):
+    for title in ("By label", "Confusion of labels", "Calibration", "By length of the text", "Attention to words"):
         assert title in drawn
     assert "<script>" not in drawn
     assert labeller.evaluation_details(examples, most=10)["count"] == 10
