@@ -9,7 +9,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Measured:
+class CorpusScore:
     """A corpus score as its sufficient statistics, so that resampling never counts an n-gram or an edit twice."""
 
     table: np.ndarray  # [N, K]: what each example adds

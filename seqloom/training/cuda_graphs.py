@@ -177,14 +177,14 @@ def store_gradients(parameters: list[nn.Parameter], gradients: tuple[Tensor | No
 
 
 def make_forward_backward(
-    objective: nn.Module, settings: Training, device: torch.device, several: bool = False
+    objective: nn.Module, settings: Training, device: torch.device, distributed: bool = False
 ) -> ForwardBackward:
     """The passes with CUDA graphs or without, as the settings and the machine allow. `several`: processes."""
-    if several and settings.compile:
+    if distributed and settings.compile:
         raise SeqloomError("training.compile goes with one process; leave it out, or train in one")
     # A graph holds the activations for the backward pass, which reversible layers are there not to hold.
     reversible = any(getattr(part, "reversible", False) for part in objective.modules())
-    supported = device.type == "cuda" and not several and not reversible
+    supported = device.type == "cuda" and not distributed and not reversible
     if settings.cuda_graphs == "on" and not supported:
         raise SeqloomError(
             "training.cuda_graphs: on needs a CUDA device, one process and no reversible layers; auto does without"

@@ -36,7 +36,7 @@ from seqloom.training.optim.weight_averaging import Averaging
 from seqloom.training.out_of_memory import check_recoverable
 from seqloom.training.settings import Training
 
-MOST_NAN = 5  # updates in a row
+MAX_NAN = 5  # updates in a row
 # Their names in a checkpoint, and as attributes of the loop.
 COUNTERS = {name: name for name in ("step", "epoch", "position")} | {
     "pieces": "micro_batches",
@@ -51,9 +51,9 @@ class Update:
     step: int
     epoch: int
     loss: Tensor  # summed over all ranks; 0 where the update was skipped
-    norm: Tensor  # of the gradient of the mean loss, before clipping
+    grad_norm: Tensor  # of the gradient of the mean loss, before clipping
     count: Tensor  # real target tokens; 0 where the update was skipped
-    rate: float
+    learning_rate: float
     ends_epoch: bool
     skipped: dict[str, Any] | None  # an earlier update that was skipped for a loss or gradient that is not finite
 
@@ -66,14 +66,14 @@ class Loop:
     """
 
     def __init__(
-        self, objective: nn.Module, supply: BatchSource, settings: Training, device: torch.device, ranks: Ranks = ALONE
+        self, objective: nn.Module, source: BatchSource, settings: Training, device: torch.device, ranks: Ranks = ALONE
     ) -> None:
-        self.objective, self.supply, self.settings, self.device = objective, supply, settings, device
+        self.objective, self.source, self.settings, self.device = objective, source, settings, device
         self.ranks = ranks
         if device.type == "cpu":
             keep_freed()
         self.optimizer = make_optimizer(objective, settings)
-        self.forward_backward = make_forward_backward(objective, settings, device, ranks.several)
+        self.forward_backward = make_forward_backward(objective, settings, device, ranks.distributed)
         self.step = 0
         self.epoch = 0
         self.position = 0  # batches of this epoch already used
@@ -89,7 +89,7 @@ class Loop:
         self.any_stops = False  # whether any rank was, as all ranks know
         self.plan = self._plan()
         self._last: tuple[PendingValue, PendingValue | None, dict[str, Any]] | None = None
-        if ranks.several:
+        if ranks.distributed:
             if any(
                 parameter.requires_grad for parameter in objective.parameters()
             ):  # else nothing is trained by gradients
@@ -106,7 +106,7 @@ class Loop:
                 self.plan = self._plan()
             update = self._update()
             self.spent += time.monotonic() - started
-            if not self.ranks.several:
+            if not self.ranks.distributed:
                 self.elapsed = self.spent
             yield update
         self.check_last()
@@ -124,7 +124,7 @@ class Loop:
     @property
     def stopping(self) -> int | None:
         """The signal to stop for, once all ranks know of it."""
-        if not self.ranks.several:
+        if not self.ranks.distributed:
             return self.stop_signal
         return (self.stop_signal or signal.SIGTERM) if self.any_stops else None
 
@@ -137,7 +137,7 @@ class Loop:
 
     def _plan(self) -> Plan:
         s = self.settings
-        return self.supply.plan(seed=s.seed, epoch=self.epoch, batch_tokens=s.batch_tokens, batch_rows=s.batch_rows)
+        return self.source.plan(seed=s.seed, epoch=self.epoch, batch_tokens=s.batch_tokens, batch_rows=s.batch_rows)
 
     def _update(self) -> Update:
         end = min(self.position + self.settings.accumulate, len(self.plan))
@@ -145,7 +145,7 @@ class Loop:
         rate = learning_rate_at(self.step + 1, self.settings, self.progress(), self.plateau.factor)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        loss = self._accumulate([rank_batch(self.supply, chosen, self.ranks) for chosen in rows])
+        loss = self._accumulate([rank_batch(self.source, chosen, self.ranks) for chosen in rows])
         skipped = self.check_last()  # of the update before, while this one's gradients are still being computed
         loss, pending = self._sum_over_ranks(loss, rows)
         # DDP and FSDP average over ranks where a sum is wanted.
@@ -163,9 +163,9 @@ class Loop:
             step=self.step,
             epoch=self.epoch,
             loss=torch.where(finite, loss.total, 0.0),
-            norm=torch.where(finite, norm, 0.0),
+            grad_norm=torch.where(finite, norm, 0.0),
             count=finite * loss.count,
-            rate=rate,
+            learning_rate=rate,
             ends_epoch=self.position >= len(self.plan),
             skipped=skipped,
         )
@@ -176,14 +176,14 @@ class Loop:
         Each knows from the plan how many tokens the batch holds. The first rank's clock counts: the learning rate may
         depend on it.
         """
-        if not self.ranks.several:
+        if not self.ranks.distributed:
             return loss, None
         clock = self.spent if self.ranks.first else 0.0
         mine = torch.tensor([self.stop_signal is not None, clock], dtype=torch.float64).to(
             self.device, non_blocking=True
         )
         ours = self.ranks.all_reduce(torch.cat([loss.total.double()[None], mine]))
-        count = sum(self.supply.count(chosen) for chosen in rows)
+        count = sum(self.source.count(chosen) for chosen in rows)
         return Loss(ours[0].to(loss.total.dtype), count), PendingValue(ours[1:])
 
     def _warm_up(self) -> None:
@@ -192,7 +192,7 @@ class Loop:
         DDP orders its buckets by the first backward pass: done here, a resumed run adds in the same order as an
         uninterrupted one. FSDP makes its buffers in the first pass; under inference mode they could not be trained.
         """
-        self._backward([[self.supply.batch(self.plan[0][:1]).zero_weight_row()]])
+        self._backward([[self.source.batch(self.plan[0][:1]).zero_weight_row()]])
         self.forward_backward.clear_gradients()
         self.statistics.undo()
         self.carried = None
@@ -218,7 +218,7 @@ class Loop:
     def _split(self, batch: AnyBatch) -> list[AnyBatch]:
         return (
             exact_micro_batches(batch, self.micro_batches)
-            if self.ranks.several
+            if self.ranks.distributed
             else batch.micro_batches(self.micro_batches)
         )
 
@@ -260,7 +260,7 @@ class Loop:
             self.nan_in_a_row = 0
             return None
         self.nan_in_a_row += 1
-        if self.nan_in_a_row >= MOST_NAN:
+        if self.nan_in_a_row >= MAX_NAN:
             raise NonFiniteError(where)
         return where
 
@@ -289,7 +289,7 @@ class Loop:
         """The random states come last: nothing after them may draw a number."""
         self.plan = Plan(tensors["order"].cpu().numpy(), tensors["ends"].cpu().numpy())
         self.plan.check()
-        self.supply.costs(self.plan)  # an error where a row is not there, before anything is trained
+        self.source.costs(self.plan)  # an error where a row is not there, before anything is trained
         self.plateau = Plateau(**values["plateau"])
         for name, own in COUNTERS.items():
             setattr(self, own, values[name])
@@ -316,6 +316,6 @@ class NonFiniteError(SeqloomError):
         self.where = where
         rows = ", ".join(str(row) for row in where["rows"][:5])
         super().__init__(
-            f"loss or gradient not finite {MOST_NAN} times in a row, last at step {where['step']} (training "
+            f"loss or gradient not finite {MAX_NAN} times in a row, last at step {where['step']} (training "
             f"rows {rows} …); the weights are those before it. Lower training.learning_rate or training.clip"
         )

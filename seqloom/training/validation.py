@@ -23,7 +23,7 @@ from seqloom.training.settings import Training
 
 
 @torch.inference_mode()
-def likelihood(
+def validation_loss(
     objective: nn.Module, batches: Iterable[AnyBatch], device: torch.device, ranks: Ranks = ALONE
 ) -> dict[str, float]:
     """Mean negative log-likelihood of a target token in nats (`loss`), and its exponential (`perplexity`).
@@ -38,16 +38,16 @@ def likelihood(
         total, count = total + loss.total, count + loss.count
     objective.train(training)
     nats = float(total)
-    if ranks.several:
+    if ranks.distributed:
         nats, count = ranks.all_reduce(torch.tensor([nats, count], dtype=torch.float64, device=device)).tolist()
     return {"loss": nats / max(count, 1), "perplexity": perplexity(nats, count) if count else float("nan")}
 
 
-def all_batches(supply: BatchSource, settings: Training, ranks: Ranks = ALONE) -> Iterator[Any]:
+def all_batches(source: BatchSource, settings: Training, ranks: Ranks = ALONE) -> Iterator[Any]:
     """Every example once, in batches as large as those of the training, which are known to fit into memory; of each the
     rank's rows."""
-    batches = supply.plan(seed=0, epoch=0, batch_rows=settings.batch_rows, batch_tokens=settings.batch_tokens)
-    return (rank_batch(supply, rows, ranks) for rows in batches)
+    batches = source.plan(seed=0, epoch=0, batch_rows=settings.batch_rows, batch_tokens=settings.batch_tokens)
+    return (rank_batch(source, rows, ranks) for rows in batches)
 
 
 def paired_batches(pairs: Sequence[tuple[list[int], list[int]]], rows: int = 128) -> Iterator[Batch]:

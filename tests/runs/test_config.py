@@ -79,14 +79,14 @@ def test_optimizer_is_another_spelling(tmp_path):
 
 
 def test_case_is_lost_in_two_ways_and_what_was_true_stays_so():
-    from seqloom.data.encoding.encode import normal_all
+    from seqloom.data.encoding.encode import normalize_all
     from seqloom.data.prepare.pairs import DataOptions
 
     made = configs.compose("translate", None, None, {"fold": True}, {}, {})
     assert made["data"]["lowercase"] == "casefold", "older recipes are as they were"
     assert configs.compose("translate", None, None, {}, {}, {"data.lowercase": True})["data"]["lowercase"] == "lower"
     ways = {case: DataOptions(lowercase=case).normalization for case in (False, True, "lower", "casefold")}
-    said = {case: normal_all(["Weiß É"], way) for case, way in ways.items()}
+    said = {case: normalize_all(["Weiß É"], way) for case, way in ways.items()}
     assert said == {False: ["Weiß É"], True: ["weiß é"], "lower": ["weiß é"], "casefold": ["weiss é"]}
     for task in ("classify", "tag", "generate", "mask", "vectors", "table"):
         with pytest.raises(SeqloomError, match="unknown way to lose case 'upper'"):

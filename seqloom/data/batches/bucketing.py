@@ -66,13 +66,13 @@ def plan(
     room = int(target.max(initial=0)) + 1
     key = source * room + np.where(source % 2, room - 1 - target, target)
     del source, target  # ten million rows are 80 MB an array
-    order = shuffled[_stable(key)]
+    order = shuffled[_stable_argsort(key)]
     widths = np.maximum(source_lengths, target_lengths)[order]
-    ends = _cut(widths, batch_tokens, batch_rows or len(order))
+    ends = _batch_ends(widths, batch_tokens, batch_rows or len(order))
     return _shuffle(order, ends, random)
 
 
-def waste(plan: Plan, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
+def padding_share(plan: Plan, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
     """Which share of the tokens in the plan's matrices is padding."""
     if not len(plan):
         return 0.0
@@ -86,7 +86,7 @@ def waste(plan: Plan, source_lengths: np.ndarray, target_lengths: np.ndarray) ->
     return 1 - real / padded
 
 
-def _stable(key: np.ndarray) -> np.ndarray:
+def _stable_argsort(key: np.ndarray) -> np.ndarray:
     """np.argsort(key, kind="stable"). Sorting numbers that end in their own place is several times as fast."""
     bits = max(1, len(key) - 1).bit_length()
     if int(key.max(initial=0)) >> (63 - bits):
@@ -96,7 +96,7 @@ def _stable(key: np.ndarray) -> np.ndarray:
     return key & ((1 << bits) - 1)
 
 
-def _cut(widths: np.ndarray, tokens: int | None, rows: int) -> np.ndarray:
+def _batch_ends(widths: np.ndarray, tokens: int | None, rows: int) -> np.ndarray:
     """Where batches end if each takes as many examples as fit."""
     if tokens is None:
         return np.minimum(np.arange(rows, len(widths) + rows, rows, dtype=np.int64), len(widths))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from seqloom.data.batches.collate import Padded, pad_flat
-from seqloom.data.encoding.encode import Rows, runs
+from seqloom.data.encoding.encode import Rows, index_ranges
 from seqloom.data.tokenizers.tokenizers import EOS
 
 
@@ -21,7 +21,7 @@ class ChunkedTexts:
     @classmethod
     def of(cls, rows: Rows, max_length: int | None = None) -> ChunkedTexts:
         """From texts as rows of ids without specials."""
-        ended = in_chunks(rows, max_length).between((), (EOS,))
+        ended = split_long_rows(rows, max_length).with_specials((), (EOS,))
         return cls(ended.ids, np.concatenate([[0], np.cumsum(ended.lengths)]))
 
     def __len__(self) -> int:
@@ -36,18 +36,18 @@ class ChunkedTexts:
         """The flat places of all tokens of `rows`, and how many each has."""
         if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(self):
             raise IndexError(f"rows {rows.min()} to {rows.max()} of {len(self)}")
-        return runs(self.offsets[rows], self.lengths[rows]), self.lengths[rows]
+        return index_ranges(self.offsets[rows], self.lengths[rows]), self.lengths[rows]
 
     def padded(self, rows: np.ndarray) -> Padded:
         places, lengths = self.gather(rows)
         return pad_flat(self.ids[places], lengths)
 
 
-def in_chunks(rows: Rows, limit: int | None) -> Rows:
+def split_long_rows(rows: Rows, limit: int | None) -> Rows:
     """Longer rows become several of nearly equal length; empty ones are left out."""
     rows = rows.select(rows.lengths > 0)
     if limit is None or not len(rows.lengths):
         return rows
     counts = -(-rows.lengths // limit)
     each, more = np.repeat(rows.lengths // counts, counts), np.repeat(rows.lengths % counts, counts)
-    return Rows(rows.ids, each + (runs(np.zeros(len(counts), np.int64), counts) < more))
+    return Rows(rows.ids, each + (index_ranges(np.zeros(len(counts), np.int64), counts) < more))

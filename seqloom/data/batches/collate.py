@@ -46,7 +46,7 @@ class Padded:
         """All rows, and once more all rows."""
         return Padded(self.tokens.repeat(2, 1), self.lengths.repeat(2), 2 * self.host)
 
-    def wider(self, width: int) -> Padded:
+    def pad_to(self, width: int) -> Padded:
         """Padded up to `width`."""
         more = width - self.tokens.shape[1]
         return replace(self, tokens=F.pad(self.tokens, (0, more), value=PAD)) if more > 0 else self
@@ -56,7 +56,7 @@ class Padded:
         width = self.tokens.shape[1]
         if self.full and width > SHORT:
             return self
-        return self.wider(bucket_width(width, most))
+        return self.pad_to(bucket_width(width, most))
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +67,12 @@ class Batch:
     target: Padded  # <bos> y1 … yn <eos>
     index: Tensor  # [N] int64: flat places of the real labels in the [B, T-1] matrix target.tokens[:, 1:], row-major
     rows: tuple[int, ...]  # which examples of the corpus
-    spare: int = 0  # at the end of `index`, places of <pad> that only make it longer
+    padding: int = 0  # at the end of `index`, places of <pad> that only make it longer
 
     @property
     def count(self) -> int:
         """How many labels are real."""
-        return self.index.size(0) - self.spare
+        return self.index.size(0) - self.padding
 
     @classmethod
     def of(cls, source: Padded, target: Padded, rows: tuple[int, ...] | None = None) -> Batch:
@@ -91,7 +91,7 @@ class Batch:
         if not self.rows:
             return self
         source = self.source.pad_to_bucket(most)
-        target = self.target.wider(bucket_width(self.target.tokens.shape[1] - 1, most) + 1)
+        target = self.target.pad_to(bucket_width(self.target.tokens.shape[1] - 1, most) + 1)
         made = Batch.of(source, target, self.rows)
         places = target.tokens.size(0) * (target.tokens.shape[1] - 1)
         more = min(bucket_size(made.count), places) - made.count
@@ -99,13 +99,13 @@ class Batch:
             return made
         row = int(np.argmin(target.host))
         pad = row * (target.tokens.shape[1] - 1) + target.host[row] - 1  # the first place after the shortest row's end
-        return replace(made, index=F.pad(made.index, (0, more), value=pad), spare=more)
+        return replace(made, index=F.pad(made.index, (0, more), value=pad), padding=more)
 
     def twice(self) -> Batch:
         """All rows, and once more all rows; so `index` too, and its spare places stand at the end of each half."""
         labels = self.target.tokens.size(0) * (self.target.tokens.size(1) - 1)
         index = torch.cat([self.index, self.index + labels])
-        return Batch(self.source.twice(), self.target.twice(), index, 2 * self.rows, 2 * self.spare)
+        return Batch(self.source.twice(), self.target.twice(), index, 2 * self.rows, 2 * self.padding)
 
     def zero_weight_row(self) -> Batch:
         """A row without a label: its loss is an empty sum, and every parameter still gets a gradient, of zeros."""
@@ -113,7 +113,7 @@ class Batch:
 
     def micro_batches(self, n: int) -> list[Batch]:
         """The rows cut into at most `n` nearly equal parts, each trimmed to its own longest: micro-batches."""
-        parts = cuts(len(self.rows), n)
+        parts = split_points(len(self.rows), n)
         return [Batch.of(self.source.part(a, b), self.target.part(a, b), self.rows[a:b]) for a, b in parts] or [self]
 
 
@@ -150,7 +150,7 @@ def cut(sequence: Sequence[Item], limit: int | None, drop: str = "tail") -> Sequ
     return sequence[:limit] if drop == "tail" else sequence[len(sequence) - limit :]
 
 
-def cuts(total: int, n: int) -> list[tuple[int, int]]:
+def split_points(total: int, n: int) -> list[tuple[int, int]]:
     """Where to cut `total` rows into at most `n` nearly equal parts; none where they stay whole."""
     if n < 1:
         raise ValueError(f"a batch can be cut into 1 or more pieces, not {n}")

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from seqloom.data.batches.bucketing import Plan, plan
-from seqloom.data.batches.collate import Padded, cuts
+from seqloom.data.batches.collate import Padded, split_points
 from seqloom.data.batches.pairs import PairSource
-from seqloom.data.tokenizers.tokenizers import SPECIALS, make, normalize
+from seqloom.data.tokenizers.tokenizers import SPECIALS, make_tokenizer, normalize
 from seqloom.errors import SeqloomError, known
 
 
@@ -54,14 +54,14 @@ class Target:
         """As `make` takes it. Numbers are kept byte by byte: there is no byte that only the validation data has."""
         return {"label": "label", "labels": f"labels:{self.separator}", "number": "bytes"}[self.kind]
 
-    def standard(self, numbers: np.ndarray) -> np.ndarray:
+    def standardize(self, numbers: np.ndarray) -> np.ndarray:
         """Numbers as the model is taught them."""
         return ((numbers - self.mean) / self.deviation).astype(np.float32)
 
-    def numbers(self, texts: list[str]) -> np.ndarray:
+    def encode(self, texts: list[str]) -> np.ndarray:
         """Targets as numbers: [N] int64 (−1: no label of the training data), [N, labels] bool, or [N] float32."""
         if self.kind == "number":
-            return self.standard(np.array([float(text) for text in texts]))
+            return self.standardize(np.array([float(text) for text in texts]))
         parts = self._parts(texts)
         if self.kind == "label":
             return np.array([part[0] for part in parts], np.int64)
@@ -75,7 +75,7 @@ class Target:
         return None if self.kind == "number" else np.array([part.count(-1) for part in self._parts(texts)])
 
     def _parts(self, texts: list[str]) -> list[list[int]]:
-        split, place = make(self.tokens).split, {name: number for number, name in enumerate(self.names)}
+        split, place = make_tokenizer(self.tokens).split, {name: number for number, name in enumerate(self.names)}
         return [[place.get(part, -1) for part in split(normalize(text))] for text in texts]
 
 
@@ -101,11 +101,13 @@ class LabelBatch:
 
     def micro_batches(self, n: int) -> list[LabelBatch]:
         """The rows cut into at most `n` nearly equal parts: micro-batches."""
-        return [self._part(a, b) for a, b in cuts(len(self.rows), n)] or [self]
+        return [self._part(a, b) for a, b in split_points(len(self.rows), n)] or [self]
 
     def _part(self, a: int, b: int) -> LabelBatch:
         weight = None if self.weight is None else self.weight[a:b]
-        return LabelBatch(self.source.part(a, b), self.target[a:b], weight, counted(self.target[a:b]), self.rows[a:b])
+        return LabelBatch(
+            self.source.part(a, b), self.target[a:b], weight, count_known(self.target[a:b]), self.rows[a:b]
+        )
 
     def zero_weight_row(self) -> LabelBatch:
         """A row that weighs nothing: every parameter still gets a gradient, of zeros."""
@@ -113,7 +115,7 @@ class LabelBatch:
         return LabelBatch(self.source.part(0, 1), self.target[:1].clamp(min=0), weight, 0, ())
 
 
-def counted(target: Tensor | np.ndarray) -> int:
+def count_known(target: Tensor | np.ndarray) -> int:
     """Rows that count: labels that the training data does not have have no likelihood. On the host."""
     return int((target >= 0).sum()) if target.dtype in (torch.int64, np.int64) else len(target)
 
@@ -142,10 +144,10 @@ class LabelSource:
         values = values.astype(np.float32) if values.dtype == bool else values
         weight = None if self.weights is None else torch.from_numpy(_weigh(values, self.weights))
         source = self.corpus.sources(rows)
-        return LabelBatch(source, torch.from_numpy(values), weight, counted(values), tuple(rows.tolist()))
+        return LabelBatch(source, torch.from_numpy(values), weight, count_known(values), tuple(rows.tolist()))
 
     def count(self, rows: np.ndarray) -> int:
-        return counted(self.values[rows])
+        return count_known(self.values[rows])
 
     def missing(self) -> np.ndarray:
         """[rows]: how many labels of each the training data lacks."""
@@ -180,12 +182,12 @@ def _weigh(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.where(values > 0, weights, np.float32(1))
 
 
-def values_of(corpus: PairSource, target: Target) -> np.ndarray:
+def encode_targets(corpus: PairSource, target: Target) -> np.ndarray:
     """Every target of a corpus, as `Target.numbers` gives them; several labels as bool, to save memory."""
     ids, lengths = corpus.targets()
     if target.kind == "number":
         raw, ends = (ids - len(SPECIALS)).astype(np.uint8).tobytes(), np.cumsum(lengths).tolist()
-        return target.standard(np.array([float(raw[a:b]) for a, b in pairwise([0, *ends])]))
+        return target.standardize(np.array([float(raw[a:b]) for a, b in pairwise([0, *ends])]))
     if target.kind == "label":
         return np.where(ids >= len(SPECIALS), ids.astype(np.int64) - len(SPECIALS), -1)
     values = np.zeros((len(lengths), target.size), bool)

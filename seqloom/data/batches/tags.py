@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from seqloom.data.batches.bucketing import Plan, plan
-from seqloom.data.batches.words import Lexicon, TagBatch, Types
+from seqloom.data.batches.words import Lexicon, TagBatch, WordTable
 from seqloom.data.encoding.encode import Rows
 from seqloom.data.encoding.text_options import TextOptions
 from seqloom.data.formats.conll import Sentence
@@ -64,14 +64,14 @@ class TagSource:
 
     folder: Path | None = None
 
-    def __init__(self, sentences: Sequence[Sentence], types: Types, tags: Tags) -> None:
+    def __init__(self, sentences: Sequence[Sentence], types: WordTable, tags: Tags) -> None:
         self.types = types
         lengths = np.fromiter((len(sentence.words) for sentence in sentences), np.int64, len(sentences))
         words = [types.add(word) for sentence in sentences for word in sentence.words]
         labels = [tags.numbers[tag] for sentence in sentences for tag in sentence.tags]
         self.words = Rows(np.array(words, np.int32), lengths)
         self.tags = Rows(np.array(labels, np.int32), lengths)
-        digest = hashlib.sha256(json.dumps([list(types.places), tags.to_json()]).encode())
+        digest = hashlib.sha256(json.dumps([list(types.rows), tags.to_json()]).encode())
         for part in (*self.words, self.tags.ids):
             digest.update(part.tobytes())
         self.fingerprint = digest.hexdigest()

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from seqloom.data.batches.collate import Padded, bucket_size, cuts, pad_flat, send
+from seqloom.data.batches.collate import Padded, bucket_size, pad_flat, send, split_points
 from seqloom.data.encoding.encode import Rows
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, normalize
 from seqloom.data.tokenizers.vocabulary import Codec
 
-LONGEST = 40  # characters of a word that are looked at: as many from its beginning as from its end
+MAX_CHARACTERS = 40  # characters of a word that are looked at: as many from its beginning as from its end
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class TagBatch:
         return replace(self, source=source, tags=F.pad(self.tags, (0, source.index.shape[1] - self.tags.shape[1])))
 
     def micro_batches(self, n: int) -> list[TagBatch]:
-        return [self._part(a, b) for a, b in cuts(len(self.rows), n)] or [self]
+        return [self._part(a, b) for a, b in split_points(len(self.rows), n)] or [self]
 
     def zero_weight_row(self) -> TagBatch:
         return replace(self._part(0, 1), rows=())
@@ -99,51 +99,51 @@ class Lexicon:
         """The word as its characters are read; words of one shape are one type."""
         return normalize(word, half_width=self.words.half_width)
 
-    def number(self, word: str) -> int:
-        return self.words.number(self.words.normalize(word))
+    def word_id(self, word: str) -> int:
+        return self.words.token_id(self.words.normalize(word))
 
     def spell(self, shape: str) -> list[int]:
         """<bos> c1 … cn <eos>; of a very long word, the beginning and the end."""
         ids = self.characters.encode(shape)
-        if len(ids) > LONGEST:
-            ids = ids[: LONGEST // 2] + ids[-LONGEST // 2 :]
+        if len(ids) > MAX_CHARACTERS:
+            ids = ids[: MAX_CHARACTERS // 2] + ids[-MAX_CHARACTERS // 2 :]
         return [BOS, *ids, EOS]
 
     def words_of(self, sentences: Sequence[Sequence[str]]) -> Words:
         """Sentences in memory as a model reads them, for prediction."""
-        types = Types(self)
+        types = WordTable(self)
         flat = [types.add(word) for sentence in sentences for word in sentence]
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
         return types.words(Rows(np.array(flat, np.int64), lengths))
 
 
-class Types:
+class WordTable:
     """A table of distinct words, each encoded and spelt once."""
 
     def __init__(self, lexicon: Lexicon, shapes: Iterable[str] = ()) -> None:
         self.lexicon = lexicon
-        self.places: dict[str, int] = {}
+        self.rows: dict[str, int] = {}
         self._tables: tuple[np.ndarray, Rows] | None = None
         for shape in shapes:
             self.add(shape)
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.rows)
 
     def add(self, word: str) -> int:
         """The place of a word in the table."""
         shape = self.lexicon.shape(word)
         self._tables = None
-        return self.places.setdefault(shape, len(self.places))
+        return self.rows.setdefault(shape, len(self.rows))
 
     @property
     def tables(self) -> tuple[np.ndarray, Rows]:
         """The number of every type, and its characters."""
         if self._tables is None:
-            spelt = [self.lexicon.spell(shape) for shape in self.places]
+            spelt = [self.lexicon.spell(shape) for shape in self.rows]
             lengths = np.fromiter(map(len, spelt), np.int64, len(spelt))
             flat = np.fromiter((number for row in spelt for number in row), np.int32, int(lengths.sum()))
-            numbers = np.fromiter(map(self.lexicon.number, self.places), np.int64, len(self.places))
+            numbers = np.fromiter(map(self.lexicon.word_id, self.rows), np.int64, len(self.rows))
             self._tables = numbers, Rows(flat, lengths)
         return self._tables
 

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from seqloom.data.checks import problems
-from seqloom.data.checks.suspicious_text import Marks
-from seqloom.data.encoding.statistics import summary
-from seqloom.data.files.columns import Reading
-from seqloom.data.files.file_groups import Group, group
-from seqloom.data.formats.pairs import MAX_LENGTH, Example, Problem, entries, too_long
+from seqloom.data.checks.suspicious_text import SuspiciousText
+from seqloom.data.encoding.statistics import counter_statistics
+from seqloom.data.files.columns import ReadOptions
+from seqloom.data.files.file_groups import Group, group_files
+from seqloom.data.formats.pairs import MAX_LENGTH, Example, Problem, read_entries, too_long
 from seqloom.plural import counted
 
 __all__ = ["Problem", "Report", "Statistics", "check"]
 
 
-def check(files: list[str], *, max_length: int | None = None, reading: Reading | None = None) -> Report:
+def check(files: list[str], *, max_length: int | None = None, reading: ReadOptions | None = None) -> Report:
     """Look through `files` (see `read.group`). Iterate over the report for the problems, as they are found.
 
     Errors are lines that training would refuse, among them sides over `max_length` characters. Warnings are lines that
@@ -30,7 +30,7 @@ def check(files: list[str], *, max_length: int | None = None, reading: Reading |
     sources of the first group that appear again in a later one: test data that the model has seen. Of each text only
     an 8-byte hash is kept.
     """
-    return Report(group(files, reading), MAX_LENGTH if max_length is None else max_length)
+    return Report(group_files(files, reading), MAX_LENGTH if max_length is None else max_length)
 
 
 class Report(problems.Report):
@@ -39,11 +39,11 @@ class Report(problems.Report):
     def __init__(self, groups: list[Group], max_length: int = MAX_LENGTH):
         self.groups, self.max_length = groups, max_length
 
-    def counted(self, group: Group) -> Statistics:
+    def statistics_of(self, group: Group) -> Statistics:
         """What is counted of a group of files."""
         return Statistics(group)
 
-    def doubts(self, statistics: Statistics) -> Iterator[Problem]:
+    def group_warnings(self, statistics: Statistics) -> Iterator[Problem]:
         """What the numbers of a group of files make one doubt."""
         return iter(())
 
@@ -52,13 +52,13 @@ class Report(problems.Report):
         return [note for group in self.groups for note in group.notes]
 
     def _problems(self) -> Iterator[Problem]:
-        first: _Seen | None = None
+        first: _PairHashes | None = None
         for one in self.groups:
-            statistics = self.counted(one)
+            statistics = self.statistics_of(one)
             self._statistics.append(statistics)
-            seen, marks = _Seen(), Marks(statistics.group.form)
-            for entry in entries(statistics.group, through=marks.through):
-                marks.record(entry.line)
+            seen, marks = _PairHashes(), SuspiciousText(statistics.group.form)
+            for entry in read_entries(statistics.group, observe=marks.observe):
+                marks.record_start(entry.line)
                 problem = entry if isinstance(entry, Problem) else too_long(entry, self.max_length)
                 if problem is not None:
                     statistics.broken += 1
@@ -66,9 +66,9 @@ class Report(problems.Report):
                 elif isinstance(entry, Example):
                     statistics.add(entry)
                     seen.add(entry)
-                yield from marks.found
-                marks.found.clear()
-            yield from marks.found
+                yield from marks.problems
+                marks.problems.clear()
+            yield from marks.problems
             if not marks.lines:
                 yield Problem(statistics.group.files[0], 1, "the file is empty", code="empty")
             elif not statistics.lines and not statistics.broken:
@@ -81,10 +81,10 @@ class Report(problems.Report):
             else:
                 yield from seen.overlap(statistics.group, first, where)
             statistics.distinct_sources, statistics.several_targets = seen.sources()
-            yield from self.doubts(statistics)
+            yield from self.group_warnings(statistics)
 
 
-class _Seen:
+class _PairHashes:
     """Hashes of the pairs of one group, in the order of the lines."""
 
     def __init__(self):
@@ -109,7 +109,7 @@ class _Seen:
                 yield Problem(group.files[0], line, reason, "warning", "duplicate")
             last = line
 
-    def overlap(self, group: Group, first: _Seen, where: Group) -> Iterator[Problem]:
+    def overlap(self, group: Group, first: _PairHashes, where: Group) -> Iterator[Problem]:
         known, places = np.unique(np.asarray(first._sources), return_index=True)
         if not len(known):
             return
@@ -190,13 +190,13 @@ class Side:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "characters": summary(self.characters),
-            "words": summary(self.words),
+            "characters": counter_statistics(self.characters),
+            "words": counter_statistics(self.words),
             "distinct_characters": len(self.alphabet),
         }
 
     def summary(self) -> str:
-        units = {"characters": summary(self.characters), "words": summary(self.words)}
+        units = {"characters": counter_statistics(self.characters), "words": counter_statistics(self.words)}
         spread = "; ".join(
             f"{unit} mean {numbers['mean']:.1f}, median {numbers['median']:g}, 95 % ≤ {numbers['p95']:g}, "
             f"longest {numbers['longest']:,}"

@@ -10,7 +10,7 @@ import numpy as np
 
 from seqloom.data.files.lines import Line, LineError
 from seqloom.data.formats.pairs import Problem
-from seqloom.data.tokenizers.graphemes import PICTURE
+from seqloom.data.tokenizers.graphemes import EMOJI
 
 _NAMES = {
     "\u200b": "zero width space",
@@ -23,25 +23,27 @@ _NAMES = {
 _SCRIPTS = "\u0600-\u0fff\u1000-\u109f\u1780-\u18af\ua840-\ua8ff\ufb50-\ufdff\ufe70-\ufefc\U00011000-\U00011fff"
 # Zero-width characters, and marks that turn the direction of writing. A joiner is in its place after a letter of those
 # scripts; U+200D also between two emoji, of which the first may have a skin tone or a variation selector.
-_HIDDEN = re.compile(
+_SUSPICIOUS = re.compile(
     "[\u200b\u2060\ufeff\u202a-\u202e\u2066-\u2069]"
-    f"|(?<![{_SCRIPTS}])(?:\u200c|\u200d(?:(?<![{PICTURE}\ufe0f\U0001f3fb-\U0001f3ff]\u200d)|(?![{PICTURE}])))"
+    f"|(?<![{_SCRIPTS}])(?:\u200c|\u200d(?:(?<![{EMOJI}\ufe0f\U0001f3fb-\U0001f3ff]\u200d)|(?![{EMOJI}])))"
 )
-_ANY = re.compile("[\u200b-\u200d\u2060\ufeff\u202a-\u202e\u2066-\u2069]")  # most texts have none, which is soon seen
-_FAR = 1 << 16  # bytes; a longer line is named for that, and not looked into
+_INVISIBLE = re.compile(
+    "[\u200b-\u200d\u2060\ufeff\u202a-\u202e\u2066-\u2069]"
+)  # most texts have none, which is soon seen
+_MAX_BYTES = 1 << 16  # bytes; a longer line is named for that, and not looked into
 _LF, _CRLF, _NONE = range(3)
 
 
-class Marks:
+class SuspiciousText:
     """Looks at the lines of a group as they pass; `found` collects what is wrong with them."""
 
     def __init__(self, form: str):
         self.form = form
-        self.found: list[Problem] = []
+        self.problems: list[Problem] = []
         self._ends: dict[str, bytearray] = {}  # of every line of each file
         self._begins = array("q")  # lines with which a record of a .csv begins: others stand within quotes
 
-    def record(self, line: int) -> None:
+    def record_start(self, line: int) -> None:
         """Hears where the records of a .csv begin."""
         if self.form == "csv":
             self._begins.append(line)
@@ -50,13 +52,13 @@ class Marks:
     def lines(self) -> int:
         return max(map(len, self._ends.values()), default=0)
 
-    def through(self, file: str, lines: Iterator[Line]) -> Iterator[Line]:
+    def observe(self, file: str, lines: Iterator[Line]) -> Iterator[Line]:
         ends = self._ends.setdefault(file, bytearray())
         for line, raw in lines:
             if not isinstance(raw, LineError):
                 ends.append(_CRLF if raw.endswith(b"\r\n") else _LF if raw.endswith(b"\n") else _NONE)
-                if len(raw) <= _FAR and (not raw.isascii() or b"\r" in raw or b'"' in raw):
-                    self.found += (Problem(file, line, reason, "warning", code) for code, reason in self._look(raw))
+                if len(raw) <= _MAX_BYTES and (not raw.isascii() or b"\r" in raw or b'"' in raw):
+                    self.problems += (Problem(file, line, reason, "warning", code) for code, reason in self._look(raw))
             else:
                 ends.append(_NONE)
             yield line, raw
@@ -70,12 +72,12 @@ class Marks:
             yield "line-end", f"CR inside the line at character {text.index(chr(13)) + 1}: an old line end?"
         if self.form == "tsv" and any(field[:1] == '"' and '"' not in field[1:] for field in text.split("\t")):
             yield "quote", "a column begins with a quote that is not closed; in TSV quotes are text"
-        hidden = _HIDDEN.search(text) if _ANY.search(text) else None
+        hidden = _SUSPICIOUS.search(text) if _INVISIBLE.search(text) else None
         if hidden is not None and not text.startswith("\ufeff"):
             name = _NAMES.get(hidden[0], "mark of writing direction")
             yield "invisible", f"U+{ord(hidden[0]):04X} ({name}) at character {hidden.start() + 1}, which nobody sees"
 
-    def _between(self, kinds: np.ndarray) -> np.ndarray:
+    def _record_ends(self, kinds: np.ndarray) -> np.ndarray:
         """Without the line ends that stand within quotes: a spreadsheet ends its rows in CRLF, and lines of a cell in
         LF."""
         if not self._begins:
@@ -88,7 +90,7 @@ class Marks:
     def line_ends(self) -> Iterator[Problem]:
         """Lines that end otherwise than most of their file."""
         for file, ends in self._ends.items():
-            kinds = self._between(np.frombuffer(ends, np.uint8))
+            kinds = self._record_ends(np.frombuffer(ends, np.uint8))
             crlf, lf = int((kinds == _CRLF).sum()), int((kinds == _LF).sum())
             rare, names = (_LF, "LF, most lines in CRLF") if crlf > lf else (_CRLF, "CRLF, most lines in LF")
             for line in np.flatnonzero(kinds == rare).tolist() if min(crlf, lf) else ():

@@ -40,7 +40,7 @@ _ENDINGS = {
 _KINDS = {AUDIO: "audio", PICTURE: "pictures"}
 
 
-def no_text(head: bytes) -> str | None:
+def binary_format(head: bytes) -> str | None:
     """What a file is by its first bytes, and what to do; None if it may be text."""
     if head[:4] == b"RIFF" and head[8:12] in (b"WAVE", b"WEBP"):
         return (AUDIO if head[8:12] == b"WAVE" else PICTURE).format(head[8:12].decode())
@@ -49,7 +49,7 @@ def no_text(head: bytes) -> str | None:
     return next((told.format(name) for start, told, name in _STARTS if head.startswith(start)), None)
 
 
-def held(paths: list[Path]) -> str | None:
+def binary_majority(paths: list[Path]) -> str | None:
     """What a folder holds most of, if that is no text, as "audio (a.wav, b.wav, …)"."""
     for kind, endings in _ENDINGS.items():
         found = [path for path in paths if path.suffix.lower() in endings]

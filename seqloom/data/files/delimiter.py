@@ -8,17 +8,17 @@ from itertools import islice
 
 from seqloom.data.files.columns import csv_records, delimiter_name
 
-_TRIED = ",;\t|"  # the first of equals wins
+_CANDIDATES = ",;\t|"  # the first of equals wins
 _LOOKED = 100  # records
 
 
-def sign_in(text: str) -> str:
+def detect_delimiter(text: str) -> str:
     """The sign between the columns of a .csv, by its beginning: the one by which most records are as wide as the
     first; a comma if none is better."""
-    return max(_TRIED, key=lambda sign: (_fit(text, sign), sign == ","))
+    return max(_CANDIDATES, key=lambda sign: (_consistency(text, sign), sign == ","))
 
 
-def _fit(text: str, sign: str) -> float:
+def _consistency(text: str, sign: str) -> float:
     """Share of the first records that are as wide as the very first, which has several columns."""
     first = text.find("\n")
     if sign not in (text if first < 0 else text[: first + 1]) and '"' not in text[: first + 1]:
@@ -30,11 +30,11 @@ def _fit(text: str, sign: str) -> float:
     return sum(width == widths[0] for width in widths) / len(widths)
 
 
-def alone_is_little(head: bytes, values: str) -> str:
+def single_file_hint(head: bytes, values: str) -> str:
     """What to say of a text by itself where pairs are wanted, by what seems to stand in it."""
     text = head.decode(errors="replace")
-    sign = sign_in(text)
-    if _fit(text, sign) >= 0.9:
+    sign = detect_delimiter(text)
+    if _consistency(text, sign) >= 0.9:
         name = delimiter_name(sign)
         return f"no TAB in its first line, but {name}s seem to stand between its columns: --delimiter {name} reads it"
     if values == "text":
@@ -42,13 +42,13 @@ def alone_is_little(head: bytes, values: str) -> str:
             "no second file to pair it with. Expected: lines of source TAB target in one file, JSON lines (.jsonl), "
             "or two parallel files one after the other, as in train.en train.de"
         )
-    if label := _label_first(text):
+    if label := _leading_label(text):
         how = f"its lines seem to begin with a label, as {label!r}, and a blank"
         return f"{how}: put a TAB in its place, and say --columns 2,1. Expected: lines of text TAB label"
     return "no TAB in its first line. Expected: lines of text TAB label, CSV, JSON lines (.jsonl), or a folder a label"
 
 
-def _label_first(text: str) -> str | None:
+def _leading_label(text: str) -> str | None:
     """The commonest first word of the lines, if few words begin all of them."""
     found = Counter(line.split(maxsplit=1)[0] for line in text.splitlines()[:1000] if len(line.split()) > 1)
     if found.total() < 5 or 4 * len(found) > found.total():

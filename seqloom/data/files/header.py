@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
-LOOKED = 500  # lines after the first that it is compared with
+LINES_COMPARED = 500  # lines after the first that it is compared with
 _FEW = 20  # lines from which something can be said of all
 _WORDS = """
 text texts sentence sentences sent source sources src target targets tgt input inputs output outputs question answer
@@ -51,7 +51,7 @@ _COMPOUND = re.compile(f"(?:{'|'.join(_PARTS.split())})+")
 _NUMBER = re.compile(r"\s*[-+]?(\d[\d.,]*|\.\d+)([eE][-+]?\d+)?(\s*%)?\s*")
 _NAME = re.compile(r"#?\s*[^\W\d][\w#.\-/()（）: ]{0,39}")
 # A letter of a script other than the Latin, to which the signs of phonetics belong.
-_FOREIGN = re.compile("[^\\W\\d_\\u0000-\\u02ff\\u1d00-\\u1eff]")
+_NON_LATIN = re.compile("[^\\W\\d_\\u0000-\\u02ff\\u1d00-\\u1eff]")
 _BETWEEN = re.compile(r"[\s_\-./#()（）:]+|(?<=[a-z])(?=[A-Z])")
 
 
@@ -65,10 +65,16 @@ def is_header(first: Sequence[str], rest: Sequence[Sequence[str]], columns: Sequ
     if not (_is_name(cells[0]) or (not cells[0] and len(cells) > 2)):  # pandas leaves the number of a row without one
         return False
     read = [column for column in columns or range(len(cells)) if column < len(cells)]
-    beside = {column: [row[column].strip() for row in islice(rest, LOOKED) if column < len(row)] for column in read}
+    beside = {
+        column: [row[column].strip() for row in islice(rest, LINES_COMPARED) if column < len(row)] for column in read
+    }
     if any(cells[column] and cells[column] in others for column, others in beside.items()):
         return False  # it comes again, so it is a value
-    usual = {column for column, cell in enumerate(cells) if known(cell) and not _of_many(cell, beside.get(column, ()))}
+    usual = {
+        column
+        for column, cell in enumerate(cells)
+        if is_column_name(cell) and not _is_language_value(cell, beside.get(column, ()))
+    }
     if any(cells[column].lower() not in LANGUAGES for column in read):
         codes = {column for column in usual if len(cells[column]) == 2 and cells[column].lower() in LANGUAGES}
         usual -= codes  # he, it and no are words of their own
@@ -76,20 +82,20 @@ def is_header(first: Sequence[str], rest: Sequence[Sequence[str]], columns: Sequ
     if usual.issuperset(read) or (words >= 2 and 2 * words >= len(cells)):
         return True
     clear = any(cells[column].lower() not in LANGUAGES for column in usual)
-    signs = {_unlike(cells[column], others) for column, others in beside.items()}
+    signs = {_difference(cells[column], others) for column, others in beside.items()}
     if signs == {"new"}:
         return False  # few examples, each of them many times
     return "kind" in signs or signs >= {"new", "short"} or (clear and signs != {""})
 
 
-def known(cell: str) -> bool:
+def is_column_name(cell: str) -> bool:
     """Whether a column may well be called so: `text`, `Source Text`, `inputText`, `label_1`, `文本内容`."""
     parts = [part.lower().rstrip("0123456789") for part in _BETWEEN.split(cell.strip())]
     parts = [part for part in parts if part]
     return bool(parts) and all(part in KNOWN or _COMPOUND.fullmatch(part) for part in parts)
 
 
-def _of_many(cell: str, others: Sequence[str]) -> bool:
+def _is_language_value(cell: str, others: Sequence[str]) -> bool:
     """Whether it is a language among others, which then are the values of the column, as of surnames."""
     if cell.lower() not in LANGUAGES:
         return False
@@ -101,7 +107,7 @@ def _is_name(cell: str) -> bool:
     return _NAME.fullmatch(cell) is not None and len(cell.split()) <= 3
 
 
-def _unlike(cell: str, others: Sequence[str]) -> str:
+def _difference(cell: str, others: Sequence[str]) -> str:
     """How a cell differs from all others of its column: of another "kind" altogether, "short" beside long ones, "new"
     among few that come again and again, or not ("")."""
     others = [other for other in others if other]
@@ -109,7 +115,7 @@ def _unlike(cell: str, others: Sequence[str]) -> str:
         return "kind"
     if len(others) < _FEW:
         return ""
-    if all(map(_FOREIGN.search, others)) and not _FOREIGN.search(cell):
+    if all(map(_NON_LATIN.search, others)) and not _NON_LATIN.search(cell):
         return "kind"
     if all(re.search(r"\d", other) for other in others) and not re.search(r"\d", cell):
         return "kind"

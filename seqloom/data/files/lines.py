@@ -21,8 +21,8 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from seqloom.data.files.binary_files import held
-from seqloom.data.files.encodings import HEAD, UTF8, likely, lost, recoded
+from seqloom.data.files.binary_files import binary_majority
+from seqloom.data.files.encodings import HEAD, UTF8, as_utf8, likely_encoding, undecodable_byte
 from seqloom.errors import SeqloomError, missing
 from seqloom.safety import failing
 
@@ -30,7 +30,7 @@ STDIN = "-"
 LONGEST = 1 << 26  # bytes of one line; a file without line ends must not fill the memory
 BLOCK = 1 << 20  # bytes that `blocks` reads at a time
 BOM = b"\xef\xbb\xbf"
-LOOKED = 1000  # files of a folder, to say what is in it
+FILES_LOOKED_AT = 1000  # files of a folder, to say what is in it
 _STEP = 1 << 14  # bytes of the beginning that are read at a time
 
 
@@ -53,9 +53,9 @@ def decode(raw: bytes) -> str:
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
-        other = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else likely(raw)
+        other = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else likely_encoding(raw)
         hint = f"; if it is {other}, --encoding {other} reads it" if other else ""
-        if (byte := lost(raw, error.start)) is not None:
+        if (byte := undecodable_byte(raw, error.start)) is not None:
             raise LineError(f"byte 0x{byte:02x} is no character in the encoding of the file", "utf8") from None
         where = f"byte 0x{raw[error.start]:02x} at byte {error.start + 1} of the line"
         raise LineError(f"not UTF-8: {where}{hint}", "utf8") from None
@@ -68,10 +68,10 @@ def decode(raw: bytes) -> str:
 
 def read_lines(file: str, path: Path, encoding: str = UTF8) -> Iterator[Line]:
     with open_bytes(file, path, encoding) as stream:
-        yield from number(file, stream)
+        yield from number_lines(file, stream)
 
 
-def number(file: str, stream: BinaryIO) -> Iterator[Line]:
+def number_lines(file: str, stream: BinaryIO) -> Iterator[Line]:
     """Numbered raw lines. What cannot be read any further ends the stream with a `LineError`."""
     line = 0
     try:
@@ -92,7 +92,7 @@ def number(file: str, stream: BinaryIO) -> Iterator[Line]:
         raise SeqloomError(f"{file}: cannot be read: {error.strerror or error}") from error
 
 
-def blocks(file: str, path: Path, encoding: str = UTF8) -> Iterator[Line]:
+def line_blocks(file: str, path: Path, encoding: str = UTF8) -> Iterator[Line]:
     """The same lines, many at a time: the number of the first, and their bytes up to a line end."""
     line, rest = 1, b""
     with open_bytes(file, path, encoding) as stream:
@@ -121,7 +121,7 @@ def blocks(file: str, path: Path, encoding: str = UTF8) -> Iterator[Line]:
     yield from ((place, raw) for place, raw in read_lines(file, path, encoding) if place >= line)
 
 
-def head(file: str, path: Path) -> bytes:
+def read_head(file: str, path: Path) -> bytes:
     """The beginning of a file, as far as it can be read."""
     found = b""
     with open_bytes(file, path) as stream:
@@ -138,11 +138,11 @@ def head(file: str, path: Path) -> bytes:
 def open_bytes(file: str, path: Path, encoding: str = UTF8) -> BinaryIO:
     """The bytes of a file as UTF-8, unpacked if its name ends in .gz."""
     try:
-        return recoded(gzip.open(path) if path.suffix == ".gz" else path.open("rb"), encoding)  # pyright: ignore
+        return as_utf8(gzip.open(path) if path.suffix == ".gz" else path.open("rb"), encoding)  # pyright: ignore
     except FileNotFoundError:
         raise missing(file) from None
     except IsADirectoryError:
-        inside = held(sorted(one for one in islice(path.rglob("*"), LOOKED) if one.is_file()))
+        inside = binary_majority(sorted(one for one in islice(path.rglob("*"), FILES_LOOKED_AT) if one.is_file()))
         raise SeqloomError(
             f"{file}: that is {inside}" if inside else f"{file}: is a folder, not a file; name the files in it"
         ) from None
@@ -150,7 +150,7 @@ def open_bytes(file: str, path: Path, encoding: str = UTF8) -> BinaryIO:
         raise SeqloomError(f"{file}: cannot be read: {error.strerror or error}") from error
 
 
-def place(name: str) -> Path:
+def local_path(name: str) -> Path:
     """Where to read a file more than once: pipes are copied to a temporary file first."""
     try:
         if name == STDIN or stat.S_ISFIFO(os.stat(name).st_mode):

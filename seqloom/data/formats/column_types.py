@@ -25,16 +25,16 @@ from seqloom.errors import SeqloomError
 KINDS = ("number", "yes", "category", "text")
 YES = {"yes": True, "true": True, "1": True, "y": True, "是": True}
 NO = {"no": False, "false": False, "0": False, "n": False, "否": False}
-WORDS = YES | NO
+YES_NO = YES | NO
 # Said for a missing number or yes/no. Elsewhere they are values: NA is Namibia.
 MISSING = {"", "na", "n/a", "nan", "null", "none", "?", "-"}
 MOSTLY = 0.95  # the share of numbers that makes a column one of numbers, and the other fields mistakes
 CATEGORIES, FEW = 1_000, 50  # more different values than that are no categories; the latter where they are long:
 LONGEST = 3  # of more words than that on average
 CLASSES = 20  # more different whole numbers than that are no classes
-LARGEST = 1e30  # beyond, squares and float32 overflow
-FARTHEST = 1e6  # deviations from the mean
-NONE, UNSEEN = -1, -2  # in place of the number of a category
+MAX_NUMBER = 1e30  # beyond, squares and float32 overflow
+MAX_DEVIATIONS = 1e6  # deviations from the mean
+NO_CATEGORY, UNSEEN_CATEGORY = -1, -2  # in place of the number of a category
 
 
 @dataclass(frozen=True)
@@ -62,29 +62,29 @@ class Column:
             return [f"{self.name}={value}" for value in self.values]
         return [self.name, f"{self.name} is missing"] if self.flag else [self.name]
 
-    def wrong(self, field: str) -> str | None:
+    def problem(self, field: str) -> str | None:
         """Why a field cannot stand in this column; None if it can."""
-        if self.kind == "number" and not missing(field) and number(field) is None:
+        if self.kind == "number" and not is_missing(field) and parse_number(field) is None:
             size = "is too large" if _float(field) is not None else "is no number"
             return f"column {self.name!r}: {field.strip()!r} {size}"
-        if self.kind == "yes" and not missing(field) and word(field) is None:
+        if self.kind == "yes" and not is_missing(field) and parse_yes_no(field) is None:
             return f"column {self.name!r}: {field.strip()!r} is neither yes nor no"
         return None
 
-    def places(self, fields: Sequence[str]) -> np.ndarray:
+    def encode(self, fields: Sequence[str]) -> np.ndarray:
         """[rows] float64, one number a field: scaled, or 1 and 0, or the number of the category; NaN if missing.
 
         Fields must not be `wrong`.
         """
         if self.kind == "category":
-            numbers = {value: place for place, value in enumerate(self.values)} | {"": NONE}
-            return np.array([numbers.get(plain(field), UNSEEN) for field in fields], np.float64)
-        read = number if self.kind == "number" else word
-        found = np.array([math.nan if missing(field) else read(field) for field in fields], np.float64)
+            numbers = {value: place for place, value in enumerate(self.values)} | {"": NO_CATEGORY}
+            return np.array([numbers.get(normalize_field(field), UNSEEN_CATEGORY) for field in fields], np.float64)
+        read = parse_number if self.kind == "number" else parse_yes_no
+        found = np.array([math.nan if is_missing(field) else read(field) for field in fields], np.float64)
         if self.kind == "yes":
             return found
         # One row far out must not become infinite in float32.
-        return np.clip((found - self.mean) / self.deviation, -FARTHEST, FARTHEST)
+        return np.clip((found - self.mean) / self.deviation, -MAX_DEVIATIONS, MAX_DEVIATIONS)
 
     def dense(self, places: np.ndarray) -> np.ndarray:
         """[rows] as `places` gives them -> [rows, width] float32."""
@@ -110,21 +110,21 @@ class Column:
             raise SeqloomError(f"the stored columns are damaged: {type(error).__name__}: {error}") from error
 
 
-def learn(name: str, kind: str, fields: Sequence[str], flags: bool = False) -> Column:
+def fit_column(name: str, kind: str, fields: Sequence[str], flags: bool = False) -> Column:
     """A column of a known kind from the fields of the training rows. `flags`: gaps get a value of their own."""
     if kind == "category":
-        return Column(name, kind, values=tuple(sorted({plain(field) for field in fields} - {""})))
+        return Column(name, kind, values=tuple(sorted({normalize_field(field) for field in fields} - {""})))
     if kind == "text":
         return Column(name, kind)
-    filled = [field for field in fields if not missing(field)]
+    filled = [field for field in fields if not is_missing(field)]
     flag = flags and len(filled) < len(fields)
     if kind == "number":
-        found = np.array([number(field) for field in filled] or [0.0], np.float64)
+        found = np.array([parse_number(field) for field in filled] or [0.0], np.float64)
         mean, deviation = float(found.mean()), float(found.std())
         # Of equal numbers rounding may leave a deviation, and to divide by it would make the rounding a signal.
         return Column(name, kind, mean, deviation if deviation > 1e-12 * abs(mean) else 1.0, flag=flag)
-    answers = [word(field) for field in filled]
-    spelled = [_commonest(filled, WORDS[answer]) or answer for answer in ("no", "yes")]
+    answers = [parse_yes_no(field) for field in filled]
+    spelled = [_usual_spelling(filled, YES_NO[answer]) or answer for answer in ("no", "yes")]
     return Column(name, kind, sum(map(bool, answers)) / max(len(answers), 1), values=tuple(spelled), flag=flag)
 
 
@@ -135,14 +135,14 @@ def detect_type(fields: Iterable[str]) -> str | None:
     values come twice or more on average, and there are at most 50 different ones, or 1,000 of at most three words on
     average. text: all else.
     """
-    counts = Counter(map(plain, fields))
+    counts = Counter(map(normalize_field, fields))
     del counts[""]
     if not counts:
         return None
-    filled = Counter({field: n for field, n in counts.items() if not missing(field)})
-    if filled and all(word(field) is not None for field in filled):
+    filled = Counter({field: n for field, n in counts.items() if not is_missing(field)})
+    if filled and all(parse_yes_no(field) is not None for field in filled):
         return "yes"
-    numbers = sum(n for field, n in filled.items() if number(field) is not None)
+    numbers = sum(n for field, n in filled.items() if parse_number(field) is not None)
     if filled and numbers >= MOSTLY * filled.total():
         return "number"
     short = sum(len(field.split()) for field in counts) <= LONGEST * len(counts)
@@ -152,32 +152,32 @@ def detect_type(fields: Iterable[str]) -> str | None:
 
 def detect_target_type(fields: Iterable[str]) -> str | None:
     """The kind of the target: a number, or classes, which at most 20 different texts or whole numbers are."""
-    counts = Counter(map(plain, fields))
+    counts = Counter(map(normalize_field, fields))
     kind = detect_type(counts.elements())
     if kind in ("yes", "category") or len(counts) > CLASSES:
         return kind
-    found = [number(field) for field in counts]
+    found = [parse_number(field) for field in counts]
     return "number" if any(value is not None and not value.is_integer() for value in found) else "category"
 
 
-def plain(field: str) -> str:
+def normalize_field(field: str) -> str:
     return normalize(field).strip()
 
 
-def missing(field: str) -> bool:
+def is_missing(field: str) -> bool:
     """Of a number or a yes/no; of the other kinds only what is empty is missing."""
     return field.strip().casefold() in MISSING
 
 
-def number(field: str) -> float | None:
+def parse_number(field: str) -> float | None:
     """The number that a field is, not too large to reckon with; else None."""
     value = _float(field)
-    return value if value is not None and abs(value) <= LARGEST else None
+    return value if value is not None and abs(value) <= MAX_NUMBER else None
 
 
-def word(field: str) -> bool | None:
+def parse_yes_no(field: str) -> bool | None:
     """Whether a field says yes or no; else None."""
-    return WORDS.get(field.strip().casefold())
+    return YES_NO.get(field.strip().casefold())
 
 
 def _float(field: str) -> float | None:
@@ -188,7 +188,7 @@ def _float(field: str) -> float | None:
     return None if "_" in field or math.isnan(value) else value  # Python would read 1_000
 
 
-def _commonest(fields: Sequence[str], answer: bool) -> str | None:
+def _usual_spelling(fields: Sequence[str], answer: bool) -> str | None:
     """How yes, or no, is mostly written."""
-    written = Counter(plain(field) for field in fields if word(field) is answer)
+    written = Counter(normalize_field(field) for field in fields if parse_yes_no(field) is answer)
     return min(written, key=lambda text: (-written[text], text), default=None)

@@ -30,21 +30,21 @@ _KINDS = {"translate": "source and target", "classify": "text and label", "tag":
 _KINDS |= {"condition": "label and text", "text": "text"}
 
 
-class Columns(NamedTuple):
+class ColumnNames(NamedTuple):
     """The names of columns, and of each whose numbers stand for names those names."""
 
     names: tuple[str, ...]
     labels: Mapping[str, Sequence[str]]
 
     @classmethod
-    def of(cls, names: Any, features: Any = None) -> Columns:
+    def of(cls, names: Any, features: Any = None) -> ColumnNames:
         found = {str(name): _label_names(features[name]) for name in names if features and name in features}
         return cls(tuple(map(str, names)), {name: labels for name, labels in found.items() if labels})
 
     def record(self, example: Any) -> dict[str, Any]:
         """A row as a dict, labels by their names."""
         values = example if isinstance(example, Mapping) else dict(zip(self.names, example, strict=True))
-        return {str(name): _named(value, self.labels.get(str(name))) for name, value in values.items()}
+        return {str(name): _label_name(value, self.labels.get(str(name))) for name, value in values.items()}
 
 
 def _label_names(feature: Any) -> Sequence[str] | None:
@@ -54,19 +54,19 @@ def _label_names(feature: Any) -> Sequence[str] | None:
     return list(names) if isinstance(names, list | tuple) else None
 
 
-def _named(value: Any, labels: Sequence[str] | None) -> Any:
+def _label_name(value: Any, labels: Sequence[str] | None) -> Any:
     if labels is None:
         return value
     if isinstance(value, list | tuple):
-        return [_named(one, labels) for one in value]
-    value = plain(value)
+        return [_label_name(one, labels) for one in value]
+    value = python_value(value)
     if not isinstance(value, int) or isinstance(value, bool):
         return value
     return labels[value] if 0 <= value < len(labels) else None  # -1: of a test split that keeps its labels back
 
 
 @dataclass
-class Form:
+class ExampleFormat:
     """How one task's examples are written: `write` gives the bytes of one from its parts."""
 
     ending: str
@@ -76,7 +76,7 @@ class Form:
     loose: bool = False  # broken examples are left to the reader, who counts them
     _keys: tuple[str, ...] | None = field(default=None, init=False)
 
-    def line(self, example: Any, columns: Columns | None, number: int) -> bytes:
+    def line(self, example: Any, columns: ColumnNames | None, number: int) -> bytes:
         try:
             return self.write(self.parts(example, columns)).encode()
         except SeqloomError as error:
@@ -84,11 +84,11 @@ class Form:
         except UnicodeEncodeError:
             raise SeqloomError(f"example {number:,}: holds half a surrogate pair, which is no character") from None
 
-    def parts(self, example: Any, columns: Columns | None) -> Sequence[Any]:
+    def parts(self, example: Any, columns: ColumnNames | None) -> Sequence[Any]:
         """Source and targets of an example in any of its forms; of a table the whole row."""
         example = example.tolist() if hasattr(example, "tolist") else example  # a row of numpy's
         if columns is not None or isinstance(example, Mapping):
-            record = (columns or Columns((), {})).record(example)
+            record = (columns or ColumnNames((), {})).record(example)
             return [record] if self.kind == "table" else self._of_record(record)
         if self.kind == "table":
             self._list(example, "values of a row or a dict")
@@ -98,7 +98,7 @@ class Form:
                 return example
             return [example]
         if self.kind == "tag":
-            return _tagged(example)
+            return _words_and_tags(example)
         self._list(example, f"({_KINDS[self.kind].replace(' and ', ', ')}) or a dict")
         if len(example) < 2:
             raise SeqloomError(f"{counted(len(example), 'values')} where {_KINDS[self.kind]} are expected")
@@ -139,29 +139,29 @@ class Form:
         raise SeqloomError(message)
 
 
-def form_of_task(task: str, data: Mapping[str, Any]) -> Form:
+def format_of_task(task: str, data: Mapping[str, Any]) -> ExampleFormat:
     """`data`: the settings that decide what an example is."""
     loose, chosen = bool(data.get("skip_bad")), data.get("columns")
     if chosen is not None and (isinstance(chosen, bool) or not isinstance(chosen, str | int)):
         raise SeqloomError(f"columns takes names or numbers with commas between, as in 'text,label', not {chosen!r}")
     chosen = None if chosen is None else str(chosen)
     if task == "table":
-        return Form(".jsonl", _row, "table")
+        return ExampleFormat(".jsonl", _row, "table")
     if task == "tag":
-        return Form(".conllu", partial(_sentence, loose=loose), "tag", chosen)
+        return ExampleFormat(".conllu", partial(_tagged_sentence, loose=loose), "tag", chosen)
     if task == "classify":
         kind = str(data.get("target") or "label")
-        return Form(".jsonl", partial(_labelled, kind=kind, loose=loose), "classify", chosen, loose)
+        return ExampleFormat(".jsonl", partial(_labelled, kind=kind, loose=loose), "classify", chosen, loose)
     if task == "translate":
-        return Form(".jsonl", partial(_pair, loose=loose), "translate", chosen, loose)
+        return ExampleFormat(".jsonl", partial(_pair, loose=loose), "translate", chosen, loose)
     if task == "generate" and data.get("condition"):
-        return Form(".jsonl", partial(_pair, loose=loose), "condition", chosen, loose)
+        return ExampleFormat(".jsonl", partial(_pair, loose=loose), "condition", chosen, loose)
     if task == "generate":
-        return Form(".txt", partial(_running, lines=data.get("batches") == "lines"), "text", chosen)
-    return Form(".jsonl", partial(_alone, loose=loose), "text", chosen, loose)
+        return ExampleFormat(".txt", partial(_text_line, lines=data.get("batches") == "lines"), "text", chosen)
+    return ExampleFormat(".jsonl", partial(_text_only, loose=loose), "text", chosen, loose)
 
 
-def plain(value: Any) -> Any:
+def python_value(value: Any) -> Any:
     """Numbers of numpy and pandas as Python's own; what stands for nothing as None."""
     if value is None or isinstance(value, str | bool | int):
         return value
@@ -174,7 +174,7 @@ def plain(value: Any) -> Any:
 
 def _text(value: Any, what: str, loose: bool = False) -> str:
     """What stands for a text; numbers are written out."""
-    value = plain(value)
+    value = python_value(value)
     if isinstance(value, bool):
         value = "true" if value else "false"
     if isinstance(value, int | float):
@@ -190,7 +190,7 @@ def _text(value: Any, what: str, loose: bool = False) -> str:
     return str(value)
 
 
-def _several(value: Any, what: str, loose: bool) -> str | list[str]:
+def _one_or_many(value: Any, what: str, loose: bool) -> str | list[str]:
     if hasattr(value, "tolist"):
         value = value.tolist()  # an array of numpy's
     if isinstance(value, list | tuple | set | frozenset):
@@ -206,8 +206,8 @@ def _json(**values: Any) -> str:
 def _pair(parts: Sequence[Any], loose: bool) -> str:
     """Source and target; further values, or a list of targets, are further right answers."""
     source, first, *more = parts
-    target = _several(first, "target", loose)
-    others = [_text(one, "target", True) for one in more if plain(one) is not None]
+    target = _one_or_many(first, "target", loose)
+    others = [_text(one, "target", True) for one in more if python_value(one) is not None]
     if others:
         target = [*([target] if isinstance(target, str) else target), *others]
     return _json(source=_text(source, "source", loose), target=target)
@@ -217,17 +217,17 @@ def _labelled(parts: Sequence[Any], kind: str, loose: bool) -> str:
     if len(parts) > 2:
         raise SeqloomError(f"{len(parts)} values where a text and its label are expected")
     text, label = parts
-    found = _several(label, "label", loose)
+    found = _one_or_many(label, "label", loose)
     if isinstance(found, list) and kind != "labels":
         raise SeqloomError("the label is a list; target='labels' takes several")
     return _json(text=_text(text, "text", loose), label=found)
 
 
-def _alone(parts: Sequence[Any], loose: bool) -> str:
+def _text_only(parts: Sequence[Any], loose: bool) -> str:
     return _json(source=_text(parts[0], "text", loose))
 
 
-def _running(parts: Sequence[Any], lines: bool) -> str:
+def _text_line(parts: Sequence[Any], lines: bool) -> str:
     text = _text(parts[0], "text", True)
     if "\0" in text:
         raise SeqloomError("NUL character in the text")
@@ -237,14 +237,14 @@ def _running(parts: Sequence[Any], lines: bool) -> str:
 
 
 def _row(parts: Sequence[Any]) -> str:
-    values = {name: plain(value) for name, value in parts[0].items()}
+    values = {name: python_value(value) for name, value in parts[0].items()}
     for name, value in values.items():
         if isinstance(value, list | tuple | dict | set):
             raise SeqloomError(f"the column {name!r} holds {_short(value)}; a table has numbers and texts")
     return json.dumps(values, ensure_ascii=False, default=str) + "\n"
 
 
-def _tagged(example: Any) -> Sequence[Any]:
+def _words_and_tags(example: Any) -> Sequence[Any]:
     """(words, tags), or a list of (word, tag)."""
     if isinstance(example, str) or not isinstance(example, Sequence):
         raise SeqloomError(f"expected (words, tags) or a list of (word, tag), here {_short(example)}")
@@ -259,7 +259,7 @@ def _tagged(example: Any) -> Sequence[Any]:
 REST = "\t_" * 6  # the columns of CoNLL-U that nobody asks for; in that form no first line is taken for a header
 
 
-def _sentence(parts: Sequence[Any], loose: bool) -> str:
+def _tagged_sentence(parts: Sequence[Any], loose: bool) -> str:
     words, tags = (_words(part, what) for part, what in zip(parts, ("words", "tags"), strict=False))
     if len(words) != len(tags):
         raise SeqloomError(f"{counted(len(words), 'words')} but {counted(len(tags), 'tags')}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seqloom.data.files.lines import LineError, decode, place, read_lines
+from seqloom.data.files.lines import LineError, decode, local_path, read_lines
 from seqloom.errors import SeqloomError
 from seqloom.files import writing_output
 
@@ -32,7 +32,7 @@ def read_vectors(file: str, wanted: Container[str] | None = None) -> Vectors:
     words: dict[str, int] = {}
     rows: list[np.ndarray] = []
     dim: int | None = None
-    for line, raw in read_lines(file, place(file)):
+    for line, raw in read_lines(file, local_path(file)):
         try:
             if isinstance(raw, LineError):
                 raise raw
@@ -40,7 +40,7 @@ def read_vectors(file: str, wanted: Container[str] | None = None) -> Vectors:
             if line == 1 and (dim := _header(text)):
                 continue
             dim = dim or _width(text)
-            word, numbers = _cut(text, dim)
+            word, numbers = _split_line(text, dim)
             if word not in words and (wanted is None or word in wanted):
                 rows.append(_numbers(numbers, dim))
                 words[word] = len(words)
@@ -51,7 +51,7 @@ def read_vectors(file: str, wanted: Container[str] | None = None) -> Vectors:
     return Vectors(file, words, np.stack(rows) if rows else np.zeros((0, dim), np.float32))
 
 
-def of_pairs(name: str, pairs: Iterable[tuple[str, np.ndarray]], wanted: Container[str] | None = None) -> Vectors:
+def from_pairs(name: str, pairs: Iterable[tuple[str, np.ndarray]], wanted: Container[str] | None = None) -> Vectors:
     """From words and vectors in memory, as a dataset gives them."""
     kept = {word: vector for word, vector in pairs if wanted is None or word in wanted}
     table = np.stack(list(kept.values())).astype(np.float32) if kept else np.zeros((0, 0), np.float32)
@@ -85,7 +85,7 @@ def _width(text: str) -> int:
     return width
 
 
-def _cut(text: str, dim: int) -> tuple[str, list[str]]:
+def _split_line(text: str, dim: int) -> tuple[str, list[str]]:
     """A word, which may hold blanks, and what follows it."""
     fields = text.rsplit(None, dim)
     if len(fields) != dim + 1:

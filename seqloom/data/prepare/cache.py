@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seqloom.data.tokenizers.tokenizers import make
+from seqloom.data.tokenizers.tokenizers import make_tokenizer
 from seqloom.errors import SeqloomError
 from seqloom.files import damage, default_cache, new_folder
 
@@ -30,7 +30,7 @@ def tokenizer_versions(kinds: Iterable[str]) -> dict[str, str]:
         if kind.startswith("bpe"):
             versions["tokenizers"] = metadata.version("tokenizers")
         if kind.startswith("jieba"):
-            make(kind).split("")  # says which package is missing before its version is asked for
+            make_tokenizer(kind).split("")  # says which package is missing before its version is asked for
             versions["rjieba"] = metadata.version("rjieba")
     return versions
 
@@ -46,7 +46,7 @@ def cached(
     folder = (cache or default_cache()) / name
     if intact(folder):
         return folder, None
-    _make(folder.parent)
+    _make_writable(folder.parent)
     if folder.exists() and not intact(folder):  # another process may have finished it meanwhile
         shutil.rmtree(folder, ignore_errors=True)
     with new_folder(folder, keep_existing=True) as fresh:
@@ -54,7 +54,7 @@ def cached(
     return folder, made
 
 
-def _make(cache: Path) -> None:
+def _make_writable(cache: Path) -> None:
     """Says that it is the cache that cannot be written, before any work is done for it."""
     try:
         cache.mkdir(parents=True, exist_ok=True)

@@ -11,18 +11,18 @@ from seqloom.data.batches.labels import TARGETS
 from seqloom.data.encoding.text_options import TwoSideOptions
 from seqloom.data.files.lines import LineError, decode, read_lines
 from seqloom.data.tokenizers.stopwords import ENGLISH
-from seqloom.data.tokenizers.tokenizers import make
+from seqloom.data.tokenizers.tokenizers import make_tokenizer
 from seqloom.errors import SeqloomError, known
 
 
-def swapped(lines: int, texts: int, labels: int) -> bool:
+def looks_swapped(lines: int, texts: int, labels: int) -> bool:
     """Whether the labels seem to be the texts: far more of them differ. `texts`: how many of these do."""
     return lines >= 10 and 5 * texts <= labels
 
 
-def doubt(lines: int, texts: int, labels: int) -> str | None:
+def label_warning(lines: int, texts: int, labels: int) -> str | None:
     """What so many labels in so many lines make one doubt. `texts`: how many of them are distinct."""
-    turned = swapped(lines, texts, labels)
+    turned = looks_swapped(lines, texts, labels)
     if lines < 10 or (2 * labels < lines and not turned):
         return None
     message = f"{labels:,} labels in {lines:,} lines"
@@ -51,7 +51,7 @@ class LabelOptions(TwoSideOptions):
     class_weights: str = "none"
 
     def __post_init__(self) -> None:
-        make(self.tokens)
+        make_tokenizer(self.tokens)
         known(self.target, TARGETS, "kind of target")
         if not self.separator.strip():
             raise SeqloomError("separator, the sign between several labels, must be a visible one, as | or ,")
@@ -62,21 +62,21 @@ class LabelOptions(TwoSideOptions):
         super().__post_init__()
 
     @property
-    def values(self) -> str:
+    def target_kind(self) -> str:
         return f"labels:{self.separator}" if self.target == "labels" else self.target
 
-    def kind(self, side: str) -> str:
+    def tokens_of(self, side: str) -> str:
         # Numbers are kept byte by byte: there is no byte that only the validation data has.
-        return self.tokens if side == "source" else "bytes" if self.target == "number" else self.values
+        return self.tokens if side == "source" else "bytes" if self.target == "number" else self.target_kind
 
     def vocabulary_of(self, side: str) -> dict[str, Any]:
         """No label is too rare."""
         return self.vocabulary if side == "source" else {}
 
-    def most(self, side: str) -> int | None:
+    def max_length_of(self, side: str) -> int | None:
         return self.max_length if side == "source" else None
 
-    def clean(self, side: str) -> dict[str, Any] | None:
+    def cleaning_of(self, side: str) -> dict[str, Any] | None:
         words = self.split_version > 1 and self.tokens in ("words", "terms")
         both = {
             "stop_words": self._stop_words,
@@ -96,10 +96,10 @@ class LabelOptions(TwoSideOptions):
             raise SeqloomError(
                 f"stop_words {self.stop_words!r}: no such file; choose none, english, or a file of words"
             )
-        return sorted({word for word in _lines(self.stop_words) if word})
+        return sorted({word for word in _read_words(self.stop_words) if word})
 
 
-def _lines(file: str) -> list[str]:
+def _read_words(file: str) -> list[str]:
     found = []
     for line, raw in read_lines(file, Path(file)):
         try:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seqloom.data.splits.holdout import missed
+from seqloom.data.splits.holdout import missed_share
 from seqloom.data.splits.split import Split
 
 
-def held_out(split: Split, unit: str, train: int, valid: int, *, by: str = "", largest: int = 0) -> Iterator[str]:
+def held_out_notes(split: Split, unit: str, train: int, valid: int, *, by: str = "", largest: int = 0) -> Iterator[str]:
     """How much was held out of the training files, where a share was asked for.
 
     `train`, `valid`: how many `unit` (such as "pairs") are on each side; `largest`: how often the commonest example
@@ -17,14 +17,14 @@ def held_out(split: Split, unit: str, train: int, valid: int, *, by: str = "", l
     if split.share and valid:
         whole = train + valid
         message = f"held out {valid:,} of {whole:,} {unit} ({valid / whole:.1%}) {by}for validation"
-        why = missed(valid, whole, split.share, largest) if largest and split.reading.split_version > 1 else ""
+        why = missed_share(valid, whole, split.share, largest) if largest and split.reading.split_version > 1 else ""
         yield f"{message}, {why}" if why else message
     elif split.share:
         one = unit.removesuffix("s")
         yield f"no {one} was held out: {split.share:.1%} of {train:,} is too little; give a larger share or a file"
 
 
-def in_both(shared: int, valid: int, unit: str) -> Iterator[str]:
+def overlap_notes(shared: int, valid: int, unit: str) -> Iterator[str]:
     """How many of the validation examples stand in the training data too."""
     if shared:
         of = f"{shared:,} of {valid:,} validation {unit}"

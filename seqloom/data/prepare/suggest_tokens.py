@@ -9,18 +9,18 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
-from seqloom.data.files.columns import Reading
-from seqloom.data.files.file_groups import group
-from seqloom.data.formats.pairs_fast import Pairs, bulk
+from seqloom.data.files.columns import ReadOptions
+from seqloom.data.files.file_groups import group_files
+from seqloom.data.formats.pairs_fast import Pairs, read_bulk
 from seqloom.errors import SeqloomError
 
-LOOKED_AT = 1000  # examples at the beginning
+SAMPLE_SIZE = 1000  # examples at the beginning
 SHORT = 4  # characters of a symbol: AH0, tʃʰ
 INVENTORY = 500  # symbols at most; words of a language are more
 NUMBER = re.compile(r"\d\d+")
 
 
-def symbols(files: Iterable[str], reading: Reading) -> str:
+def symbol_example(files: Iterable[str], reading: ReadOptions) -> str:
     """An example of such targets; empty if the targets of these files are anything else. What cannot be read
     raises later, when it is read for training."""
     targets = _first(files, reading, "targets")
@@ -34,7 +34,7 @@ def symbols(files: Iterable[str], reading: Reading) -> str:
     return max(several[:20], key=lambda target: target.count(" ")) if short >= 0.98 * total and few else ""
 
 
-def unspaced(files: Iterable[str], reading: Reading) -> str:
+def unspaced_example(files: Iterable[str], reading: ReadOptions) -> str:
     """An example of texts that hold no blank and mostly differ, so that as words nearly all would be unknown; empty if
     the texts of these files are anything else."""
     texts = _first(files, reading, "sources")
@@ -43,15 +43,15 @@ def unspaced(files: Iterable[str], reading: Reading) -> str:
     return shortest if shortest and len(single) >= 0.95 * len(texts) and 2 * len(set(texts)) >= len(texts) else ""
 
 
-def _first(files: Iterable[str], reading: Reading, side: str) -> list[str]:
+def _first(files: Iterable[str], reading: ReadOptions, side: str) -> list[str]:
     try:
-        return list(islice(_texts([name for name in files if Path(name).is_file()], reading, side), LOOKED_AT))
+        return list(islice(_texts([name for name in files if Path(name).is_file()], reading, side), SAMPLE_SIZE))
     except (SeqloomError, OSError):
         return []
 
 
-def _texts(files: list[str], reading: Reading, side: str) -> Iterable[str]:
-    for one in group(files, reading):
-        for found in bulk(one):
+def _texts(files: list[str], reading: ReadOptions, side: str) -> Iterable[str]:
+    for one in group_files(files, reading):
+        for found in read_bulk(one):
             if isinstance(found, Pairs):
                 yield from (text.strip() for text in getattr(found, side))

@@ -12,7 +12,7 @@ from seqloom.errors import SeqloomError
 
 
 @dataclass(frozen=True)
-class Counted:
+class EditCounts:
     """Edits and reference lengths, one entry per example; both add up over any choice of examples."""
 
     errors: np.ndarray  # [N] int
@@ -58,7 +58,7 @@ def edit_distance_plain(a: Sequence[Hashable], b: Sequence[Hashable]) -> int:
     return above[-1]
 
 
-def error_rate(predictions: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]) -> Counted:
+def error_rate(predictions: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]) -> EditCounts:
     """Edits against the closest reference, per example; `.rate` is Σ errors / Σ lengths of the chosen references.
 
     The closest is the one with the fewest edits; among equals the shorter, which never flatters the rate.
@@ -66,7 +66,7 @@ def error_rate(predictions: Sequence[Sequence[str]], references: Sequence[Sequen
     check_pairs(predictions, references)
     chosen = [_closest(prediction, several) for prediction, several in zip(predictions, references, strict=True)]
     pairs = np.array(chosen, dtype=np.int64).reshape(-1, 2)  # the shape also holds where there is no example
-    return Counted(pairs[:, 0], pairs[:, 1])
+    return EditCounts(pairs[:, 0], pairs[:, 1])
 
 
 def check_pairs(predictions: Sequence, references: Sequence) -> None:

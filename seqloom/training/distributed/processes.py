@@ -28,8 +28,16 @@ from seqloom.errors import SeqloomError
 
 Value = TypeVar("Value")
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-STEP, PREPARING = timedelta(minutes=30), timedelta(days=1)  # how long one rank waits for another
-BROKEN = ("gloo", "nccl", "connection closed", "connection reset", "broken pipe", "process group", "tcpstore")
+STEP_TIMEOUT, DATA_TIMEOUT = timedelta(minutes=30), timedelta(days=1)  # how long one rank waits for another
+CONNECTION_ERRORS = (
+    "gloo",
+    "nccl",
+    "connection closed",
+    "connection reset",
+    "broken pipe",
+    "process group",
+    "tcpstore",
+)
 DTYPES = {str(t): t for t in (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.uint8)}
 
 
@@ -60,11 +68,11 @@ class Ranks:
         self.launch, self.device = launch, device
         self.rank, self.world = launch.rank, launch.world
         # For exchanges on the CPU, with a long timeout, since data may take hours to prepare.
-        self._hosts: Any = dist.new_group(backend="gloo", timeout=PREPARING) if self.several else None
+        self._hosts: Any = dist.new_group(backend="gloo", timeout=DATA_TIMEOUT) if self.distributed else None
         self.launches = [Launch(*fields) for fields in self.all_gather(astuple(launch))]
 
     @property
-    def several(self) -> bool:
+    def distributed(self) -> bool:
         return self.world > 1
 
     @property
@@ -76,13 +84,13 @@ class Ranks:
 
     def all_reduce(self, numbers: Tensor) -> Tensor:
         """The sum over all ranks, on the device; the host does not wait for it until it is read."""
-        if self.several:
+        if self.distributed:
             dist.all_reduce(numbers)
         return numbers
 
     def broadcast(self, value: Value) -> Value:
         """The first rank's value, a JSON one, on every rank."""
-        if not self.several:
+        if not self.distributed:
             return value
         raw = _bytes(value) if self.first else torch.empty(0, dtype=torch.uint8)
         size = torch.tensor(raw.numel())
@@ -93,7 +101,7 @@ class Ranks:
 
     def all_gather(self, value: Value) -> list[Value]:
         """Every rank's value, a JSON one, on every rank. All wait for the last."""
-        if not self.several:
+        if not self.distributed:
             return [value]
         raw = _bytes(value)
         sizes = [int(size) for size in self.all_gather_tensors(torch.tensor([raw.numel()]))]
@@ -103,7 +111,7 @@ class Ranks:
 
     def all_gather_tensors(self, tensor: Tensor) -> list[Tensor]:
         """A tensor of one shape, on the host, from every rank."""
-        if not self.several:
+        if not self.distributed:
             return [tensor]
         every = [torch.empty_like(tensor) for _ in range(self.world)]
         dist.all_gather(every, tensor.contiguous(), group=self._hosts)
@@ -111,11 +119,11 @@ class Ranks:
 
     def broadcast_tensors(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """The first rank's tensors on every rank, each sent when it is looked up."""
-        return Shared(tensors, self) if self.several else tensors
+        return SharedTensors(tensors, self) if self.distributed else tensors
 
     def run_on_first(self, work: Callable[[], Value]) -> Value:
         """Run on the first rank and broadcast the result, JSON. If it fails there, all end, and one reports why."""
-        if not self.several:
+        if not self.distributed:
             return work()
         if self.first:
             try:
@@ -137,7 +145,7 @@ class Ranks:
         try:
             yield
         except SeqloomError as error:
-            if not self.several:
+            if not self.distributed:
                 raise
             problem = error
         problems = self.all_gather(None if problem is None else str(problem))
@@ -163,7 +171,7 @@ class Ranks:
 ALONE = Ranks(Launch(), torch.device("cpu"))
 
 
-class Shared(Mapping[str, Tensor]):
+class SharedTensors(Mapping[str, Tensor]):
     """Tensors of the first rank. To look one up is an exchange: every rank looks up the same, in the same order."""
 
     def __init__(self, held: Mapping[str, Tensor], ranks: Ranks) -> None:
@@ -199,7 +207,7 @@ def connected(launch: Launch, device: torch.device) -> Iterator[Ranks]:
         yield Ranks(launch, device)
         whole = True
     except RuntimeError as error:
-        if not isinstance(error, dist.DistError) and not any(word in str(error).lower() for word in BROKEN):
+        if not isinstance(error, dist.DistError) and not any(word in str(error).lower() for word in CONNECTION_ERRORS):
             raise
         why = str(error).strip().splitlines()[0][:200]
         raise SeqloomError(
@@ -213,9 +221,9 @@ def connected(launch: Launch, device: torch.device) -> Iterator[Ranks]:
 
 
 def _connect(device: torch.device) -> None:
-    store, rank, world = next(rendezvous("env://", timeout=STEP))
-    store = PrefixStore(_meet(store, rank, world), store)
-    common = {"store": store, "rank": rank, "world_size": world, "timeout": STEP}
+    store, rank, world = next(rendezvous("env://", timeout=STEP_TIMEOUT))
+    store = PrefixStore(_agree_on_name(store, rank, world), store)
+    common = {"store": store, "rank": rank, "world_size": world, "timeout": STEP_TIMEOUT}
     if device.type == "cuda":
         torch.cuda.set_device(device)
         dist.init_process_group("nccl", device_id=device, **common)
@@ -223,7 +231,7 @@ def _connect(device: torch.device) -> None:
         dist.init_process_group("gloo", **common)
 
 
-def _meet(store: Any, rank: int, world: int) -> str:
+def _agree_on_name(store: Any, rank: int, world: int) -> str:
     """A name for this group that no group had before.
 
     torchrun keeps one store over restarts, with addresses of processes that have ended. So each rank asks for the name
@@ -236,7 +244,7 @@ def _meet(store: Any, rank: int, world: int) -> str:
         name = store.get(f"answered/{key}").decode()
         store.set(f"thanked/{name}/{rank}", "")
         return name
-    missing, deadline = set(range(1, world)), time.monotonic() + STEP.total_seconds()
+    missing, deadline = set(range(1, world)), time.monotonic() + STEP_TIMEOUT.total_seconds()
     while missing:
         for other in sorted(missing):
             if store.check([f"thanked/{key}/{other}"]):
@@ -244,7 +252,7 @@ def _meet(store: Any, rank: int, world: int) -> str:
             elif store.check([f"asked/{other}"]):
                 store.set(f"answered/{store.get(f'asked/{other}').decode()}", key)
         if time.monotonic() > deadline:
-            raise SeqloomError(f"{len(missing)} of {world} processes did not come within {STEP}")
+            raise SeqloomError(f"{len(missing)} of {world} processes did not come within {STEP_TIMEOUT}")
         time.sleep(0.01)
     return key
 

@@ -20,11 +20,11 @@ from seqloom.parts.state import State, flatten
 from seqloom.training.distributed.processes import DTYPES, Ranks
 
 
-def rank_batch(supply: BatchSource, rows: np.ndarray, ranks: Ranks) -> Any:
+def rank_batch(source: BatchSource, rows: np.ndarray, ranks: Ranks) -> Any:
     """This rank's rows of a batch: every `world`-th, as rows are sorted by length and none should get all the long
     ones. With fewer rows than ranks, some get a row of weight zero: they must take part all the same."""
     mine = rows[ranks.rank :: ranks.world]
-    return supply.batch(mine) if len(mine) else supply.batch(rows[:1]).zero_weight_row()
+    return source.batch(mine) if len(mine) else source.batch(rows[:1]).zero_weight_row()
 
 
 def exact_micro_batches(batch: AnyBatch, count: int) -> list[Any]:
@@ -56,11 +56,11 @@ def gather_states(state: State, ranks: Ranks) -> tuple[dict[str, Tensor], Any]:
 
 def distributed_objective(objective: nn.Module, ranks: Ranks, shard: bool) -> nn.Module:
     """What the loop calls, on the rank's device: the objective itself, inside DDP, or with its model sharded."""
-    if ranks.several and shard:
+    if ranks.distributed and shard:
         _shard(objective, ranks)  # moves it to the device unit by unit: the whole may not fit there
         return objective
     objective = objective.to(ranks.device)
-    if not ranks.several or not any(parameter.requires_grad for parameter in objective.parameters()):
+    if not ranks.distributed or not any(parameter.requires_grad for parameter in objective.parameters()):
         return objective
     with warnings.catch_warnings():
         # `RunningStatistics` keeps buffers equal; the keyword that torch 2.13 wants instead is not in 2.11.

@@ -13,7 +13,7 @@ from seqloom.parts.recurrent.base_cell import Cell
 MOMENTUM = 0.95
 # Of x ↦ a x + b x³ + c x⁵, which five times over brings all singular values near 1 (Jordan et al. 2024).
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
-SIZE = 0.2  # of an update, by the root of its mean square: what AdamW's have, so that one rate and decay fit both
+UPDATE_RMS = 0.2  # of an update, by the root of its mean square: what AdamW's have, so that one rate and decay fit both
 
 
 class Muon(torch.optim.AdamW):
@@ -31,7 +31,7 @@ class Muon(torch.optim.AdamW):
 
     def __init__(self, matrices: dict[nn.Parameter, int], groups: list[dict[str, Any]], **options: Any) -> None:
         """`matrices`: those that Muon steps, with how many are stacked in each. `groups` and `options` are AdamW's."""
-        self.parts = matrices
+        self.stacked = matrices
         super().__init__(groups, fused=True, **options)
         for parameter in matrices:  # here, initialized also if the first step is skipped
             self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
@@ -41,16 +41,18 @@ class Muon(torch.optim.AdamW):
         groups = self.param_groups
         try:
             self.param_groups = [
-                {**group, "params": [p for p in group["params"] if p not in self.parts]} for group in groups
+                {**group, "params": [p for p in group["params"] if p not in self.stacked]} for group in groups
             ]
             super().step(closure)
         finally:
             self.param_groups = groups
         for group in groups:
-            for alike in _alike([p for p in group["params"] if p in self.parts and p.grad is not None], self.parts):
-                self._matrices(alike, group["lr"], group["weight_decay"])
+            for alike in _by_shape(
+                [p for p in group["params"] if p in self.stacked and p.grad is not None], self.stacked
+            ):
+                self._update_matrices(alike, group["lr"], group["weight_decay"])
 
-    def _matrices(self, parameters: list[nn.Parameter], rate: float, decay: float) -> None:
+    def _update_matrices(self, parameters: list[nn.Parameter], rate: float, decay: float) -> None:
         """Of one shape and of as many in one."""
         first = parameters[0]
         bad = torch.zeros((), device=first.device) if self.found_inf is None else self.found_inf
@@ -61,10 +63,10 @@ class Muon(torch.optim.AdamW):
         kept = torch.where(bad > 0, kept, MOMENTUM * kept + gradients)
         torch._foreach_copy_(buffers, list(kept.unbind()))  # pyright: ignore
         update = gradients + MOMENTUM * kept
-        rows = update.size(1) // self.parts[first]
+        rows = update.size(1) // self.stacked[first]
         single = orthogonal(update.view(-1, rows, update.size(2))).view(update.shape)
         ahead = rate * (1 - bad)
-        steps = single * (SIZE * max(rows, update.size(2)) ** 0.5 * ahead)
+        steps = single * (UPDATE_RMS * max(rows, update.size(2)) ** 0.5 * ahead)
         torch._foreach_mul_(parameters, 1 - ahead * decay)  # pyright: ignore
         torch._foreach_sub_(parameters, list(steps.unbind()))  # pyright: ignore
 
@@ -82,7 +84,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
     return (x.mT if tall else x).to(matrices.dtype)
 
 
-def between(model: nn.Module) -> dict[nn.Parameter, int]:
+def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
     """Matrices from hidden states to hidden states, with how many are stacked in each: of linear layers and recurrent
     cells, but neither embeddings nor what an output or a head is made of."""
     found: dict[nn.Parameter, int] = {}
@@ -100,7 +102,7 @@ def between(model: nn.Module) -> dict[nn.Parameter, int]:
     return found
 
 
-def _alike(parameters: list[nn.Parameter], parts: dict[nn.Parameter, int]) -> list[list[nn.Parameter]]:
+def _by_shape(parameters: list[nn.Parameter], parts: dict[nn.Parameter, int]) -> list[list[nn.Parameter]]:
     found: defaultdict[Any, list[nn.Parameter]] = defaultdict(list)
     for parameter in parameters:
         found[tuple(parameter.shape), parts[parameter]].append(parameter)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from seqloom.errors import SeqloomError
 from seqloom.training.distributed.sharding import is_shard, parameters_by_name, place_like, unshard
-from seqloom.training.optim.muon import Muon, between
+from seqloom.training.optim.muon import Muon, hidden_matrices
 from seqloom.training.settings import Training
 
 
@@ -39,7 +39,7 @@ def make_optimizer(model: nn.Module, settings: Training) -> torch.optim.Optimize
     if settings.optimizer == "muon":
         if any(map(is_shard, trained)):
             raise SeqloomError("muon needs whole matrices: leave --shard out, or choose adamw")
-        return Muon(between(model), groups, **adam)
+        return Muon(hidden_matrices(model), groups, **adam)
     return torch.optim.AdamW(groups, fused=True, **adam)
 
 

@@ -65,7 +65,7 @@ class Plateau:
     factor: float = 1.0
     worse: int = 0
 
-    def see(self, better: bool) -> None:
+    def update(self, better: bool) -> None:
         self.worse = 0 if better else self.worse + 1
         if self.worse >= 2:
             self.factor, self.worse = self.factor / 2, 0

@@ -39,34 +39,34 @@ class Averaging:
         self.count = torch.zeros((), dtype=torch.int64, device=device)
 
     @property
-    def begun(self) -> bool:
+    def started(self) -> bool:
         return bool(self.means)
 
-    def see(self, score: float) -> bool:
+    def after_validation(self, score: float) -> bool:
         """After a validation: whether the trigger fires now.
 
         It does if the score is worse than the best one of more than `trigger` validations ago, as in the
         authors' code and corrected algorithm 1; the first print had the best of the last few.
         """
-        if self.trigger is None or self.begun:
+        if self.trigger is None or self.started:
             return False
         fires = score > min(self.scores[: -self.trigger], default=math.inf)
         self.scores.append(score)
         if fires:
-            self._begin()
+            self._start()
             self.count += 1
         return fires
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         self.means = {name: parameter.detach().clone() for name, parameter in self.trained.items()}
 
     @torch.no_grad()
     def add(self, finite: Tensor) -> None:
         """Add the weights after an update; nothing where its gradient was not `finite`."""
-        if not self.begun:
+        if not self.started:
             if self.decay is None:
                 return
-            self._begin()
+            self._start()
         self.count += finite
         share = finite / self.count.clamp(min=1)
         if self.decay is not None:
@@ -75,9 +75,9 @@ class Averaging:
             mean.lerp_(parameter, share)
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
+    def applied(self) -> Iterator[None]:
         """The mean in the place of the weights, within the block."""
-        if not self.begun:
+        if not self.started:
             yield
             return
         self._swap()
