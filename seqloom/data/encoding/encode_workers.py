@@ -57,7 +57,9 @@ class Worker:
 
     def __init__(self, settings: dict[str, Any]):
         # One thread each: there are as many workers as cores.
-        variables = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1") | {"TOKENIZERS_PARALLELISM": "false"}
+        variables = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1") | {
+            "TOKENIZERS_PARALLELISM": "false"
+        }
         self._process = subprocess.Popen(
             [sys.executable, "-c", "from seqloom.data.encoding.encode_workers import work; work()"],
             stdin=subprocess.PIPE,

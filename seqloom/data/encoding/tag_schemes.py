@@ -119,8 +119,8 @@ def violations(tags: Sequence[str], scheme: str) -> Iterator[tuple[int, str]]:
 
 
 def spans(tags: Iterable[str]) -> Iterator[Span]:
-    """The spans that tags mark, in any scheme and also if it is violated: as conlleval reads them (Tjong Kim Sang and De
-    Meulder 2003), and seqeval by default (Nakayama 2018). An I or E without a beginning begins a span."""
+    """The spans that tags mark, valid or not, in any scheme: as conlleval reads them (Tjong Kim Sang and De Meulder
+    2003), and seqeval by default (Nakayama 2018). An I or E without a beginning begins a span."""
     before, first, place = NO_SPAN, 0, 0
     for place, tag in enumerate(tags):
         here = parse_tag(tag) or NO_SPAN

@@ -1,4 +1,4 @@
-"""Columns of a line: which of them are the source and the targets, and how a line is cut into them."""
+"""Columns: which are the source and the targets, and splitting lines into fields."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from seqloom.errors import SeqloomError, known, shown
 from seqloom.plural import counted
 from seqloom.setting_names import fold_of, former
 
-MAX_QUOTED_LINES = 10_000  # lines a quoted field may span before its quote counts as forgotten
-# What a first row of a .csv had to be to be taken as names before its content was looked at; see `header`.
+MAX_QUOTED_LINES = 10_000  # lines that a quoted field may span; beyond, its quote was never closed
+# First rows of a .csv that earlier versions took as a header; since then `is_header` decides by the content.
 KNOWN_HEADERS = {
     ("source", "target"),
     ("src", "tgt"),
@@ -38,8 +38,8 @@ DELIMITERS = {
     "\\t": "\t",
 }
 DELIMITER_NAMES = {"\t": "TAB", ",": "comma", ";": "semicolon", "|": "bar", " ": "blank"}
-SPLIT_VERSIONS = (1, 2)  # of the data: what older runs were made by, and what new ones are
-# The least of settings that are whole numbers and mean the same in every kind of data that has them.
+SPLIT_VERSIONS = (1, 2)  # 1: of older runs; 2: of new ones
+# Smallest values of integer settings.
 MINIMA = {
     "limit": 1,
     "sample": 1,
@@ -50,9 +50,9 @@ MINIMA = {
     "stride": 1,
 }
 
-LATER_DEFAULTS = {"sample": None, "rules": 1}  # by their first names, as caches know them
+LATER_DEFAULTS = {"sample": None, "rules": 1}  # with the names that they have in fingerprints of caches
 
-USER_FILE_OPTIONS = ("header", "delimiter", "encoding")  # what may be said of how files are written
+USER_FILE_OPTIONS = ("header", "delimiter", "encoding")  # settings of the user on how files are written
 FILE_OPTIONS = (*USER_FILE_OPTIONS, "detect")
 
 Columns = tuple[int, ...]
@@ -61,16 +61,16 @@ Record = tuple[int, "list[str] | LineError"]
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """Which part of the files is read.
+    """Which part of the files is read, and how.
 
     `columns`: "text,label" by the names in the first line (of JSON lines: the keys), or "2,5" by number, from 1; the
     first is the source, the others are targets. `skip_bad`: leave out broken lines. `limit`: only the first so many
     examples of the training files; `sample`: so many from all over them, drawn by a hash. `header`: whether the first
     line names the columns; `delimiter`: what stands between them, by name (tab, comma, semicolon, bar) or itself;
-    `encoding`: of the files, as Python calls it. Each is told by the content of a file where it is not given.
-    `detect`: false for runs of earlier versions, for which only a few names in a .csv were a header, and files were
-    UTF-8 and tags of one scheme throughout. `split_version`: 1 or 2, by which examples are held out (see `Split`) and
-    letters mended (see `Cleaned`); new runs have 2, those from before 1.
+    `encoding`: of the files, as Python calls it. Each is detected from the content unless given.
+    `detect`: false for runs of earlier versions, which knew only a few header names in a .csv, UTF-8, and tags of one
+    scheme. `split_version`: 1 (older runs) or 2, by which examples are held out (see `Split`) and letters repaired
+    (see `CleanedTokenizer`).
     """
 
     columns: str | None = None
@@ -85,12 +85,12 @@ class ReadOptions:
 
     @property
     def target_kind(self) -> str:
-        """What targets are: "text", "label", "number", or "labels:" and the sign between them."""
+        """What targets are: "text", "label", "number", or "labels:" and their separator."""
         return "text"
 
     @property
     def fold(self) -> bool | str:
-        """The setting `lowercase`, where there is one, as vocabularies and caches have it."""
+        """The setting `lowercase`, if any, as vocabularies and caches store it."""
         return fold_of(getattr(self, "lowercase", False))
 
     def __post_init__(self):
@@ -123,7 +123,7 @@ class ReadOptions:
             raise SeqloomError(f"--columns {self.columns!r}: columns are counted from 1")
 
     def subset_notes(self, unit: str) -> Iterator[str]:
-        """A sentence, where not all of the training files is read."""
+        """A note where only a part of the training data is read."""
         if self.limit is not None:
             yield f"only the first {self.limit:,} {unit} of the training files are read"
         if self.sample is not None:
@@ -143,24 +143,24 @@ class ReadOptions:
 
     @property
     def file_options(self) -> dict[str, Any]:
-        """How files are written, as far as it was given."""
+        """The settings on how files are written."""
         return {name: getattr(self, name) for name in FILE_OPTIONS}
 
 
 def cache_settings(reading: ReadOptions) -> dict[str, Any]:
-    """What the name of a cache is made of: all settings under the names that they had first, but for those of how files
-    are written, and the latest only where they are set, so that runs of earlier versions can go on."""
+    """The settings that enter the fingerprint of a cache, under their first names: without those on how files are
+    written, and later ones only where set, so that runs of earlier versions can resume."""
     settings = former({name: value for name, value in asdict(reading).items() if name not in FILE_OPTIONS})
     return {name: value for name, value in settings.items() if (name, value) not in LATER_DEFAULTS.items()}
 
 
 class InheritedDelimiter(str):
-    """The delimiter given for the training files: files of a form without one are read all the same."""
+    """The delimiter of the training files; files of a format without delimiters ignore it."""
 
 
 def read_options_of_run(data: Mapping[str, Any], columns: str | None, skip_bad: bool) -> ReadOptions:
-    """How further files are read: as those of a training whose `data` section is given. What was not given then is
-    detected in them by itself, where that training recognised anything."""
+    """How to read further files for a run with this `data` section. What was not set is detected in each file, unless
+    the run is of a version that detected nothing."""
     written: dict[str, Any] = {name: data.get(name) for name in USER_FILE_OPTIONS}
     if columns is not None:
         written["header"] = None  # other columns, other files
@@ -171,7 +171,7 @@ def read_options_of_run(data: Mapping[str, Any], columns: str | None, skip_bad: 
 
 
 def delimiter_of(name: str) -> str:
-    """The sign that `--delimiter` names."""
+    """The character that `--delimiter` names."""
     sign = DELIMITERS.get(name.strip().lower(), name)
     if len(sign) != 1 or sign.isalnum() or sign in '"\r\n':
         raise SeqloomError(
@@ -186,7 +186,7 @@ def delimiter_name(sign: str) -> str:
 
 
 def header_columns(names: Sequence[str], fields: Sequence[str], where: str) -> Columns:
-    """Where the columns called `names` stand in the first line."""
+    """The numbers of the columns called `names` in the first line."""
     fields = [field.strip() for field in fields]
     try:
         return tuple(fields.index(known(name, fields, "column")) for name in names)
@@ -212,7 +212,7 @@ def select_columns(fields: list[str], columns: Columns | None) -> tuple[str, tup
 
 
 def missing_delimiter(text: str, separator: str) -> LineError:
-    """What to say of a line of one column: perhaps something else stands where the separator should."""
+    """The error for a line with one column, with a hint if it has another delimiter."""
     name = delimiter_name(separator)
     expected = f"expected source {name} target"
     other, hint = next(
@@ -236,7 +236,7 @@ def missing_delimiter(text: str, separator: str) -> LineError:
 
 
 def line_records(lines: Iterator[Line], separator: str | None) -> Iterator[Record]:
-    """A record a line, cut at the separator; whole without one."""
+    """One record per line, split at the separator; whole without one."""
     for line, raw in lines:
         try:
             if isinstance(raw, LineError):
@@ -250,7 +250,7 @@ def line_records(lines: Iterator[Line], separator: str | None) -> Iterator[Recor
 def csv_records(lines: Iterator[Line], separator: str = ",") -> Iterator[Record]:
     """Records with the line where each starts (RFC 4180: quotes may hold commas, doubled quotes and line ends).
 
-    After a quote that is never closed reading goes on at the next line, so that one slip costs one line.
+    After a quote that is never closed, reading continues at the next line: one mistake costs one line.
     """
     ahead: deque[Line] = deque()
     while first := ahead.popleft() if ahead else next(lines, None):
@@ -265,7 +265,7 @@ def csv_records(lines: Iterator[Line], separator: str = ",") -> Iterator[Record]
 
 
 def _quoted_record(text: str, ahead: deque[Line], lines: Iterator[Line], separator: str) -> list[str]:
-    """The fields of a record that begins with the line `text`; takes the further lines it spans from `ahead`."""
+    """The fields of the record that begins with the line `text`; consumes its further lines from `ahead`."""
     fields, parts, broken = split_csv(text, separator), [text], LineError("the quote is never closed", "quote")
     while fields is None:
         if len(parts) > len(ahead):
@@ -313,7 +313,7 @@ def split_csv(text: str, separator: str = ",") -> list[str] | None:
 
 
 def _closing_quote(text: str, place: int) -> int:
-    """Where the quote is that closes a field; a doubled one does not. -1: nowhere."""
+    """The position of the quote that closes a field (not a doubled one); -1: none."""
     while (place := text.find('"', place)) >= 0 and text.startswith('""', place):
         place += 2
     return place

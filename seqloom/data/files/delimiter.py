@@ -1,4 +1,4 @@
-"""What stands between the columns of a .csv, by its beginning."""
+"""Detecting the delimiter of a .csv from its beginning."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ _LOOKED = 100  # records
 
 
 def detect_delimiter(text: str) -> str:
-    """The sign between the columns of a .csv, by its beginning: the one by which most records are as wide as the
-    first; a comma if none is better."""
+    """The delimiter of a .csv: the one by which most records have as many columns as the first; else a comma."""
     return max(_CANDIDATES, key=lambda sign: (_consistency(text, sign), sign == ","))
 
 
 def _consistency(text: str, sign: str) -> float:
-    """Share of the first records that are as wide as the very first, which has several columns."""
+    """Share of records with as many columns as the first, which has several."""
     first = text.find("\n")
     if sign not in (text if first < 0 else text[: first + 1]) and '"' not in text[: first + 1]:
         return 0.0
@@ -31,7 +30,7 @@ def _consistency(text: str, sign: str) -> float:
 
 
 def single_file_hint(head: bytes, values: str) -> str:
-    """What to say of a text by itself where pairs are wanted, by what seems to stand in it."""
+    """The hint for a single text file where pairs are expected, by its content."""
     text = head.decode(errors="replace")
     sign = detect_delimiter(text)
     if _consistency(text, sign) >= 0.9:
@@ -49,7 +48,7 @@ def single_file_hint(head: bytes, values: str) -> str:
 
 
 def _leading_label(text: str) -> str | None:
-    """The commonest first word of the lines, if few words begin all of them."""
+    """The most frequent first word of the lines, if few distinct words begin them."""
     found = Counter(line.split(maxsplit=1)[0] for line in text.splitlines()[:1000] if len(line.split()) > 1)
     if found.total() < 5 or 4 * len(found) > found.total():
         return next((word for word in found if word.startswith("__label__")), None)

@@ -1,4 +1,4 @@
-"""What a file is, before it is read: its form, its encoding, and what stands between its columns."""
+"""Detecting the format, the encoding and the delimiter of a file before it is read."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class FileFormat(NamedTuple):
     kind: str  # "tsv", "csv", "jsonl" or "parallel", which is plain text
     encoding: str
     separator: str  # between columns; "" where there are none
-    notes: tuple[str, ...] = ()  # what is out of the ordinary, in sentences
+    notes: tuple[str, ...] = ()  # what was detected, in sentences
 
     @property
     def non_default(self) -> list[str]:
-        """What makes other texts of a file than its name alone would."""
-        usual = SEPARATORS.get(self.kind, "")
-        return [*([self.encoding] * (self.encoding != UTF8)), *([self.separator] * (self.separator != usual))]
+        """Detected properties that differ from the defaults; they enter fingerprints."""
+        default = SEPARATORS.get(self.kind, "")
+        return [*([self.encoding] * (self.encoding != UTF8)), *([self.separator] * (self.separator != default))]
 
 
 def detect_format(name: str, path: Path, reading: ReadOptions | None = None) -> FileFormat:
-    """What a file is, by its name, its beginning and what `reading` says. A file that is not there raises."""
+    """The format by name, first bytes and `reading`. A missing file raises."""
     reading, raw = reading or ReadOptions(), read_head(name, path)
     file = "stdin" if name == STDIN else name
     if other := binary_format(raw):
@@ -52,7 +52,7 @@ def detect_format(name: str, path: Path, reading: ReadOptions | None = None) -> 
 
 
 def encoding_of(file: str, raw: bytes, reading: ReadOptions) -> tuple[str, tuple[str, ...]]:
-    """The encoding of a file by its beginning, and what there is to say about it."""
+    """The encoding of a file by its first bytes, and notes on it."""
     dropped = (f"{file}: the byte order mark at its start was dropped",) if raw.startswith(BOM) else ()
     if reading.encoding is not None:
         encoding = lookup_encoding(reading.encoding)

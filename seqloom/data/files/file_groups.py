@@ -1,4 +1,4 @@
-"""Which of the user's files belong together, in which form they are, and in which columns the texts stand."""
+"""Grouping the user's files, with their formats and columns."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from seqloom.data.files.lines import STDIN, Line, LineError, local_path, read_he
 from seqloom.errors import SeqloomError
 
 FOLDER = "folder"
-_SEVERAL = 20  # files of a folder by which its encoding is detected
+_SEVERAL = 20  # files of a folder, to detect its encoding
 
 
 @dataclass(frozen=True)
 class Group:
-    """Files that are read together: one, or two parallel ones, or a folder with a folder for each label."""
+    """Files that are read together: one, two parallel ones, or a folder with a subfolder per label."""
 
     form: str  # "tsv", "csv", "jsonl", "parallel" or "folder"
-    files: tuple[str, ...]  # as the user calls them
+    files: tuple[str, ...]  # as named by the user
     paths: tuple[Path, ...]  # where they are; standard input has been copied to a file
     columns: Columns | None = None  # counted from 0: source and targets; None: all, the first is the source
     keys: tuple[str, ...] = ("source", "target")  # of JSON lines
     header: bool = False  # the first line names the columns
     notes: tuple[str, ...] = ()  # what was decided about the files, in sentences
-    target_kind: str = "text"  # what the targets are, see `Reading.values`
+    target_kind: str = "text"  # see `ReadOptions.target_kind`
     encodings: tuple[str, ...] = ()  # of the files; none named: UTF-8
     separator: str = ""  # between columns
-    titles: tuple[tuple[str, ...], ...] = ()  # first lines that are known to name columns, of this file or others
-    non_default: tuple[str, ...] = ()  # what makes other examples of the files than their names alone would
+    titles: tuple[tuple[str, ...], ...] = ()  # known header lines, of this file or others
+    non_default: tuple[str, ...] = ()  # see `FileFormat.non_default`
 
     def lines(self) -> list[Iterator[Line]]:
-        """Of each file."""
+        """The lines of each file."""
         encodings = self.encodings or (UTF8,) * len(self.files)
         return [read_lines(*one) for one in zip(self.files, self.paths, encodings, strict=True)]
 
@@ -60,10 +60,10 @@ class Group:
 def group_files(
     files: Iterable[str | Path], reading: ReadOptions | None = None, min_columns: int = 2, like: Iterable[Group] = ()
 ) -> list[Group]:
-    """Sort out file names and columns, of which at least `least` are needed.
+    """Group files and resolve their columns, at least `min_columns`.
 
     .jsonl is JSON lines, .csv comma separated; .tsv or a first line with a TAB is TSV; others come in pairs.
-    `like`: what was read before; a line that names the columns there does so here.
+    `like`: groups read before; their header lines are headers here too.
     """
     reading = reading or ReadOptions()
     titles = tuple(title for one in like for title in one.titles)
@@ -92,14 +92,14 @@ def group_files(
 
 
 def _file_or_folder(name: str, path: Path, reading: ReadOptions) -> Group:
-    """A file by itself, or a folder of texts with labels."""
+    """A single file, or a folder of labelled texts."""
     if path.is_dir() and reading.target_kind != "text":
         return _folder(name, path, reading)
     return group_of_file(name, path, detect_format(STDIN if name == "stdin" else name, path, reading))
 
 
 def group_of_file(name: str, path: Path, form: FileFormat) -> Group:
-    """A file of a form that is known."""
+    """The group of one file of a detected format."""
     return Group(
         form.kind,
         (name,),
@@ -112,14 +112,14 @@ def group_of_file(name: str, path: Path, form: FileFormat) -> Group:
 
 
 def text_group(name: str, reading: ReadOptions) -> Group:
-    """A file of texts of one side."""
+    """The group of one file without targets."""
     path = local_path(name)
     one = group_of_file("stdin" if name == STDIN else name, path, detect_format(name, path, reading))
     return replace(one, form="text") if one.form == "parallel" else one
 
 
 def resolve_columns(group: Group, reading: ReadOptions) -> Group:
-    """The group with its columns known."""
+    """The group with its columns resolved."""
     return with_columns(group, reading, records(group, group.lines()[0]))[0]
 
 
@@ -136,7 +136,7 @@ def _join_parallel(one: Group, other: Group) -> Group:
 
 
 def _folder(name: str, path: Path, reading: ReadOptions) -> Group:
-    """A folder with a folder for each label, all in one encoding."""
+    """A folder with a subfolder per label, all in one encoding."""
     files = [file for _, file in labelled_files(path)]
     if other := binary_majority(files):
         raise SeqloomError(f"{name}: that is {other}")
@@ -147,7 +147,7 @@ def _folder(name: str, path: Path, reading: ReadOptions) -> Group:
 
 
 def first_column_only(reading: ReadOptions | None) -> ReadOptions:
-    """For prediction only the first column counts."""
+    """For prediction: only the first column."""
     reading = reading or ReadOptions()
     names = None if reading.column_names is None else reading.column_names[0]
     return ReadOptions(columns=names, **reading.file_options)
@@ -156,8 +156,8 @@ def first_column_only(reading: ReadOptions | None) -> ReadOptions:
 def with_columns(
     group: Group, reading: ReadOptions, found: Iterator[Record], ahead: int = LINES_COMPARED
 ) -> tuple[Group, Iterator[Record]]:
-    """The group with its columns known, and its records without the line that names them. `ahead`: how many lines
-    after the first may be looked at."""
+    """The group with its columns resolved, and its records without the header. `ahead`: lines after the first that
+    may be read to detect a header."""
     names, numbers, file = reading.column_names, reading.column_numbers, group.files[0]
     if names is not None and group.form in ("parallel", "text", FOLDER):
         raise SeqloomError(f"{group}: --columns {reading.columns!r} goes with TSV, CSV and JSON lines, not plain text")
@@ -191,7 +191,7 @@ def with_columns(
 def _has_header(
     fields: list[str], after: list[Record], group: Group, reading: ReadOptions, ahead: int, old: bool
 ) -> bool:
-    """Whether the first line names the columns: as given, as in earlier versions, or by its content."""
+    """Whether the first line is a header: as set, as in earlier versions, or by its content."""
     if reading.header is not None:
         return reading.header
     if not reading.detect or not fields:
@@ -212,7 +212,7 @@ def _short(fields: list[str]) -> str:
 
 
 def _columns_note(group: Group, fields: list[str], what: str = "") -> list[str]:
-    """What to say of a .csv of more than two columns of which none were chosen."""
+    """A note on a .csv with more than two columns, none of them chosen."""
     if group.columns is not None or len(fields) <= 2 or group.form != "csv":
         return []
     note = f"{group.files[0]}: {len(fields)} columns, and {what}the first column is the source, the others are targets"
@@ -224,7 +224,7 @@ def _noted(group: Group, notes: list[str], non_default: tuple[str, ...]) -> dict
 
 
 def _resolve(group: Group, reading: ReadOptions) -> Group:
-    """The group with its columns known, and what there is to say about its files."""
+    """The group with its columns resolved, and notes on its files."""
     group = replace(group, target_kind=reading.target_kind)
     if group.form == FOLDER:
         labels = sorted({label for label, _ in labelled_files(group.paths[0])})
@@ -235,7 +235,7 @@ def _resolve(group: Group, reading: ReadOptions) -> Group:
 
 
 def labelled_files(folder: Path) -> list[tuple[str, Path]]:
-    """The files of a folder with a folder for each label, in order, each with its label. Hidden ones do not count."""
+    """Label and file of every text in a folder with a subfolder per label, sorted. Hidden ones are skipped."""
     found = [
         (one.name, file)
         for one in sorted(folder.iterdir())
@@ -253,7 +253,7 @@ def labelled_files(folder: Path) -> list[tuple[str, Path]]:
 
 
 def records(group: Group, lines: Iterator[Line]) -> Iterator[Record]:
-    """Lines cut into fields. JSON, like plain text, is one field."""
+    """Lines split into fields. JSON, like plain text, is one field."""
     if group.form == "csv":
         return csv_records(lines, group.separator or ",")
     return line_records(lines, "\t" if group.form == "tsv" else None)

@@ -28,14 +28,14 @@ from seqloom.safety import failing
 
 STDIN = "-"
 LONGEST = 1 << 26  # bytes of one line; a file without line ends must not fill the memory
-BLOCK = 1 << 20  # bytes that `blocks` reads at a time
+BLOCK = 1 << 20  # bytes that `line_blocks` reads at a time
 BOM = b"\xef\xbb\xbf"
-FILES_LOOKED_AT = 1000  # files of a folder, to say what is in it
+FILES_LOOKED_AT = 1000  # files of a folder, to report what it holds
 _STEP = 1 << 14  # bytes of the beginning that are read at a time
 
 
 class LineError(Exception):
-    """Why a line cannot be used: in words, and as a `code` that programs can rely on."""
+    """Why a line cannot be used: a message, and a stable `code` for programs."""
 
     line = 1  # of the file, where it is one of many in a text
 
@@ -72,7 +72,7 @@ def read_lines(file: str, path: Path, encoding: str = UTF8) -> Iterator[Line]:
 
 
 def number_lines(file: str, stream: BinaryIO) -> Iterator[Line]:
-    """Numbered raw lines. What cannot be read any further ends the stream with a `LineError`."""
+    """Numbered raw lines. If reading fails, the last item is a `LineError`."""
     line = 0
     try:
         while raw := stream.readline(LONGEST):
@@ -93,7 +93,7 @@ def number_lines(file: str, stream: BinaryIO) -> Iterator[Line]:
 
 
 def line_blocks(file: str, path: Path, encoding: str = UTF8) -> Iterator[Line]:
-    """The same lines, many at a time: the number of the first, and their bytes up to a line end."""
+    """The same lines in blocks: the number of the first line, and the bytes up to a line end."""
     line, rest = 1, b""
     with open_bytes(file, path, encoding) as stream:
         try:
@@ -117,12 +117,12 @@ def line_blocks(file: str, path: Path, encoding: str = UTF8) -> Iterator[Line]:
             pass
         except OSError as error:
             raise SeqloomError(f"{file}: cannot be read: {error.strerror or error}") from error
-    # One line only, or one that is too long, or damage: `number` knows what to say of each.
+    # One line only, one that is too long, or damage: `number_lines` reports each.
     yield from ((place, raw) for place, raw in read_lines(file, path, encoding) if place >= line)
 
 
 def read_head(file: str, path: Path) -> bytes:
-    """The beginning of a file, as far as it can be read."""
+    """The first bytes of a file, as far as they can be read."""
     found = b""
     with open_bytes(file, path) as stream:
         try:
@@ -151,7 +151,7 @@ def open_bytes(file: str, path: Path, encoding: str = UTF8) -> BinaryIO:
 
 
 def local_path(name: str) -> Path:
-    """Where to read a file more than once: pipes are copied to a temporary file first."""
+    """A path that can be read more than once: pipes are copied to a temporary file."""
     try:
         if name == STDIN or stat.S_ISFIFO(os.stat(name).st_mode):
             return _spool(name)
@@ -174,7 +174,7 @@ def _spool(name: str) -> Path:
                 with open(name, "rb") as pipe:
                     shutil.copyfileobj(pipe, copy)
     except OSError as error:
-        if error.errno != errno.ENOSPC:  # where it is copied to; else it is the pipe that cannot be read
+        if error.errno != errno.ENOSPC:  # else the pipe cannot be read
             raise
         with failing(Path(path), "written", Path(path)):
             raise error

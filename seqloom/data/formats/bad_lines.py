@@ -1,4 +1,4 @@
-"""What happens at a broken line: training stops there, or leaves it out and counts it."""
+"""Broken lines: an error, or left out and counted."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from seqloom.data.formats.pairs_fast import Pairs, read_bulk
 from seqloom.errors import SeqloomError
 from seqloom.plural import counted
 
-MAX_LISTED = 20  # broken lines that are kept by name
-SHOWN = 3  # and how many of them a note shows
+MAX_LISTED = 20  # broken lines that are listed
+SHOWN = 3  # of them in a note
 
 
 @dataclass
 class Skipped:
-    """Broken lines that were left out."""
+    """Counts of broken lines that were left out."""
 
     reasons: Counter[str] = field(default_factory=Counter)  # by code
     first: list[Problem] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Skipped:
 
 
 def skipped_notes(skipped: dict[str, Any]) -> Iterator[str]:
-    """One sentence on `Skipped.to_json`; none if nothing was left out."""
+    """A note on `Skipped.to_json`; none if nothing was left out."""
     if skipped["count"]:
         reasons = ", ".join(f"{n:,} {code}" for code, n in sorted(skipped["reasons"].items()))
         more = " …" if skipped["count"] > SHOWN else ""
@@ -49,13 +49,13 @@ def skipped_notes(skipped: dict[str, Any]) -> Iterator[str]:
 
 
 def valid_pairs(group: Group, skipped: Skipped | None, longest: int | None = None) -> Iterator[Pairs]:
-    """The whole examples of a group. Broken lines go to `skipped`; if that is None the first one raises."""
+    """The valid examples of a group. Broken lines go to `skipped`; if that is None the first one raises."""
     good = bad = last = 0
     for found in read_bulk(group, longest):
         if isinstance(found, Pairs):
             good += len(found)
             yield found
-        elif skipped is None or found.code == "pairs":  # sides that may be out of step are never let through
+        elif skipped is None or found.code == "pairs":  # sides that may be misaligned are never accepted
             hint = "; --max-length cuts long sides, --skip-bad leaves them out" if found.code == "long" else ""
             raise SeqloomError(f"{found}{hint}")
         elif found.line != last or group.form == FOLDER:  # both sides of one line may be broken
@@ -70,7 +70,7 @@ def valid_pairs(group: Group, skipped: Skipped | None, longest: int | None = Non
 
 
 def read_examples(files: Iterable[str | Path], reading: ReadOptions) -> tuple[list[Example], list[str]]:
-    """All examples of some files, and what there is to say about them."""
+    """All examples of some files, and notes on them."""
     skipped = Skipped() if reading.skip_bad else None
     groups = group_files(files, reading)
     found = [

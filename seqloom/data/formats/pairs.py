@@ -1,6 +1,6 @@
 """Reading examples from the user's files: TSV, CSV, JSON lines or two parallel texts, each possibly as .gz.
 
-A file is read as a stream and may be of any size; what a line is, `lines` says.
+Files are streamed and may be of any size; lines are those of `data/files/lines.py`.
 """
 
 from __future__ import annotations
@@ -50,26 +50,26 @@ _LARGEST = 1e30  # number: squares of larger ones overflow
 
 class Example(NamedTuple):
     source: str
-    targets: tuple[str, ...]  # the first is the target; others are further right answers (references)
+    targets: tuple[str, ...]  # the first is the target; the others are further references
     file: str
     line: int  # counted from 1
 
 
 class Problem(NamedTuple):
-    """One broken or doubtful line."""
+    """A broken or suspicious line."""
 
     file: str
     line: int
     reason: str
     kind: str = "error"  # or "warning"
-    code: str = ""  # one word for the reason, which stays when the wording changes
+    code: str = ""  # a stable word for the reason
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.reason}"
 
 
-LineObserver = Callable[[str, Iterator[Line]], Iterator[Line]]  # sees the lines of a file as they pass
-OnNote = Callable[[str], object]  # gets what was decided about a file
+LineObserver = Callable[[str, Iterator[Line]], Iterator[Line]]  # passes the lines of a file through
+OnNote = Callable[[str], object]  # receives notes on a file
 
 
 def read(group: Group, need_target: bool = True) -> Iterator[Example]:
@@ -83,7 +83,7 @@ def read(group: Group, need_target: bool = True) -> Iterator[Example]:
 def read_entries(
     group: Group, need_target: bool = True, observe: LineObserver | None = None
 ) -> Iterator[Example | Problem]:
-    """As `read`, but a broken line gives a `Problem` and reading goes on."""
+    """As `read`, but a broken line gives a `Problem` and reading continues."""
     if group.form == FOLDER:
         return _folder(group, observe)
     lines = group.lines()
@@ -93,7 +93,7 @@ def read_entries(
 
 
 def parse_lines(group: Group, lines: Sequence[Iterator[Line]], need_target: bool = True) -> Iterator[Example | Problem]:
-    """The examples of `lines`, one stream for each file of the group, which may begin anywhere in it."""
+    """The examples of `lines`, one stream per file of the group, from any line on."""
     if group.form == "parallel":
         yield from _parallel(group, *lines)
         return
@@ -111,11 +111,11 @@ def parse_lines(group: Group, lines: Sequence[Iterator[Line]], need_target: bool
 
 
 def read_sources(file: str | Path, reading: ReadOptions | None = None, on_note: OnNote | None = None) -> Iterator[str]:
-    """One source a line, for prediction; of a TSV or CSV the first column, of JSON lines the source.
+    """One source per line, for prediction; of a TSV or CSV the first column, of JSON lines the source.
 
-    Of the columns of `reading` only the first is read. Empty lines stay as empty texts, so that the answers keep step
-    with the lines. Standard input ("-") is read as it comes; it is JSON lines if its first line begins with "{".
-    `on_note` gets what was decided about the file.
+    Of the columns of `reading` only the first is read. Empty lines give empty texts, so that predictions match lines.
+    Standard input ("-") is streamed; it is JSON lines if its first line begins with "{". `on_note` receives notes on
+    the file.
     """
     return (asked.source for asked in read_with_targets(file, first_column_only(reading), "text", on_note))
 
@@ -123,9 +123,9 @@ def read_sources(file: str | Path, reading: ReadOptions | None = None, on_note: 
 def read_with_targets(
     file: str | Path, reading: ReadOptions | None = None, plain: str = "tsv", on_note: OnNote | None = None
 ) -> Iterator[Example]:
-    """As `read_sources`, with file and line, and with what stands in the other columns as targets: none, perhaps.
+    """As `read_sources`, but examples, with the other columns as targets, if any.
 
-    `plain`: the form of a file whose name and first line do not tell it.
+    `plain`: the format of a file of which name and first line do not tell it.
     """
     name, reading = str(file), reading or ReadOptions()
     if name == STDIN:
@@ -142,7 +142,7 @@ def read_with_targets(
 
 
 def stdin(reading: ReadOptions) -> tuple[Group, Iterator[Line]]:
-    """Standard input as it comes: only what is there already is looked at."""
+    """Standard input as a stream: detection sees only what is available already."""
     raw: Any = sys.stdin.buffer
     start = raw.peek() if hasattr(raw, "peek") else b""
     encoding, notes = encoding_of("stdin", start, reading)
@@ -162,7 +162,7 @@ def pass_notes(notes: Iterable[str], on_note: OnNote | None) -> None:
 
 
 def source_entries(group: Group, reading: ReadOptions | None = None) -> Iterator[Example | Problem]:
-    """Examples without targets, empty ones too; a broken line gives a `Problem` and reading goes on."""
+    """Examples without targets, empty ones too; a broken line gives a `Problem` and reading continues."""
     found = _optional_targets(group, group.lines()[0], first_column_only(reading))
     return (one if isinstance(one, Problem) else one._replace(targets=()) for one in found)
 
@@ -196,7 +196,7 @@ def too_long(example: Example, longest: int | None) -> Problem | None:
 
 
 def _fields(record: list[str], group: Group) -> tuple[str, tuple[str, ...]]:
-    """Source and targets, of which nothing needs to be there."""
+    """Source and targets; both may be missing."""
     if record == [""] or group.form == "text":
         return record[0], ()
     if group.form == "jsonl":
@@ -223,7 +223,7 @@ def _from_json(record: list[str], group: Group, need_target: bool) -> tuple[str,
 
 
 def _require(source: str, targets: Sequence[str], missing: LineError | None) -> None:
-    """`missing`: what to raise if there is no target; None if none is needed."""
+    """`missing`: the error if there is no target; None if none is needed."""
     if empty(source):
         raise LineError("the source is empty", "empty")
     if missing is not None and not targets:
@@ -233,7 +233,7 @@ def _require(source: str, targets: Sequence[str], missing: LineError | None) -> 
 
 
 def _check_targets(targets: tuple[str, ...], values: str) -> tuple[str, ...]:
-    """Targets as the one value that a task may want of them (see `Reading.values`): several labels become one text."""
+    """Targets checked by `ReadOptions.target_kind`; several labels become one text."""
     kind, _, sign = values.partition(":")
     if kind == "labels" and targets:
         return (sign.join(targets),)
@@ -246,7 +246,7 @@ def _check_targets(targets: tuple[str, ...], values: str) -> tuple[str, ...]:
 
 
 def is_number(text: str) -> bool:
-    """As Python reads it, finite, in ASCII."""
+    """A finite number in ASCII, in Python's syntax."""
     try:
         return text.isascii() and "_" not in text and abs(float(text)) < _LARGEST
     except ValueError:
@@ -254,20 +254,20 @@ def is_number(text: str) -> bool:
 
 
 def _folder(group: Group, observe: LineObserver | None) -> Iterator[Example | Problem]:
-    """A file an example, its lines joined by blanks. Its `line` is the file's number; a broken line has its own."""
-    for turn, (label, path) in enumerate(labelled_files(group.paths[0]), 1):
+    """One example per file, its lines joined by blanks. `line` is the number of the file, of a broken line its own."""
+    for number, (label, path) in enumerate(labelled_files(group.paths[0]), 1):
         lines = read_lines(str(path), path, group.encodings[0])
         try:
             texts = [_decode_at(line, raw) for line, raw in (lines if observe is None else observe(str(path), lines))]
             source = " ".join(texts).strip()
             _require(source, (), None)
-            yield Example(source, _check_targets((label,), group.target_kind), group.files[0], turn)
+            yield Example(source, _check_targets((label,), group.target_kind), group.files[0], number)
         except LineError as broken:
             yield Problem(str(path), broken.line, str(broken), code=broken.code)
 
 
 def _decode_at(line: int, raw: bytes | LineError) -> str:
-    """The text of one line of many; what is wrong with it knows where."""
+    """`decode` with the line number in errors."""
     try:
         if isinstance(raw, LineError):
             raise raw
@@ -300,7 +300,7 @@ def _parallel(group: Group, left: Iterator[Line], right: Iterator[Line]) -> Iter
 
 
 def _zip_lines(left: Iterator[Line], right: Iterator[Line]) -> Iterator[tuple[int, tuple[Any, Any]]]:
-    """Lines of the same number, with None where one side has ended."""
+    """Pairs of lines with the same number; None where one side has ended."""
     while True:
         one, other = next(left, None), next(right, None)
         there = one or other

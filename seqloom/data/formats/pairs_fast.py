@@ -1,4 +1,4 @@
-"""Reading many examples at a time. The same examples and problems as `read.entries`, several times as fast."""
+"""Reading examples in blocks: the same examples and problems as `read_entries`, several times as fast."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from seqloom.data.files.lines import Line, LineError, line_blocks
 from seqloom.data.formats.pairs import Example, Group, Problem, is_number, parse_lines, read_entries, too_long
 
 _TAB, _END = b"\t\n"
-_MANY = 1 << 14  # examples gathered from lines that are read one by one
+_MANY = 1 << 14  # examples per block where lines are read one by one
 
 
 class Pairs(NamedTuple):
-    """Examples that follow one another."""
+    """Consecutive examples."""
 
     sources: list[str]
-    targets: list[str]  # of all examples, one after the other
+    targets: list[str]  # of all examples, flat
     counts: list[int] | None  # targets of each example; None: each has one
-    lines: Sequence[int]  # where each example stands
+    lines: Sequence[int]  # of each example
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -40,7 +40,7 @@ class Pairs(NamedTuple):
         return Pairs(self.sources[:n], self.targets[:targets], counts, self.lines[:n])
 
     def select(self, mask: np.ndarray) -> Pairs:
-        """Only some of them."""
+        """The examples where `mask` is true."""
         each = mask if self.counts is None else np.repeat(mask, self.counts)
         counts = None if self.counts is None else list(compress(self.counts, mask))
         sources, lines = list(compress(self.sources, mask)), list(compress(self.lines, mask))
@@ -48,7 +48,7 @@ class Pairs(NamedTuple):
 
 
 def read_bulk(group: Group, longest: int | None = None) -> Iterator[Pairs | Problem]:
-    """All examples of a group, and every broken line where it comes. `longest`: characters a side at most."""
+    """All examples of a group, and broken lines in place. `longest`: most characters of a side."""
     if group.form == "tsv":
         return _read_tsv(group, longest)
     if group.form == "parallel":
@@ -59,7 +59,7 @@ def read_bulk(group: Group, longest: int | None = None) -> Iterator[Pairs | Prob
 
 
 def collect_pairs(entries: Iterable[Example | Problem], longest: int | None = None) -> Iterator[Pairs | Problem]:
-    """Entries that were read one by one, put together."""
+    """Collect single entries into blocks."""
     waiting: list[Example] = []
     for entry in entries:
         problem = entry if isinstance(entry, Problem) else too_long(entry, longest)
@@ -87,15 +87,15 @@ def _pairs(examples: list[Example]) -> Pairs:
 def _read_tsv(group: Group, longest: int | None) -> Iterator[Pairs | Problem]:
     for line, raw in line_blocks(group.files[0], group.paths[0], group.encodings[0]):
         found = None if isinstance(raw, LineError) else _parse_tsv(group, line, raw)
-        fit = found is not None and (group.target_kind != "number" or all(map(is_number, found.targets)))
-        if found is not None and fit and _all_valid(found, longest):
+        valid = found is not None and (group.target_kind != "number" or all(map(is_number, found.targets)))
+        if found is not None and valid and _all_valid(found, longest):
             yield found
         else:
             yield from collect_pairs(parse_lines(group, [_lines(line, raw)]), longest)
 
 
 def _parse_tsv(group: Group, line: int, raw: bytes) -> Pairs | None:
-    """The pairs of a block in which every line has the same number of columns; None if anything is out of the way."""
+    """The pairs of a block of which all lines have the same number of columns; None in any other case."""
     if group.header and line == 1:
         line, raw = 2, raw[raw.find(b"\n") + 1 :]
     raw, text = _decode_block(raw)
@@ -117,7 +117,7 @@ def _parse_tsv(group: Group, line: int, raw: bytes) -> Pairs | None:
 
 
 def _decode_block(raw: bytes) -> tuple[bytes, str]:
-    """A block with LF at the end of every line, and its text; no text if a line of it may be broken."""
+    """A block with LF line ends, and its text; no text if a line may be broken."""
     if b"\r" in raw:
         raw = raw.replace(b"\r\n", b"\n")
     if not raw.endswith(b"\n"):
@@ -158,7 +158,7 @@ def _read_parallel(group: Group, longest: int | None) -> Iterator[Pairs | Proble
 
 
 def _equal_lines(one: bytes, other: bytes) -> tuple[bytes, bytes, bytes, bytes]:
-    """Two blocks cut to equally many lines: the first and what is left of it, the second and what is left of it."""
+    """Two blocks cut to the same number of lines: the first and its rest, the second and its rest."""
     least = min(_count(one), _count(other))
     here, there = (len(raw) if _count(raw) == least else _end_of_lines(raw, least) for raw in (one, other))
     return one[:here], one[here:], other[:there], other[there:]
@@ -169,7 +169,7 @@ def _count(raw: bytes) -> int:
 
 
 def _end_of_lines(raw: bytes, n: int) -> int:
-    """Where the first `n` lines end."""
+    """The end of the first `n` lines."""
     return int(np.flatnonzero(np.frombuffer(raw, np.uint8) == _END)[n - 1]) + 1
 
 

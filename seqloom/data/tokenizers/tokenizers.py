@@ -64,7 +64,7 @@ def normalization_suffix(fold: bool | str, half_width: bool = False) -> str:
 def normalize(text: str, fold: bool | str = False, half_width: bool = False) -> str:
     """NFC, so that é has one form however it was typed; `fold`: see `fold_case`.
 
-    With `half_width` full-width forms become plain: Ａ１，￥ → A1,¥ and U+3000 a blank. Of NFKC nothing else is applied:
+    With `half_width` full-width forms become plain: Ａ１，￥ → A1,¥ and U+3000 a blank. Of NFKC nothing else:
     half-width katakana, ligatures, circled numbers, traditional and simplified characters stay as they are.
     """
     if text.isascii():

@@ -19,7 +19,7 @@ from seqloom.errors import SeqloomError
 
 
 class Codec:
-    """A tokenizer and its vocabulary: text to ids and back. Ids 0 to 3 are `SPECIALS`, then the tokens, most frequent first.
+    """A tokenizer and its vocabulary: text to ids and back. Ids 0 to 3 are `SPECIALS`, then tokens by frequency.
 
     Specials are not in the lookup table: a literal "<eos>" in a text is text.
     """

@@ -59,7 +59,7 @@ def test_fixed_places_do_not_depend_on_the_batch():
 
     def chosen(batch):
         width = batch.source.tokens.size(1)
-        return {(batch.rows[place // width], place % width) for place in batch.places().tolist()}
+        return {(batch.rows[place // width], place % width) for place in batch.positions().tolist()}
 
     assert chosen(whole) == set().union(*map(chosen, parts))
     alone = [fixed.batch(np.array([row])) for row in range(20)]
