@@ -1,4 +1,4 @@
-"""Checkpoints: weights and everything needed to go on exactly. Safetensors and JSON; nothing is pickled."""
+"""Checkpoints: weights and everything needed to resume exactly. Safetensors and JSON; no pickle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from seqloom.training.distributed.sharding import place_like, saved_buffers, uns
 
 WEIGHTS, TENSORS, VALUES = "weights.safetensors", "training.safetensors", "training.json"
 INTERRUPTED = "-interrupted"
-CHECKSUM = "seqloom.sha256"  # of the tensors, in the header of their own file: written with them at once, never apart
+CHECKSUM = "seqloom.sha256"  # of the tensors, in the header of their file
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,20 @@ class Checkpoint:
 
 
 def weights(model: nn.Module, wanted: bool = True) -> dict[str, Tensor]:
-    """Parameters and running statistics, each once; a tied matrix is stored under its first name only. Shards are
-    joined, for which all ranks must call it; without `wanted` a rank gets nothing."""
+    """Parameters and running statistics; a tied matrix under its first name only. Shards are joined, so all ranks must
+    call it; without `wanted` a rank gets nothing."""
     return unshard(((name, tensor.detach()) for name, tensor in trained_tensors(model).items()), wanted)
 
 
 def trained_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """What training changes, by name: parameters, and the running statistics of norms."""
+    """Tensors that training changes, by name: parameters, and running statistics of norms."""
     return {**dict(model.named_parameters()), **dict(saved_buffers(model))}
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], file: Path | str) -> None:
-    """Copy weights into a model of the same shape; anything missing, left over or of another shape is named."""
-    if hasattr(model, "resize"):  # its shapes depend on the data it counted
+    """Copy weights into a model of the same shape; a missing or extra tensor, or another shape, is an
+    error."""
+    if hasattr(model, "resize"):  # the shapes of counting models depend on the data
         model.resize({name: tuple(tensor.shape) for name, tensor in tensors.items()})  # pyright: ignore
     parameters = trained_tensors(model)
     if odd := sorted(parameters.keys() ^ tensors.keys()):
@@ -67,7 +68,7 @@ def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def checksum(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 over names, shapes, types and numbers, however the file orders them."""
+    """SHA-256 over names, dtypes, shapes and values, independent of their order in the file."""
     total = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
@@ -76,10 +77,9 @@ def checksum(tensors: Mapping[str, Tensor]) -> str:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """What a safetensors file holds, compared with its sum; a file without one, of an older Seqloom or of others, is
-    taken as it is."""
+    """The tensors of a safetensors file, verified by its checksum, if it has one."""
     try:
-        if kind := kind_of(path.stat().st_mode):  # a FIFO would be waited for
+        if kind := kind_of(path.stat().st_mode):  # reading a FIFO would block
             raise no_file(path, kind)
         with safetensors.safe_open(path, framework="pt") as file:
             expected = (file.metadata() or {}).get(CHECKSUM)
@@ -101,10 +101,10 @@ def save(
     keep_last: int,
     interrupted: bool = False,
 ) -> Path:
-    """Write `step-N` whole or not at all, then remove the oldest beyond `keep_last`.
+    """Write `step-N` atomically, then remove the oldest beyond `keep_last`.
 
-    An `extra` one, written because of a signal, has a name of its own: it can be resumed from like any other, but it
-    neither replaces others nor is averaged, so that an interrupted run ends like one that was not.
+    An `interrupted` one, written because of a signal, has its own name: it can be resumed from, but it neither replaces
+    others nor is averaged, so that an interrupted run ends like an uninterrupted one.
     """
     folder = parent / f"step-{values['step']:09d}{INTERRUPTED if interrupted else ''}"
     with new_folder(folder) as new:
@@ -119,9 +119,9 @@ def save(
 
 
 def newest(parent: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint that verifies, and what is wrong with each newer one. None: there is none at all.
+    """The newest intact checkpoint, and a message on each newer one. None: there are no checkpoints.
 
-    If checkpoints exist but none verifies, that is an error: starting over would lose what the user thinks is there.
+    If none of several is intact, that is an error: the run must not silently start over.
     """
     problems: list[str] = []
     for folder in reversed(checkpoint_folders(parent)):
@@ -136,7 +136,7 @@ def newest(parent: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def drop_newer(parent: Path, chosen: Path) -> None:
-    """Remove checkpoints newer than the one that a run resumes from: they are damaged and must not count."""
+    """Remove checkpoints newer than the one that a run resumes from: they are damaged."""
     for folder in checkpoint_folders(parent):
         if folder.name > chosen.name:
             remove_folder(folder)
@@ -147,12 +147,12 @@ def checkpoint_folders(parent: Path) -> list[Path]:
     with failing(parent, "read"):
         if not parent.is_dir():
             return []
-        # glob would take a folder that may not be read for an empty one
+        # glob would treat an unreadable folder as empty
         return sorted(path for path in parent.iterdir() if path.name.startswith("step-"))
 
 
 def scheduled(parent: Path) -> list[Path]:
-    """Those written on schedule, not because of a signal."""
+    """Checkpoints written on schedule, not because of a signal."""
     return [folder for folder in checkpoint_folders(parent) if not folder.name.endswith(INTERRUPTED)]
 
 

@@ -1,4 +1,4 @@
-"""The loop: a generator of updates. Logging, validating, saving and stopping live outside, where it is driven."""
+"""The training loop: a generator of updates. The caller logs, validates, saves and stops."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from seqloom.training.out_of_memory import check_recoverable
 from seqloom.training.settings import Training
 
 MAX_NAN = 5  # updates in a row
-# Their names in a checkpoint, and as attributes of the loop.
+# Names in a checkpoint, and attributes of the loop.
 COUNTERS = {name: name for name in ("step", "epoch", "position")} | {
     "pieces": "micro_batches",
     "bad_in_a_row": "nan_in_a_row",
@@ -46,7 +46,7 @@ COUNTERS = {name: name for name in ("step", "epoch", "position")} | {
 
 @dataclass(frozen=True)
 class Update:
-    """What one update did. Its tensors stay on the device: reading one makes the host wait."""
+    """The result of one update. Its tensors are on the device: reading one makes the host wait."""
 
     step: int
     epoch: int
@@ -55,14 +55,14 @@ class Update:
     count: Tensor  # real target tokens; 0 where the update was skipped
     learning_rate: float
     ends_epoch: bool
-    skipped: dict[str, Any] | None  # an earlier update that was skipped for a loss or gradient that is not finite
+    skipped: dict[str, Any] | None  # an earlier update that was skipped: its loss or gradient was not finite
 
 
 class Loop:
     """The state of a training run: step, position in the data, optimizer, random states. Iterating over it trains.
 
-    What DDP or FSDP wraps is the objective; it is called, never reached into. All ranks have the same plan and take
-    their own rows of each of its batches.
+    DDP or FSDP wraps the objective, which is only called. All ranks have the same plan and take their own rows of each
+    batch.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Loop:
         self.spent = 0.0  # seconds of training, over all resumes, by this rank's clock
         self.elapsed = 0.0  # the same by the first rank's clock, a step late: all ranks agree on it
         self.stop_signal: int | None = None  # the signal by which this process was asked to stop
-        self.any_stops = False  # whether any rank was, as all ranks know
+        self.any_stops = False  # whether any rank was asked; the same on all ranks
         self.plan = self._plan()
         self._last: tuple[PendingValue, PendingValue | None, dict[str, Any]] | None = None
         if ranks.distributed:
@@ -112,7 +112,7 @@ class Loop:
         self.check_last()
 
     def finished(self) -> bool:
-        """Steps, epochs or time are used up; early stopping is the session's."""
+        """Steps, epochs or time are used up; the session handles early stopping."""
         s = self.settings
         epochs = self.epoch + (self.position >= len(self.plan))
         return bool(
@@ -129,7 +129,7 @@ class Loop:
         return (self.stop_signal or signal.SIGTERM) if self.any_stops else None
 
     def progress(self) -> float:
-        """The share of the training that is done, by the limit that is nearest."""
+        """The share of the training that is done, by the nearest limit."""
         s = self.settings
         epochs = self.epoch + self.position / max(len(self.plan), 1)
         shares = [(self.step, s.max_steps), (epochs, s.epochs), (self.elapsed, s.time)]
@@ -146,7 +146,7 @@ class Loop:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         loss = self._accumulate([rank_batch(self.source, chosen, self.ranks) for chosen in rows])
-        skipped = self.check_last()  # of the update before, while this one's gradients are still being computed
+        skipped = self.check_last()  # of the previous update, while the gradients of this one are being computed
         loss, pending = self._sum_over_ranks(loss, rows)
         # DDP and FSDP average over ranks where a sum is wanted.
         norm = apply_gradients(
@@ -171,10 +171,8 @@ class Loop:
         )
 
     def _sum_over_ranks(self, loss: Loss, rows: list[np.ndarray]) -> tuple[Loss, PendingValue | None]:
-        """The loss of all ranks, in one small sum a step with what else they must agree on: stop signals and the clock.
-
-        Each knows from the plan how many tokens the batch holds. The first rank's clock counts: the learning rate may
-        depend on it.
+        """The loss of all ranks, in one all-reduce per step together with stop signals and the first rank's clock, on
+        which the learning rate may depend. Each rank knows the token count from the plan.
         """
         if not self.ranks.distributed:
             return loss, None
@@ -225,8 +223,7 @@ class Loop:
     def _backward(self, batches: list[list[AnyBatch]]) -> Loss:
         """Batches in micro-batches. Each starts from its own rows of the state; together they give the next state."""
         total, count = torch.zeros((), device=self.device), 0
-        # DDP exchanges gradients once, with the last micro-batch. FSDP with each: else every rank would need memory for
-        # all of them, and they are sharded for want of it.
+        # DDP reduces gradients once, with the last micro-batch; FSDP with each, since unsharded gradients may not fit.
         no_sync = getattr(self.objective, "no_sync", nullcontext)
         left = sum(map(len, batches))
         for parts in batches:
@@ -249,7 +246,7 @@ class Loop:
         return pick(self.carried, torch.arange(first, first + count, device=self.device))
 
     def check_last(self) -> dict[str, Any] | None:
-        """Read the gradient norm of the last update: where it was if it was skipped; five in a row end the training."""
+        """Read the gradient norm of the last update; where it was if it was skipped. Five in a row end the training."""
         if self._last is None:
             return None
         (norm, pending, where), self._last = self._last, None
@@ -265,9 +262,9 @@ class Loop:
         return where
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Everything needed to go on exactly from here, but for the weights: tensors, and the rest as JSON.
+        """Everything but the weights that is needed to resume exactly: tensors, and the rest as JSON.
 
-        Complete on the first rank; the others take part in the exchange and get less.
+        Complete on the first rank only; all ranks must call it.
         """
         carried, layout = gather_states(self.carried, self.ranks)
         means, averaging = self.averaging.state(self.ranks.first)
@@ -286,10 +283,10 @@ class Loop:
         return tensors, {name: getattr(self, own) for name, own in COUNTERS.items()} | more
 
     def restore(self, tensors: Mapping[str, Tensor], values: dict[str, Any]) -> None:
-        """The random states come last: nothing after them may draw a number."""
+        """Restore `state`. Random states come last: nothing may draw after them."""
         self.plan = Plan(tensors["order"].cpu().numpy(), tensors["ends"].cpu().numpy())
         self.plan.check()
-        self.source.costs(self.plan)  # an error where a row is not there, before anything is trained
+        self.source.costs(self.plan)  # an error now if the data lacks a row
         self.plateau = Plateau(**values["plateau"])
         for name, own in COUNTERS.items():
             setattr(self, own, values[name])
