@@ -1,4 +1,4 @@
-"""Rows of ids of one side, cut into pieces."""
+"""Texts without targets as rows of ids, long ones split into chunks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqloom.data.tokenizers.tokenizers import EOS
 
 
 class ChunkedTexts:
-    """Rows of ids, each ended by <eos>: one flat array, and where each row ends."""
+    """Rows of ids, each ended by <eos>: a flat array and offsets."""
 
     def __init__(self, ids: np.ndarray, offsets: np.ndarray, fingerprint: str = "", folder: Path | None = None) -> None:
         self.ids, self.offsets, self.fingerprint, self.folder = ids, offsets, fingerprint, folder
@@ -33,7 +33,7 @@ class ChunkedTexts:
         return np.diff(self.offsets)
 
     def gather(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The flat places of all tokens of `rows`, and how many each has."""
+        """Flat positions of all tokens of `rows`, and the length of each row."""
         if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(self):
             raise IndexError(f"rows {rows.min()} to {rows.max()} of {len(self)}")
         return index_ranges(self.offsets[rows], self.lengths[rows]), self.lengths[rows]
@@ -44,7 +44,7 @@ class ChunkedTexts:
 
 
 def split_long_rows(rows: Rows, limit: int | None) -> Rows:
-    """Longer rows become several of nearly equal length; empty ones are left out."""
+    """Split rows over `limit` into parts of nearly equal length; drop empty ones."""
     rows = rows.select(rows.lengths > 0)
     if limit is None or not len(rows.lengths):
         return rows

@@ -1,4 +1,4 @@
-"""Class weights: how much the examples of each label count in the loss."""
+"""Class weights: the weight of each label in the loss."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from seqloom.errors import SeqloomError, known
 
 
 def class_weights(choice: str, target: Target, counts: np.ndarray) -> np.ndarray | None:
-    """[labels]. `way`: "none"; "balanced", N / (labels · count), so that all labels weigh the same (King & Zeng 2001);
+    """[labels]. `way`: "none"; "balanced", N / (labels · count), equal weight of all labels (King & Zeng 2001);
     or as in "spam=3,ham=1", with 1 for the others."""
     if "=" not in choice:
         known(choice, ("none", "balanced"), "way to weigh labels")

@@ -1,4 +1,4 @@
-"""Looking through labelled texts before training: every broken line, duplicates, overlap, and how common labels are."""
+"""`data check` for labelled texts: broken lines, duplicates, overlap, and label counts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from seqloom.data.formats.pairs import MAX_LENGTH, Example, Problem
 from seqloom.data.prepare.labels import LabelOptions, label_warning
 from seqloom.plural import counted
 
-SHOWN = 20  # labels that are named
+SHOWN = 20  # labels shown
 
 
 def check(files: list[str], *, max_length: int | None = None, reading: ReadOptions | None = None) -> LabelReport:
-    """As `check.check`, for a text and its label on every line, or a folder for each label."""
+    """As `checks.pairs.check`, for a text and its label on every line, or a folder for each label."""
     reading = reading or ReadOptions()
     options = LabelOptions(columns=reading.columns, **reading.file_options)
     return LabelReport(group_files(files, options), MAX_LENGTH if max_length is None else max_length)
@@ -37,7 +37,7 @@ class LabelReport(Report):
 
 @dataclass
 class LabelStatistics(Statistics):
-    """The numbers of one group of files."""
+    """Statistics of one group of files."""
 
     labels: Counter[str] = field(default_factory=Counter)
 

@@ -1,4 +1,4 @@
-"""Looking through data before training: every broken line, duplicates, overlap, and what the lengths are."""
+"""`data check` for pairs: broken lines, duplicates, overlap, and statistics of lengths."""
 
 from __future__ import annotations
 
@@ -23,28 +23,27 @@ __all__ = ["Problem", "Report", "Statistics", "check"]
 
 
 def check(files: list[str], *, max_length: int | None = None, reading: ReadOptions | None = None) -> Report:
-    """Look through `files` (see `read.group`). Iterate over the report for the problems, as they are found.
+    """Check `files` (see `group_files`). Iterate over the report for the problems, as they are found.
 
-    Errors are lines that training would refuse, among them sides over `max_length` characters. Warnings are lines that
-    it would take, though something is odd about them (see `marks`), pairs that appear twice in a group of files, and
-    sources of the first group that appear again in a later one: test data that the model has seen. Of each text only
-    an 8-byte hash is kept.
+    Errors are lines that training would refuse, among them sides over `max_length` characters. Warnings are suspicious
+    lines (see `suspicious_text`), duplicate pairs in a group of files, and sources of the first group that appear again
+    in a later one: test data that the model has seen. Only 8-byte hashes of texts are kept.
     """
     return Report(group_files(files, reading), MAX_LENGTH if max_length is None else max_length)
 
 
 class Report(problems.Report):
-    """Of pairs, as `check` says."""
+    """The report on pairs, see `check`."""
 
     def __init__(self, groups: list[Group], max_length: int = MAX_LENGTH):
         self.groups, self.max_length = groups, max_length
 
     def statistics_of(self, group: Group) -> Statistics:
-        """What is counted of a group of files."""
+        """Empty statistics for a group of files."""
         return Statistics(group)
 
     def group_warnings(self, statistics: Statistics) -> Iterator[Problem]:
-        """What the numbers of a group of files make one doubt."""
+        """Warnings from the statistics of a group of files."""
         return iter(())
 
     @property
@@ -73,7 +72,7 @@ class Report(problems.Report):
                 yield Problem(statistics.group.files[0], 1, "the file is empty", code="empty")
             elif not statistics.lines and not statistics.broken:
                 yield Problem(statistics.group.files[0], 1, "no example follows the names of the columns", code="empty")
-            # These come after the group: to name duplicates at once would need a table of ten times the size.
+            # After the group: reporting duplicates at once would need ten times the memory.
             yield from marks.line_ends()
             yield from seen.duplicates(statistics.group)
             if first is None:
@@ -85,7 +84,7 @@ class Report(problems.Report):
 
 
 class _PairHashes:
-    """Hashes of the pairs of one group, in the order of the lines."""
+    """Hashes of the pairs of one group, in line order."""
 
     def __init__(self):
         self._sources, self._pairs, self._lines = array("Q"), array("Q"), array("q")
@@ -125,7 +124,7 @@ class _PairHashes:
             last = line
 
     def sources(self) -> tuple[int, int]:
-        """How many distinct sources, and how many of them have several distinct targets."""
+        """The number of distinct sources, and of those with several distinct targets."""
         _, first = np.unique(np.asarray(self._pairs), return_index=True)
         _, counts = np.unique(np.asarray(self._sources)[first], return_counts=True)
         return len(counts), int((counts > 1).sum())
@@ -133,7 +132,7 @@ class _PairHashes:
 
 @dataclass
 class Statistics:
-    """The numbers of one group of files."""
+    """Statistics of one group of files."""
 
     group: Group
     lines: int = 0  # usable ones
@@ -197,12 +196,12 @@ class Side:
 
     def summary(self) -> str:
         units = {"characters": counter_statistics(self.characters), "words": counter_statistics(self.words)}
-        spread = "; ".join(
+        lengths = "; ".join(
             f"{unit} mean {numbers['mean']:.1f}, median {numbers['median']:g}, 95 % ≤ {numbers['p95']:g}, "
             f"longest {numbers['longest']:,}"
             for unit, numbers in units.items()
         )
-        return f"{spread}; {counted(len(self.alphabet), 'distinct characters')}"
+        return f"{lengths}; {counted(len(self.alphabet), 'distinct characters')}"
 
 
 def _hash(text: str) -> int:

@@ -1,4 +1,4 @@
-"""What every look through data gives: problems one by one, each kind of them once, then numbers."""
+"""The report of `data check`: problems one by one, problems by kind, then statistics."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 from seqloom.data.formats.pairs import Problem
 
-MAX_LISTED = 1_000  # problems that to_json lists; all are counted
-MAX_KINDS = 200  # kinds of problem that are told apart by their words; the others by their codes
-LINES_SHOWN = 5  # lines of a kind that are named
-# Of these the words differ from line to line, though the matter is one.
+MAX_LISTED = 1_000  # problems in to_json; all are counted
+MAX_KINDS = 200  # kinds distinguished by message; further ones by code
+LINES_SHOWN = 5  # line numbers shown for a kind
+# Codes whose messages differ from line to line.
 _BY_CODE = ("scheme", "tag", "invisible", "duplicate", "overlap", "utf8")
 _DETAIL = re.compile(r"\d[\d,.]*|0x\w+|'[^']*'")
 
 
 @dataclass
 class ProblemKind:
-    """What is wrong in the same way with several lines of a file."""
+    """One kind of problem in a file, with its lines."""
 
     first: Problem
     count: int = 0
@@ -44,15 +44,15 @@ class ProblemKind:
 
 
 def compiler_line(problem: Problem) -> str:
-    """A problem in one line, as compilers have it."""
+    """A problem in one line, in the format of compilers."""
     return f"{problem.file}:{problem.line}: {problem.kind}: {problem.reason}"
 
 
 class Report:
-    """Iterating reads the files and gives each `Problem`; after that the numbers are there.
+    """Iterating reads the files and gives each `Problem`; then the statistics are complete.
 
-    `errors`, `warnings` and all other numbers read the files themselves if that was not done yet. A kind of data has
-    its own `_problems`, which fills `_statistics` with whatever has a `to_json` with its lines for display (`summary`).
+    `errors`, `warnings` and the statistics read the files if that was not done yet. Subclasses implement `_problems`,
+    which also fills `_statistics` with objects that have `to_json`.
     """
 
     _done = False
@@ -74,7 +74,7 @@ class Report:
         self._done = True
 
     def _kind_key(self, problem: Problem) -> tuple[str, ...]:
-        """What problems of one kind have in common."""
+        """The key by which problems are grouped."""
         plain = problem.code in _BY_CODE or len(self._kinds) >= MAX_KINDS
         return problem.file, problem.kind, problem.code, "" if plain else _DETAIL.sub("…", problem.reason)
 
@@ -104,7 +104,7 @@ class Report:
 
     @property
     def notes(self) -> list[str]:
-        """What was decided about the files."""
+        """Notes on the files."""
         return []
 
     @property

@@ -1,4 +1,4 @@
-"""Looking through tables before training: every broken row, rows that come twice, and what the columns are like."""
+"""`data check` for tables: broken rows, duplicates, and statistics of columns."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from seqloom.plural import counted
 
 
 def check(files: list[str], *, max_length: int | None = None, reading: ReadOptions | None = None) -> TableReport:
-    """Look through tables; the first says what the columns are. Iterate over the report for the problems.
+    """Check tables; the first determines the columns. Iterate over the report for the problems.
 
-    Errors are rows that training would refuse, and fields of more than `max_length` characters. Warnings are rows that
-    come twice, rows that differ from another in their target alone, and rows of the first table in a later one.
+    Errors are rows that training would refuse, and fields of more than `max_length` characters. Warnings are
+    duplicate rows, rows that differ from another in the target only, and rows of the first table in a later one.
     """
     options = reading if isinstance(reading, TableOptions) else _options(reading or ReadOptions())
     return TableReport(files, options, max_length)
@@ -35,7 +35,7 @@ def _options(reading: ReadOptions) -> TableOptions:
 
 @dataclass
 class TableStatistics:
-    """The numbers of one table."""
+    """Statistics of one table."""
 
     files: list[str]
     form: str
@@ -88,7 +88,7 @@ class TableReport(problems.Report):
             first = first or seen
 
     def _entries(self, file: str) -> Iterator[Row | Problem]:
-        """The rows of a file, and what is broken or odd about its lines."""
+        """The rows of a file, and problems of its lines."""
         marks = SuspiciousText(table_format(file, self.options))
         for entry in row_entries(file, self.layout, observe=marks.observe):
             marks.record_start(entry.line)
@@ -98,7 +98,7 @@ class TableReport(problems.Report):
         yield from marks.line_ends()
 
     def _values(self, rows: list[Row], statistics: TableStatistics) -> Iterator[Problem]:
-        """What is wrong with the fields of rows, by the kinds that the first table has."""
+        """Problems of fields, by the column types of the first table."""
         if not rows:
             yield Problem(statistics.files[0], 1, "the table has no rows", code="empty")
             return
@@ -125,11 +125,11 @@ class TableReport(problems.Report):
         return None
 
 
-_Seen = dict[tuple[str, ...], tuple[int, str]]  # where a row stands first, and its target
+_Seen = dict[tuple[str, ...], tuple[int, str]]  # line of the first occurrence, and its target
 
 
 def _duplicates(rows: Sequence[Row], seen: _Seen, first: _Seen) -> Iterator[Problem]:
-    """Rows that were there before: in the same table, or in the first."""
+    """Rows that appeared before: in the same table, or in the first."""
     for row in rows:
         fields, target = tuple(map(normalize_field, row.fields)), normalize_field(row.target)
         if fields in seen:

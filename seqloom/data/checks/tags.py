@@ -1,4 +1,4 @@
-"""Looking through tagged sentences before training: every broken line, tags out of order, duplicates and overlap."""
+"""`data check` for tagged sentences: broken lines, tags that violate their scheme, duplicates and overlap."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from seqloom.plural import counted
 
 
 def check(files: list[str], *, max_length: int | None = None, reading: ReadOptions | None = None) -> Report:
-    """Look through `files` (see `conll`). Iterate over the report for the problems.
+    """Check `files` (see `conll`). Iterate over the report for the problems.
 
-    Errors are lines that training would refuse, and sentences of more than `max_length` words. Warnings are what it
-    would take: tags that break their scheme (see `schemes`), odd characters and line ends (see `marks`), sentences that
-    appear twice, and sentences of the first file that appear again in a later one.
+    Errors are lines that training would refuse, and sentences of more than `max_length` words. Warnings: tags
+    that violate their scheme (see `tag_schemes`), suspicious characters and line ends (see `suspicious_text`),
+    duplicate sentences, and sentences of the first file that appear again in a later one.
     """
     reading = reading or ReadOptions()
     return Report([inspect_file(file, reading) for file in files], LONGEST if max_length is None else max_length)
@@ -46,7 +46,7 @@ class Report(problems.Report):
             yield from self._file(self._statistics[-1], seen)
 
     def _file(self, statistics: Statistics, seen: dict[bytes, str]) -> Iterator[Problem]:
-        """Of one file. `seen`: where the sentences of the first file stand, and those of this one."""
+        """The problems of one file. `seen`: where the sentences of the first file are."""
         source, marks = statistics.source, SuspiciousText(statistics.source.form)
         own: dict[bytes, int] = {}
         sentences: list[Sentence] = []
@@ -70,7 +70,7 @@ class Report(problems.Report):
             seen.update({key: f"{source.file}:{line}" for key, line in own.items()})
 
     def _scheme_problems(self, sentences: list[Sentence], statistics: Statistics) -> Iterator[Problem]:
-        """Only when all tags are known, so is their scheme."""
+        """Violations of the scheme, which is known only after all tags."""
         statistics.scheme = scheme = detect_scheme(sentence.tags for sentence in sentences)
         if scheme is None:
             return
@@ -99,7 +99,7 @@ def _duplicates(sentence: Sentence, own: dict[bytes, int], seen: dict[bytes, str
 
 @dataclass
 class Statistics:
-    """The numbers of one file."""
+    """Statistics of one file."""
 
     source: TaggedFile
     sentences: int = 0  # usable ones
@@ -131,14 +131,14 @@ class Statistics:
 
     def summary(self) -> list[str]:
         """The same in lines for display."""
-        spread = counter_statistics(self.lengths)
+        lengths = counter_statistics(self.lengths)
         scheme = f" ({self.scheme.upper()})" if self.scheme else ""
         commonest = ", ".join(f"{tag} {count:,}" for tag, count in self.tags.most_common(MOST_COMMON))
         return [
             f"{self.source.file}: {counted(self.sentences, 'sentences')} ({self.source.form}), "
             f"{counted(self.words.total(), 'words')}, {len(self.words):,} distinct; "
             f"{counted(len(self.tags), 'tags')}{scheme}",
-            f"  words a sentence: mean {spread['mean']:.1f}, median {spread['median']:g}, 95 % ≤ {spread['p95']:g}, "
-            f"longest {spread['longest']:,}",
+            f"  words a sentence: mean {lengths['mean']:.1f}, median {lengths['median']:g}, 95 % ≤ {lengths['p95']:g}, "
+            f"longest {lengths['longest']:,}",
             f"  tags: {commonest}",
         ]

@@ -1,4 +1,4 @@
-"""`data check` for running text: broken and doubtful lines, and the numbers of each file."""
+"""`data check` for running text: broken and suspicious lines, and statistics."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from seqloom.plural import counted
 
 
 def check(files: list[str], *, max_length: int | None = None, reading: ReadOptions | None = None) -> Report:
-    """Look through plain texts. Iterate over the report for the problems, as they are found.
+    """Check plain texts. Iterate over the report for the problems, as they are found.
 
-    Errors are lines that training would refuse: bad UTF-8, NUL, a byte order mark in the middle. Warnings are odd ones
-    (see `marks`), and lines over `max_length` characters.
+    Errors are lines that training would refuse: bad UTF-8, NUL, a byte order mark in the middle. Warnings are
+    suspicious ones (see `suspicious_text`), and lines over `max_length` characters.
     """
     return Report(files, MAX_LENGTH if max_length is None else max_length, reading)
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """The numbers of one text."""
+    """Statistics of one text."""
 
     file: str
     numbers: dict[str, int]
@@ -63,7 +63,7 @@ class Report(problems.Report):
 
     def _text(self, file: str, path: Path, encoding: str) -> Iterator[Problem]:
         marks, facts, alphabet = SuspiciousText("text"), Counter[str](), set[str]()
-        last = length = reported = 0  # of an endless line a piece comes at a time
+        last = length = reported = 0  # a very long line comes in several chunks
         for raw in raw_chunks(file, path, encoding):
             for line, content in marks.observe(file, enumerate(split_lines(raw.content), raw.line)):
                 yield from marks.problems

@@ -96,7 +96,7 @@ class PairEncoder:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> PairEncoder:
-        """From JSON: `source` and `target` (a kind of tokens, perhaps with `clean`, or a codec), and the fields below."""
+        """From JSON: `source` and `target` (a kind of tokens, perhaps with `clean`, or a codec), and the others."""
         source, target = (_splitter(value[side]) for side in ("source", "target"))
         return cls(source, target, value["normalization"], value["key"].encode())
 

@@ -1,4 +1,4 @@
-"""The cache of prepared data: a folder for each fingerprint, so that a second run on the same data starts at once."""
+"""The cache of prepared data: one folder per fingerprint."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ Made = TypeVar("Made")
 
 
 def fingerprint(key: Mapping[str, Any]) -> str:
-    """SHA-256 of all that decides the ids: contents of files, never their names or dates."""
+    """SHA-256 of everything that determines the ids: contents of files, not names or dates."""
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
 
 def tokenizer_versions(kinds: Iterable[str]) -> dict[str, str]:
-    """The versions of the packages by which tokens of some kinds are cut: they too decide the ids."""
+    """Versions of the tokenizer packages for these kinds of tokens; they determine the ids too."""
     versions: dict[str, str] = {}
     for kind in kinds:
         if kind.startswith("bpe"):
             versions["tokenizers"] = metadata.version("tokenizers")
         if kind.startswith("jieba"):
-            make_tokenizer(kind).split("")  # says which package is missing before its version is asked for
+            make_tokenizer(kind).split("")  # reports a missing package before its version is read
             versions["rjieba"] = metadata.version("rjieba")
     return versions
 
@@ -41,8 +41,7 @@ def cached(
     build: Callable[[Path], Made],
     intact: Callable[[Path], bool] = lambda folder: damage(folder) is None,
 ) -> tuple[Path, Made | None]:
-    """The folder `name` of the cache, filled by `build` unless it is there and intact; and what `build` returned, None
-    if it was not called."""
+    """The folder `name` of the cache, filled by `build` unless intact; and its result, None if not called."""
     folder = (cache or default_cache()) / name
     if intact(folder):
         return folder, None
@@ -55,7 +54,7 @@ def cached(
 
 
 def _make_writable(cache: Path) -> None:
-    """Says that it is the cache that cannot be written, before any work is done for it."""
+    """Create the cache folder; an error names it before any work is done."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
         writable, why = os.access(cache, os.W_OK), "no permission"

@@ -1,4 +1,4 @@
-"""Encoding a whole data set in one pass: tokens get preliminary ids, and final ones when all have been counted."""
+"""Encoding a data set in one pass, with preliminary ids; final ids follow from the counts."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from seqloom.data.tokenizers.tokenizers import SPECIALS, make_tokenizer
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError
 
-PARALLEL_BYTES = 1 << 25  # bytes of data from which it pays to start workers
-MAX_WORKERS = 4  # workers; one process feeds them all
+PARALLEL_BYTES = 1 << 25  # bytes of data from which workers pay off
+MAX_WORKERS = 4  # one process feeds them all
 Codecs = tuple[Codec | None, Codec | None]  # of source and target
 
 
 class TokenCounts:
-    """The tokens of one side in the order in which they were seen, and how often they come in training examples."""
+    """Tokens of one side in order of appearance, with their counts in training examples."""
 
     def __init__(self) -> None:
         self._numbers: defaultdict[str, int] = defaultdict(count().__next__)
         self._counts = np.zeros(0, np.int64)
 
     def add_tokens(self, side: Side) -> np.ndarray:
-        """The preliminary ids of a block's tokens, counted from the specials on."""
+        """The preliminary ids of the tokens of a block, after the specials."""
         tokens = side.tokens or []
         table = np.fromiter(map(self._numbers.__getitem__, tokens), np.int32, len(tokens))
         if len(self._numbers) > len(self._counts):
@@ -51,7 +51,7 @@ class TokenCounts:
         return dict(zip(self._numbers, self._counts.tolist(), strict=False))
 
     def final_ids(self, codec: Codec) -> np.ndarray:
-        """From preliminary ids to the codec's; specials stay."""
+        """Table from preliminary ids to those of the codec; specials stay."""
         tokens = (
             map(codec.splitter.repair_token, self._numbers)
             if isinstance(codec.splitter, CleanedTokenizer)
@@ -62,12 +62,12 @@ class TokenCounts:
 
 @dataclass
 class EncodedPairs:
-    """What was learned on the way."""
+    """Codecs, counts and hashes of encoded pairs."""
 
     source: Codec
     target: Codec
     tables: tuple[np.ndarray, np.ndarray]  # final ids of both sides
-    counts: Counter[str]  # what the notes tell
+    counts: Counter[str]  # for notes
     hashes: dict[bool, np.ndarray]  # of all sources, held out or not
 
 
@@ -81,7 +81,7 @@ def encode_pairs(
 ) -> EncodedPairs:
     """Write every row, training and held-out, with preliminary ids; held-out examples also as text.
 
-    A side whose tokens are trained (bpe) is read once more before. `codecs`: those of another run, used as they are.
+    A side with trained tokens (bpe) is read once more before. `codecs`: those of another run.
     """
     given = dict(zip(("source", "target"), codecs or (None, None), strict=True))
     trained = {side: codec or _train_codec(split, options, side) for side, codec in given.items()}
@@ -109,14 +109,14 @@ def encode_pairs(
 
 
 def workers(split: Split) -> int:
-    """How many processes help. The ids do not depend on it."""
+    """The number of worker processes; ids do not depend on it."""
     size = sum(path.stat().st_size for group in (*split.train, *split.valid) for path in group.paths)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return 0 if size < PARALLEL_BYTES or cores < 2 else min(cores, MAX_WORKERS)
 
 
 def _train_codec(split: Split, options: TwoSideOptions, side: str) -> Codec | None:
-    """The codec of a side that must see all texts before it can cut one."""
+    """The codec of a side whose tokens are trained on all texts; None for the others."""
     kind = options.tokens_of(side)
     if kind == "tokenizer":
         raise SeqloomError(
@@ -130,7 +130,7 @@ def _train_codec(split: Split, options: TwoSideOptions, side: str) -> Codec | No
 
 
 def _training_texts(split: Split, options: TwoSideOptions, side: str) -> Iterator[str]:
-    """The texts of the training examples."""
+    """The texts of a side of the training examples."""
     seen = 0
     for origin, pairs in split.blocks(Skipped() if options.skip_bad else None, options.max_characters):
         if origin.held_out:
@@ -147,8 +147,8 @@ def _training_texts(split: Split, options: TwoSideOptions, side: str) -> Iterato
 def _finish_side(
     codec: Codec | None, vocabulary: TokenCounts, options: TwoSideOptions, side: str
 ) -> tuple[Codec, np.ndarray]:
-    """The codec of a side, and its ids for the preliminary ones."""
-    if codec is not None and codec.kind.startswith("bpe"):  # encoded at once
+    """The codec of a side, and the table of final ids."""
+    if codec is not None and codec.kind.startswith("bpe"):  # ids are final already
         return codec, np.arange(codec.size)
     if codec is None:
         counts, clean = vocabulary.counts(), options.cleaning_of(side)
@@ -160,9 +160,9 @@ def _finish_side(
 
 @dataclass
 class _EncodingState:
-    """What grows from block to block."""
+    """State across blocks."""
 
-    max_lengths: tuple[int | None, int | None]  # tokens of a source, of a target
+    max_lengths: tuple[int | None, int | None]  # of source and target
     cut: str
     writers: tuple[PairWriter, PairWriter]
     vocabularies: dict[str, TokenCounts] = field(

@@ -27,7 +27,7 @@ from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError
 from seqloom.files import write_json
 
-MAX_HASHED_LINES = 200_000  # lines of which a run keeps the hashes
+MAX_HASHED_LINES = 200_000  # lines; of more a run stores no hashes
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class PreparedLanguage:
     """Text ready for training."""
 
     codec: Codec
-    labels: list[str]  # what a line may be conditioned on; empty: nothing
+    labels: list[str]  # of lines, to condition on; may be empty
     train: Stream
     valid: Stream | None
     notes: list[str]
@@ -49,7 +49,7 @@ class PreparedLanguage:
 
 
 def prepare_language(request: PrepareRequest[StreamOptions]) -> PreparedLanguage:
-    """Of running text the last share is held out, of lines a share by a hash."""
+    """Holds out the last share of running text, or a share of lines by hash."""
     options, stored = request.options, request.vocabularies
     if not request.train:
         raise SeqloomError("no training files were given")
@@ -77,7 +77,7 @@ def prepare_language(request: PrepareRequest[StreamOptions]) -> PreparedLanguage
 def encode_files(
     files: list[str], options: StreamOptions, codec: Codec, labels: list[str], name: str = "text"
 ) -> tuple[Stream, list[str]]:
-    """Files encoded with the vocabulary of a run, in memory, and what there is to say about them."""
+    """Files encoded in memory with the vocabulary of a run, and notes."""
     skipped = Skipped() if options.skip_bad else None
     numbers, parts = _BlockEncoder(options, codec, labels), list[Rows]()
     source = LanguageFiles(files, 0.0, replace(options, limit=None, sample=None), 0)
@@ -104,7 +104,7 @@ def _check_length(files: list[str], tokens: int) -> None:
 
 
 class _BlockEncoder:
-    """Encodes blocks; tokens get their final ids when all have been seen, see `build`. Labels count down from −1."""
+    """Encodes blocks with preliminary ids (see `count_tokens`). Labels count down from −1."""
 
     def __init__(self, options: StreamOptions, codec: Codec | None, labels: Iterable[str] = ()) -> None:
         self.options = options
@@ -112,7 +112,7 @@ class _BlockEncoder:
         self.vocabulary, self.counts = TokenCounts(), Counter[str]()
         self.labels = {label: number for number, label in enumerate(labels)}
         self.label_counts: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}  # labels
-        self.characters = {False: 0, True: 0}  # characters, of what is held out and of the rest
+        self.characters = {False: 0, True: 0}  # of training and held-out text
 
     def encode(self, block: Block) -> Rows:
         """A row for each line; running text is one row."""
@@ -125,12 +125,12 @@ class _BlockEncoder:
         if self.options.lines:
             return self._bounded(rows, block.labels)
         self.counts["lines"] += texts[0].count("\n")
-        if by_line:  # what follows the last line end is no whole line yet
+        if by_line:  # the text after the last line end is no whole line
             rows = Rows(rows.with_specials((), (EOS,)).ids[:-1], rows.lengths)
         return Rows(rows.ids, np.array([len(rows.ids)]))
 
     def _characters(self, texts: list[str], lengths: np.ndarray) -> int:
-        """Of whole lines with their ends, of others as far as they are kept; unknown tokens count like all others."""
+        """Characters of whole lines with their ends, of truncated ones only what remains; unknown tokens count too."""
         if not self.options.lines:
             return sum(map(len, texts))
         long = [texts[row] for row in np.flatnonzero(lengths > self.options.length)]
@@ -146,7 +146,7 @@ class _BlockEncoder:
         return Rows(table[side.rows.ids], side.rows.lengths)
 
     def _bounded(self, rows: Rows, labels: list[str] | None) -> Rows:
-        """<bos> or the label before, <eos> after, unless the line is cut off before its end."""
+        """Add <bos> or the label before, and <eos> after unless the line is truncated."""
         long = rows.lengths > self.options.length
         whole = rows.cut(self.options.length, "tail").with_specials((BOS,), (EOS,))
         ends = np.cumsum(whole.lengths)
@@ -161,15 +161,15 @@ class _BlockEncoder:
         return Rows(whole.ids[real], whole.lengths - long)
 
     def final(self, codec: Codec, labels: list[str]) -> np.ndarray:
-        """From preliminary to final ids. Those of labels are negative: they count from the table's end."""
+        """Table from preliminary to final ids. Labels have negative ids and so stand at the end of the table."""
         places = {label: codec.size + number for number, label in enumerate(labels)}
         tokens = np.arange(codec.size) if codec.kind.startswith("bpe") else self.vocabulary.final_ids(codec)
         return np.concatenate([tokens, [places.get(label, BOS) for label in reversed(self.labels)]]).astype(np.int32)
 
 
 def line_hashes(stream: Stream) -> str:
-    """Hashes of all lines, 8 bytes each as base64: what a model writes may be asked whether it is new. Of running text,
-    or of very many lines, nothing."""
+    """Hashes of all lines, 8 bytes each as base64, to tell whether generated lines are new. Empty for running text and
+    for very many lines."""
     if stream.offsets is None or len(stream) > MAX_HASHED_LINES:
         return ""
     rows = np.split(stream.ids, stream.offsets[1:-1])
@@ -177,13 +177,13 @@ def line_hashes(stream: Stream) -> str:
 
 
 def line_hash(ids: np.ndarray | Sequence[int]) -> bytes:
-    """Of a line's tokens without its beginning and its <eos>."""
+    """Hash of the tokens of a line without <bos> and <eos>."""
     row = np.asarray(ids, np.int64)
     return blake2b(row[row != EOS].tobytes(), digest_size=8).digest()
 
 
 def _build(folder: Path, source: LanguageFiles, stored: Mapping[str, Any] | None) -> Codec:
-    """Fills the folder; returns the vocabulary. `stored`: vocabularies of another run."""
+    """Fill the folder; return the vocabulary. `stored`: vocabularies of another run."""
     options, skipped = source.options, Skipped() if source.options.skip_bad else None
     source = source.decide()
     codec = Codec.from_json(stored["source"]) if stored else _train_codec(source)
@@ -235,7 +235,7 @@ def _all_known(block: Block, labels: list[str]) -> None:
 
 
 def _unknown_label_notes(label_counts: Counter[str], labels: list[str], where: str = "") -> Iterator[str]:
-    """What there is to say of lines whose label the model lacks: they are read from <bos> on, which it never saw."""
+    """A note on lines whose label the model lacks: they begin with <bos>, which it never saw."""
     unknown = [label for label in sorted(label_counts) if label not in labels]
     if unknown:
         some = ", ".join(map(repr, unknown[:5])) + (" …" if len(unknown) > 5 else "")
@@ -244,7 +244,7 @@ def _unknown_label_notes(label_counts: Counter[str], labels: list[str], where: s
 
 
 def _train_codec(source: LanguageFiles) -> Codec | None:
-    """The codec of tokens that must see all text before it is cut."""
+    """The codec of tokens that are trained on all text; None for others."""
     options = source.options
     if not options.tokens.startswith("bpe"):
         return None

@@ -1,4 +1,4 @@
-"""The texts of a language model's files as they are read, and which of them are held out."""
+"""Reading the texts of a language model, and holding out."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from seqloom.data.splits.split import Fold, Part, Split
 from seqloom.errors import SeqloomError
 from seqloom.files import sha256
 
-LAYOUT = 2  # of the cache folder and the meaning of its numbers
+LAYOUT = 2  # version of cache folder and ids
 
 
 class Block(NamedTuple):
-    """Texts that follow one another: a piece of running text, or lines, perhaps with a label each."""
+    """Consecutive text: a chunk of running text, or lines, with labels or without."""
 
     held: bool
     texts: list[str]
@@ -34,13 +34,13 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class LanguageFiles:
-    """Which files, and what of them is held out."""
+    """The files, and the split."""
 
     train: list[str]
     valid: list[str] | float | Fold
     options: StreamOptions
     seed: int
-    split: Split = field(init=False)  # says which of the lines are held out
+    split: Split = field(init=False)  # of lines
 
     def __post_init__(self) -> None:
         valid = 0.0 if isinstance(self.valid, list) else self.valid
@@ -49,7 +49,7 @@ class LanguageFiles:
             raise SeqloomError("--sample draws lines, and running text has none: take --limit, or data.batches=lines")
 
     def decide(self) -> LanguageFiles:
-        """With what becomes of every line."""
+        """With the assignment of all lines, see `Split.decide`."""
         found = LanguageFiles(self.train, self.valid, self.options, self.seed)
         if self.options.lines:
             object.__setattr__(found, "split", self.split.decide(self._parts))
@@ -61,7 +61,7 @@ class LanguageFiles:
 
     @property
     def held_out_range(self) -> tuple[float, float]:
-        """Which part of the training text is held out: shares of it, or of the hashes of its lines."""
+        """The held-out part of the training text as (start, end) shares: of its characters, or of line hashes."""
         if isinstance(self.valid, Fold):
             return (self.valid.number - 1) / self.valid.count, self.valid.number / self.valid.count
         if isinstance(self.valid, list):
@@ -73,7 +73,7 @@ class LanguageFiles:
         return (0.0, self.valid) if self.options.lines else (1 - self.valid, 1.0)
 
     def key(self, stored: Mapping[str, Any] | None) -> dict[str, Any]:
-        """All that decides the ids. `stored`: vocabularies of another run."""
+        """Everything that determines the ids. `stored`: vocabularies of another run."""
         others = {"batches", "stride", "vary"} | (set() if self.options.lines else {"length"})
         held = self.valid if isinstance(self.valid, list) else []
         key = {
@@ -84,14 +84,14 @@ class LanguageFiles:
             "held": [*self.held_out_range, self.seed if self.options.lines else 0],
             "kept": None if stored is None else dict(stored),
         }
-        # Those of jieba have not entered so far.
+        # The version of jieba is not part of it, as in earlier versions.
         return key | (tokenizer_versions([self.options.tokens]) if self.options.tokens.startswith("bpe") else {})
 
     def _contents(self, files: list[str]) -> list[str]:
         return [*map(_content, files), *(sign for one in self._forms(files) for sign in one.non_default)]
 
     def _forms(self, files: list[str]) -> list[Group]:
-        """Files as they are read, and what there is to say about them."""
+        """The files, with formats and notes."""
         return (
             group_files(files, self.options)
             if self.options.condition
@@ -100,12 +100,12 @@ class LanguageFiles:
 
     @property
     def notes(self) -> list[str]:
-        """What there is to say about the files."""
+        """Notes on the files."""
         files = self.valid if isinstance(self.valid, list) else []
         return [note for one in (*self._forms(self.train), *self._forms(files)) for note in one.notes]
 
     def blocks(self, skipped: Skipped | None) -> Iterator[Block]:
-        """Every text once: of the training files as far as the limit, then of the validation files."""
+        """Every text once: of the training files up to the limit, then of the validation files."""
         share = self.held_out_range
         if not self.options.lines:
             yield from _hold_out_stretch(
@@ -127,7 +127,7 @@ class LanguageFiles:
             yield from (Block(True, [text]) for text in self._text(self.valid, skipped, None))
 
     def _text(self, files: list[str], skipped: Skipped | None, limit: int | None) -> Iterator[str]:
-        """All files in chunks. A line end stands between two files, and at the end of one that is cut into words."""
+        """All files in chunks, joined by line ends; with words one at the end too."""
         left = limit
         for number, file in enumerate(files):
             last = "\n"
@@ -171,7 +171,7 @@ class LanguageFiles:
 
 def _content(file: str) -> str:
     path = local_path(file)
-    open_bytes(file, path).close()  # which says of a folder what it holds
+    open_bytes(file, path).close()  # reports a folder with its contents
     try:
         return f"{sha256(path)}{path.suffix}"
     except OSError as error:
@@ -179,7 +179,7 @@ def _content(file: str) -> str:
 
 
 def _hold_out_stretch(read: Callable[[], Iterator[str]], share: tuple[float, float], tokens: str) -> Iterator[Block]:
-    """Running text with a stretch of it held out, by characters; words are not cut in two."""
+    """Running text with a range held out, by characters; words stay whole."""
     if share[0] == share[1]:
         yield from (Block(False, [text]) for text in read())
         return

@@ -1,4 +1,4 @@
-"""What the user should know of prepared data, whatever the task."""
+"""Notes on prepared data that all tasks share."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from seqloom.data.splits.split import Split
 
 
 def held_out_notes(split: Split, unit: str, train: int, valid: int, *, by: str = "", largest: int = 0) -> Iterator[str]:
-    """How much was held out of the training files, where a share was asked for.
+    """How much was held out of the training files, if a share was requested.
 
-    `train`, `valid`: how many `unit` (such as "pairs") are on each side; `largest`: how often the commonest example
-    stands, which is why a share may be missed.
+    `train`, `valid`: the number of `unit` (such as "pairs") on each side; `largest`: the count of the most frequent
+    example, because of which a share may be missed.
     """
     if split.share and valid:
         whole = train + valid
@@ -25,7 +25,7 @@ def held_out_notes(split: Split, unit: str, train: int, valid: int, *, by: str =
 
 
 def overlap_notes(shared: int, valid: int, unit: str) -> Iterator[str]:
-    """How many of the validation examples stand in the training data too."""
+    """How many validation examples are also in the training data."""
     if shared:
         of = f"{shared:,} of {valid:,} validation {unit}"
         yield f"{of} stand in the training data too: scores on them say little about new ones"

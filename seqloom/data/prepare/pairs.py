@@ -34,8 +34,8 @@ from seqloom.plural import counted
 
 __all__ = ["DataOptions", "PairSource", "PreparedPairs", "prepare_pairs"]
 
-MEANING = 2  # of the numbers; a change here makes every cache new and lets no older run resume
-LAYOUT = 3  # of the cache folder; a change here makes every cache new
+MEANING = 2  # version of the ids; a change invalidates caches and keeps older runs from resuming
+LAYOUT = 3  # version of the cache folder; a change invalidates caches
 HELD = "valid.jsonl"
 SIDES = ("source", "target")
 # Settings that came later, by their first names; left out of the fingerprint where unset, so that older runs go on.
@@ -44,7 +44,7 @@ LATER = {"half_width": False, "columns": None, "skip_bad": False, "limit": None,
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions(TwoSideOptions):
-    """What is read, and how text becomes numbers: the `data` section of a run's configuration.
+    """The `data` section of the configuration: what is read, and how text is encoded.
 
     `source_tokens`, `target_tokens`: chars, words, terms, jieba, bytes or bpe:N. The others are those of
     `CutTextOptions`.
@@ -89,8 +89,8 @@ class PreparedPairs:
 
 
 def prepare_pairs(request: PrepareRequest[TwoSideOptions], codecs: Codecs | None = None) -> PreparedPairs:
-    """The vocabularies come from the training examples alone, unless `codecs` of another run are given (None for a side
-    that has none); those of the request are for the tasks to open."""
+    """Vocabularies come from the training examples, unless `codecs` of another run are given (None for a side without
+    one). Tasks turn the vocabularies of the request into codecs."""
     options = request.options
     split = Split.of(request.train, request.valid, seed=request.seed, reading=options, **options.normalization)
     if not split.train:
@@ -103,7 +103,7 @@ def prepare_pairs(request: PrepareRequest[TwoSideOptions], codecs: Codecs | None
 
 
 def _key(split: Split, options: TwoSideOptions, codecs: Codecs | None) -> dict[str, Any]:
-    """All that decides the ids."""
+    """Everything that determines the ids."""
     key: dict[str, Any] = {
         "layout": MEANING,
         "unicode": unicodedata.unidata_version,
@@ -122,7 +122,7 @@ def _key(split: Split, options: TwoSideOptions, codecs: Codecs | None) -> dict[s
     key["options"] = {
         name: value for name, value in cache_settings(options).items() if (name, value) not in LATER.items()
     }
-    if not split.share:  # nothing is held out by any rules
+    if not split.share:  # nothing is held out by a split version
         key["options"].pop("rules", None)
     return key
 
@@ -139,7 +139,7 @@ def _content(group: Group) -> list[str]:
 
 
 def _intact(folder: Path) -> bool:
-    """Small caches by checksum; of large ones small files, and sizes: the rest is compared beside the training."""
+    """Small caches by checksum; of large ones small files and sizes, the rest is verified during the training."""
     try:
         sums = json.loads((folder / MANIFEST).read_bytes())
         small = ("meta.json", "source.json", "target.json")
@@ -149,7 +149,7 @@ def _intact(folder: Path) -> bool:
         if sum(sizes.values()) <= cache_check.SMALL_CACHE:
             return damage(folder) is None
         for name in {"train", "valid"} if "valid_source_ids.npy" in sizes else {"train"}:
-            PairSource(folder, name, "")  # its headers can be read
+            PairSource(folder, name, "")  # reads its headers
         return all((folder / name).stat().st_size == size for name, size in sizes.items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SyntaxError, RecursionError):
         return False
@@ -180,7 +180,7 @@ def _build(folder: Path, split: Split, options: TwoSideOptions, codecs: Codecs |
 
 
 def _finalize(folder: Path, encoded: EncodedPairs, writers: dict[str, PairWriter]) -> dict[str, Any]:
-    """Give all ids their final values, and describe the data."""
+    """Map all ids to final ones, and collect statistics."""
     facts: dict[str, Any] = {}
     for name, writer in writers.items():
         counts = writer.finalize(*encoded.tables)
@@ -196,13 +196,13 @@ def _finalize(folder: Path, encoded: EncodedPairs, writers: dict[str, PairWriter
 
 
 def _open(folder: Path, split: Split, name: str, made: tuple[Codec, Codec] | None) -> PreparedPairs:
-    """`made`: the vocabularies, if they were just built; else they are read."""
+    """Open the cache. `made`: the vocabularies, if just built."""
     meta = json.loads((folder / "meta.json").read_bytes())
     source, target = made or (Codec.from_json(json.loads((folder / f"{side}.json").read_bytes())) for side in SIDES)
     facts, notes = meta["facts"], [note for group in (*split.train, *split.valid) for note in group.notes]
     if sum(meta["sizes"].values()) > cache_check.SMALL_CACHE:
         cache_check.start_check(folder)
-    # The same contents may have had other names when they were encoded.
+    # The same contents may have been encoded under other file names.
     names = dict(zip(meta["files"], split.files, strict=True))
     first = facts["skipped"]["first"]
     facts["skipped"]["first"] = [f"{names.get(file, file)}:{line}: {reason}" for file, line, reason in first]

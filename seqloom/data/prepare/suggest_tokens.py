@@ -1,5 +1,5 @@
-"""By what the first examples look like, how they are to be cut: targets that are symbols with single blanks between, as
-HH AH L OW, into words; texts without a blank, as surnames or Chinese sentences, into characters."""
+"""Suggesting tokens from the first examples: words for targets of symbols separated by blanks, such as HH AH L OW;
+characters for texts without blanks, such as surnames or Chinese."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ NUMBER = re.compile(r"\d\d+")
 
 
 def symbol_example(files: Iterable[str], reading: ReadOptions) -> str:
-    """An example of such targets; empty if the targets of these files are anything else. What cannot be read
-    raises later, when it is read for training."""
+    """An example of such targets, or empty. Errors of reading are raised later, in training."""
     targets = _first(files, reading, "targets")
     counts = Counter(token for target in targets for token in target.split(" "))
     several = [target for target in targets if " " in target]
@@ -35,8 +34,7 @@ def symbol_example(files: Iterable[str], reading: ReadOptions) -> str:
 
 
 def unspaced_example(files: Iterable[str], reading: ReadOptions) -> str:
-    """An example of texts that hold no blank and mostly differ, so that as words nearly all would be unknown; empty if
-    the texts of these files are anything else."""
+    """An example of texts that have no blanks and mostly differ (as words nearly all would be unknown), or empty."""
     texts = _first(files, reading, "sources")
     single = [text for text in texts if len(text.split()) == 1]
     shortest = min(single[:20], key=len, default="")

@@ -48,9 +48,9 @@ from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError
 from seqloom.files import sha256
 
-MEANING = 1  # of the numbers; a change here lets no older run resume
+MEANING = 1  # version of the encoding; a change keeps older runs from resuming
 CLASSES_SHOWN = 5  # classes that a note names
-MIN_ROWS = 20  # rows from which it is no accident that a column rises
+MIN_ROWS = 20  # fewer rows prove nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +72,9 @@ class PreparedTable:
 
 
 def prepare_table(request: PrepareRequest[TableOptions]) -> PreparedTable:
-    """Rows are held out by a hash of their fields and the seed, so that equal rows stand on one side. Kinds, scales,
-    categories and tokens come from the training rows alone, unless the vocabularies of another run are given: all of
-    them, or its tokens only."""
+    """Rows are held out by a hash of their fields and the seed, so equal rows are on one side. Types, scales,
+    categories and tokens come from the training rows, unless vocabularies of another run are given: all, or its tokens
+    only."""
     options, train, files, stored = request.options, request.train, request.valid_files, request.vocabularies or {}
     schema = Schema.from_json(stored) if "columns" in stored else None
     codec = Codec.from_json(stored["source"]) if "source" in stored else None
@@ -120,7 +120,7 @@ def _held_out_notes(rows: Sequence[Row], held: Sequence[Row], split: Split) -> I
 
 
 def _row_numbers(rows: Sequence[Row], schema: Schema) -> Iterator[str]:
-    """A column that rises from row to row by whole numbers tells nothing of new rows."""
+    """A column of rising whole numbers is probably a row number, useless for new rows."""
     for at, column in enumerate(schema.columns):
         fields = [row.fields[at] for row in rows] if column.kind == "number" and len(rows) >= MIN_ROWS else []
         found = [value for value in map(parse_number, fields) if value is not None and value.is_integer()]
@@ -140,23 +140,23 @@ def _parted(rows: list[Row], split: Split, classes: list[str] | None) -> tuple[l
 
 
 def _sorted_note(files: Sequence[str], plan: Layout, options: TableOptions) -> str:
-    """What there is to say where not all rows are read and the first are not like the others."""
+    """A note where only the first rows are read and they differ from the rest."""
     assert options.limit is not None
-    with suppress(SeqloomError):  # rows behind the limit need not be right
+    with suppress(SeqloomError):  # rows after the limit may be invalid
         classes = _classes(valid_rows(files, plan, Skipped(), options.limit + MAX_EXAMPLES), plan, options)
         return sorted_note(classes or (), options.limit)
     return ""
 
 
 def _classes(rows: Sequence[Row], layout: Layout, options: TableOptions) -> list[str] | None:
-    """Of the rows, where the target is one of a few classes."""
+    """The classes of the rows; None if the target is a number."""
     values = [normalize_field(row.target) for row in rows]
     kind = options.column_types.get(layout.target) or detect_target_type(values)
     return values if kind in ("category", "yes") else None
 
 
 def _column_types(rows: Sequence[Row], layout: Layout, options: TableOptions) -> dict[str, str]:
-    """The kind of each column, as given or detected. One that is empty throughout gets none."""
+    """The type of each column, as given or detected; none for empty columns."""
     columns = zip(layout.columns, zip(*(row.fields for row in rows), strict=True), strict=True)
     found = {name: options.column_types.get(name) or detect_type(fields) for name, fields in columns}
     kinds = {name: kind for name, kind in found.items() if kind is not None}
@@ -175,7 +175,7 @@ def _column_types(rows: Sequence[Row], layout: Layout, options: TableOptions) ->
 
 
 def draft_schema(rows: Sequence[Row], layout: Layout, options: TableOptions) -> Schema:
-    """Kinds alone: enough to tell which rows are wrong."""
+    """A schema with types only: enough to find invalid rows."""
     kinds = _column_types(rows, layout, options)
     columns = tuple(Column(name, kinds.get(name, "category")) for name in layout.columns)
     codec = Codec.from_counts("words", {})
@@ -184,7 +184,7 @@ def draft_schema(rows: Sequence[Row], layout: Layout, options: TableOptions) -> 
 
 
 def drop_invalid(rows: list[Row], schema: Schema, skipped: Skipped | None) -> list[Row]:
-    """The rows without those that are wrong, which are left out and counted, or raise."""
+    """The valid rows; invalid ones are left out and counted, or raise."""
     good = []
     for row in rows:
         problem = schema.problem(row)
@@ -233,7 +233,7 @@ def _encode_rows(rows: list[Row], held: list[Row], schema: Schema, skipped: Skip
 
 
 def describe_columns(rows: Sequence[Row], schema: Schema) -> list[dict[str, Any]]:
-    """What each column is like, for data.json and the report; the target comes last."""
+    """Statistics of each column, for data.json and the report; the target comes last."""
     fields = zip(*((*row.fields, row.target) for row in rows), strict=True)
     return [
         _describe(fit_column(c.name, c.kind, f), f)
@@ -268,7 +268,7 @@ def _notes(held: TableSource, schema: Schema) -> Iterator[str]:
 
 
 def unseen_category_notes(rows: TableSource) -> Iterator[str]:
-    """How many fields hold a category that no training row has."""
+    """Notes on fields with a category that no training row has."""
     for at, column in enumerate(column for column in rows.schema.columns if column.kind != "text"):
         if column.kind == "category" and (count := int((rows.encoded[:, at] == UNSEEN_CATEGORY).sum())):
             of = f"{count:,} of {len(rows):,} rows"
@@ -282,7 +282,7 @@ def _kind(column: Column) -> str:
 
 
 def _key(request: PrepareRequest[TableOptions]) -> dict[str, Any]:
-    """All that decides the numbers."""
+    """Everything that determines the encoded rows."""
     options, train, valid = request.options, request.train, request.valid
     key: dict[str, Any] = {"meaning": MEANING, "unicode": unicodedata.unidata_version}
     key["train"] = [sha256(local_path(file)) for file in train]

@@ -1,4 +1,4 @@
-"""Tagged sentences: read, cut, repaired, split, and encoded in memory."""
+"""Tagged sentences: read, truncated, repaired, split, and encoded in memory."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ from seqloom.plural import counted
 
 
 def prepare_tags(request: PrepareRequest[TagOptions]) -> PreparedTags:
-    """Words and characters come from the training sentences, tags from all: a tag that only the validation has
-    is still a tag."""
+    """Words and characters come from the training sentences, tags from all sentences."""
     options, files, stored = request.options, request.valid_files, request.vocabularies or {}
     given, held = _read(request.train, options), _read(files, options)
     every = [sentence.tags for one in (given, held) for sentence in one.sentences]
@@ -61,27 +60,27 @@ def prepare_tags(request: PrepareRequest[TagOptions]) -> PreparedTags:
 
 
 def clean_tags(sentences: Sequence[Sentence], options: TagOptions, tags: Tags) -> tuple[list[Sentence], list[str]]:
-    """Sentences cut and repaired as those of the training were, and notes on it."""
+    """Sentences truncated and repaired as in the training, and notes."""
     cleaner = TagCleaner(options, tags.scheme, {*tags.names, *chain.from_iterable(one.tags for one in sentences)})
     return cleaner(sentences), list(cleaner.notes())
 
 
 def sentence_hashes(sentences: Sequence[Sentence], options: TagOptions, key: str) -> np.ndarray:
-    """[sentences] uint64: sentences that are one to the model go to one side."""
+    """[sentences] uint64: hashes of normalized sentences."""
     texts = (normalize(sentence.text, **options.normalization) for sentence in sentences)
     digests = b"".join(source_hash(text, key.encode()) for text in texts)
     return np.frombuffer(digests, ">u8").astype(np.uint64)
 
 
 class TagCleaner:
-    """Cuts long sentences and repairs tags, and counts both."""
+    """Truncates long sentences and repairs tags, and counts both."""
 
     def __init__(self, options: TagOptions, scheme: str | None, tags: Set[str]) -> None:
         """`tags`: all that the sentences have."""
         self.options, self._from = options, scheme
         odd_tags = {tag for tag in tags if scheme is not None and not_in_scheme(tag, scheme)}
         sound = [*sorted(tags - odd_tags), OUTSIDE]
-        self.invalid = {tag: suggest_tag(tag, sound) for tag in sorted(odd_tags)}  # and what each should probably be
+        self.invalid = {tag: suggest_tag(tag, sound) for tag in sorted(odd_tags)}  # with suggestions
         self.where: dict[str, list[str]] = {tag: [] for tag in self.invalid}
         self.scheme = "bio" if scheme == "iob1" and options.repair_tags else scheme
         self.cut = self.repaired = self.broken = 0
@@ -112,7 +111,7 @@ class TagCleaner:
         return sentence
 
     def _note(self, sentence: Sentence) -> None:
-        """Where odd tags stand."""
+        """Record the positions of invalid tags."""
         for place, tag in enumerate(sentence.tags):
             if tag in self.invalid:
                 self.where[tag].append(f"{sentence.file}:{sentence.lines[place] if sentence.lines else 0}")
@@ -136,10 +135,10 @@ class TagCleaner:
             yield f"{broken}; data.repair_tags=true mends them"
 
 
-def _describe(tag: str, where: list[str], probably: str | None) -> str:
-    """One odd tag, its first places, and what it should be."""
+def _describe(tag: str, where: list[str], suggestion: str | None) -> str:
+    """An invalid tag, its first positions, and a suggestion."""
     more = f" and {len(where) - 3:,} more" if len(where) > 3 else ""
-    return f"{tag!r} at {', '.join(where[:3])}{more}{f' (did you mean {probably!r}?)' if probably else ''}"
+    return f"{tag!r} at {', '.join(where[:3])}{more}{f' (did you mean {suggestion!r}?)' if suggestion else ''}"
 
 
 def _read(files: list[str], options: TagOptions) -> TaggedSentences:
@@ -150,7 +149,7 @@ def _read(files: list[str], options: TagOptions) -> TaggedSentences:
 
 
 def _lexicon(sentences: list[Sentence], options: TagOptions, kept: Mapping[str, Any]) -> tuple[Lexicon, int]:
-    """The vocabularies, and the first number of the words that were seen once."""
+    """The vocabularies, and the first id of the words that were seen once."""
     shapes = Counter(
         normalize(word, half_width=options.half_width) for sentence in sentences for word in sentence.words
     )
@@ -190,7 +189,7 @@ def _facts(
     sources: tuple[TagSource, TagSource | None],
     tags: Tags,
 ) -> dict[str, Any]:
-    """What the data is like: the run's data.json."""
+    """Statistics for data.json."""
     inside, outside = (sentence_hashes(sentences, options, "") for sentences in (train, valid))
     words = sources[0].types.lexicon.words
     counts = np.bincount(sources[0].numbers, minlength=words.size)
@@ -222,7 +221,7 @@ def _side(source: TagSource, found: np.ndarray) -> dict[str, Any]:
 
 
 def _notes(facts: dict[str, Any], options: TagOptions, split: Split, largest: int) -> Iterator[str]:
-    """`largest`: how often the commonest sentence stands."""
+    """`largest`: count of the most frequent sentence."""
     train, held = facts["train"]["pairs"], facts["valid"]
     yield from options.subset_notes("sentences")
     valid = held["pairs"] if held else 0

@@ -1,6 +1,6 @@
-"""Texts of one side: read line by line, encoded, cut into chunks, kept in the cache.
+"""Texts without targets, for masked language models and word vectors: read, encoded, split into chunks, cached.
 
-What masked prediction and word vectors learn from: plain text, or the text column of files with labels.
+From plain text, or the text column of labelled files.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError
 from seqloom.files import sha256, write_atomic, write_json
 
-LAYOUT = 1  # of the cache folder and of what its numbers mean; a change makes every cache new
-BLOCK = 1 << 14  # texts that are encoded at a time
+LAYOUT = 1  # version of cache folder and ids; a change invalidates caches
+BLOCK = 1 << 14  # texts encoded at a time
 HELD = "held.jsonl"
 
 
@@ -47,9 +47,9 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, kw_only=True)
 class PlainTextOptions(TextOptions, TokenOptions):
-    """What is read, and how text becomes numbers: the `data` section of a run that reads texts of one side.
+    """The `data` section of runs on texts without targets.
 
-    `max_length`: longer texts are cut into chunks of at most so many tokens.
+    `max_length`: longer texts are split into chunks of at most so many tokens.
     """
 
     max_length: int | None = None
@@ -74,18 +74,18 @@ class EncodedTexts:
         folder = self.train.folder
         if self.valid is None or folder is None:
             return []
-        with (folder / HELD).open(encoding="utf-8") as lines:  # which end at "\n" only, whatever a text holds
+        with (folder / HELD).open(encoding="utf-8") as lines:  # lines end at "\n" only
             found = (json.loads(line) for line in lines)
             return [Example(text, (), self.files[file], line) for file, line, text in found]
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedTexts(Generic[Made]):
-    """Encoded texts, and what a task makes of them to train on."""
+    """Encoded texts, and the training examples of a task made from them."""
 
     texts: EncodedTexts
     train: Made
-    valid: Made | None  # None: there is nothing in the held-out texts to be scored by
+    valid: Made | None  # None: no held-out text can be scored
 
     @property
     def notes(self) -> list[str]:
@@ -103,7 +103,7 @@ class PreparedTexts(Generic[Made]):
 
 
 def prepare_texts(request: PrepareRequest[PlainTextOptions]) -> EncodedTexts:
-    """The vocabulary comes from the training texts alone, unless that of another run is given."""
+    """The vocabulary comes from the training texts, unless that of another run is given."""
     source, stored = _TextFiles.of(request), request.vocabularies
     name = fingerprint(source.key(stored))
     folder, codec = cached(
@@ -123,7 +123,7 @@ def prepare_texts(request: PrepareRequest[PlainTextOptions]) -> EncodedTexts:
 
 
 def read_texts(files: Iterable[str], reading: ReadOptions) -> tuple[list[Example], list[str]]:
-    """All texts of some files but empty ones, and what there is to say about them."""
+    """All non-empty texts of some files, and notes."""
     skipped = Skipped()
     names = list(files)
     groups = [resolve_columns(text_group(name, reading), first_column_only(reading)) for name in names]
@@ -133,12 +133,12 @@ def read_texts(files: Iterable[str], reading: ReadOptions) -> tuple[list[Example
 
 @dataclass(frozen=True)
 class _TextFiles:
-    """Where texts come from, and which of them are held out."""
+    """The files of texts, and the split."""
 
     names: list[str]  # training files, then validation files
-    trained: int  # how many are training files
+    trained: int  # number of training files
     options: PlainTextOptions
-    split: Split  # says by their hashes which texts of the training files are held out
+    split: Split  # of the training files
 
     @classmethod
     def of(cls, request: PrepareRequest[PlainTextOptions]) -> _TextFiles:
@@ -150,11 +150,11 @@ class _TextFiles:
 
     @cached_property
     def groups(self) -> list[Group]:
-        """The files, and what there is to say about them."""
+        """The files, with notes."""
         return [resolve_columns(text_group(name, self.options), first_column_only(self.options)) for name in self.names]
 
     def key(self, stored: Mapping[str, Any] | None) -> dict[str, Any]:
-        """All that decides the ids. `stored`: vocabularies of another run."""
+        """Everything that determines the ids. `stored`: vocabularies of another run."""
         groups = self.groups
         forms = ["parallel" if one.form == "text" else one.form for one in groups]
         contents = [[form, sha256(one.paths[0]), *one.non_default] for form, one in zip(forms, groups, strict=True)]
@@ -169,7 +169,7 @@ class _TextFiles:
         return key | tokenizer_versions([self.options.tokens])
 
     def blocks(self, skipped: Skipped) -> Iterator[tuple[int, list[Example], list[str], np.ndarray]]:
-        """File, texts, the same normalized, and which of them are held out."""
+        """File number, texts, normalized texts, and a mask of held-out ones."""
         left, seen, read = self.options.limit, 0, 0
         chosen = None if self.split.decision is None else self.split.decision.sampled
         for number, name in enumerate(self.names):
@@ -185,7 +185,7 @@ class _TextFiles:
                 yield number, block, normal, out
 
     def parts(self) -> Iterator[Part]:
-        """What decides which of the training texts are drawn and held out."""
+        """The input of `Split.decide`."""
         for number, _, normal, _ in self.blocks(Skipped()):
             if number >= self.trained:
                 return
@@ -193,7 +193,7 @@ class _TextFiles:
 
 
 def _valid_texts(name: str, reading: ReadOptions, skipped: Skipped) -> Iterator[Example]:
-    """The texts of a file. Broken lines are counted if they may be skipped; else the first raises."""
+    """The non-empty texts of a file. Broken lines are counted if they may be skipped; else the first raises."""
     group = text_group(name, reading)
     [label] = group.files
     good = bad = 0
@@ -212,7 +212,7 @@ def _valid_texts(name: str, reading: ReadOptions, skipped: Skipped) -> Iterator[
 
 
 def _build(folder: Path, source: _TextFiles, stored: Codec | None) -> Codec:
-    """Fills the folder; returns the vocabulary. `given`: that of another run."""
+    """Fill the folder; return the vocabulary. `given`: that of another run."""
     options, skipped = source.options, Skipped()
     source = replace(source, split=source.split.decide(source.parts))
     codec = stored
@@ -256,7 +256,7 @@ def _joined(parts: list[Rows], final: np.ndarray) -> Rows:
 
 
 def _write(folder: Path, name: str, codec: Codec, rows: Rows, limit: int | None) -> dict[str, Any]:
-    """The rows as files, and what they are like."""
+    """Write the rows; return their statistics."""
     pieces = ChunkedTexts.of(rows, limit)
     np.save(folder / f"{name}_ids.npy", pieces.ids.astype(np.uint16 if codec.size <= 1 << 16 else np.int32))
     np.save(folder / f"{name}_offsets.npy", pieces.offsets.astype(np.int64))

@@ -1,6 +1,6 @@
-"""Which examples are held out or drawn, decided at once for all of them by stable hashes of their sources.
+"""Holding out and sampling examples by stable hashes of their sources.
 
-Whatever the order of the lines, the same source never stands on both sides.
+The same source is never on both sides, whatever the order of the lines.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from zlib import crc32
 
 import numpy as np
 
-TOLERANCE = 0.2  # a share that is missed by more than this part of it is worth a note
+TOLERANCE = 0.2  # relative deviation from the requested share that is noted
 
 
 def source_codes(texts: Sequence[str]) -> np.ndarray:
-    """[texts] uint32 of texts that are normal; those that differ only in white space have the same."""
+    """[texts] uint32: CRC-32 of normalized texts, white space collapsed."""
     whole = map(str.encode, map(" ".join, map(str.split, texts)))
     return np.fromiter(map(crc32, whole), np.uint32, len(texts))
 
 
 def keyed_hashes(found: np.ndarray, key: str) -> np.ndarray:
-    """[codes] uint64, evenly spread and others for every key."""
+    """[codes] uint64: uniform hashes, different for each key."""
     return _splitmix64(found.astype(np.uint64) ^ np.frombuffer(blake2b(key.encode(), digest_size=8).digest(), "<u8")[0])
 
 
@@ -36,7 +36,7 @@ def _splitmix64(value: np.ndarray) -> np.ndarray:
 
 
 def sample_mask(found: np.ndarray, count: int) -> np.ndarray:
-    """[examples] bool: `count` of them, by hashes. One that stands again is drawn by itself."""
+    """[examples] bool: a sample of `count` by hashes. Duplicates are drawn independently."""
     order = np.argsort(found, kind="stable")
     new = np.flatnonzero(np.diff(found[order], prepend=~found[order[:1]]))
     again = np.arange(len(found)) - np.repeat(new, np.diff(new, append=len(found)))
@@ -56,8 +56,8 @@ def held_out_mask(
 ) -> np.ndarray:
     """[examples] bool. `found`: their hashes; `labels`: numbered; `weights`: how much each counts, 1 unless given.
 
-    Of every label the sources with the lowest hashes, until they make up the `share`; or, of a cross-validation, the
-    part that `fold` (its number, and how many there are) says.
+    Of every label the sources with the lowest hashes, up to the `share`; in a cross-validation the part of `fold`
+    (number, count).
     """
     sources, place = np.unique(found, return_inverse=True)
     place = place.reshape(-1)
@@ -73,7 +73,7 @@ def held_out_mask(
         for members, number in zip(strata, _deal_folds([amounts[one] for one in strata], fold[1]), strict=True):
             out[members[number == fold[0] - 1]] = True
         return out[place]
-    more = 0.0  # what the labels before had too little, or too much if below 0
+    more = 0.0  # what the previous labels lack, or have too much if below 0
     for members in strata:
         more += share * int(amounts[members].sum())
         chosen = members[_fill(amounts[members], more)]
@@ -84,8 +84,8 @@ def held_out_mask(
 
 
 def _correct_size(out: np.ndarray, amounts: np.ndarray, wanted: float) -> None:
-    """Where labels of few large sources have put the size far from what is wanted, and no source is larger than that,
-    the size comes before the mix: one is let go, and what lacks is filled up from all labels."""
+    """Where labels of few large sources miss the wanted size by far, and no source is larger than it, correct the size
+    at the expense of the label mix: drop one source, and fill up from all labels."""
     if amounts.max(initial=0) > wanted:
         return
     over = int(amounts[out].sum()) - wanted
@@ -95,11 +95,11 @@ def _correct_size(out: np.ndarray, amounts: np.ndarray, wanted: float) -> None:
         over = int(amounts[out].sum()) - wanted
     if over < -TOLERANCE * wanted:
         free = np.flatnonzero(~out)
-        out[free[_fill(amounts[free], -over - TOLERANCE * wanted / 2)]] = True  # no further than need be
+        out[free[_fill(amounts[free], -over - TOLERANCE * wanted / 2)]] = True  # no more than necessary
 
 
 def missed_share(held: int, total: int, share: float, largest: int) -> str:
-    """What to say where the share held out is not the one asked for; nothing where it is near it."""
+    """The reason for a note where the held-out share is far from the requested one; else empty."""
     wanted = share * total
     if not held or abs(held - wanted) <= max(TOLERANCE * wanted, 1):
         return ""
@@ -108,7 +108,7 @@ def missed_share(held: int, total: int, share: float, largest: int) -> str:
 
 
 def _commonest(place: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """[sources]: the label that each has most often, the first of those that are equally common."""
+    """[sources]: the most frequent label of each; of ties the first."""
     width = int(labels.max(initial=0)) + 1
     pairs, counts = np.unique(place.astype(np.int64) * width + labels, return_counts=True)
     order = np.lexsort((pairs, -counts, pairs // width))
@@ -117,8 +117,8 @@ def _commonest(place: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _strata(amounts: np.ndarray, labels: np.ndarray | None, share: float) -> Iterator[np.ndarray]:
-    """Sources of one label, in the order of their hashes; the rarest labels first. Labels so rare that less than one
-    example of each would be held out are one stratum together."""
+    """Sources by label, in the order of their hashes; rare labels first. Labels of which less than one example would be
+    held out form one stratum."""
     if labels is None:
         yield np.arange(len(amounts))
         return
@@ -130,7 +130,7 @@ def _strata(amounts: np.ndarray, labels: np.ndarray | None, share: float) -> Ite
 
 
 def _fill(amounts: np.ndarray, wanted: float) -> np.ndarray:
-    """Places, in turn, whose amounts come as near as they can to what is wanted; what is too large is passed over."""
+    """Positions, in order, whose amounts sum to about `wanted`; too large ones are skipped."""
     chosen: list[np.ndarray] = []
     left, free = np.flatnonzero(amounts <= wanted), np.ones(len(amounts), bool)
     while len(left):
@@ -141,14 +141,14 @@ def _fill(amounts: np.ndarray, wanted: float) -> np.ndarray:
         wanted -= int(ends[full - 1]) if full else 0
         left = left[full:]
         left = left[amounts[left] <= wanted]
-    rest = np.flatnonzero(free & (amounts < 2 * wanted))  # with one of these it is nearer than without
+    rest = np.flatnonzero(free & (amounts < 2 * wanted))  # one of these brings the sum nearer
     if len(rest):
         chosen.append(rest[[np.argmin(amounts[rest])]])
     return np.concatenate([np.zeros(0, np.int64), *chosen])
 
 
 def _deal_folds(strata: Iterable[np.ndarray], count: int) -> Iterator[np.ndarray]:
-    """Folds of the sources of each stratum: every next source, the largest first, goes where least is so far."""
+    """Fold of each source, by stratum: the largest first, each into the smallest fold so far."""
     total = [0] * count
     for amounts in strata:
         piles = [(0, total[number], number) for number in range(count)]

@@ -1,4 +1,4 @@
-"""Whether the first examples of sorted files stand for all of them."""
+"""Detecting sorted files, of which the first examples are not representative."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 
-MIN_EXAMPLES = 20  # examples from which a lack is no accident
-MAX_EXAMPLES = 100_000  # examples that are looked at
-MIN_DIFFERENCE = 0.25  # difference of two shares that is reported
+MIN_EXAMPLES = 20  # fewer examples prove nothing
+MAX_EXAMPLES = 100_000  # examples that are compared
+MIN_DIFFERENCE = 0.25  # difference of shares that is reported
 
 
 def sorted_note(labels: Iterable[str], limit: int) -> str:
-    """What to say if one label is far commoner among the first `limit` than among those that follow, or if most of
-    what follows has labels that these lack; nothing if neither."""
+    """A note if one label is far more frequent among the first `limit` than after them, or if much of the rest has
+    labels that these lack; else empty."""
     found = iter(labels)
     head = Counter(islice(found, limit))
     rest = Counter(islice(found, MAX_EXAMPLES))

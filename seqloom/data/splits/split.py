@@ -1,4 +1,4 @@
-"""Which examples train and which are held out."""
+"""Splitting examples into training and validation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from seqloom.errors import SeqloomError
 
 
 class Origin(NamedTuple):
-    """Where a block of examples comes from."""
+    """The origin of a block of examples."""
 
-    file: int  # of the first of a group's files, among `Split.files`
+    file: int  # index in `Split.files`, of the first file of its group
     held_out: bool  # from a validation file
 
 
@@ -33,28 +33,27 @@ class Fold(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some training examples that follow one another: all that decides whether they are taken and held out."""
+    """Consecutive training examples: what sampling and holding out depend on."""
 
-    texts: list[str]  # their sources, made normal
-    labels: Sequence[str] | None = None  # whose mix is kept
-    weights: Sequence[int] | None = None  # how many rows each makes
+    texts: list[str]  # normalized sources
+    labels: Sequence[str] | None = None  # whose shares are preserved
+    weights: Sequence[int] | None = None  # number of rows of each
 
 
 class Decision(NamedTuple):
-    """Of all training examples, in their order."""
+    """Masks over all training examples."""
 
     sampled: np.ndarray | None  # [examples] bool; None: all
-    held_out: np.ndarray | None  # [examples that are drawn] bool; None: each is asked by its hash
+    held_out: np.ndarray | None  # [sampled examples] bool; None: decided one by one, by hash
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
     """Training files and validation files, or a share of the training files held out.
 
-    The share goes by a hash of the source and the seed: whatever the order of the lines, the same source never stands
-    on both sides. By the rules 2 it is decided for all examples at once (`decided`), within each label, so that it has
-    the size asked for and the labels' mix. By the rules 1, of older runs, every source whose hash lies between two
-    numbers is held out, however often it stands; the share begins at `start`, and folds stand side by side.
+    By a hash of the source and the seed, so the same source is never on both sides, whatever the order of the lines.
+    Version 2 decides for all examples at once (`decide`), per label: exact size, same label mix. Version 1, of older
+    runs, holds out every source whose hash lies in an interval that begins at `start`; folds are adjacent intervals.
     """
 
     train: list[Group]
@@ -62,7 +61,7 @@ class Split:
     share: float = 0.0
     seed: int = 0
     start: float = 0.0
-    normalization: dict[str, Any] = field(default_factory=dict)  # fold and half_width, as texts are made normal
+    normalization: dict[str, Any] = field(default_factory=dict)  # keywords of `normalize`
     reading: ReadOptions = field(default_factory=ReadOptions)
     fold: Fold | None = None
     decision: Decision | None = None
@@ -97,16 +96,16 @@ class Split:
 
     @property
     def key(self) -> str:
-        """Of the hash that decides."""
+        """The key of the hash."""
         return str(self.seed)[:64]
 
     @property
     def needs_decision(self) -> bool:
-        """Whether all examples must be seen before it is known what becomes of one."""
+        """Whether all examples must be read before any is assigned."""
         return self.reading.sample is not None or (self.reading.split_version > 1 and self.share > 0)
 
     def decide(self, parts: Callable[[], Iterable[Part]]) -> Split:
-        """With what becomes of every example of the training files, of which `parts` tells."""
+        """The split with the assignment of all training examples, given by `parts`."""
         if not self.needs_decision:
             return self
         found = list(zip(*((source_codes(p.texts), p.labels, p.weights) for p in parts()), strict=True))
@@ -127,7 +126,7 @@ class Split:
         return replace(self, decision=Decision(chosen, held))
 
     def split_texts(self, texts: Sequence[str], labels: Sequence[str] | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Of examples in memory, by their normal texts: the places of those that train and of those held out."""
+        """Positions of training and of held-out examples in memory, by their normalized texts."""
         made = self.decide(lambda: [Part(list(texts), labels)])
         decision = made.decision or Decision(None, None)
         places = np.arange(len(texts)) if decision.sampled is None else np.flatnonzero(decision.sampled)
@@ -135,8 +134,7 @@ class Split:
         return places[~out], places[out]
 
     def blocks(self, skipped: Skipped | None, longest: int | None) -> Iterator[tuple[Origin, Pairs]]:
-        """Every example once: the training files as far as the limit, or what is drawn of them, then the validation
-        files."""
+        """Every example once: the training files up to the limit, or their sample, then the validation files."""
         file, left, seen = 0, self.reading.limit, 0
         for one, held in (*((one, False) for one in self.train), *((one, True) for one in self.valid)):
             origin, count = Origin(file, held), 0
@@ -155,14 +153,13 @@ class Split:
             file += len(one.files)
 
     def held_out_texts(self, texts: Sequence[str], at: int = 0) -> np.ndarray:
-        """As `held`, by the sources themselves, made normal."""
+        """As `held_out`, by the normalized sources themselves."""
         known = not self.share or (self.decision is not None and self.decision.held_out is not None)
         digests = b"" if known else b"".join([source_hash(text, self.key.encode()) for text in texts])
         return self.held_out(np.zeros(len(texts)) if known else np.frombuffer(digests, ">u8").astype(np.uint64), at)
 
     def held_out(self, found: np.ndarray, at: int = 0) -> np.ndarray:
-        """Which of some examples of the training files are held out, by the hashes of their sources; `at`: how many
-        stand before them."""
+        """[examples] bool: held out of the training files, by the hashes of the sources; `at`: index of the first."""
         if not self.share:
             return np.zeros(len(found), bool)
         if self.decision is not None and self.decision.held_out is not None:
@@ -171,7 +168,7 @@ class Split:
         return (found >= np.uint64(first)) & (found <= np.uint64(behind - 1))
 
     def training_parts(self, skipped: Skipped | None, longest: int | None) -> Iterator[Part]:
-        """What `decided` must know of the pairs of the training files."""
+        """The input of `decide`, from the pairs of the training files."""
         by_label = self.reading.target_kind.startswith("label")
         for origin, pairs in self.blocks(skipped, longest):
             if origin.held_out:
@@ -182,12 +179,12 @@ class Split:
             yield Part(normalize_all(pairs.sources, self.normalization), labels, pairs.counts)
 
     def _number(self, source: str, key: bytes) -> int:
-        """One source's hash as a number; `numbers` makes many at once."""
+        """The hash of one source as a number."""
         return int.from_bytes(source_hash(normalize(source, **self.normalization), key), "big")
 
 
 def _number_labels(parts: Sequence[Sequence[str] | None]) -> np.ndarray | None:
-    """Labels as numbers, in the order of the labels themselves: that of the lines decides nothing."""
+    """Labels as numbers in sorted order, so independent of the order of lines."""
     if any(part is None for part in parts):
         return None
     numbers: dict[str, int] = {}
