@@ -19,28 +19,28 @@ BINS = 15  # of the calibration, as in the paper's experiments
 
 @dataclass(frozen=True, eq=False)
 class LabelPredictions:
-    """Labels predicted and wanted, one row an example, one column a label. A wanted label without a column, which the
-    training data lacks, can only be missed."""
+    """Predicted and reference labels, a row per example, a column per label. A reference label that the training data
+    lacks has no column, and can only be missed."""
 
     predicted: np.ndarray  # [N, labels] bool
     reference: np.ndarray  # [N, labels] bool
     confidence: np.ndarray  # [N]: the model's probability that the whole row is right
-    missing: np.ndarray | None = None  # [N] int: wanted labels without a column; None: there are none
+    missing: np.ndarray | None = None  # [N] int: reference labels without a column; None: none
 
     @classmethod
     def of_labels(
         cls, predicted: np.ndarray, wanted: np.ndarray, confidence: np.ndarray, labels: int
     ) -> LabelPredictions:
-        """One label each, by number; a wanted −1 has no column."""
+        """One label each, by number; a reference −1 has no column."""
         columns = np.arange(labels)
         one, other = (np.asarray(side)[:, None] == columns for side in (predicted, wanted))
         return cls(one, other, np.asarray(confidence, np.float64), (np.asarray(wanted) < 0).astype(np.int64))
 
     @property
     def correct(self) -> np.ndarray:
-        """[N] bool: exactly the labels that were wanted."""
-        alike = (self.predicted == self.reference).all(1)
-        return alike if self.missing is None else alike & (self.missing == 0)
+        """[N] bool: exactly the reference labels."""
+        equal = (self.predicted == self.reference).all(1)
+        return equal if self.missing is None else equal & (self.missing == 0)
 
 
 def accuracy(predictions: LabelPredictions) -> CorpusScore:
@@ -52,7 +52,7 @@ def accuracy(predictions: LabelPredictions) -> CorpusScore:
 def macro_f1(predictions: LabelPredictions) -> CorpusScore:
     """The mean over labels of F1 = 2·hits / (predicted + wanted) (van Rijsbergen 1979; the mean: Lewis et al. 2004).
 
-    A label that is neither predicted nor wanted has no F1 and does not count.
+    A label that is neither predicted nor in the references has no F1 and does not count.
     """
     hits = predictions.predicted & predictions.reference
     table = np.concatenate([hits, predictions.predicted, predictions.reference], 1).astype(np.uint8)
@@ -89,13 +89,13 @@ def r2(numbers: NumberPredictions) -> CorpusScore:
     """1 − Σ (ŷ − y)² / Σ (y − ȳ)² (Wright 1921): 1 is exact, 0 no better than the mean of these numbers."""
     y = (
         numbers.reference - numbers.reference.mean() if len(numbers.reference) else numbers.reference
-    )  # moved, for exactness alone
+    )  # shifted for precision
     return CorpusScore(np.stack([numbers.errors**2, y, y**2, np.ones(len(y))], 1), _r2, _signature("r2"))
 
 
 @dataclass(frozen=True, eq=False)
 class NumberPredictions:
-    """Numbers predicted and wanted, both [N] float64."""
+    """Predicted and reference numbers, both [N] float64."""
 
     predicted: np.ndarray
     reference: np.ndarray
@@ -126,8 +126,8 @@ def score_labels(
 
 
 def confusion(predictions: LabelPredictions) -> np.ndarray:
-    """[labels + 1, labels] counts of examples with one label each: a row a wanted label, a column a predicted one; the
-    last row is for labels that the training data lacks."""
+    """[labels + 1, labels] counts of examples with one label each: rows are references, columns predictions; the last
+    row is for labels that the training data lacks."""
     labels = predictions.reference.shape[1]
     rows = np.where(predictions.reference.any(1), predictions.reference.argmax(1), labels)
     return np.bincount(rows * labels + predictions.predicted.argmax(1), minlength=(labels + 1) * labels).reshape(
@@ -136,7 +136,7 @@ def confusion(predictions: LabelPredictions) -> np.ndarray:
 
 
 def by_label(predictions: LabelPredictions) -> list[dict[str, Any]]:
-    """Precision, recall and F1 of every label in percent (0/0 is none), and how often it was wanted and predicted."""
+    """Precision, recall and F1 of every label in percent (0/0 is None), and its counts on both sides."""
     hits, predicted, wanted = (
         side.sum(0)
         for side in (predictions.predicted & predictions.reference, predictions.predicted, predictions.reference)
@@ -154,7 +154,7 @@ def by_label(predictions: LabelPredictions) -> list[dict[str, Any]]:
 
 
 def calibration(predictions: LabelPredictions) -> list[dict[str, float]]:
-    """Every bin that is not empty: its ends, how many examples it holds, their mean confidence and their accuracy."""
+    """Every non-empty bin: its limits, count, mean confidence and accuracy."""
     places = _bin(predictions.confidence)
     return [
         {
@@ -193,8 +193,8 @@ def _ratio(sums: np.ndarray) -> float:
 
 def _r2(sums: np.ndarray) -> float:
     errors, total, squares, count = map(float, sums)
-    spread = squares - total**2 / count
-    return 1 - errors / spread if spread > 0 else float("nan")
+    variation = squares - total**2 / count
+    return 1 - errors / variation if variation > 0 else float("nan")
 
 
 def _with_ones(values: np.ndarray) -> np.ndarray:

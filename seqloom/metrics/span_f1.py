@@ -1,6 +1,6 @@
-"""Scores of tags: how many are right, and how many of the spans that they mark.
+"""Scores of tags: accuracy, and precision, recall and F1 of spans.
 
-What `seqeval` gives (Nakayama 2018), by sums over sentences, so that a bootstrap draws sentences and not words.
+As `seqeval` (Nakayama 2018), by sums over sentences, so that the bootstrap draws sentences, not words.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Rows = Sequence[Sequence[str]]
 
 @dataclass(frozen=True)
 class TagSequences:
-    """What a metric may look at: the tags written and wanted of each sentence, and their scheme."""
+    """Predicted and reference tags of each sentence, and their scheme."""
 
     predictions: Rows
     references: Rows
@@ -32,24 +32,24 @@ class TagSequences:
 
 
 def accuracy(tagged: TagSequences) -> CorpusScore:
-    """Share of the words whose tag is right (Manning 2011, "Part-of-Speech Tagging from 97% to 100%")."""
+    """Share of words with the right tag (Manning 2011, "Part-of-Speech Tagging from 97% to 100%")."""
     return CorpusScore(_correct_tags(tagged), _percent, _signature("accuracy", "words"))
 
 
 def sentence_accuracy(tagged: TagSequences) -> CorpusScore:
-    """Share of the sentences all of whose tags are right (Manning 2011, section 1)."""
+    """Share of sentences with all tags right (Manning 2011, section 1)."""
     right = _correct_tags(tagged)
     table = np.stack([right[:, 0] == right[:, 1], np.ones(len(right))], axis=1).astype(np.float64)
     return CorpusScore(table, _percent, _signature("sentence_accuracy", "sentences"))
 
 
 def precision(tagged: TagSequences) -> CorpusScore:
-    """Share of the written spans that are right: first word, last word, type (Tjong Kim Sang and De Meulder 2003)."""
+    """Share of predicted spans that are right: first word, last word, type (Tjong Kim Sang and De Meulder 2003)."""
     return CorpusScore(_spans(tagged), lambda sums: 100 * _ratio(sums[0], sums[1]), _signature("precision", "spans"))
 
 
 def recall(tagged: TagSequences) -> CorpusScore:
-    """Share of the wanted spans that were found (Tjong Kim Sang and De Meulder 2003)."""
+    """Share of reference spans that were found (Tjong Kim Sang and De Meulder 2003)."""
     return CorpusScore(_spans(tagged), lambda sums: 100 * _ratio(sums[0], sums[2]), _signature("recall", "spans"))
 
 
@@ -60,7 +60,7 @@ def f1(tagged: TagSequences) -> CorpusScore:
 
 
 def f1_strict(tagged: TagSequences) -> CorpusScore:
-    """As `f1`, but only spans that are written as the scheme says count (seqeval's strict mode, Nakayama 2018)."""
+    """As `f1`, but only well-formed spans count (seqeval's strict mode, Nakayama 2018)."""
     return CorpusScore(_spans(tagged, strict=True), _f1, _signature("f1_strict", f"spans|{tagged.scheme}"))
 
 
@@ -71,7 +71,7 @@ SPAN_METRICS = ("f1", "precision", "recall", "f1_strict")
 def score_tags(
     tagged: TagSequences, metrics: Sequence[str] | None = None, *, samples: int = 1000, seed: int = 12345
 ) -> Scores:
-    """Each of `metrics` with its 95 % bootstrap interval over sentences; None: all that make sense for the tags.
+    """Each of `metrics` with its 95 % bootstrap interval over sentences; None: all that apply to the tags.
 
     `samples=0` leaves the intervals out.
     """
@@ -91,14 +91,14 @@ def score_tags(
 
 
 def score_sums(tagged: TagSequences) -> np.ndarray:
-    """[5]: right tags, words, right, written and wanted spans: what adds up over batches and processes."""
+    """[5]: right tags, words, right, predicted and reference spans; they add up over batches and processes."""
     found = np.zeros((0, 3)) if tagged.scheme is None else _spans(tagged)
     return np.concatenate([_correct_tags(tagged).sum(0), found.sum(0)])
 
 
 @dataclass(frozen=True)
 class TypeScores:
-    """The scores of one tag, or of one type of spans, in percent."""
+    """Scores of one tag, or of one type of spans, in percent."""
 
     name: str
     precision: float
@@ -109,7 +109,7 @@ class TypeScores:
 
 
 def by_type(tagged: TagSequences) -> list[TypeScores]:
-    """Of every type of spans, or of every tag where they mark none; by name."""
+    """Scores of every span type, or of every tag if they mark no spans; sorted by name."""
     right, written, wanted = Counter[str](), Counter[str](), Counter[str]()
     for predicted, true in zip(tagged.predictions, tagged.references, strict=True):
         if tagged.scheme is None:
@@ -151,7 +151,7 @@ def _correct_tags(tagged: TagSequences) -> np.ndarray:
 
 
 def _spans(tagged: TagSequences, strict: bool = False) -> np.ndarray:
-    """[sentences, 3]: right, written and wanted spans."""
+    """[sentences, 3]: right, predicted and reference spans."""
 
     def read(tags: Sequence[str]) -> set[Span]:
         scheme = tagged.scheme
@@ -177,7 +177,7 @@ def _percent(sums: np.ndarray) -> float:
 
 
 def _f1(sums: np.ndarray) -> float:
-    """2PR / (P + R) of right, written and wanted."""
+    """2PR / (P + R) of right, predicted and reference counts."""
     return 100 * _ratio(2 * sums[0], sums[1] + sums[2])
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
 
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-# Those of sacreBLEU that need no further package and no download, and those of `moses`, in lower case.
+# Those of sacreBLEU without further packages or downloads, and those of `moses`, in lower case.
 TOKENIZERS = ("13a", "intl", "zh", "char", "none", *MOSES)
 
 
@@ -35,7 +35,7 @@ def bleu(predictions: Sequence[str], references: Sequence[Sequence[str]], *, tok
     """
     from sacrebleu.metrics.bleu import BLEU
 
-    # `force` only silences the remark about tokenised full stops; the number is the same.
+    # `force` only silences a warning about tokenized full stops.
     language = language_of(tokenizer(tokenize))
     if language is None:
         metric = BLEU(tokenize=tokenize, force=True)
@@ -60,8 +60,7 @@ def chrf(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Cor
 
 
 def tokenizer_advice(references: Sequence[Sequence[str]], tokenize: str) -> str | None:
-    """A note if Chinese is scored by words between blanks, where a whole sentence is one word, or if `moses` is given
-    without a language, so that English apostrophes are counted."""
+    """A note if Chinese is scored by words between blanks, or if `moses` is given without a language."""
     if tokenize == "moses":
         others = ", ".join(name for name in MOSES if name != "moses:en")
         return f"--tokenize moses is moses:en, with English apostrophes; of other languages name theirs: {others}"
@@ -72,7 +71,7 @@ def tokenizer_advice(references: Sequence[Sequence[str]], tokenize: str) -> str 
 
 
 def reference_streams(references: Sequence[Sequence[str]]) -> list[list[str | None]]:
-    """References per example → the k-th references of all examples, which is how sacreBLEU takes them.
+    """References per example → the k-th references of all examples, the format of sacreBLEU.
 
     A missing one is None: sacreBLEU leaves it out, whereas it counts "" as a reference of no words.
     """
@@ -85,7 +84,7 @@ def _corpus_score(
 ) -> CorpusScore:
     check_texts(predictions, references)
     if predictions:
-        # Not public, yet the very call under sacreBLEU's own bootstrap; a test holds it equal to `corpus_score`.
+        # Not public, but used by sacreBLEU's own bootstrap; a test compares it with `corpus_score`.
         rows = metric._extract_corpus_statistics(predictions, reference_streams(references))  # pyright: ignore[reportArgumentType]
     else:
         rows, metric.num_refs = [], -1  # −1: "varies"; the signature refuses to be written without it
@@ -98,7 +97,7 @@ def _corpus_score(
 
 
 def check_texts(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-    """`check_pairs`, and a bare string is no list of references: its letters would each be taken for one."""
+    """`check_pairs`, and refuse a bare string as references: its letters would be taken for them."""
     check_pairs(predictions, references)
     for row, several in enumerate(references):
         if isinstance(several, str):

@@ -1,4 +1,4 @@
-"""Which token of a prediction stands for which token of its reference."""
+"""Aligning the tokens of a prediction with those of its reference."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from itertools import zip_longest
 
 from seqloom.metrics.text.error_rates import edit_distance
 
-Pair = tuple[str | None, str | None]  # (wanted, written): None on the right was left out, on the left was put in
+Pair = tuple[
+    str | None, str | None
+]  # (reference, prediction): None on the right is a deletion, on the left an insertion
 
 
 def align(reference: Sequence[str], prediction: Sequence[str]) -> list[Pair]:
-    """Pairs of tokens in order, with as many unlike ones as there are edits (Wagner and Fischer 1974, section 3)."""
+    """Pairs of tokens in order, with as many unequal pairs as there are edits (Wagner and Fischer 1974, section 3)."""
     try:
         from rapidfuzz.distance import Levenshtein
     except ImportError:
@@ -26,7 +28,7 @@ def align(reference: Sequence[str], prediction: Sequence[str]) -> list[Pair]:
 
 
 def align_plain(reference: Sequence[str], prediction: Sequence[str]) -> list[Pair]:
-    """The plain twin: back through the table of distances d[i][j] of the first i and j tokens."""
+    """The plain twin: backtracking through the table of distances d[i][j] of the first i and j tokens."""
     table = [list(range(len(prediction) + 1))]
     for i, token in enumerate(reference, 1):
         above, row = table[-1], [i]

@@ -20,11 +20,11 @@ from seqloom.version import __version__
 
 @dataclass(frozen=True)
 class Examples:
-    """What a metric may look at."""
+    """The input of a metric."""
 
     predictions: Sequence[str]
     references: Sequence[Sequence[str]]  # one or more per prediction
-    split: Callable[[str], list[str]]  # the target tokenizer's `pieces`
+    split: Callable[[str], list[str]]  # the target's `display_tokens`
     tokenize: str = "13a"  # BLEU's own tokenizer
 
 
@@ -107,8 +107,7 @@ def score(
 ) -> Scores:
     """Each of `metrics` (None: all) over the whole corpus, with its 95 % bootstrap interval.
 
-    `split` is the target tokenizer's `pieces`, for `per`; `tokenize` is BLEU's. `samples=0` leaves the intervals out,
-    which is what a validation pass in training wants.
+    `split` is the target's `display_tokens`, for `per`; `tokenize` is BLEU's. `samples=0` leaves the intervals out.
     """
     names = list(METRICS) if metrics is None else [known(name, METRICS, "metric") for name in dict.fromkeys(metrics)]
     if samples < 0:
@@ -119,7 +118,7 @@ def score(
 
 
 def with_intervals(measured: dict[str, CorpusScore], count: int, samples: int, seed: int) -> Scores:
-    """The scores of what was measured on `count` examples, each with its interval from `samples` draws."""
+    """Scores on `count` examples, with intervals from `samples` bootstrap draws."""
     return Scores(
         metrics={name: one.score for name, one in measured.items()},
         intervals=_intervals(measured, samples, seed) if samples else {},
@@ -141,7 +140,7 @@ def _edit_rate(name: str, examples: Examples, split: Callable[[str], list[str]])
 
 
 def _intervals(measured: dict[str, CorpusScore], samples: int, seed: int) -> dict[str, tuple[float, float]]:
-    """All metrics side by side in one table: the drawing, the dearest part for large test sets, is done once."""
+    """All metrics in one table, so that drawing, the most expensive part, is done once."""
     if not measured:
         return {}
     sums = resampled_sums(np.hstack([one.table for one in measured.values()]), samples=samples, seed=seed)

@@ -1,7 +1,7 @@
-"""Several processes as one training: their ranks, what they exchange, how they fail together.
+"""Distributed training: ranks, collective operations, and failing together.
 
-They exchange tensors, or JSON as bytes in a tensor; nothing is pickled. They are started by torchrun; a process alone
-makes no group, and every function here returns its argument.
+Ranks exchange tensors, or JSON as bytes in a tensor; nothing is pickled. They are started by torchrun; with a single
+process there is no group, and every function returns its argument.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ DTYPES = {str(t): t for t in (torch.float32, torch.float64, torch.bfloat16, torc
 
 @dataclass(frozen=True)
 class Launch:
-    """What torchrun sets for this process. The environment is read here and nowhere else."""
+    """The environment variables of torchrun, which are read only here."""
 
     rank: int = 0
     world: int = 1
-    local: int = 0  # which process of its machine
-    attempt: int = 0  # how often the torchrun of this machine has started it again after a failure
+    local: int = 0  # rank on its machine
+    attempt: int = 0  # restarts by the torchrun of this machine
     name: str | None = None  # of that torchrun: the same for all attempts
 
     @classmethod
@@ -67,7 +67,7 @@ class Ranks:
     def __init__(self, launch: Launch, device: torch.device) -> None:
         self.launch, self.device = launch, device
         self.rank, self.world = launch.rank, launch.world
-        # For exchanges on the CPU, with a long timeout, since data may take hours to prepare.
+        # For collectives on the CPU, with a long timeout, since preparing data may take hours.
         self._hosts: Any = dist.new_group(backend="gloo", timeout=DATA_TIMEOUT) if self.distributed else None
         self.launches = [Launch(*fields) for fields in self.all_gather(astuple(launch))]
 
@@ -122,7 +122,7 @@ class Ranks:
         return SharedTensors(tensors, self) if self.distributed else tensors
 
     def run_on_first(self, work: Callable[[], Value]) -> Value:
-        """Run on the first rank and broadcast the result, JSON. If it fails there, all end, and one reports why."""
+        """Run on the first rank and broadcast its JSON result. If it fails, all ranks end and one reports why."""
         if not self.distributed:
             return work()
         if self.first:
@@ -161,9 +161,9 @@ class Ranks:
         of earlier ones, whether machines share their files or not."""
         mine = 0 if self.first else 1 if self.launch.local == 0 else 2
         made: list[Value] = []
-        for turn in range(3):
+        for group in range(3):
             with self.fail_together():
-                if turn == mine:
+                if group == mine:
                     made.append(work())
         return made[0]
 
@@ -172,7 +172,7 @@ ALONE = Ranks(Launch(), torch.device("cpu"))
 
 
 class SharedTensors(Mapping[str, Tensor]):
-    """Tensors of the first rank. To look one up is an exchange: every rank looks up the same, in the same order."""
+    """Tensors of the first rank. A lookup is a collective: all ranks must look up the same names in the same order."""
 
     def __init__(self, held: Mapping[str, Tensor], ranks: Ranks) -> None:
         self._held, self._ranks = held, ranks
@@ -195,7 +195,7 @@ class SharedTensors(Mapping[str, Tensor]):
 
 @contextmanager
 def connected(launch: Launch, device: torch.device) -> Iterator[Ranks]:
-    """The group of all processes, for the length of the block. A lost process is one line, not a traceback."""
+    """The process group within the block. A lost process is a one-line error, not a traceback."""
     if launch.world == 1:
         yield Ranks(launch, device)
         return
@@ -215,7 +215,7 @@ def connected(launch: Launch, device: torch.device) -> Iterator[Ranks]:
             f"has probably ended, and its own message says why ({why})"
         ) from error
     finally:
-        # NCCL would wait here for a process that is gone; the end of this process frees everything as well.
+        # NCCL would wait here for a lost process; exiting frees everything as well.
         if ours and dist.is_initialized() and (whole or device.type == "cpu"):
             dist.destroy_process_group()
 
@@ -232,11 +232,10 @@ def _connect(device: torch.device) -> None:
 
 
 def _agree_on_name(store: Any, rank: int, world: int) -> str:
-    """A name for this group that no group had before.
+    """Agree on a new name for this group.
 
-    torchrun keeps one store over restarts, with addresses of processes that have ended. So each rank asks for the name
-    under a key of its own that was never used, and the first rank answers all requests until every rank has
-    acknowledged the name.
+    torchrun keeps one store over restarts, with addresses of ended processes. So each rank asks for the name under a
+    fresh key, and the first rank answers until every rank has acknowledged the name.
     """
     key = uuid4().hex
     if rank:

@@ -1,8 +1,7 @@
-"""What is trained where an example has one value: a label, several labels, or a number.
+"""Objectives for one value per example: a label, several labels, or a number.
 
 A batch has `source` (what the model reads), `target`, `weight` (of each target; None: all 1) and `count`. The sum is
-weighted, the count is not: it stays the number of rows, as if a row of weight 2 came twice in one update. Class
-weights: see `data/batches/class_weights.py`.
+weighted, the count is the number of rows. Class weights: see `data/batches/class_weights.py`.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ class CrossEntropy(nn.Module):
         if not (self.training and self.r_drop):
             return self.loss(logits, batch)
         other = self.model(batch.source)  # with another dropout mask
-        apart = _weighted_sum(divergence(logits, other).masked_fill(batch.target < 0, 0.0), batch).total
-        total = self.loss(logits, batch).total + self.loss(other, batch).total + self.r_drop * apart
+        r_drop = _weighted_sum(divergence(logits, other).masked_fill(batch.target < 0, 0.0), batch).total
+        total = self.loss(logits, batch).total + self.loss(other, batch).total + self.r_drop * r_drop
         return Loss(total / 2, batch.count)
 
     def loss(self, logits: Tensor, batch: Any) -> Loss:

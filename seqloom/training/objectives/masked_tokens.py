@@ -21,10 +21,10 @@ MASKED, REPLACED = 0.8, 0.1  # of the chosen tokens; the others stay as they are
 
 @dataclass(frozen=True, eq=False)
 class MaskedBatch:
-    """Whole texts, and how many of their tokens are to be predicted. Which ones is drawn where the batch is used."""
+    """Whole texts, and how many tokens to predict in each; which ones is drawn when the batch is used."""
 
     source: Padded  # x1 … xn <eos>
-    counts: tuple[int, ...]  # tokens to be predicted in each row
+    counts: tuple[int, ...]  # tokens to predict in each row
     index: Tensor  # [N] flat places of the [B, most] matrix of chosen places that are within a row's count
     rows: tuple[int, ...]
     draws: Tensor | None = None  # [B, S] random numbers: the lowest of a row are chosen; None: drawn anew every time
@@ -33,7 +33,7 @@ class MaskedBatch:
     def of(
         cls, source: Padded, counts: np.ndarray, rows: tuple[int, ...] = (), draws: Tensor | None = None
     ) -> MaskedBatch:
-        """`index` is made on the host: on a GPU, finding it would wait for the device."""
+        """`index` is computed on the host: on a GPU it would wait for the device."""
         taken = np.arange(int(counts.max(initial=0))) < counts[:, None]
         index = torch.from_numpy(np.flatnonzero(taken))
         return cls(source, tuple(counts.tolist()), index, rows, draws)
@@ -56,7 +56,7 @@ class MaskedBatch:
         return replace(first, counts=(0,), index=first.index[:0], rows=())
 
     def positions(self) -> Tensor:
-        """[N]: the flat places of the [B, S] matrix that were chosen, neither padding nor <eos> among them."""
+        """[N]: flat positions of the chosen tokens in the [B, S] matrix, without padding and <eos>."""
         tokens, most = self.source.tokens, max(self.counts)
         width = tokens.size(1)
         draws = torch.rand(tokens.shape, device=tokens.device) if self.draws is None else self.draws
@@ -110,7 +110,7 @@ def corrupt(labels: Tensor, size: int) -> Tensor:
     """What the chosen tokens are replaced with: 80 % <mask>, 10 % random tokens, 10 % themselves."""
     draws = torch.rand(labels.shape, device=labels.device)
     others = torch.randint(len(SPECIALS), max(size, len(SPECIALS) + 1), labels.shape, device=labels.device)
-    others.clamp_(max=size - 1)  # without any token but the special ones, those are drawn
+    others.clamp_(max=size - 1)  # without other tokens, special ones are drawn
     shown = torch.where(draws < MASKED + REPLACED, others, labels)
     return shown.masked_fill(draws < MASKED, MASK)
 

@@ -19,7 +19,7 @@ from seqloom.training.distributed.processes import ALONE, Ranks
 from seqloom.training.distributed.sharding import rank_batch
 from seqloom.training.objectives.teacher_forcing import Loss
 
-VALIDATION_STREAMS = 8  # in which the held-out text is read while training, where a state is carried on
+VALIDATION_STREAMS = 8  # parallel streams of held-out text, where the state is carried
 CHUNK = 1024  # steps of a stream at a time
 MAX_LOGITS = 1 << 26  # logits at a time, whatever the vocabulary
 
@@ -51,24 +51,24 @@ def detach(state: State) -> State:
 
 
 class TokenLosses(NamedTuple):
-    """−log p of every token of a text but the first of each row, in nats, and where in its row each stands."""
+    """−log p of every token but the first of each row, in nats, with its position in the row."""
 
     nats: np.ndarray  # [N] float64
     ids: np.ndarray  # [N]: the tokens
-    position: np.ndarray  # [N]: which token of its line or block, counted from 0; of a stream, of its batch
+    position: np.ndarray  # [N]: from 0, in its line or block; of a stream, in its batch
 
 
 @torch.inference_mode()
 def token_losses(model: Any, stream: Stream, length: int, device: torch.device) -> TokenLosses:
-    """Every token once. A model that carries its state reads running text from beginning to end; others read it in
-    blocks of `length`, each by itself."""
+    """Losses of all tokens. A model that carries its state reads running text as one stream; others read independent
+    blocks of `length`."""
     losses = _token_losses(model, stream, length, device, 1)
     parts = [(nats.double().cpu().numpy(), *_labels(batch)) for batch, nats in losses]
     return TokenLosses(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
 def _labels(batch: LanguageBatch) -> tuple[np.ndarray, np.ndarray]:
-    """The labels of a batch, and their places."""
+    """The labels of a batch, and their positions."""
     labels = batch.tokens[:, 1:].cpu().numpy()
     place = np.broadcast_to(np.arange(labels.shape[1]), labels.shape).ravel()
     chosen = slice(None) if batch.index is None else batch.index.cpu().numpy()
@@ -79,8 +79,8 @@ def _labels(batch: LanguageBatch) -> tuple[np.ndarray, np.ndarray]:
 def validation_loss(
     objective: nn.Module, stream: Stream, length: int, device: torch.device, ranks: Ranks = ALONE
 ) -> dict[str, float]:
-    """Mean nats a token (`loss`) and `perplexity` of the held-out text, for choosing the best model: a state is carried
-    along in a few streams. Each rank brings its rows of every batch; the sums are over all."""
+    """Mean nats a token (`loss`) and `perplexity` of the held-out text, to select the best model: the state is
+    carried in a few streams. Each rank takes its rows of every batch; sums are over all ranks."""
     model: Any = getattr(objective, "module", objective).model
     total, count = torch.zeros((), dtype=torch.float64, device=device), 0
     for batch, nats in _token_losses(model, stream, length, device, max(VALIDATION_STREAMS, ranks.world), ranks):
@@ -94,7 +94,7 @@ def validation_loss(
 def _token_losses(
     model: Any, stream: Stream, length: int, device: torch.device, streams: int, ranks: Ranks = ALONE
 ) -> Iterator[tuple[LanguageBatch, Tensor]]:
-    """The batches of a whole text with the nats of their labels."""
+    """The batches of a whole text with the losses of their labels in nats."""
     carry, training, state = model.carries and stream.offsets is None, model.training, None
     model.eval()
     for rows in stream.full_plan(*_batch_size(model, length, carry, streams), carry):
@@ -121,10 +121,9 @@ def language_metrics(losses: TokenLosses, stream: Stream, codec: Codec) -> dict[
 
 
 def characters(stream: Stream, codec: Codec) -> int:
-    """How many characters of a text are predicted: in running text all but its first token, which is given. An unknown
-    one counts as one character."""
+    """The number of predicted characters: in running text all but the first token. An unknown token counts as one."""
     if stream.offsets is not None:
         return stream.characters
     first = int(stream.ids[0])
     given = 1 if first == UNK else len(codec.decode([first]))
-    return stream.characters - given - (codec.kind == "words")  # after a word stands a blank or a line end
+    return stream.characters - given - (codec.kind == "words")  # a word is followed by a blank or a line end

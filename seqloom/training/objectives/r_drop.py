@@ -1,4 +1,4 @@
-"""R-Drop: two passes over the same batch, each with its own dropout, should give the same predictions."""
+"""R-Drop: two passes over a batch with different dropout should give the same predictions."""
 
 from __future__ import annotations
 

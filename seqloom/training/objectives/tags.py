@@ -1,4 +1,4 @@
-"""What a tagger is trained by, and how well it tags the held-out sentences."""
+"""The objective of taggers, and their scores on held-out sentences."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TagLikelihood(nn.Module):
 
 
 def allowed_moves(tags: Tags) -> Allowed | None:
-    """What may follow what in the scheme of the tags; None where everything may."""
+    """The transitions that the scheme allows; None if all."""
     if tags.scheme not in ("bio", *END_LETTERS):
         return None
     names, scheme = tags.names, tags.scheme
@@ -71,7 +71,7 @@ def tag_scores(
     for batch in all_batches(source, settings, ranks):
         there = batch.to(device)
         best = model.best(there.source, allowed, there.tags)
-        if batch.rows:  # else this rank only takes part in the exchange
+        if batch.rows:  # else the row has weight zero
             right = score_sums(TagSequences(*_tag_names(best.tags, batch, tags), tags.scheme))
             sums += [-float(best.likelihood.double().sum()), batch.count, *right]
     objective.train(training)

@@ -1,4 +1,4 @@
-"""What is trained: a batch in, a loss out. A loss is a sum and a count, so that ranks and micro-batches add up."""
+"""Teacher forcing, and `Loss`: a sum and a count, so that ranks and micro-batches add up."""
 
 from __future__ import annotations
 

@@ -76,6 +76,6 @@ def test_a_fingerprint_does_not_depend_on_the_order_of_its_parts():
 def test_settings_of_tables_come_in_the_order_of_their_config():
     names = [field.name for field in fields(TableOptions)]
     assert names[names.index("tokens") - 1 :] == [
-        *("weights", "tokens", "fold", "half_width", "max_vocab", "min_count", "max_length", "cut")
+        *("class_weights", "tokens", "lowercase", "half_width", "max_vocab", "min_count", "max_length", "truncate")
     ]
     assert (TableOptions().header, TableOptions().max_length) == (True, 200)
