@@ -1,7 +1,7 @@
-"""Text for language models: what is read, and the batches it is cut into.
+"""Text for language models: options and batches.
 
-Running text is one long row of ids; a batch's row is a stretch of it. Lines are rows of their own, from <bos> (or the
-id of a label, behind all tokens) to <eos>.
+Running text is one long row of ids; a row of a batch is a segment of it. Lines are rows of their own, from <bos> (or
+the id of a label, after all tokens) to <eos>.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from seqloom.data.tokenizers.tokenizers import PAD
 from seqloom.errors import SeqloomError, known
 
 BATCHES = ("segments", "random", "stream", "blocks", "lines")
-_BITS = 20  # of a plan's number are the length of a stretch, the others its start
+_BITS = 20  # low bits of a number in a plan are the length of a segment, the others its start
 MAX_LENGTH = (1 << _BITS) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamOptions(TextOptions, TokenOptions):
-    """What is read, and how text becomes batches: the `data` section of a language model's configuration.
+    """The `data` section of the configuration of a language model.
 
     `tokens`: chars, words (line ends become <eos>), bytes, bpe:N or jieba; see `TextOptions` for the others.
 
@@ -72,20 +72,20 @@ class StreamOptions(TextOptions, TokenOptions):
 
 @dataclass(frozen=True, eq=False)
 class LanguageBatch:
-    """A batch: rows of ids, each to be predicted from those before it. Padded after."""
+    """A batch: rows of ids, each predicted from those before it. Padded after."""
 
-    tokens: Tensor  # [B, T + 1] int64: what is read is [:, :-1], what is to be predicted [:, 1:]
+    tokens: Tensor  # [B, T + 1] int64: inputs are [:, :-1], labels [:, 1:]
     index: Tensor | None  # [N] flat places of the real labels in the [B, T] matrix tokens[:, 1:]; None: all of them
     rows: tuple[int, ...]
     count: int  # N, on the host
-    continues: bool = False  # the next batch goes on where this one ends, row by row
+    continues: bool = False  # the next batch continues this one, row by row
 
     def to(self, device: torch.device | str) -> LanguageBatch:
         index = None if self.index is None else send(self.index, device)
         return LanguageBatch(send(self.tokens, device), index, self.rows, self.count, self.continues)
 
     def pad_to_bucket(self, most: int | None = None) -> LanguageBatch | None:
-        """Itself where no place is padded: such batches have few shapes. The others' counts are part of their loss."""
+        """Itself if nothing is padded: such batches have few shapes. Others depend on their count."""
         return self if self.index is None else None
 
     def micro_batches(self, n: int) -> list[LanguageBatch]:
@@ -123,8 +123,8 @@ def _make_batch(tokens: Tensor, lengths: Tensor, rows: tuple[int, ...], goes_on:
 
 
 class Stream:
-    """Numbered text that can be trained on. `offsets`: where each line begins, and the end; None: running text.
-    `characters`: how many the text has, a line end after every whole line among them."""
+    """Encoded text. `offsets`: the beginning of each line, and the end; None: running text. `characters`: of the text,
+    with a line end after every whole line."""
 
     def __init__(
         self,
@@ -142,12 +142,12 @@ class Stream:
         self.length = min(options.length, len(ids) - 1)
 
     def __len__(self) -> int:
-        """Lines; of running text stretches of the full length, the last perhaps shorter."""
+        """Lines; of running text segments of the full length, the last perhaps shorter."""
         return -(-self.labels // self.length) if self.offsets is None else len(self.offsets) - 1
 
     @property
     def by_rows(self) -> bool:
-        """Whether the text has examples of its own; running text is cut into batches of any shape."""
+        """Whether examples are lines; running text gives batches of any shape."""
         return self.offsets is not None
 
     @property
@@ -200,7 +200,7 @@ class Stream:
         return np.maximum.reduceat(self._positions(plan.order)[1], plan.ends - sizes) * sizes
 
     def _positions(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where rows of a plan begin, and how many labels they have."""
+        """Start and number of labels of each row of a plan."""
         rows = np.asarray(rows, np.int64)
         if self.offsets is None:
             return rows >> _BITS, rows & MAX_LENGTH
@@ -215,8 +215,8 @@ def _rows_plan(starts: np.ndarray, lengths: np.ndarray, rows: int) -> Plan:
 def _streams_plan(
     labels: int, length: int, rows: int, random: np.random.Generator | None, all_of_it: bool = False
 ) -> Plan:
-    """`rows` streams of equal length, stepped through together; what is left over, fewer tokens than rows, is dropped,
-    or with `all_of_it` makes the last stream shorter."""
+    """`rows` streams of equal length in parallel; the remainder, fewer tokens than rows, is dropped; with `all_of_it`
+    the last stream is shorter."""
     rows = min(rows, labels)
     each = -(-labels // rows) if all_of_it else labels // rows
     ends = [0]

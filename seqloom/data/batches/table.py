@@ -1,4 +1,4 @@
-"""Rows of a table as numbers. They are kept in memory: a table of a million rows fits."""
+"""Encoded rows of a table, in memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from seqloom.errors import SeqloomError
 
 @dataclass(frozen=True, eq=False)
 class Fields:
-    """What a model reads of some rows."""
+    """The input of a model for some rows."""
 
     values: Tensor  # [B, V] float32: numbers, yes/no and categories side by side
     texts: tuple[Padded, ...]  # one for each column of text: x1 … xn <eos>
@@ -42,7 +42,7 @@ class Fields:
 
 @dataclass(frozen=True)
 class Schema:
-    """All that predictions need to know of the data: the columns, the target, and the tokens of the texts."""
+    """Everything that predictions need of the data: columns, target, and the codec of texts."""
 
     columns: tuple[Column, ...]
     target: Column
@@ -57,28 +57,28 @@ class Schema:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """None if the target is a number."""
+        """Empty if the target is a number."""
         return self.target.values
 
     @property
     def prediction(self) -> Target:
-        """What the model says."""
+        """The target of the model."""
         if self.classes:
             return Target("label", self.classes)
         return Target("number", mean=self.target.mean, deviation=self.target.deviation)
 
     @property
     def labels(self) -> list[str]:
-        """What each of a row's values is called."""
+        """The name of each value of a row."""
         return [label for column in self.columns for label in column.labels]
 
     @property
     def texts(self) -> list[int]:
-        """Which of the columns are text."""
+        """Indices of text columns."""
         return [place for place, column in enumerate(self.columns) if column.kind == "text"]
 
     def problem(self, row: Row, need_target: bool = True) -> Problem | None:
-        """What is wrong with the fields of a row."""
+        """The first problem of a row, or None."""
         checked = zip((*self.columns, *([self.target] if need_target else ())), (*row.fields, row.target), strict=False)
         for column, text in checked:
             if reason := column.problem(text):
@@ -90,12 +90,12 @@ class Schema:
         return None
 
     def encode(self, rows: Sequence[Row], fingerprint: str = "") -> TableSource:
-        """Rows, none of them wrong, as numbers."""
+        """Encode valid rows."""
         fields = list(zip(*(row.fields for row in rows), strict=True)) or [()] * len(self.columns)
         places = [c.encode(f) for c, f in zip(self.columns, fields, strict=True) if c.kind != "text"]
         texts = tuple(self._encode(fields[place]) for place in self.texts)
         target = self.target.encode([row.target for row in rows])
-        # A class that no training row has, and none at all where none is asked for, have no likelihood.
+        # Unseen and missing classes have no likelihood.
         target = (
             np.nan_to_num(target, nan=NO_CATEGORY).clip(NO_CATEGORY).astype(np.int64)
             if self.classes
@@ -132,12 +132,12 @@ class Schema:
 
 @dataclass(frozen=True, eq=False)
 class TableSource:
-    """Numbered rows in memory. Categories are kept as numbers, and become one-hot in a batch."""
+    """Encoded rows in memory. Categories are indices, one-hot in a batch."""
 
     schema: Schema
-    encoded: np.ndarray  # [rows, columns that are no text] float32
+    encoded: np.ndarray  # [rows, columns without text] float32
     texts: tuple[Rows, ...]  # one for each column of text
-    values: np.ndarray  # [rows] of the target: int64 classes, −1: in no training row; or float32 scaled numbers
+    values: np.ndarray  # [rows] of the target: int64 classes (−1: unseen), or float32 scaled numbers
     fingerprint: str
     weights: np.ndarray | None = None  # of each class
     folder: Path | None = None
@@ -181,7 +181,7 @@ class TableSource:
         return np.concatenate([np.zeros((len(rows), 0), np.float32), *parts], axis=1)
 
     def prior(self) -> np.ndarray:
-        """The logits of who knows how common the classes are, and nothing else; of a number the scaled mean."""
+        """Logits of the class frequencies; of a number the scaled mean."""
         if not self.schema.classes:
             return self.values.mean(keepdims=True)
         counts = np.bincount(self.values[self.values >= 0], minlength=len(self.schema.classes))
@@ -194,7 +194,7 @@ class TableSource:
         return np.array([len(rows) * int(self.lengths[rows].max(initial=0)) for rows in plan], np.float64)
 
     def permute_column(self, column: int, order: np.ndarray) -> TableSource:
-        """The same rows, but in one column each has the field of another: row i that of row order[i]."""
+        """The same rows with one column permuted: row i has the field of row order[i]."""
         schema = self.schema
         if schema.columns[column].kind == "text":
             texts = list(self.texts)

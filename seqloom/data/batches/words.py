@@ -1,4 +1,4 @@
-"""Sentences of words as ids: each word by its own id and by its characters, each distinct word only once."""
+"""Sentences as word ids and characters; each distinct word is spelt once."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from seqloom.data.encoding.encode import Rows
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, normalize
 from seqloom.data.tokenizers.vocabulary import Codec
 
-MAX_CHARACTERS = 40  # characters of a word that are looked at: as many from its beginning as from its end
+MAX_CHARACTERS = 40  # characters of a word that are read, half from its beginning, half from its end
 
 
 @dataclass(frozen=True, eq=False)
 class Words:
-    """Sentences as a model reads them; rows are padded after."""
+    """The input of a tagger; rows are padded after."""
 
-    tokens: Padded  # [B, S] numbers of the words; <unk> for those that were not seen in training
-    index: Tensor  # [B, S] int64: which row of `characters` a word has; 0 at padded places
+    tokens: Padded  # [B, S] ids of words; <unk> for unseen ones
+    index: Tensor  # [B, S] int64: row in `characters`; 0 at padding
     characters: Padded  # [U, C]: <bos> c1 … cn <eos> of each distinct word of the batch
 
     @property
@@ -44,7 +44,7 @@ class Words:
         return Words(tokens, index, Padded(characters, self.characters.lengths[used], tuple(lengths)))
 
     def pad_to_bucket(self, most: int | None = None) -> Words:
-        """Padded up to few shapes; more words are spelt, each as the first, which no place asks for."""
+        """Padded to few shapes; the added rows of characters repeat the first and are never indexed."""
         tokens, characters = self.tokens.pad_to_bucket(most), self.characters.pad_to_bucket()
         more = bucket_size(len(characters.host)) - len(characters.host)
         spelt, lengths = (
@@ -60,19 +60,19 @@ class TagBatch:
     """What one training step reads."""
 
     source: Words
-    tags: Tensor  # [B, S] int64; 0 at padded places
-    rows: tuple[int, ...]  # which examples of the source; none where the batch counts for nothing
+    tags: Tensor  # [B, S] int64; 0 at padding
+    rows: tuple[int, ...]  # examples of the source; empty for a batch of weight zero
 
     @property
     def count(self) -> int:
-        """How many words are to be tagged."""
+        """The number of words to tag."""
         return sum(self.source.tokens.host) if self.rows else 0
 
     def to(self, device: torch.device | str) -> TagBatch:
         return TagBatch(self.source.to(device), send(self.tags, device), self.rows)
 
     def pad_to_bucket(self, most: int | None = None) -> TagBatch | None:
-        """The same in one of few shapes; None where it counts for nothing, which its loss would not know."""
+        """The same in one of few shapes; None for a batch of weight zero."""
         if not self.rows:
             return None
         source = self.source.pad_to_bucket(most)
@@ -90,27 +90,27 @@ class TagBatch:
 
 
 class Lexicon:
-    """From words to numbers. `fold` holds for words alone: their characters keep their case."""
+    """Vocabularies of words and characters. Only words are lowercased."""
 
     def __init__(self, words: Codec, characters: Codec) -> None:
         self.words, self.characters = words, characters
 
     def shape(self, word: str) -> str:
-        """The word as its characters are read; words of one shape are one type."""
+        """The normalized spelling of a word; words of one spelling are one entry."""
         return normalize(word, half_width=self.words.half_width)
 
     def word_id(self, word: str) -> int:
         return self.words.token_id(self.words.normalize(word))
 
     def spell(self, shape: str) -> list[int]:
-        """<bos> c1 … cn <eos>; of a very long word, the beginning and the end."""
+        """<bos> c1 … cn <eos>; of a very long word the beginning and the end."""
         ids = self.characters.encode(shape)
         if len(ids) > MAX_CHARACTERS:
             ids = ids[: MAX_CHARACTERS // 2] + ids[-MAX_CHARACTERS // 2 :]
         return [BOS, *ids, EOS]
 
     def words_of(self, sentences: Sequence[Sequence[str]]) -> Words:
-        """Sentences in memory as a model reads them, for prediction."""
+        """Encode sentences in memory, for prediction."""
         types = WordTable(self)
         flat = [types.add(word) for sentence in sentences for word in sentence]
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
@@ -131,14 +131,14 @@ class WordTable:
         return len(self.rows)
 
     def add(self, word: str) -> int:
-        """The place of a word in the table."""
+        """The row of a word in the table."""
         shape = self.lexicon.shape(word)
         self._tables = None
         return self.rows.setdefault(shape, len(self.rows))
 
     @property
     def tables(self) -> tuple[np.ndarray, Rows]:
-        """The number of every type, and its characters."""
+        """The id of every word, and its characters."""
         if self._tables is None:
             spelt = [self.lexicon.spell(shape) for shape in self.rows]
             lengths = np.fromiter(map(len, spelt), np.int64, len(spelt))
@@ -148,7 +148,7 @@ class WordTable:
         return self._tables
 
     def words(self, rows: Rows) -> Words:
-        """Rows of places in this table as a batch."""
+        """Rows of indices into this table as a batch."""
         numbers, spelt = self.tables
         used, index = np.unique(rows.ids, return_inverse=True)
         characters = spelt.take(used)

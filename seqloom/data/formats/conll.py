@@ -1,8 +1,8 @@
-"""Reading tagged sentences: a word and its tag a line, an empty line after each sentence.
+"""Reading tagged sentences: one word and its tag per line, an empty line after each sentence.
 
 CoNLL: columns by blanks or by TABs, the first is the word and the last its tag unless `columns` says otherwise; lines
-with -DOCSTART- are passed over, and so are comments that begin with "#". CoNLL-U (Nivre et al. 2020): ten columns, of
-which FORM and UPOS are read; joined words (1-2) and empty ones (1.1) are passed over. Each may be a .gz.
+with -DOCSTART- and comments that begin with "#" are skipped. CoNLL-U (Nivre et al. 2020): ten columns, of
+which FORM and UPOS are read; joined words (1-2) and empty ones (1.1) are skipped. Each may be a .gz.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from seqloom.errors import SeqloomError, known
 from seqloom.plural import counted
 
 FIELDS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")  # of CoNLL-U
-LONGEST = 5_000  # words a sentence; more are mostly a file without empty lines
+LONGEST = 5_000  # words of a sentence; longer ones mostly mean missing empty lines
 DOCUMENT = "-DOCSTART-"
 
 
@@ -44,12 +44,12 @@ class Sentence(NamedTuple):
 
 @dataclass(frozen=True)
 class TaggedFile:
-    """One file, and where the words and tags stand in it."""
+    """One file, with its format and columns."""
 
-    file: str  # as the user calls it
+    file: str  # as named by the user
     path: Path
     form: str  # "conll" or "conllu"
-    separator: str  # TAB, or a blank for any number of them
+    separator: str  # TAB, or a blank for runs of blanks
     width: int | None  # columns of its first line
     columns: tuple[int, int] | None  # counted from 0; None: the first and the last
     notes: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class SentenceBlock:
 
 
 def inspect_file(name: str | Path, reading: ReadOptions) -> TaggedFile:
-    """Look at a file's name and its beginning: its form, its encoding, its separator and its columns."""
+    """Detect format, encoding, separator and columns of a file from its name and beginning."""
     name = str(name)
     path = local_path(name)
     file = "stdin" if name == STDIN else name
@@ -110,8 +110,8 @@ def _is_header(rows: list[list[str]], source: TaggedFile, reading: ReadOptions) 
 
 
 def _lines(file: str, path: Path, encoding: str) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-    """The first lines with something in them, from the first that is no comment, and the comments before it; only
-    those if there is nothing else."""
+    """The first non-empty lines from the first that is no comment, and the comments before it; if there are only
+    comments, they are the lines."""
     found: list[tuple[int, str]] = []
     comments: list[tuple[int, str]] = []
     for line, raw in read_lines(file, path, encoding):
@@ -127,7 +127,7 @@ def _lines(file: str, path: Path, encoding: str) -> tuple[list[tuple[int, str]],
 def _header_comment(
     comments: list[tuple[int, str]], separator: str, rows: list[tuple[int, list[str]]]
 ) -> tuple[int, list[str]] | None:
-    """The comment that names the columns, as in "#word pos ner"."""
+    """The comment that is a header, as in "#word pos ner"."""
     for line, text in comments[::-1]:
         titles = split_columns(text.lstrip("# "), separator)
         if len(titles) == len(rows[0][1]) and all(map(known_word, titles)):
@@ -146,7 +146,7 @@ def _columns(form: str, reading: ReadOptions, file: str, first: list[list[str]])
             raise SeqloomError(f"{given}: columns of CoNLL have no names unless its first line gives them; {hint}")
         numbers = tuple(fields.index(name) for name in names)
     if numbers is None:
-        names = names if len(names) > 1 else ("FORM", *names)  # a tag's column alone is enough
+        names = names if len(names) > 1 else ("FORM", *names)  # the column of the tag is enough
         numbers = tuple(FIELDS.index(known(name.upper(), FIELDS, "column of CoNLL-U")) for name in names)
     if len(numbers) != 2:
         raise SeqloomError(f"{given}: name two columns: the word, then its tag")
@@ -156,7 +156,7 @@ def _columns(form: str, reading: ReadOptions, file: str, first: list[list[str]])
 def sentence_blocks(
     source: TaggedFile, observe: Callable[[str, Iterator[Line]], Iterator[Line]] | None = None
 ) -> Iterator[SentenceBlock]:
-    """The sentences of a file, whole or with what is wrong with them. `through` sees the lines as they pass."""
+    """The sentences of a file, with their problems. `observe` passes the lines through."""
     lines = read_lines(source.file, source.path, source.encoding)
     block = SentenceBlock()
     for line, raw in lines if observe is None else observe(source.file, lines):
@@ -189,7 +189,7 @@ def split_columns(text: str, separator: str) -> list[str]:
 
 
 def _parse_word(text: str, source: TaggedFile, begins: bool) -> tuple[str, str] | None:
-    """The word and the tag of a line; None if it holds none. `begins`: no word of the sentence came before."""
+    """Word and tag of a line; None for a comment. `begins`: it is the first of the sentence."""
     fields = split_columns(text, source.separator)
     if text.startswith("#") and (source.form == "conllu" or (begins and len(fields) != source.width)):
         return None  # elsewhere "#" may be a word
@@ -237,7 +237,7 @@ def too_long(block: SentenceBlock, source: TaggedFile, longest: int | None) -> P
 
 
 def sentences(name: str | Path, reading: ReadOptions, on_note: OnNote | None = None) -> Iterator[tuple[str, ...]]:
-    """The words of each sentence of a file, for prediction; tags need not be there."""
+    """The words of each sentence of a file, for prediction; tags are optional."""
     source = inspect_file(name, ReadOptions(columns=reading.columns, **reading.file_options))
     pass_notes(source.notes, on_note)
     word = source.columns[0] if source.columns else 0

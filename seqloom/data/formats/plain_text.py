@@ -1,6 +1,6 @@
-"""Running text: plain files of any size, read piece by piece.
+"""Running text: plain files of any size, read in chunks.
 
-A piece ends where words and characters are whole: at a line end, or before a blank where a line is endless.
+A chunk ends at a line end, or before a blank in a very long line, so that words and characters stay whole.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ def raw_chunks(file: str, path: Path, encoding: str = UTF8, size: int = BLOCK) -
 
 
 def _chunk_end(chunk: bytes) -> int:
-    """Where a piece may end: after the last line end, or before the last blank. 0: not yet, at least one more chunk."""
+    """The end of a chunk: after the last line end, or before the last blank. 0: read more first."""
     if end := chunk.rfind(b"\n") + 1:
         return end
     if blank := _BLANK.search(chunk):
         return blank.start()
     if len(chunk) < 4 * BLOCK:
         return 0
-    start = len(chunk) - 1  # Chinese, say, without a blank: before the last character that begins
+    start = len(chunk) - 1  # no blank, as in Chinese: before the last character
     while start and chunk[start] & 0xC0 == 0x80:
         start -= 1
     return start
@@ -71,7 +71,7 @@ def _chunk_end(chunk: bytes) -> int:
 def text_chunks(file: str, reading: ReadOptions, skipped: Skipped | None = None) -> Iterator[str]:
     """The text of a file; lines end in "\\n". Broken lines go to `skipped`; if that is None the first one raises.
 
-    Of a table (.tsv, .csv, .jsonl) with `columns`, the first of them, a line each.
+    Of a table (.tsv, .csv, .jsonl) with `columns`: the first of them, one line per row.
     """
     name = "stdin" if file == "-" else file
     if _is_table(file, reading):
@@ -88,12 +88,12 @@ def _is_table(file: str, reading: ReadOptions) -> bool:
 
 
 def encoding_only(reading: ReadOptions) -> ReadOptions:
-    """Of plain text only the encoding matters."""
+    """Options for plain text: only the encoding."""
     return ReadOptions(encoding=reading.encoding, detect=reading.detect)
 
 
 def text_file_group(file: str, reading: ReadOptions) -> Group:
-    """A file as `pieces` reads it, and what there is to say about it."""
+    """The group of a file as `text_chunks` reads it, with notes."""
     if _is_table(file, reading):
         return resolve_columns(text_group(file, reading), first_column_only(reading))
     one = text_group(file, encoding_only(reading))
@@ -102,7 +102,7 @@ def text_file_group(file: str, reading: ReadOptions) -> Group:
 
 
 def _decode_chunk(name: str, raw: RawChunk, skipped: Skipped | None) -> Iterator[str]:
-    """Text of bytes: all at once where nothing is odd, else line by line."""
+    """Decode a chunk: as a whole if nothing is suspicious, else line by line."""
     if b"\r" not in raw.content and b"\0" not in raw.content and BOM not in raw.content:
         try:
             yield raw.content.decode()

@@ -1,7 +1,6 @@
-"""Examples given in Python (lists, iterables, DataFrames, Hugging Face datasets), streamed into a file of the cache.
+"""Examples from Python (lists, iterables, DataFrames, Hugging Face datasets), streamed into a file of the cache.
 
-Everything that follows reads that file as it reads the user's own, so memory stays small, and fingerprints and resuming
-work by content: the file is named by it.
+The file is named by its content and read like any other, so memory stays small and fingerprints and resuming work.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from seqloom.errors import SeqloomError
 from seqloom.files import default_cache
 
 FOLDER = "examples"
-MAX_EXAMPLES = 1_000_000  # examples of an iterable that does not say how many it has, unless `limit` is set
+MAX_EXAMPLES = 1_000_000  # examples of an iterable without a length, unless `limit` is set
 MAX_BYTES = 1 << 30  # bytes of the same
 TEXTS = ("generate", "mask", "vectors")  # tasks whose examples are plain texts
 ACCEPTED = "give files, the name of a dataset, a list or an iterable of examples, a DataFrame or a Hugging Face dataset"
@@ -30,7 +29,7 @@ _ENDING = re.compile(r"\.\w{1,6}$")
 
 
 class Rows(NamedTuple):
-    """Examples one by one, how many at most (None: nobody says), and their columns where they have some."""
+    """An iterator of examples, their number (None: unknown), and their columns, if any."""
 
     examples: Iterator[Any]
     count: int | None
@@ -40,8 +39,8 @@ class Rows(NamedTuple):
 def write_examples(
     examples: Any, task: str, data: Mapping[str, Any], cache: Path | None = None, what: str = "files"
 ) -> tuple[list[str], bool]:
-    """Names of files and datasets as they are; examples as the file that they were written to, which reads by its own
-    columns. The second value tells the two apart. `data`: the settings that say what an example is like."""
+    """Names of files and datasets unchanged, and False; or the file with the examples, and True. `data`: the settings
+    that describe an example."""
     names = _names(examples, task)
     if names is not None:
         return names, False
@@ -54,7 +53,7 @@ def write_examples(
 
 
 def _names(value: Any, task: str) -> list[str] | None:
-    """What names files or datasets; None for examples."""
+    """Names of files or datasets; None for examples."""
     if isinstance(value, str | Path):
         if not str(value):
             raise SeqloomError("'' names no file")
@@ -67,7 +66,7 @@ def _names(value: Any, task: str) -> list[str] | None:
 
 
 def _are_texts(values: list[Any] | tuple[Any, ...]) -> bool:
-    """Whether strings are texts and no names: several, none of them a file, a dataset or like the name of a file."""
+    """Whether strings are texts, not names: several, none of them a file, a dataset or similar to a file name."""
     if len(values) < 2 or any(isinstance(one, Path) for one in values):
         return False
     some = values[:1000]
@@ -85,7 +84,7 @@ def _is_file(name: str) -> bool:
 
 
 def _rows(value: Any, what: str, limit: int | None) -> Rows:
-    """The examples of whatever can be read one by one; anything else is refused."""
+    """The examples of any supported iterable; others are refused."""
     if hasattr(value, "column_names") and hasattr(value, "features"):
         return _hugging_face(value, what)
     if hasattr(value, "columns") and hasattr(value, "itertuples"):
@@ -103,7 +102,7 @@ def _rows(value: Any, what: str, limit: int | None) -> Rows:
 
 
 def _unsupported(value: Any) -> str | None:
-    """What is wrong with something that gives no examples."""
+    """Why a value gives no examples; None if it may."""
     name = f"{type(value).__module__}.{type(value).__qualname__}"
     torchs = {base.__name__ for base in type(value).__mro__ if base.__module__.partition(".")[0] == "torch"}
     if torchs & {"Dataset", "IterableDataset", "DataLoader"}:
@@ -145,7 +144,7 @@ def _is_endless(value: Any) -> bool:
 
 
 def _hugging_face(value: Any, what: str) -> Rows:
-    """`datasets.Dataset` or `IterableDataset`: dicts, in which numbers may stand for names that the features tell."""
+    """`datasets.Dataset` or `IterableDataset`: dicts; features name the labels behind numbers."""
     if isinstance(value, Mapping):
         raise SeqloomError(f"{what}: a dictionary of splits: choose one, as in dataset['train']; {ACCEPTED}")
     examples = iter(value)
@@ -158,12 +157,12 @@ def _hugging_face(value: Any, what: str) -> Rows:
 
 
 def _first_of(what: str) -> str:
-    """How to ask for the beginning of something endless; `limit` is of the training data alone."""
+    """How to limit an endless iterable; `limit` is for training data only."""
     return "set limit=N" if what == "files" else "use itertools.islice(…, N)"
 
 
 def _write_file(rows: Rows, form: ExampleFormat, limit: int | None, folder: Path, what: str) -> Path:
-    """All examples as a file that is named by its content."""
+    """Write all examples into a file named by its content."""
     temporary, digest = folder / f".{uuid4().hex}.tmp", hashlib.sha256()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -182,7 +181,7 @@ def _write_file(rows: Rows, form: ExampleFormat, limit: int | None, folder: Path
 
 
 def _lines(rows: Rows, form: ExampleFormat, limit: int | None, what: str) -> Iterator[bytes]:
-    """Each example as bytes; no more of them than were promised."""
+    """Each example as bytes, within the limits."""
     count = size = 0
     most = max(MAX_EXAMPLES, rows.count or 0)
     for example in _first(rows.examples, limit):
@@ -202,6 +201,6 @@ def _lines(rows: Rows, form: ExampleFormat, limit: int | None, what: str) -> Ite
 
 
 def _first(examples: Iterable[Any], limit: Any) -> Iterable[Any]:
-    """As many as the limit says; a limit that makes no sense is refused with the other settings."""
+    """The first `limit` examples; an invalid limit is refused with the other settings."""
     whole = isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
     return itertools.islice(examples, limit) if whole else examples

@@ -1,4 +1,4 @@
-"""What an example given in Python looks like, task by task, and how it is written as one of a file."""
+"""Formats of Python examples by task, and writing them as lines of a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from seqloom.errors import SeqloomError, known
 from seqloom.plural import counted
 
-# Names of columns that are found where nobody says which are meant, likeliest first.
+# Column names that are recognized by default, likeliest first.
 SOURCES = ("source", "src", "input", "question", "prompt", "word", "text", "sentence")
 TARGETS = ("target", "tgt", "output", "answer", "completion", "pronunciation", "translation")
 TEXTS = ("text", "sentence", "content", "review", "question", "utterance", "source", "input")
@@ -31,7 +31,7 @@ _KINDS |= {"condition": "label and text", "text": "text"}
 
 
 class ColumnNames(NamedTuple):
-    """The names of columns, and of each whose numbers stand for names those names."""
+    """Column names, and the label names of columns with numbered labels."""
 
     names: tuple[str, ...]
     labels: Mapping[str, Sequence[str]]
@@ -42,13 +42,13 @@ class ColumnNames(NamedTuple):
         return cls(tuple(map(str, names)), {name: labels for name, labels in found.items() if labels})
 
     def record(self, example: Any) -> dict[str, Any]:
-        """A row as a dict, labels by their names."""
+        """A row as a dict, with label names."""
         values = example if isinstance(example, Mapping) else dict(zip(self.names, example, strict=True))
         return {str(name): _label_name(value, self.labels.get(str(name))) for name, value in values.items()}
 
 
 def _label_names(feature: Any) -> Sequence[str] | None:
-    """Of a ClassLabel, or of a list of them, as Hugging Face's features have it."""
+    """The names of a ClassLabel, or of a list of them, of Hugging Face features."""
     inner = feature[0] if isinstance(feature, list) and feature else getattr(feature, "feature", feature)
     names = getattr(inner, "names", None)
     return list(names) if isinstance(names, list | tuple) else None
@@ -62,18 +62,18 @@ def _label_name(value: Any, labels: Sequence[str] | None) -> Any:
     value = python_value(value)
     if not isinstance(value, int) or isinstance(value, bool):
         return value
-    return labels[value] if 0 <= value < len(labels) else None  # -1: of a test split that keeps its labels back
+    return labels[value] if 0 <= value < len(labels) else None  # -1: test split with hidden labels
 
 
 @dataclass
 class ExampleFormat:
-    """How one task's examples are written: `write` gives the bytes of one from its parts."""
+    """How the examples of a task are written: `write` formats the parts of one."""
 
     ending: str
     write: Callable[[Sequence[Any]], str]
     kind: str  # a key of `_NAMES`; "table" keeps all columns
     chosen: str | None = None  # the user's `columns`
-    loose: bool = False  # broken examples are left to the reader, who counts them
+    loose: bool = False  # broken examples are left to the reader, which counts them
     _keys: tuple[str, ...] | None = field(default=None, init=False)
 
     def line(self, example: Any, columns: ColumnNames | None, number: int) -> bytes:
@@ -85,7 +85,7 @@ class ExampleFormat:
             raise SeqloomError(f"example {number:,}: holds half a surrogate pair, which is no character") from None
 
     def parts(self, example: Any, columns: ColumnNames | None) -> Sequence[Any]:
-        """Source and targets of an example in any of its forms; of a table the whole row."""
+        """Source and targets of an example in any supported form; of a table the whole row."""
         example = example.tolist() if hasattr(example, "tolist") else example  # a row of numpy's
         if columns is not None or isinstance(example, Mapping):
             record = (columns or ColumnNames((), {})).record(example)
@@ -120,7 +120,7 @@ class ExampleFormat:
         return [record.get(key) for key in self._keys]
 
     def _choose(self, names: list[str]) -> tuple[str, ...]:
-        """The columns that count: those that are named, those whose names are known, or the only ones."""
+        """The columns: as chosen, by known names, or the only ones."""
         wanted = _NAMES[self.kind]
         if self.chosen is not None:
             keys = tuple(name.strip() for name in self.chosen.split(","))
@@ -140,7 +140,7 @@ class ExampleFormat:
 
 
 def format_of_task(task: str, data: Mapping[str, Any]) -> ExampleFormat:
-    """`data`: the settings that decide what an example is."""
+    """`data`: the settings that describe an example."""
     loose, chosen = bool(data.get("skip_bad")), data.get("columns")
     if chosen is not None and (isinstance(chosen, bool) or not isinstance(chosen, str | int)):
         raise SeqloomError(f"columns takes names or numbers with commas between, as in 'text,label', not {chosen!r}")
@@ -162,7 +162,7 @@ def format_of_task(task: str, data: Mapping[str, Any]) -> ExampleFormat:
 
 
 def python_value(value: Any) -> Any:
-    """Numbers of numpy and pandas as Python's own; what stands for nothing as None."""
+    """Numbers of numpy and pandas as Python numbers; missing values as None."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if not isinstance(value, float) and callable(getattr(value, "item", None)) and getattr(value, "ndim", 0) == 0:
@@ -173,7 +173,7 @@ def python_value(value: Any) -> Any:
 
 
 def _text(value: Any, what: str, loose: bool = False) -> str:
-    """What stands for a text; numbers are written out."""
+    """A value as text."""
     value = python_value(value)
     if isinstance(value, bool):
         value = "true" if value else "false"
@@ -204,7 +204,7 @@ def _json(**values: Any) -> str:
 
 
 def _pair(parts: Sequence[Any], loose: bool) -> str:
-    """Source and target; further values, or a list of targets, are further right answers."""
+    """Source and target; further values, or a list of targets, are further references."""
     source, first, *more = parts
     target = _one_or_many(first, "target", loose)
     others = [_text(one, "target", True) for one in more if python_value(one) is not None]
@@ -256,7 +256,7 @@ def _words_and_tags(example: Any) -> Sequence[Any]:
     return example
 
 
-REST = "\t_" * 6  # the columns of CoNLL-U that nobody asks for; in that form no first line is taken for a header
+REST = "\t_" * 6  # unused columns of CoNLL-U, a format without header
 
 
 def _tagged_sentence(parts: Sequence[Any], loose: bool) -> str:
@@ -278,7 +278,7 @@ def _words(value: Any, what: str) -> list[Any]:
 
 
 def _cell(value: Any, what: str, loose: bool) -> str:
-    """A word or a tag as it may stand in a column; one that may not is left empty, for the reader to count."""
+    """A word or tag for a column; with `loose` an invalid one is left empty, for the reader to count."""
     text = _text(value, what, loose)
     if text == "_" and what == "tag" and not loose:
         raise SeqloomError("the tag is _, which means none")

@@ -1,4 +1,4 @@
-"""Rows of tables: CSV and TSV with a line of names, or columns by number, and JSON lines."""
+"""Reading tables: CSV and TSV, with a header or columns by number, and JSON lines."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ NO_HEADER = "if the first line is data, say data.header=false"
 
 @dataclass(frozen=True, kw_only=True)
 class TableColumns(ReadOptions):
-    """Which columns are read, and as what.
+    """The columns of a table, and their types.
 
-    `columns`: those that are read, by the names in the first line or, of files without one, by number from 1; all
-    unless given. `header`: false if the first line is data, so that all columns are called by their number. `target`:
-    the column to predict from the others, by name or by number among them; the last unless given. `exclude`: columns
-    that are left out. `column_types`: number, yes, category or text by the name of the column, where it is detected
-    wrongly. `flag_missing`: a number or yes/no with gaps gets one value more, 1 where it is missing. `class_weights`:
-    of the classes in the loss: none, balanced, or as in spam=3,ham=1.
+    `columns`: those that are read, by name or, without a header, by number from 1; default: all. `header`: false if the
+    first line is data; then columns are named by number. `target`: the column to predict, by name or number; default:
+    the last. `exclude`: columns that are left out. `column_types`: number, yes, category or text by column name, where
+    detection is wrong. `flag_missing`: add a value to a number or yes/no, 1 where it is missing. `class_weights`: of
+    the classes in the loss: none, balanced, or as in spam=3,ham=1.
     """
 
     target: str | int | None = None
@@ -40,7 +39,7 @@ class TableColumns(ReadOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # To YAML, and so to --set, a bare yes is true, and a column may be called 5.
+        # In YAML, and so in --set, a bare yes is true, and a column may be named 5.
         if not self.header and self.column_names is not None and self.column_numbers is None:
             raise SeqloomError(f"--columns {self.columns!r}: without a header columns have numbers, not names")
         kinds = {str(name): "yes" if kind is True else kind for name, kind in self.column_types.items()}
@@ -55,27 +54,26 @@ class TableColumns(ReadOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions(CutTextOptions, TokenOptions, TableColumns):
-    """Which columns are read, and how they become numbers: the `data` section of a run's configuration. What cuts and
-    bounds text is for columns of text."""
+    """The `data` section of the configuration for tables. Limits of texts apply to text columns."""
 
-    header: bool = True  # stands here, as every base has the default of `Reading`
+    header: bool = True  # repeated here: every base has the default of `ReadOptions`
     max_length: int | None = 200
 
 
 class Row(NamedTuple):
-    fields: tuple[str, ...]  # one for each column, the target not among them
-    target: str  # empty where none is needed
+    fields: tuple[str, ...]  # of all columns but the target
+    target: str  # empty if not needed
     file: str
     line: int  # counted from 1
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns a table has, in their order, and which of them is the target."""
+    """The columns of a table in order, and its target."""
 
     columns: tuple[str, ...]  # without the target
     target: str
-    numbered: bool = False  # files have no line of names: columns are called by their number
+    numbered: bool = False  # no header: columns are named by number
     reading: ReadOptions = field(default_factory=ReadOptions, compare=False)  # how files are written
 
     @property
@@ -84,7 +82,7 @@ class Layout:
 
 
 def detect_layout(files: Sequence[str], options: TableOptions) -> Layout:
-    """The columns of the training files, as the first of them names them; of JSON lines all keys that they have."""
+    """The columns of the first training file; of JSON lines all keys of all files."""
     if not files:
         raise SeqloomError("no training files were given")
     names = _names(files, options)
@@ -127,14 +125,14 @@ def _names(files: Sequence[str], options: TableOptions) -> list[str]:
 
 
 def _keys(files: Sequence[str], reading: ReadOptions) -> list[str]:
-    """All keys of JSON lines, in the order in which they are met."""
+    """All keys of JSON lines, in order of appearance."""
     found: dict[str, None] = {}
     for file in map(str, files):
         for _, record in _records(file, reading):
             try:
                 found |= dict.fromkeys(json_object(record[0], ())) if isinstance(record, list) else {}
             except LineError:
-                continue  # named when the row is read
+                continue  # reported when the row is read
     return list(found)
 
 
@@ -147,7 +145,7 @@ def table_format(name: str, reading: ReadOptions) -> str:
 
 
 def file_notes(files: Iterable[str], reading: ReadOptions) -> list[str]:
-    """What there is to say about how files are written."""
+    """Notes on the formats of files."""
     return [note for file in files for note in detect_format(file, local_path(file), reading).notes]
 
 
@@ -160,7 +158,7 @@ def _records(name: str, reading: ReadOptions, observe: LineObserver | None = Non
 
 
 def _header(file: str, reading: ReadOptions, found: Iterator[Record]) -> list[str]:
-    """The names in the first line; a column without one, as spreadsheets write for the number of the row, gets one."""
+    """The names in the first line; unnamed columns, such as the index of a spreadsheet, get one."""
     first = _first(file, found)
     names = [name.strip() or f"column {place}" for place, name in enumerate(first, 1)]
     if len(names) == 1:
@@ -188,10 +186,7 @@ def _first(file: str, found: Iterator[Record]) -> list[str]:
 def row_entries(
     file: str, layout: Layout, need_target: bool = True, observe: LineObserver | None = None
 ) -> Iterator[Row | Problem]:
-    """The rows of a file, of which each broken one gives a `Problem`. Columns are found by their names.
-
-    `through` sees the lines as they pass.
-    """
+    """The rows of a file; a broken one gives a `Problem`. Columns are found by name. `observe` passes lines through."""
     kind, name = table_format(file, layout.reading), "stdin" if file == STDIN else file
     found = _records(file, layout.reading, observe)
     places = None if kind == "jsonl" else _find_columns(file, found, layout, need_target)
@@ -203,7 +198,7 @@ def row_entries(
             if places is None:
                 fields = fields_from_json(record[0], layout)
             else:
-                width = width or len(record)  # without names the first line says how many fields there are
+                width = width or len(record)  # without a header the first line decides
                 fields = _select_fields(record, places, width)
             if need_target and not fields[-1].strip():
                 raise LineError(f"the target ({layout.target}) is empty", "empty")
@@ -214,7 +209,7 @@ def row_entries(
 
 class _Positions(NamedTuple):
     names: list[str]
-    columns: list[int | None]  # where each of `Layout.all` stands; None: the target is not there, and not needed
+    columns: list[int | None]  # of `Layout.all`; None: a missing target that is not needed
 
 
 def _find_columns(file: str, found: Iterator[Record], layout: Layout, need_target: bool) -> _Positions:
@@ -246,7 +241,7 @@ def _select_fields(record: list[str], places: _Positions, width: int) -> tuple[s
 
 
 def fields_from_json(text: str, layout: Layout) -> tuple[str, ...]:
-    """The fields of an object in the order of `Layout.all`. What it does not have, or has as null, is missing."""
+    """The fields of an object in the order of `Layout.all`. Absent keys and null are missing values."""
     value = json_object(text, layout.all)
     if not value.keys() & set(layout.all):
         known_keys = ", ".join(layout.columns)
@@ -266,7 +261,7 @@ def _field(value: Mapping[str, Any], name: str) -> str:
 def valid_rows(
     files: Iterable[str], layout: Layout, skipped: Skipped | None, limit: int | None = None, need_target: bool = True
 ) -> list[Row]:
-    """The whole rows of some files. Broken ones go to `skipped`; if that is None the first one raises."""
+    """The valid rows of some files. Broken ones go to `skipped`; if that is None the first one raises."""
     rows: list[Row] = []
     bad = 0
     for file in files:
@@ -285,7 +280,7 @@ def valid_rows(
 
 
 def check_mostly_valid(files: Sequence[str], bad: int, good: int) -> None:
-    """Where more rows are broken than whole, something else is wrong than a few rows."""
+    """An error if more rows are broken than valid."""
     if bad > good:
         raise SeqloomError(
             f"{', '.join(files)}: {bad:,} of {good + bad:,} rows are broken, more than half, too many to skip; "
