@@ -9,27 +9,27 @@ import time
 import pytest
 
 from seqloom.data.files.header import _NAME, _NUMBER
-from seqloom.data.tokenizers.base_tokenizer import Cleaned, Terms
+from seqloom.data.tokenizers.base_tokenizer import CleanedTokenizer, Terms
 from seqloom.errors import SeqloomError
 from seqloom.metrics.text.moses_tokenizer import LANGUAGES, moses
 from seqloom.runs.folder.ensembles import check_once
 from seqloom.runs.many.cross_validation import cross_validate
 from seqloom.runs.train.job import Job
 from seqloom.runs.train.validation_split import parse_valid
-from seqloom.training.settings import seconds
+from seqloom.training.settings import parse_seconds
 
 LENGTH, BOUND = 50_000, 2.5  # characters, and seconds of the processor; what took quadratic time took five and more
 SIGNS = " \t\n0aA9.,'\"`-<\u2160é"
 ENDS = ("!", "", "\0", ".")
 PAIRS = ("a ", ".1", "1,", ",.", "a'", "a.", "</", "aab", "''", "- ")
 READERS = {
-    "seconds": seconds,
+    "seconds": parse_seconds,
     "share": parse_valid,
     "number": _NUMBER.fullmatch,
     "name": _NAME.fullmatch,
     "terms": Terms().split,
-    "repaired": Cleaned(Terms(), repair=True).split,
-    "known": Cleaned(Terms(), repair="known", vocabulary=["aa"]).split,
+    "repaired": CleanedTokenizer(Terms(), repair=True).split,
+    "known": CleanedTokenizer(Terms(), repair="known", vocabulary=["aa"]).split,
 } | {f"moses {language}": lambda text, language=language: moses(text, language) for language in LANGUAGES}
 
 

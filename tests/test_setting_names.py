@@ -10,7 +10,7 @@ import yaml
 
 from seqloom.build import build, complete
 from seqloom.build import settings as keywords
-from seqloom.data.files.columns import since
+from seqloom.data.files.columns import cache_settings
 from seqloom.errors import SettingError
 from seqloom.options import hints_of
 from seqloom.parts.recurrent.cells import CELLS
@@ -192,7 +192,7 @@ def test_caches_are_known_by_the_old_names():
     """What `since` gives is hashed: a change here makes every cache new and lets no run of before go on."""
     options: Any = find("classify").options
     made = options(lowercase="casefold", truncate="head", shorten_repeats=True, class_weights="balanced")
-    assert since(made) == {
+    assert cache_settings(made) == {
         "columns": None,
         "skip_bad": False,
         "limit": None,
@@ -210,8 +210,8 @@ def test_caches_are_known_by_the_old_names():
         "weights": "balanced",
     }
     for task in TASKS:
-        assert not since(find(task).options()).keys() & {new for _, new in pairs("data")}, task
-    folds = [since(options(**configs.section("classify", "data", {"fold": fold})))["fold"] for fold in FOLDS]
+        assert not cache_settings(find(task).options()).keys() & {new for _, new in pairs("data")}, task
+    folds = [cache_settings(options(**configs.section("classify", "data", {"fold": fold})))["fold"] for fold in FOLDS]
     assert folds == FOLDS, "of every value"
 
 

@@ -23,7 +23,7 @@ from published import ROWS, Row
 from scoring import references
 
 from seqloom.metrics.bootstrap import percentiles, resampled_sums
-from seqloom.metrics.metric import Measured
+from seqloom.metrics.metric import CorpusScore
 from seqloom.metrics.text.text_metrics import METRICS, Examples
 
 
@@ -39,13 +39,13 @@ class Difference(NamedTuple):
         return f"{self.score:.2f} | {self.by:+.2f} ({self.low:+.2f} … {self.high:+.2f})"
 
 
-def measured(told: dict[str, Any], metric: str) -> Measured:
+def measured(told: dict[str, Any], metric: str) -> CorpusScore:
     """`told`: an outcome of papers.py with what scoring must know."""
     tokenize = told["evaluate"].get("tokenize", "13a")
     return METRICS[metric](Examples(told["predictions"], references(told), str.split, tokenize))
 
 
-def difference(one: Measured, base: Measured, errors: bool = False) -> Difference:
+def difference(one: CorpusScore, base: CorpusScore, errors: bool = False) -> Difference:
     """`errors`: the score is shown as 100 − itself."""
     sums = resampled_sums(np.hstack([one.table, base.table]))
     mine, theirs = np.split(sums, [one.table.shape[1]], axis=1)

@@ -17,7 +17,7 @@ from typing import Any
 
 import seqloom
 from seqloom.data.datasets import catalog
-from seqloom.data.datasets.synthetic.ambiguous_words import DISTANCES, asked
+from seqloom.data.datasets.synthetic.ambiguous_words import DISTANCES, word_and_distance
 from seqloom.files import write_atomic
 
 BANDS = ((1, 1), (4, 5), (6, 10), (11, 15), (16, 20))  # of distances
@@ -56,7 +56,7 @@ def right(model: Any, sentences: Sequence[Any]) -> dict[int, float]:
     found: dict[int, list[bool]] = {distance: [] for distance in DISTANCES}
     answers = model.predict([" ".join(word for word, _ in sentence) for sentence in sentences])
     for sentence, tags in zip(sentences, answers, strict=True):
-        at, distance = asked(sentence)
+        at, distance = word_and_distance(sentence)
         found[distance].append(tags.split(" ")[at] == sentence[at][1])
     return {distance: sum(several) / len(several) for distance, several in found.items() if several}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.data.datasets import catalog
-from seqloom.data.tokenizers.tokenizers import lost, normalize
+from seqloom.data.tokenizers.tokenizers import normalization_suffix, normalize
 from seqloom.metrics.text.text_metrics import score
 from seqloom.runs.load import load
 from seqloom.runs.recipes.recipe import Recipe
@@ -71,12 +71,12 @@ def _translated(told: dict[str, Any], guesses: list[str], wanted: list[tuple[str
     fold, evaluate = told["fold"], told["evaluate"]
     tokenize = evaluate.get("tokenize", "13a")
     found = score(guesses, wanted, split=str.split, metrics=evaluate["metrics"], tokenize=tokenize)
-    signature = {name: one + lost(fold) for name, one in found.signature.items()}
+    signature = {name: one + normalization_suffix(fold) for name, one in found.signature.items()}
     told_of = {"scores": dict(found.metrics), "intervals": found.intervals, "signature": signature}
     if tokenize != "13a":
         plain = score(guesses, wanted, split=str.split, metrics=["bleu"], samples=0)
         told_of["scores"]["sacrebleu"] = plain.metrics["bleu"]
-        told_of["signature"]["sacrebleu"] = plain.signature["bleu"] + lost(fold)
+        told_of["signature"]["sacrebleu"] = plain.signature["bleu"] + normalization_suffix(fold)
     if told["test"] == [TONGUES]:
         told_of["languages"] = _by_language(guesses, _paired(told))
     return told_of

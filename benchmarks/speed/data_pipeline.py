@@ -40,14 +40,14 @@ def generate(file: Path, pairs: int, width: int) -> None:
 def measure(file: Path, cache: Path, tokens: str, batch: dict[str, int]) -> dict[str, Any]:
     """Run in a process of its own."""
     from seqloom.data.batches.bucketing import plan
-    from seqloom.data.files.file_groups import group
-    from seqloom.data.formats.pairs_fast import bulk
+    from seqloom.data.files.file_groups import group_files
+    from seqloom.data.formats.pairs_fast import read_bulk
     from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
     from seqloom.data.prepare.request import PrepareRequest
 
     options = DataOptions(source_tokens=tokens, target_tokens=tokens)
     lap = Laps()
-    pairs = sum(len(found) for one in group([str(file)]) for found in bulk(one))
+    pairs = sum(len(found) for one in group_files([str(file)]) for found in read_bulk(one))
     lap("read")
     request = PrepareRequest([str(file)], 0.05, options, seed=SEED, cache=cache)
     prepare_pairs(request)

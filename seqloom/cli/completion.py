@@ -43,10 +43,10 @@ def devices(incomplete: str) -> list[str]:
 
 def datasets(ctx: typer.Context, incomplete: str) -> list[str]:
     """Datasets of the task that is typed already, and the files beside them; none: the shell offers its files."""
-    from seqloom.data.datasets.catalog import ALIKE, DATASETS
+    from seqloom.data.datasets.catalog import DATASETS, OTHER_TASKS
 
     task = _task(ctx)
-    tasks = (task, *ALIKE.get(task, ())) if task else ()
+    tasks = (task, *OTHER_TASKS.get(task, ())) if task else ()
     names = [name for name, one in DATASETS.items() if not tasks or one.task in tasks]
     found = _starting_with(names, incomplete)
     return found + _files(incomplete) if found else []

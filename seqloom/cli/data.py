@@ -99,14 +99,14 @@ def show(
     from itertools import islice
 
     from seqloom.data.datasets import catalog
-    from seqloom.data.datasets.download import place_of
+    from seqloom.data.datasets.download import local_file
 
     dataset = catalog.find(name)
     where = catalog.state(dataset)
     sizes = ", ".join(f"{split} {size:,}" for split, size in dataset.sizes.items())
     typer.echo(f"{name}: {dataset.about}\n{dataset.task}; {dataset.unit}: {sizes}")
     typer.echo(f"licence: {dataset.licence}\n{dataset.citation}\n{dataset.home}\n{where}")
-    if where == "needs [demo]" or not all(map(place_of, dataset.all_files())):
+    if where == "needs [demo]" or not all(map(local_file, dataset.all_files())):
         return
     first = next(iter(dataset.sizes))
     for example in islice(dataset.examples(first), count):
@@ -153,15 +153,15 @@ def check(
     """
     from importlib import import_module
 
-    from seqloom.data.checks.problems import named as shown
+    from seqloom.data.checks.problems import compiler_line as shown
     from seqloom.data.datasets import catalog
-    from seqloom.data.files.columns import Reading
+    from seqloom.data.files.columns import ReadOptions
     from seqloom.plural import counted
 
     report = import_module(f"seqloom.data.checks.{CHECKS[known(task, CHECKS, 'task')]}").check(
         catalog.resolve(files, "train", task),
         max_length=max_length,
-        reading=Reading(columns=columns, header=header, delimiter=delimiter, encoding=encoding),
+        reading=ReadOptions(columns=columns, header=header, delimiter=delimiter, encoding=encoding),
     )
     if as_json:
         typer.echo(json.dumps(report.to_json(), ensure_ascii=False))

@@ -80,7 +80,7 @@ def embed(
         raise UsageError(f"--output {output}: its name ends in {' or '.join(ENDINGS[1 if nearest else 0 :])}")
     if batch < 1:
         raise UsageError(f"--batch is at least 1, here {batch}")
-    from seqloom.data.files.columns import Reading
+    from seqloom.data.files.columns import ReadOptions
     from seqloom.data.formats.pairs import read_sources
     from seqloom.data.tokenizers.vocabulary import Codec
     from seqloom.documents import read_json
@@ -89,7 +89,7 @@ def embed(
 
     model = load_one(run, device)
     embedder = Embedder.of(model, Codec.from_json(read_json(model.folder / "source.json")), way, layer)
-    reading = Reading(columns=columns, header=header, delimiter=delimiter, encoding=encoding)
+    reading = ReadOptions(columns=columns, header=header, delimiter=delimiter, encoding=encoding)
     if pairs:
         _measure(embedder, file, reading, batch)
         return
@@ -118,11 +118,11 @@ def _matrix(embedder: Any, texts: list[str], batch: int) -> np.ndarray:
 
 
 def _measure(embedder: Any, file: str, reading: Any, batch: int) -> None:
-    from seqloom.data.formats.bad_lines import examples
+    from seqloom.data.formats.bad_lines import read_examples
     from seqloom.plural import counted
     from seqloom.tasks.shared.embeddings import recall
 
-    found, notes = examples([file], reading)
+    found, notes = read_examples([file], reading)
     for note in notes:
         _note(note)
     if not found:

@@ -118,7 +118,7 @@ def predict(
     from itertools import tee
 
     from seqloom.data.datasets import catalog
-    from seqloom.data.files.columns import Reading
+    from seqloom.data.files.columns import ReadOptions
     from seqloom.data.formats.pairs import read_sources
     from seqloom.decoding.options import Search
     from seqloom.runs.load import load
@@ -161,7 +161,7 @@ def predict(
         [found] = catalog.resolve([file], "test", model.config["task"])
         table = found == file and file.removesuffix(".gz").endswith((".tsv", ".csv", ".jsonl"))
         # Plain lines have no columns, and a dataset has its own.
-        reading = replace(model.reading(columns) if table else Reading(columns=columns), **written)
+        reading = replace(model.reading(columns) if table else ReadOptions(columns=columns), **written)
         sources = getattr(model, "sources", read_sources)
         every = sources(found, reading, on_note=lambda note: typer.echo(f"note: {note}", err=True))
     asked, shown = tee(every)

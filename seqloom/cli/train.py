@@ -15,7 +15,7 @@ from seqloom.cli.data import COLUMNS, DELIMITER, ENCODING, HEADER
 from seqloom.cli.train_modes import Mode, run, task_and_files
 from seqloom.tasks.presets import SIZES
 from seqloom.tasks.registry import TASKS
-from seqloom.training.settings import OPTIMISERS, PRECISIONS, SCHEDULES
+from seqloom.training.settings import OPTIMIZERS, PRECISIONS, SCHEDULES
 
 SHAPES = "; ".join(f"{name}: {what}" for name, what in TASKS.items())
 TOKENS = "chars, words, terms (words with punctuation apart), bytes, bpe:N, or jieba for Chinese words"
@@ -167,7 +167,7 @@ def train(
     accumulate: Annotated[int | None, TRAINING(help="Batches per update: gradient accumulation (default: 1).")] = None,
     optimizer: Annotated[
         str | None,
-        TRAINING(help=f"{', '.join(OPTIMISERS)} (default: adamw).", autocompletion=offer(*OPTIMISERS)),
+        TRAINING(help=f"{', '.join(OPTIMIZERS)} (default: adamw).", autocompletion=offer(*OPTIMIZERS)),
     ] = None,
     learning_rate: Annotated[float | None, TRAINING(help="Highest learning rate (default: by model).")] = None,
     schedule: Annotated[
@@ -253,7 +253,7 @@ def train(
     from seqloom.runs.settings.set_option import parse_set
     from seqloom.runs.train.job import Job
     from seqloom.runs.train.validation_split import parse_valid
-    from seqloom.training.settings import seconds
+    from seqloom.training.settings import parse_seconds
 
     held_out = valid[0] if valid is not None and len(valid) == 1 else valid
     if isinstance(held_out, str):
@@ -268,7 +268,8 @@ def train(
         model=model,
         size=size,
         data={name: given[name] for name in DATA_OPTIONS} | {"lowercase": _lowercase(given)},
-        training={name: given[name] for name in TRAINING_OPTIONS} | {"time": None if time is None else seconds(time)},
+        training={name: given[name] for name in TRAINING_OPTIONS}
+        | {"time": None if time is None else parse_seconds(time)},
         settings=dict(map(parse_set, set_ or [])),
         start=from_,
         device=device,

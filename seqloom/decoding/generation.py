@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from seqloom.data.batches.collate import pad
-from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, SPECIALS, UNK, alphabet
+from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, SPECIALS, UNK, byte_alphabet
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import Answer
 from seqloom.decoding.options import Search
@@ -174,7 +174,7 @@ class StreamedText:
             space, self._space = b" " * self._space, True
             return space + text.encode()
         if kind == "bytes" or kind.startswith("bpe"):
-            return bytes(map(ord if kind == "bytes" else alphabet().__getitem__, text))
+            return bytes(map(ord if kind == "bytes" else byte_alphabet().__getitem__, text))
         return text.encode()
 
     def _release(self, more: str) -> str:

@@ -23,6 +23,6 @@ def importance(
     whole = score(rows)
     told = []
     for place, column in enumerate(rows.schema.columns):
-        falls = np.array([whole - score(rows.shuffled(place, order)) for order in orders])
+        falls = np.array([whole - score(rows.permute_column(place, order)) for order in orders])
         told.append({"column": column.name, "fall": float(falls.mean()), "deviation": float(falls.std())})
     return told

@@ -1,4 +1,4 @@
-"""The one shape of all corpus scores: sums over examples, and a function of these sums."""
+"""Corpus scores as sums over examples, and a function of these sums."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Measured:
+class CorpusScore:
     """A corpus score as its sufficient statistics, so that resampling never counts an n-gram or an edit twice."""
 
     table: np.ndarray  # [N, K]: what each example adds
     finish: Callable[[np.ndarray], float]  # K sums → the score in percent
-    signature: str  # what another needs in order to compute the same number
+    signature: str  # how to reproduce the score
 
     @property
     def score(self) -> float:

@@ -1,4 +1,4 @@
-"""METRICS: every score in one literal table, with what it scores, its unit, its direction and its title.
+"""METRICS: all scores in one literal table, with title, unit, direction and what they score.
 
 Free of torch and numpy, so that settings and the command line can read it.
 """
@@ -117,7 +117,7 @@ TASK_METRICS: dict[str, tuple[str, ...]] = {
 
 
 def lower_is_better(name: str) -> bool:
-    """Refuses a score without a direction: by the wrong one, the worst model would be chosen."""
+    """Whether lower is better; an unknown score is refused."""
     return METRICS[known(name, METRICS, "metric")].lower
 
 

@@ -40,8 +40,8 @@ def cross_entropy(p_or_label: int | Sequence[float] | np.ndarray, q: Sequence[fl
 def perplexity(total_nll_nats: float, count: float) -> float:
     """exp(Σ −ln q / count): among how many equally likely tokens the model chooses (Jelinek et al. 1977).
 
-    It takes a sum and a count, not a mean: means of ragged batches do not average. Not a number where nothing was
-    counted; infinite where a float cannot hold it.
+    It takes a sum and a count, since means of ragged batches do not average. NaN for a count of 0; infinite on
+    overflow.
     """
     if count == 0:
         return math.nan

@@ -1,6 +1,6 @@
-"""Scores of tags: how many are right, and how many of the spans that they mark.
+"""Scores of tags: accuracy, and precision, recall and F1 of spans.
 
-What `seqeval` gives (Nakayama 2018), by sums over sentences, so that a bootstrap draws sentences and not words.
+As `seqeval` (Nakayama 2018), by sums over sentences, so that the bootstrap draws sentences, not words.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from seqloom.data.encoding.tag_schemes import Span, spans, strict_spans
 from seqloom.errors import SeqloomError, known
 from seqloom.metrics.bootstrap import percentiles, resampled_sums
-from seqloom.metrics.metric import Measured
+from seqloom.metrics.metric import CorpusScore
 from seqloom.metrics.metric_table import functions
 from seqloom.metrics.text.text_metrics import Scores
 from seqloom.version import __version__
@@ -23,60 +23,60 @@ Rows = Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Tagged:
-    """What a metric may look at: the tags written and wanted of each sentence, and their scheme."""
+class TagSequences:
+    """Predicted and reference tags of each sentence, and their scheme."""
 
     predictions: Rows
     references: Rows
     scheme: str | None = None  # None: the tags mark no spans
 
 
-def accuracy(tagged: Tagged) -> Measured:
-    """Share of the words whose tag is right (Manning 2011, "Part-of-Speech Tagging from 97% to 100%")."""
-    return Measured(_right(tagged), _percent, _signature("accuracy", "words"))
+def accuracy(tagged: TagSequences) -> CorpusScore:
+    """Share of words with the right tag (Manning 2011, "Part-of-Speech Tagging from 97% to 100%")."""
+    return CorpusScore(_correct_tags(tagged), _percent, _signature("accuracy", "words"))
 
 
-def sentence_accuracy(tagged: Tagged) -> Measured:
-    """Share of the sentences all of whose tags are right (Manning 2011, section 1)."""
-    right = _right(tagged)
+def sentence_accuracy(tagged: TagSequences) -> CorpusScore:
+    """Share of sentences with all tags right (Manning 2011, section 1)."""
+    right = _correct_tags(tagged)
     table = np.stack([right[:, 0] == right[:, 1], np.ones(len(right))], axis=1).astype(np.float64)
-    return Measured(table, _percent, _signature("sentence_accuracy", "sentences"))
+    return CorpusScore(table, _percent, _signature("sentence_accuracy", "sentences"))
 
 
-def precision(tagged: Tagged) -> Measured:
-    """Share of the written spans that are right: first word, last word, type (Tjong Kim Sang and De Meulder 2003)."""
-    return Measured(_spans(tagged), lambda sums: 100 * _ratio(sums[0], sums[1]), _signature("precision", "spans"))
+def precision(tagged: TagSequences) -> CorpusScore:
+    """Share of predicted spans that are right: first word, last word, type (Tjong Kim Sang and De Meulder 2003)."""
+    return CorpusScore(_spans(tagged), lambda sums: 100 * _ratio(sums[0], sums[1]), _signature("precision", "spans"))
 
 
-def recall(tagged: Tagged) -> Measured:
-    """Share of the wanted spans that were found (Tjong Kim Sang and De Meulder 2003)."""
-    return Measured(_spans(tagged), lambda sums: 100 * _ratio(sums[0], sums[2]), _signature("recall", "spans"))
+def recall(tagged: TagSequences) -> CorpusScore:
+    """Share of reference spans that were found (Tjong Kim Sang and De Meulder 2003)."""
+    return CorpusScore(_spans(tagged), lambda sums: 100 * _ratio(sums[0], sums[2]), _signature("recall", "spans"))
 
 
-def f1(tagged: Tagged) -> Measured:
+def f1(tagged: TagSequences) -> CorpusScore:
     """The harmonic mean of precision and recall over all spans (Tjong Kim Sang and De Meulder 2003), as conlleval and
     seqeval read them: also broken ones."""
-    return Measured(_spans(tagged), _harmonic, _signature("f1", "spans"))
+    return CorpusScore(_spans(tagged), _f1, _signature("f1", "spans"))
 
 
-def f1_strict(tagged: Tagged) -> Measured:
-    """As `f1`, but only spans that are written as the scheme says count (seqeval's strict mode, Nakayama 2018)."""
-    return Measured(_spans(tagged, strict=True), _harmonic, _signature("f1_strict", f"spans|{tagged.scheme}"))
+def f1_strict(tagged: TagSequences) -> CorpusScore:
+    """As `f1`, but only well-formed spans count (seqeval's strict mode, Nakayama 2018)."""
+    return CorpusScore(_spans(tagged, strict=True), _f1, _signature("f1_strict", f"spans|{tagged.scheme}"))
 
 
-TAG_METRICS: dict[str, Callable[[Tagged], Measured]] = functions("tags", globals())
-OF_SPANS = ("f1", "precision", "recall", "f1_strict")
+TAG_METRICS: dict[str, Callable[[TagSequences], CorpusScore]] = functions("tags", globals())
+SPAN_METRICS = ("f1", "precision", "recall", "f1_strict")
 
 
 def score_tags(
-    tagged: Tagged, metrics: Sequence[str] | None = None, *, samples: int = 1000, seed: int = 12345
+    tagged: TagSequences, metrics: Sequence[str] | None = None, *, samples: int = 1000, seed: int = 12345
 ) -> Scores:
-    """Each of `metrics` with its 95 % bootstrap interval over sentences; None: all that make sense for the tags.
+    """Each of `metrics` with its 95 % bootstrap interval over sentences; None: all that apply to the tags.
 
     `samples=0` leaves the intervals out.
     """
     _check(tagged)
-    fitting = [name for name in TAG_METRICS if tagged.scheme is not None or name not in OF_SPANS]
+    fitting = [name for name in TAG_METRICS if tagged.scheme is not None or name not in SPAN_METRICS]
     names = fitting if metrics is None else [known(name, TAG_METRICS, "metric") for name in dict.fromkeys(metrics)]
     for name in names:
         if name not in fitting:
@@ -90,15 +90,15 @@ def score_tags(
     )
 
 
-def score_sums(tagged: Tagged) -> np.ndarray:
-    """[5]: right tags, words, right, written and wanted spans: what adds up over batches and processes."""
+def score_sums(tagged: TagSequences) -> np.ndarray:
+    """[5]: right tags, words, right, predicted and reference spans; they add up over batches and processes."""
     found = np.zeros((0, 3)) if tagged.scheme is None else _spans(tagged)
-    return np.concatenate([_right(tagged).sum(0), found.sum(0)])
+    return np.concatenate([_correct_tags(tagged).sum(0), found.sum(0)])
 
 
 @dataclass(frozen=True)
-class Kind:
-    """The scores of one tag, or of one type of spans, in percent."""
+class TypeScores:
+    """Scores of one tag, or of one type of spans, in percent."""
 
     name: str
     precision: float
@@ -108,8 +108,8 @@ class Kind:
     written: int
 
 
-def by_kind(tagged: Tagged) -> list[Kind]:
-    """Of every type of spans, or of every tag where they mark none; by name."""
+def by_type(tagged: TagSequences) -> list[TypeScores]:
+    """Scores of every span type, or of every tag if they mark no spans; sorted by name."""
     right, written, wanted = Counter[str](), Counter[str](), Counter[str]()
     for predicted, true in zip(tagged.predictions, tagged.references, strict=True):
         if tagged.scheme is None:
@@ -123,11 +123,11 @@ def by_kind(tagged: Tagged) -> list[Kind]:
             written.update(span.kind for span in ours)
             wanted.update(span.kind for span in theirs)
     return [
-        Kind(
+        TypeScores(
             name,
             100 * _ratio(right[name], written[name]),
             100 * _ratio(right[name], wanted[name]),
-            _harmonic(np.array([right[name], written[name], wanted[name]])),
+            _f1(np.array([right[name], written[name], wanted[name]])),
             wanted[name],
             written[name],
         )
@@ -135,7 +135,7 @@ def by_kind(tagged: Tagged) -> list[Kind]:
     ]
 
 
-def _check(tagged: Tagged) -> None:
+def _check(tagged: TagSequences) -> None:
     if len(tagged.predictions) != len(tagged.references):
         raise SeqloomError(f"{len(tagged.predictions)} predictions but {len(tagged.references)} references")
     for row, (predicted, true) in enumerate(zip(tagged.predictions, tagged.references, strict=True), 1):
@@ -143,15 +143,15 @@ def _check(tagged: Tagged) -> None:
             raise SeqloomError(f"sentence {row}: {len(predicted)} tags were written for {len(true)} words")
 
 
-def _right(tagged: Tagged) -> np.ndarray:
+def _correct_tags(tagged: TagSequences) -> np.ndarray:
     """[sentences, 2]: right tags, words."""
     pairs = zip(tagged.predictions, tagged.references, strict=True)
     found = [[sum(map(str.__eq__, predicted, true)), len(true)] for predicted, true in pairs]
     return np.array(found, np.float64).reshape(-1, 2)
 
 
-def _spans(tagged: Tagged, strict: bool = False) -> np.ndarray:
-    """[sentences, 3]: right, written and wanted spans."""
+def _spans(tagged: TagSequences, strict: bool = False) -> np.ndarray:
+    """[sentences, 3]: right, predicted and reference spans."""
 
     def read(tags: Sequence[str]) -> set[Span]:
         scheme = tagged.scheme
@@ -163,7 +163,7 @@ def _spans(tagged: Tagged, strict: bool = False) -> np.ndarray:
     return np.array([[len(a & b), len(a), len(b)] for a, b in sets], np.float64).reshape(-1, 3)
 
 
-def _interval(one: Measured, samples: int, seed: int) -> tuple[float, float]:
+def _interval(one: CorpusScore, samples: int, seed: int) -> tuple[float, float]:
     return percentiles([one.finish(row) for row in resampled_sums(one.table, samples=samples, seed=seed)], 0.95)
 
 
@@ -176,8 +176,8 @@ def _percent(sums: np.ndarray) -> float:
     return 100 * _ratio(sums[0], sums[1])
 
 
-def _harmonic(sums: np.ndarray) -> float:
-    """2PR / (P + R) of right, written and wanted."""
+def _f1(sums: np.ndarray) -> float:
+    """2PR / (P + R) of right, predicted and reference counts."""
     return 100 * _ratio(2 * sums[0], sums[1] + sums[2])
 
 

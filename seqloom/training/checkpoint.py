@@ -1,4 +1,4 @@
-"""Checkpoints: weights and everything needed to go on exactly. Safetensors and JSON; nothing is pickled."""
+"""Checkpoints: weights and everything needed to resume exactly. Safetensors and JSON; no pickle."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from seqloom.safety import failing, kind_of, no_file
 from seqloom.training.distributed.sharding import place_like, saved_buffers, unshard
 
 WEIGHTS, TENSORS, VALUES = "weights.safetensors", "training.safetensors", "training.json"
-EXTRA = "-interrupted"
-SUM = "seqloom.sha256"  # of the tensors, in the header of their own file: written with them at once, never apart
+INTERRUPTED = "-interrupted"
+CHECKSUM = "seqloom.sha256"  # of the tensors, in the header of their file
 
 
 @dataclass(frozen=True)
@@ -33,21 +33,22 @@ class Checkpoint:
 
 
 def weights(model: nn.Module, wanted: bool = True) -> dict[str, Tensor]:
-    """Parameters and running statistics, each once; a tied matrix is stored under its first name only. Shards are
-    joined, for which all ranks must call it; without `wanted` a rank gets nothing."""
-    return unshard(((name, tensor.detach()) for name, tensor in learned(model).items()), wanted)
+    """Parameters and running statistics; a tied matrix under its first name only. Shards are joined, so all ranks must
+    call it; without `wanted` a rank gets nothing."""
+    return unshard(((name, tensor.detach()) for name, tensor in trained_tensors(model).items()), wanted)
 
 
-def learned(model: nn.Module) -> dict[str, Tensor]:
-    """What training changes, by name: parameters, and the running statistics of norms."""
+def trained_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Tensors that training changes, by name: parameters, and running statistics of norms."""
     return {**dict(model.named_parameters()), **dict(saved_buffers(model))}
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], file: Path | str) -> None:
-    """Copy weights into a model of the same shape; anything missing, left over or of another shape is named."""
-    if hasattr(model, "resize"):  # its shapes depend on the data it counted
+    """Copy weights into a model of the same shape; a missing or extra tensor, or another shape, is an
+    error."""
+    if hasattr(model, "resize"):  # the shapes of counting models depend on the data
         model.resize({name: tuple(tensor.shape) for name, tensor in tensors.items()})  # pyright: ignore
-    parameters = learned(model)
+    parameters = trained_tensors(model)
     if odd := sorted(parameters.keys() ^ tensors.keys()):
         raise SeqloomError(f"{file}: does not fit the model of config.yaml: {odd[0]} is in one of them only")
     with torch.no_grad():
@@ -63,11 +64,11 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], file: Path | s
 
 def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
     stored = {name: tensor.contiguous().cpu() for name, tensor in tensors.items()}
-    write_atomic(path, safetensors.torch.save(stored, {SUM: sum_of(stored)}))
+    write_atomic(path, safetensors.torch.save(stored, {CHECKSUM: checksum(stored)}))
 
 
-def sum_of(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 over names, shapes, types and numbers, however the file orders them."""
+def checksum(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 over names, dtypes, shapes and values, independent of their order in the file."""
     total = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
@@ -76,19 +77,18 @@ def sum_of(tensors: Mapping[str, Tensor]) -> str:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """What a safetensors file holds, compared with its sum; a file without one, of an older Seqloom or of others, is
-    taken as it is."""
+    """The tensors of a safetensors file, verified by its checksum, if it has one."""
     try:
-        if kind := kind_of(path.stat().st_mode):  # a FIFO would be waited for
+        if kind := kind_of(path.stat().st_mode):  # reading a FIFO would block
             raise no_file(path, kind)
         with safetensors.safe_open(path, framework="pt") as file:
-            expected = (file.metadata() or {}).get(SUM)
+            expected = (file.metadata() or {}).get(CHECKSUM)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError as error:
         raise SeqloomError(f"{path}: no such file") from error
     except (OSError, safetensors.SafetensorError) as error:
         raise SeqloomError(f"{path}: damaged or not a safetensors file ({error})") from error
-    if expected is not None and sum_of(tensors) != expected:
+    if expected is not None and checksum(tensors) != expected:
         raise SeqloomError(f"{path}: damaged: its tensors do not match their checksum; put back a copy, or train again")
     return tensors
 
@@ -99,32 +99,32 @@ def save(
     tensors: Mapping[str, Tensor],
     values: dict[str, Any],
     keep_last: int,
-    extra: bool = False,
+    interrupted: bool = False,
 ) -> Path:
-    """Write `step-N` whole or not at all, then remove the oldest beyond `keep_last`.
+    """Write `step-N` atomically, then remove the oldest beyond `keep_last`.
 
-    An `extra` one, written because of a signal, has a name of its own: it can be resumed from like any other, but it
-    neither replaces others nor is averaged, so that an interrupted run ends like one that was not.
+    An `interrupted` one, written because of a signal, has its own name: it can be resumed from, but it neither replaces
+    others nor is averaged, so that an interrupted run ends like an uninterrupted one.
     """
-    folder = parent / f"step-{values['step']:09d}{EXTRA if extra else ''}"
+    folder = parent / f"step-{values['step']:09d}{INTERRUPTED if interrupted else ''}"
     with new_folder(folder) as new:
         save_weights(new / WEIGHTS, trained)
         save_weights(new / TENSORS, tensors)
         write_json(new / VALUES, values)
-    remaining = {folder, *in_turn(parent)[-keep_last:]}
-    for old in folders(parent):
+    remaining = {folder, *scheduled(parent)[-keep_last:]}
+    for old in checkpoint_folders(parent):
         if old not in remaining:
             remove_folder(old)
     return folder
 
 
 def newest(parent: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint that verifies, and what is wrong with each newer one. None: there is none at all.
+    """The newest intact checkpoint, and a message on each newer one. None: there are no checkpoints.
 
-    If checkpoints exist but none verifies, that is an error: starting over would lose what the user thinks is there.
+    If none of several is intact, that is an error: the run must not silently start over.
     """
     problems: list[str] = []
-    for folder in reversed(folders(parent)):
+    for folder in reversed(checkpoint_folders(parent)):
         if wrong := damage(folder, (WEIGHTS, TENSORS, VALUES)):
             problems.append(f"{folder}: damaged checkpoint passed over: {wrong}")
             continue
@@ -136,29 +136,29 @@ def newest(parent: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def drop_newer(parent: Path, chosen: Path) -> None:
-    """Remove checkpoints newer than the one that a run resumes from: they are damaged and must not count."""
-    for folder in folders(parent):
+    """Remove checkpoints newer than the one that a run resumes from: they are damaged."""
+    for folder in checkpoint_folders(parent):
         if folder.name > chosen.name:
             remove_folder(folder)
 
 
-def folders(parent: Path) -> list[Path]:
+def checkpoint_folders(parent: Path) -> list[Path]:
     """Checkpoints, oldest first."""
     with failing(parent, "read"):
         if not parent.is_dir():
             return []
-        # glob would take a folder that may not be read for an empty one
+        # glob would treat an unreadable folder as empty
         return sorted(path for path in parent.iterdir() if path.name.startswith("step-"))
 
 
-def in_turn(parent: Path) -> list[Path]:
-    """Those written on schedule, not because of a signal."""
-    return [folder for folder in folders(parent) if not folder.name.endswith(EXTRA)]
+def scheduled(parent: Path) -> list[Path]:
+    """Checkpoints written on schedule, not because of a signal."""
+    return [folder for folder in checkpoint_folders(parent) if not folder.name.endswith(INTERRUPTED)]
 
 
-def averaged(parent: Path, count: int) -> dict[str, Tensor]:
+def average_weights(parent: Path, count: int) -> dict[str, Tensor]:
     """The mean of the weights of the last `count` checkpoints (Vaswani et al. 2017, section 6.1)."""
-    chosen = in_turn(parent)[-count:]
+    chosen = scheduled(parent)[-count:]
     total: dict[str, Tensor] = {}
     for folder in chosen:
         for name, tensor in read_tensors(folder / WEIGHTS).items():

@@ -1,9 +1,8 @@
 """The forward and the backward pass of one micro-batch, recorded once as a CUDA graph and replayed.
 
-A GPU finishes the small kernels of a step sooner than a host can launch them. A CUDA graph launches all of them at
-once, but only for the shapes it was recorded with: so micro-batches are padded to few shapes, and shapes that come back
-are recorded. A replay draws the random numbers that the plain pass would have drawn, and advances the generator as far:
-so a resumed run does not depend on which of its passes were replayed.
+A GPU finishes the small kernels of a step faster than the host launches them. A CUDA graph launches all at once, for
+fixed shapes: so micro-batches are padded to few shapes, and recurring shapes are recorded. A replay draws the same
+random numbers as the eager pass, so a resumed run does not depend on which passes were replayed.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from seqloom.training.forward_backward import ForwardBackward
 from seqloom.training.objectives.teacher_forcing import Loss
 from seqloom.training.settings import Training
 
-MOST_GRAPHS = 128  # other shapes run without a graph
-PLAIN_RUNS = 2  # of a shape before it is recorded: what comes back once more will come back often
+MOST_GRAPHS = 128  # further shapes run without a graph
+PLAIN_RUNS = 2  # of a shape before it is recorded
 
 
 @dataclass(frozen=True, eq=False)
 class RecordedGraph:
-    """A graph with the tensors that it reads and writes."""
+    """A graph with its input and output tensors."""
 
     graph: Any  # torch.cuda.CUDAGraph
     batch: Any
@@ -45,24 +44,23 @@ class RecordedGraph:
             place.copy_(value if value.is_cuda else value.pin_memory(), non_blocking=True)
         self.graph.replay()
         tensors, layout = flatten(self.loss.carried)
-        # Copies: the next replay writes over these.
+        # Clones: the next replay overwrites these.
         carried = rebuild(layout, {i: tensor.clone() for i, tensor in enumerate(tensors)})
         return Loss(self.loss.total.clone(), micro_batch.count, carried)
 
 
 class GraphedForwardBackward(ForwardBackward):
-    """Replays the passes of shapes that come back. `required`: a step that cannot be recorded is an error, not a reason
-    to run without graphs.
+    """Replays the passes of recurring shapes. `required`: a step that cannot be recorded is an error.
 
-    Gradients keep their memory, since graphs know them by their address: the first pass of an update overwrites them,
-    later ones add. All graphs share one pool of memory, as no two run at once.
+    Gradients keep their memory, whose addresses graphs hold: the first pass of an update overwrites them, later ones
+    add. All graphs share one memory pool, as no two run at once.
     """
 
     def __init__(self, objective: nn.Module, settings: Training, device: torch.device) -> None:
         super().__init__(objective, settings, device)
         self.required, self.disabled = settings.cuda_graphs == "on", False
         self.parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
-        # Some parts, such as learned positions, have a longest input: nothing is padded beyond.
+        # Some parts, such as learned positions, have a maximum length: never pad beyond it.
         bounds: list[Any] = [getattr(part, "longest", None) for part in objective.modules()]
         self.longest: int | None = min((bound for bound in bounds if isinstance(bound, int)), default=None)
         self.first = True  # pass of its update
@@ -93,7 +91,7 @@ class GraphedForwardBackward(ForwardBackward):
         self.first = True
 
     def _backward(self, total: Tensor) -> None:
-        """One kernel for many gradients: `backward` would launch two small ones for each, to zero it and to add."""
+        """One kernel for many gradients; `backward` would launch two small ones for each."""
         gradients = torch.autograd.grad(total, self.parameters, allow_unused=True)
         store_gradients(self.parameters, gradients, self.first)
 
@@ -106,7 +104,7 @@ class GraphedForwardBackward(ForwardBackward):
 
     @contextmanager
     def _side_stream(self) -> Iterator[None]:
-        """On the stream that recordings use: what a first pass sets up, such as workspaces, it sets up there."""
+        """Run on the stream of the recordings, so that workspaces are set up there."""
         current = torch.cuda.current_stream(self.device)
         self.stream.wait_stream(current)
         with torch.cuda.stream(self.stream):
@@ -115,8 +113,8 @@ class GraphedForwardBackward(ForwardBackward):
 
     @contextmanager
     def _detecting_waits(self) -> Iterator[None]:
-        """Does the host wait for the device in this pass? Such a pass cannot be recorded, and trying would leave the
-        random number generator unusable."""
+        """Detect whether the host waits for the device in this pass: then it cannot be recorded, and trying would leave
+        the random number generator unusable."""
         before = torch.cuda.get_sync_debug_mode()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -135,7 +133,7 @@ class GraphedForwardBackward(ForwardBackward):
         warnings.warn(f"steps are not recorded, which costs speed: {why}", stacklevel=2)
 
     def _record(self, key: Any, micro_batch: Any, state: State) -> None:
-        """Nothing is computed here, only recorded; the replay that follows is this micro-batch's pass."""
+        """Record without computing; the replay that follows is the pass of this micro-batch."""
         random, graph = rng_state(self.device), torch.cuda.CUDAGraph()
         tensors, layout = flatten(state)
         inputs = [tensor.clone() for tensor in tensors]
@@ -160,7 +158,7 @@ class GraphedForwardBackward(ForwardBackward):
 def store_gradients(parameters: list[nn.Parameter], gradients: tuple[Tensor | None, ...], first: bool) -> None:
     """Write new gradients into the parameters' gradients: the `first` pass of an update overwrites them, others add.
 
-    Each is laid out as its parameter, since fused optimizers take nothing else; autograd may return a transpose.
+    Each has the layout of its parameter, as fused optimizers require; autograd may return a transpose.
     """
     used = [(p, g) for p, g in zip(parameters, gradients, strict=True) if g is not None]
     for parameter, _ in used:
@@ -177,14 +175,14 @@ def store_gradients(parameters: list[nn.Parameter], gradients: tuple[Tensor | No
 
 
 def make_forward_backward(
-    objective: nn.Module, settings: Training, device: torch.device, several: bool = False
+    objective: nn.Module, settings: Training, device: torch.device, distributed: bool = False
 ) -> ForwardBackward:
     """The passes with CUDA graphs or without, as the settings and the machine allow. `several`: processes."""
-    if several and settings.compile:
+    if distributed and settings.compile:
         raise SeqloomError("training.compile goes with one process; leave it out, or train in one")
-    # A graph holds the activations for the backward pass, which reversible layers are there not to hold.
+    # A graph would hold the activations that reversible layers avoid.
     reversible = any(getattr(part, "reversible", False) for part in objective.modules())
-    supported = device.type == "cuda" and not several and not reversible
+    supported = device.type == "cuda" and not distributed and not reversible
     if settings.cuda_graphs == "on" and not supported:
         raise SeqloomError(
             "training.cuda_graphs: on needs a CUDA device, one process and no reversible layers; auto does without"
@@ -204,7 +202,7 @@ def _tensors(micro_batch: Any) -> Iterator[Tensor]:
 
 
 def _layout(micro_batch: Any) -> tuple[Any, ...]:
-    """All that decides which kernels run: shapes and flags, but no numbers, which may differ at replay."""
+    """Everything that determines the kernels: shapes and flags, but no values, which may differ at replay."""
     layout: list[Any] = [type(micro_batch).__name__]
     for field in fields(micro_batch):
         value = getattr(micro_batch, field.name)

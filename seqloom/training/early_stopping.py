@@ -10,7 +10,7 @@ class EarlyStopping:
         self.patience = patience
         self.worse = 0  # validations since the best one
 
-    def see(self, better: bool) -> None:
+    def update(self, better: bool) -> None:
         self.worse = 0 if better else self.worse + 1
 
     @property

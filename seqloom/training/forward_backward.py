@@ -22,7 +22,7 @@ from seqloom.training.settings import Training
 
 
 class ForwardBackward:
-    """A micro-batch in, its loss out; its gradients are added to those that are there."""
+    """Micro-batch to loss; gradients are accumulated."""
 
     def __init__(self, objective: nn.Module, settings: Training, device: torch.device) -> None:
         self.objective, self.device, self.bf16 = objective, device, uses_bf16(settings, device)
@@ -48,8 +48,8 @@ class ForwardBackward:
 
     @contextmanager
     def _compiled_blocks(self) -> Iterator[None]:
-        """Compiles blocks, not the model: all of a kind share one program, so it is ready in a fraction of the time.
-        Only within these passes: decoding and inspection run the eager module."""
+        """Compile blocks, not the model: equal blocks share one program, which compiles much faster. Only within these
+        passes: decoding and inspection run the eager module."""
         for block in self.blocks:
             for name, compiled in self.compiled.items():
                 setattr(block, name, MethodType(compiled, block))
@@ -65,5 +65,5 @@ class ForwardBackward:
 
 
 def uses_bf16(settings: Training, device: torch.device) -> bool:
-    """Whether passes run in bfloat16: where that was asked for and is not slower than the float32 it replaces."""
+    """Whether passes run in bfloat16: if requested and not slower than float32 on this device."""
     return settings.precision == "bf16" and halves(device)

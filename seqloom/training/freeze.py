@@ -1,4 +1,4 @@
-"""Freezing: parts of a model that stay as they are while the rest is trained."""
+"""Freezing parts of a model while the rest is trained."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from seqloom.errors import SeqloomError, known
 def freeze(model: nn.Module, names: str) -> list[str]:
     """Exclude the parameters under `names` ("encoder,source", or a single one by its full name) from training.
 
-    They get no gradient, so that neither the optimizer nor weight decay touches them; their mean over checkpoints is
-    themselves. Returns their names. A matrix that is shared, as of a tied output, is frozen under all its names.
+    They get no gradient, so neither the optimizer nor weight decay changes them. Returns their names. A shared matrix,
+    as of a tied output, is frozen under all its names.
     """
     parameters = dict(model.named_parameters(remove_duplicate=False))
     parts = {".".join(path[: i + 1]) for path in (name.split(".") for name in parameters) for i in range(len(path))}

@@ -1,4 +1,4 @@
-"""The loop: a generator of updates. Logging, validating, saving and stopping live outside, where it is driven."""
+"""The training loop: a generator of updates. The caller logs, validates, saves and stops."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from seqloom.training.optim.weight_averaging import Averaging
 from seqloom.training.out_of_memory import check_recoverable
 from seqloom.training.settings import Training
 
-MOST_NAN = 5  # updates in a row
-# Their names in a checkpoint, and as attributes of the loop.
+MAX_NAN = 5  # updates in a row
+# Names in a checkpoint, and attributes of the loop.
 COUNTERS = {name: name for name in ("step", "epoch", "position")} | {
     "pieces": "micro_batches",
     "bad_in_a_row": "nan_in_a_row",
@@ -46,34 +46,34 @@ COUNTERS = {name: name for name in ("step", "epoch", "position")} | {
 
 @dataclass(frozen=True)
 class Update:
-    """What one update did. Its tensors stay on the device: reading one makes the host wait."""
+    """The result of one update. Its tensors are on the device: reading one makes the host wait."""
 
     step: int
     epoch: int
     loss: Tensor  # summed over all ranks; 0 where the update was skipped
-    norm: Tensor  # of the gradient of the mean loss, before clipping
+    grad_norm: Tensor  # of the gradient of the mean loss, before clipping
     count: Tensor  # real target tokens; 0 where the update was skipped
-    rate: float
+    learning_rate: float
     ends_epoch: bool
-    skipped: dict[str, Any] | None  # an earlier update that was skipped for a loss or gradient that is not finite
+    skipped: dict[str, Any] | None  # an earlier update that was skipped: its loss or gradient was not finite
 
 
 class Loop:
     """The state of a training run: step, position in the data, optimizer, random states. Iterating over it trains.
 
-    What DDP or FSDP wraps is the objective; it is called, never reached into. All ranks have the same plan and take
-    their own rows of each of its batches.
+    DDP or FSDP wraps the objective, which is only called. All ranks have the same plan and take their own rows of each
+    batch.
     """
 
     def __init__(
-        self, objective: nn.Module, supply: BatchSource, settings: Training, device: torch.device, ranks: Ranks = ALONE
+        self, objective: nn.Module, source: BatchSource, settings: Training, device: torch.device, ranks: Ranks = ALONE
     ) -> None:
-        self.objective, self.supply, self.settings, self.device = objective, supply, settings, device
+        self.objective, self.source, self.settings, self.device = objective, source, settings, device
         self.ranks = ranks
         if device.type == "cpu":
             keep_freed()
         self.optimizer = make_optimizer(objective, settings)
-        self.forward_backward = make_forward_backward(objective, settings, device, ranks.several)
+        self.forward_backward = make_forward_backward(objective, settings, device, ranks.distributed)
         self.step = 0
         self.epoch = 0
         self.position = 0  # batches of this epoch already used
@@ -86,10 +86,10 @@ class Loop:
         self.spent = 0.0  # seconds of training, over all resumes, by this rank's clock
         self.elapsed = 0.0  # the same by the first rank's clock, a step late: all ranks agree on it
         self.stop_signal: int | None = None  # the signal by which this process was asked to stop
-        self.any_stops = False  # whether any rank was, as all ranks know
+        self.any_stops = False  # whether any rank was asked; the same on all ranks
         self.plan = self._plan()
         self._last: tuple[PendingValue, PendingValue | None, dict[str, Any]] | None = None
-        if ranks.several:
+        if ranks.distributed:
             if any(
                 parameter.requires_grad for parameter in objective.parameters()
             ):  # else nothing is trained by gradients
@@ -106,13 +106,13 @@ class Loop:
                 self.plan = self._plan()
             update = self._update()
             self.spent += time.monotonic() - started
-            if not self.ranks.several:
+            if not self.ranks.distributed:
                 self.elapsed = self.spent
             yield update
         self.check_last()
 
     def finished(self) -> bool:
-        """Steps, epochs or time are used up; early stopping is the session's."""
+        """Steps, epochs or time are used up; the session handles early stopping."""
         s = self.settings
         epochs = self.epoch + (self.position >= len(self.plan))
         return bool(
@@ -124,12 +124,12 @@ class Loop:
     @property
     def stopping(self) -> int | None:
         """The signal to stop for, once all ranks know of it."""
-        if not self.ranks.several:
+        if not self.ranks.distributed:
             return self.stop_signal
         return (self.stop_signal or signal.SIGTERM) if self.any_stops else None
 
     def progress(self) -> float:
-        """The share of the training that is done, by the limit that is nearest."""
+        """The share of the training that is done, by the nearest limit."""
         s = self.settings
         epochs = self.epoch + self.position / max(len(self.plan), 1)
         shares = [(self.step, s.max_steps), (epochs, s.epochs), (self.elapsed, s.time)]
@@ -137,7 +137,7 @@ class Loop:
 
     def _plan(self) -> Plan:
         s = self.settings
-        return self.supply.plan(seed=s.seed, epoch=self.epoch, batch_tokens=s.batch_tokens, batch_rows=s.batch_rows)
+        return self.source.plan(seed=s.seed, epoch=self.epoch, batch_tokens=s.batch_tokens, batch_rows=s.batch_rows)
 
     def _update(self) -> Update:
         end = min(self.position + self.settings.accumulate, len(self.plan))
@@ -145,8 +145,8 @@ class Loop:
         rate = learning_rate_at(self.step + 1, self.settings, self.progress(), self.plateau.factor)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        loss = self._accumulate([rank_batch(self.supply, chosen, self.ranks) for chosen in rows])
-        skipped = self.check_last()  # of the update before, while this one's gradients are still being computed
+        loss = self._accumulate([rank_batch(self.source, chosen, self.ranks) for chosen in rows])
+        skipped = self.check_last()  # of the previous update, while the gradients of this one are being computed
         loss, pending = self._sum_over_ranks(loss, rows)
         # DDP and FSDP average over ranks where a sum is wanted.
         norm = apply_gradients(
@@ -163,27 +163,25 @@ class Loop:
             step=self.step,
             epoch=self.epoch,
             loss=torch.where(finite, loss.total, 0.0),
-            norm=torch.where(finite, norm, 0.0),
+            grad_norm=torch.where(finite, norm, 0.0),
             count=finite * loss.count,
-            rate=rate,
+            learning_rate=rate,
             ends_epoch=self.position >= len(self.plan),
             skipped=skipped,
         )
 
     def _sum_over_ranks(self, loss: Loss, rows: list[np.ndarray]) -> tuple[Loss, PendingValue | None]:
-        """The loss of all ranks, in one small sum a step with what else they must agree on: stop signals and the clock.
-
-        Each knows from the plan how many tokens the batch holds. The first rank's clock counts: the learning rate may
-        depend on it.
+        """The loss of all ranks, in one all-reduce per step together with stop signals and the first rank's clock, on
+        which the learning rate may depend. Each rank knows the token count from the plan.
         """
-        if not self.ranks.several:
+        if not self.ranks.distributed:
             return loss, None
         clock = self.spent if self.ranks.first else 0.0
         mine = torch.tensor([self.stop_signal is not None, clock], dtype=torch.float64).to(
             self.device, non_blocking=True
         )
         ours = self.ranks.all_reduce(torch.cat([loss.total.double()[None], mine]))
-        count = sum(self.supply.count(chosen) for chosen in rows)
+        count = sum(self.source.count(chosen) for chosen in rows)
         return Loss(ours[0].to(loss.total.dtype), count), PendingValue(ours[1:])
 
     def _warm_up(self) -> None:
@@ -192,7 +190,7 @@ class Loop:
         DDP orders its buckets by the first backward pass: done here, a resumed run adds in the same order as an
         uninterrupted one. FSDP makes its buffers in the first pass; under inference mode they could not be trained.
         """
-        self._backward([[self.supply.batch(self.plan[0][:1]).zero_weight_row()]])
+        self._backward([[self.source.batch(self.plan[0][:1]).zero_weight_row()]])
         self.forward_backward.clear_gradients()
         self.statistics.undo()
         self.carried = None
@@ -218,15 +216,14 @@ class Loop:
     def _split(self, batch: AnyBatch) -> list[AnyBatch]:
         return (
             exact_micro_batches(batch, self.micro_batches)
-            if self.ranks.several
+            if self.ranks.distributed
             else batch.micro_batches(self.micro_batches)
         )
 
     def _backward(self, batches: list[list[AnyBatch]]) -> Loss:
         """Batches in micro-batches. Each starts from its own rows of the state; together they give the next state."""
         total, count = torch.zeros((), device=self.device), 0
-        # DDP exchanges gradients once, with the last micro-batch. FSDP with each: else every rank would need memory for
-        # all of them, and they are sharded for want of it.
+        # DDP reduces gradients once, with the last micro-batch; FSDP with each, since unsharded gradients may not fit.
         no_sync = getattr(self.objective, "no_sync", nullcontext)
         left = sum(map(len, batches))
         for parts in batches:
@@ -249,7 +246,7 @@ class Loop:
         return pick(self.carried, torch.arange(first, first + count, device=self.device))
 
     def check_last(self) -> dict[str, Any] | None:
-        """Read the gradient norm of the last update: where it was if it was skipped; five in a row end the training."""
+        """Read the gradient norm of the last update; where it was if it was skipped. Five in a row end the training."""
         if self._last is None:
             return None
         (norm, pending, where), self._last = self._last, None
@@ -260,14 +257,14 @@ class Loop:
             self.nan_in_a_row = 0
             return None
         self.nan_in_a_row += 1
-        if self.nan_in_a_row >= MOST_NAN:
+        if self.nan_in_a_row >= MAX_NAN:
             raise NonFiniteError(where)
         return where
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Everything needed to go on exactly from here, but for the weights: tensors, and the rest as JSON.
+        """Everything but the weights that is needed to resume exactly: tensors, and the rest as JSON.
 
-        Complete on the first rank; the others take part in the exchange and get less.
+        Complete on the first rank only; all ranks must call it.
         """
         carried, layout = gather_states(self.carried, self.ranks)
         means, averaging = self.averaging.state(self.ranks.first)
@@ -286,10 +283,10 @@ class Loop:
         return tensors, {name: getattr(self, own) for name, own in COUNTERS.items()} | more
 
     def restore(self, tensors: Mapping[str, Tensor], values: dict[str, Any]) -> None:
-        """The random states come last: nothing after them may draw a number."""
+        """Restore `state`. Random states come last: nothing may draw after them."""
         self.plan = Plan(tensors["order"].cpu().numpy(), tensors["ends"].cpu().numpy())
         self.plan.check()
-        self.supply.costs(self.plan)  # an error where a row is not there, before anything is trained
+        self.source.costs(self.plan)  # an error now if the data lacks a row
         self.plateau = Plateau(**values["plateau"])
         for name, own in COUNTERS.items():
             setattr(self, own, values[name])
@@ -316,6 +313,6 @@ class NonFiniteError(SeqloomError):
         self.where = where
         rows = ", ".join(str(row) for row in where["rows"][:5])
         super().__init__(
-            f"loss or gradient not finite {MOST_NAN} times in a row, last at step {where['step']} (training "
+            f"loss or gradient not finite {MAX_NAN} times in a row, last at step {where['step']} (training "
             f"rows {rows} …); the weights are those before it. Lower training.learning_rate or training.clip"
         )

@@ -14,7 +14,7 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 
 def check_recoverable(error: RuntimeError, ranks: Ranks, micro_batches: int, rows: int) -> None:
     """Raise unless `error` says that memory ran out, and batches of `rows` can be split into more `micro_batches`."""
-    if is_out_of_memory(error) and ranks.several:
+    if is_out_of_memory(error) and ranks.distributed:
         raise SeqloomError(
             f"{ranks}: out of memory, and the others are in the middle of an exchange with it, so the "
             "batch cannot be repeated in pieces; lower training.batch_rows (or batch_tokens) and raise "

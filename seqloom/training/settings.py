@@ -13,12 +13,12 @@ from seqloom.setting_names import renamed
 from seqloom.training.optim.schedule import SCHEDULES
 
 EPOCHS = 20  # if no other limit is set
-UPDATES = 12_000  # that a training of the usual length should have; benchmarks/quality/small_data.py measures it
-LEAST_ROWS = 16
-FEW = 500  # updates: so few cause a warning
-OPTIMISERS = ("adamw", "muon", "sgd", "asgd")
+UPDATES = 12_000  # that a training should have at least; see benchmarks/quality/small_data.py
+MIN_ROWS = 16
+FEW_UPDATES = 500  # fewer updates cause a warning
+OPTIMIZERS = ("adamw", "muon", "sgd", "asgd")
 PRECISIONS = ("fp32", "bf16")
-CAPTURES = ("auto", "on", "off")
+CUDA_GRAPH_MODES = ("auto", "on", "off")
 ABOVE_ZERO = ("epochs", "max_steps", "time", "patience", "batch_rows", "batch_tokens", "valid_every", "save_every")
 ABOVE_ZERO += ("accumulate", "log_every", "keep_checkpoints", "learning_rate", "asgd_patience")
 
@@ -62,10 +62,10 @@ class Training:
     shard: bool = False  # with several processes, split the parameters among them (FSDP) instead of copying them
 
     def __post_init__(self) -> None:
-        known(self.optimizer, OPTIMISERS, "optimizer")
+        known(self.optimizer, OPTIMIZERS, "optimizer")
         known(self.schedule, SCHEDULES, "schedule")
         known(self.precision, PRECISIONS, "precision")
-        known(self.cuda_graphs, CAPTURES, "cuda_graphs")
+        known(self.cuda_graphs, CUDA_GRAPH_MODES, "cuda_graphs")
         known(self.select, SELECT, "score to select by")
         for name in ABOVE_ZERO:
             value = getattr(self, name)
@@ -88,7 +88,7 @@ class Training:
             raise SeqloomError(f"training.ema and {other} are two ways to average the weights: choose one")
 
     def _check_averaging(self) -> None:
-        """Of averaged SGD, which is plain until its trigger and keeps a mean of its own from there."""
+        """Checks of averaged SGD."""
         if self.momentum:
             raise SeqloomError(f"asgd has no momentum, here {self.momentum}: leave training.momentum out or choose sgd")
         if self.average_checkpoints:
@@ -115,26 +115,26 @@ class Training:
         )
 
 
-def suited_rows(usual: int, examples: int, settings: Training) -> int:
-    """How many examples a batch is to hold: of small data fewer than usual, so that there are updates enough.
+def default_batch_rows(default: int, examples: int, settings: Training) -> int:
+    """Examples per batch: for small data fewer than the default, so that there are enough updates.
 
-    As many as `UPDATES` allow by the epochs that are set, to the next power of two below. Where the number of updates
-    is set itself, small batches would only see less of the data.
+    The largest power of two that allows `UPDATES` in the epochs that are set. Where the number of updates is set,
+    small batches would only see less of the data.
     """
     if settings.max_steps is not None and settings.epochs is None:
-        return usual
+        return default
     rows = examples * (settings.epochs or EPOCHS) // (UPDATES * settings.accumulate)
-    return usual if rows >= usual else min(usual, max(LEAST_ROWS, 1 << max(rows.bit_length() - 1, 0)))
+    return default if rows >= default else min(default, max(MIN_ROWS, 1 << max(rows.bit_length() - 1, 0)))
 
 
-def planned(settings: Training, batches: int) -> int | None:
-    """How many updates the epochs make, where they alone say when to stop."""
+def planned_updates(settings: Training, batches: int) -> int | None:
+    """The number of updates, if it is limited by epochs alone."""
     if settings.epochs is None or settings.max_steps is not None or settings.time is not None:
         return None
     return settings.epochs * -(-batches // settings.accumulate)
 
 
-def seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
     """`90`, `90s`, `5m`, `1.5h` -> seconds."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
     if not found:

@@ -23,7 +23,7 @@ from seqloom.training.settings import Training
 
 
 @torch.inference_mode()
-def likelihood(
+def validation_loss(
     objective: nn.Module, batches: Iterable[AnyBatch], device: torch.device, ranks: Ranks = ALONE
 ) -> dict[str, float]:
     """Mean negative log-likelihood of a target token in nats (`loss`), and its exponential (`perplexity`).
@@ -38,20 +38,20 @@ def likelihood(
         total, count = total + loss.total, count + loss.count
     objective.train(training)
     nats = float(total)
-    if ranks.several:
+    if ranks.distributed:
         nats, count = ranks.all_reduce(torch.tensor([nats, count], dtype=torch.float64, device=device)).tolist()
     return {"loss": nats / max(count, 1), "perplexity": perplexity(nats, count) if count else float("nan")}
 
 
-def all_batches(supply: BatchSource, settings: Training, ranks: Ranks = ALONE) -> Iterator[Any]:
-    """Every example once, in batches as large as those of the training, which are known to fit into memory; of each the
-    rank's rows."""
-    batches = supply.plan(seed=0, epoch=0, batch_rows=settings.batch_rows, batch_tokens=settings.batch_tokens)
-    return (rank_batch(supply, rows, ranks) for rows in batches)
+def all_batches(source: BatchSource, settings: Training, ranks: Ranks = ALONE) -> Iterator[Any]:
+    """Every example once, in batches of the training size, which are known to fit into memory; of each only
+    the rows of this rank."""
+    batches = source.plan(seed=0, epoch=0, batch_rows=settings.batch_rows, batch_tokens=settings.batch_tokens)
+    return (rank_batch(source, rows, ranks) for rows in batches)
 
 
 def paired_batches(pairs: Sequence[tuple[list[int], list[int]]], rows: int = 128) -> Iterator[Batch]:
-    """The same for encoded pairs in memory, specials included."""
+    """Batches of encoded pairs in memory, specials included."""
     ordered = sorted(pairs, key=lambda pair: (len(pair[0]), len(pair[1])))
     for start in range(0, len(ordered), rows):
         sources, targets = zip(*ordered[start : start + rows], strict=True)
@@ -72,13 +72,13 @@ def greedy_scores(
 
 
 def _predictions(texts: Texts, sources: list[str], ranks: Ranks) -> list[str]:
-    """Each rank predicts its part. With a sharded model all predict everything, step by step together: a rank that was
-    done earlier would leave the others waiting for its shards."""
+    """Each rank predicts its part. With a sharded model all ranks predict everything: a rank that finished early would
+    leave the others waiting for its shards."""
     if any(map(is_shard, texts.model.parameters())):
         return [answers[0].text for answers in texts.answers(sources, Search())]
     mine = [answers[0].text for answers in texts.answers(sources[ranks.rank :: ranks.world], Search())]
-    dealt = zip_longest(*ranks.all_gather(mine))
-    return [text for text in chain.from_iterable(dealt) if text is not None]
+    interleaved = zip_longest(*ranks.all_gather(mine))
+    return [text for text in chain.from_iterable(interleaved) if text is not None]
 
 
 def group_by_source(examples: Sequence[Example]) -> dict[str, list[str]]:
@@ -90,7 +90,7 @@ def group_by_source(examples: Sequence[Example]) -> dict[str, list[str]]:
 
 
 def subsample(grouped: dict[str, list[str]], most: int) -> dict[str, list[str]]:
-    """At most so many, chosen by a hash: files are often sorted, and the first all begin with the same letters."""
+    """At most so many, chosen by a hash, since files are often sorted."""
     if len(grouped) <= most:
         return grouped
     chosen = sorted(grouped, key=lambda source: hashlib.blake2b(source.encode()).digest())[:most]

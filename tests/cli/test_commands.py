@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.training.checkpoint import folders
+from seqloom.training.checkpoint import checkpoint_folders
 from seqloom.version import FORMAT
 from tests.cli.conftest import one_line
 from tests.conftest import words, write_pairs
@@ -144,17 +144,17 @@ def test_damage_with_one_checkpoint_kept(seqloom, pairs, tmp_path):
     folder = tmp_path / "run"
     arguments = ["train", "translate", pairs, "--output", folder, *SMALL, "--set", "training.save_every=2"]
     seqloom(*arguments, "--max-steps", 6, "--set", "training.keep_checkpoints=2", "--quiet")
-    (folders(folder / "checkpoints")[-1] / "weights.safetensors").write_bytes(b"")
+    (checkpoint_folders(folder / "checkpoints")[-1] / "weights.safetensors").write_bytes(b"")
     arguments += ["--resume", "--set", "training.keep_checkpoints=1", "--quiet"]
     assert seqloom(*arguments, "--max-steps", 5)[0] == 0
-    assert [checkpoint.name for checkpoint in folders(folder / "checkpoints")] == ["step-000000005"]
+    assert [checkpoint.name for checkpoint in checkpoint_folders(folder / "checkpoints")] == ["step-000000005"]
 
 
 def test_damaged_checkpoint_walks_back(seqloom, pairs, tmp_path):
     folder = tmp_path / "run"
     arguments = ["train", "translate", pairs, "--output", folder, *SMALL, "--set", "training.save_every=2"]
     seqloom(*arguments, "--max-steps", 6, "--quiet")
-    newest = folders(folder / "checkpoints")[-1]
+    newest = checkpoint_folders(folder / "checkpoints")[-1]
     blob = bytearray((newest / "weights.safetensors").read_bytes())
     blob[-5] ^= 1
     (newest / "weights.safetensors").write_bytes(blob)
@@ -162,7 +162,7 @@ def test_damaged_checkpoint_walks_back(seqloom, pairs, tmp_path):
     assert status == 0
     assert "does not match its checksum" in err
     assert "resumed at step 4" in err
-    for checkpoint in folders(folder / "checkpoints"):
+    for checkpoint in checkpoint_folders(folder / "checkpoints"):
         (checkpoint / "manifest.json").unlink()
     one_line(seqloom(*arguments, "--max-steps", 9, "--resume", "--quiet"), "no checkpoint is intact")
 
@@ -264,7 +264,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(seqloom, pairs, tmp_path, m
     assert not list(folder.rglob("*.tmp"))
     status, _, _ = seqloom(*arguments, "--max-steps", 8, "--resume")
     assert status == 0
-    assert folders(folder / "checkpoints")[-1].name == "step-000000008"
+    assert checkpoint_folders(folder / "checkpoints")[-1].name == "step-000000008"
 
 
 def _file(folder: Path, content: str) -> Path:

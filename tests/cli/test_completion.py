@@ -112,9 +112,9 @@ def test_metrics_are_those_of_the_tables():
 
 
 def test_every_way_to_cut_texts_is_offered():
-    from seqloom.data.tokenizers.tokenizers import INNER, TOKENS
+    from seqloom.data.tokenizers.tokenizers import NOT_SELECTABLE, TOKENS
 
-    assert [kind.rstrip(":") for kind in completion.KINDS] == [kind for kind in TOKENS if kind not in INNER]
+    assert [kind.rstrip(":") for kind in completion.KINDS] == [kind for kind in TOKENS if kind not in NOT_SELECTABLE]
 
 
 def test_nothing_heavy_is_imported():

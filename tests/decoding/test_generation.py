@@ -138,10 +138,10 @@ def test_half_a_character_is_held_back():
 
 def test_words_are_joined_with_blanks_and_eos_is_a_line_end():
     one = make("words")
-    cat, sat = (one.codec.number(word) for word in ("cat", "sat"))
+    cat, sat = (one.codec.token_id(word) for word in ("cat", "sat"))
     written = StreamedText(one.codec, [], "the")
     assert "".join(map(written.add, [cat, EOS, sat, cat])) == " cat\nsat cat"
-    assert one.encode("the cat\nsat") == [one.codec.number("the"), cat, EOS, sat]
+    assert one.encode("the cat\nsat") == [one.codec.token_id("the"), cat, EOS, sat]
     assert one.encode("the cat\n")[-1] == EOS
     assert one.encode("") == [EOS]
 

@@ -8,18 +8,18 @@ import pytest
 
 from seqloom.data.encoding.tag_schemes import Span, spans, strict_spans
 from seqloom.errors import SeqloomError
-from seqloom.metrics.span_f1 import OF_SPANS, Tagged, by_kind, score_tags
+from seqloom.metrics.span_f1 import SPAN_METRICS, TagSequences, by_type, score_tags
 
 LETTERS = {"bio": "BI", "iob1": "BI", "bioes": "BIES", "bilou": "BILU"}
 
 
-def drawn(scheme: str, sentences: int = 300, seed: int = 3) -> Tagged:
+def drawn(scheme: str, sentences: int = 300, seed: int = 3) -> TagSequences:
     """Tags at random: mostly broken. Predictions share about half with the references."""
     draw = random.Random(seed)
     every = ["O", *(f"{letter}-{kind}" for letter in LETTERS[scheme] for kind in ("PER", "LOC-X"))]
     references = [draw.choices(every, k=draw.randint(1, 9)) for _ in range(sentences)]
     predictions = [[tag if draw.random() < 0.6 else draw.choice(every) for tag in row] for row in references]
-    return Tagged(predictions, references, scheme)
+    return TagSequences(predictions, references, scheme)
 
 
 @pytest.mark.parametrize("scheme", ["bio", "iob1", "bioes"])
@@ -32,7 +32,7 @@ def test_scores_equal_seqeval(scheme):
     for name in ("precision", "recall", "f1"):
         assert found[name] == pytest.approx(100 * getattr(seqeval, f"{name}_score")(truths, guesses))
     report = seqeval.classification_report(truths, guesses, output_dict=True)
-    for kind in by_kind(tagged):
+    for kind in by_type(tagged):
         wanted = report[kind.name]
         assert kind.f1 == pytest.approx(100 * wanted["f1-score"]), kind
         assert (kind.precision, kind.recall) == pytest.approx((100 * wanted["precision"], 100 * wanted["recall"]))
@@ -63,7 +63,7 @@ def test_schemes_that_seqeval_does_not_know_are_bioes_with_other_letters(scheme,
         other = str.maketrans("IS", letters)
         sides = known.predictions, known.references
         renamed = [[[tag[:1].translate(other) + tag[1:] for tag in row] for row in rows] for rows in sides]
-        found = score_tags(Tagged(*renamed, scheme), samples=0).metrics
+        found = score_tags(TagSequences(*renamed, scheme), samples=0).metrics
         truths, guesses = [list(map(list, rows)) for rows in (known.references, known.predictions)]
         assert found["f1"] == pytest.approx(100 * f1_score(truths, guesses))
         strict = f1_score(truths, guesses, mode="strict", scheme=schemes.IOBES)
@@ -72,7 +72,7 @@ def test_schemes_that_seqeval_does_not_know_are_bioes_with_other_letters(scheme,
 
 def test_spans_of_chinese_names_by_hand():
     """One of two wanted spans is found, and one is written too much."""
-    tagged = Tagged(
+    tagged = TagSequences(
         [["B-NAME", "M-NAME", "E-NAME", "O", "S-ORG"]], [["B-NAME", "M-NAME", "E-NAME", "S-ORG", "O"]], "bmes"
     )
     found = score_tags(tagged, samples=0).metrics
@@ -89,7 +89,7 @@ def test_spans_by_hand():
 
 
 def test_scores_by_hand():
-    tagged = Tagged([["B-A", "O", "B-B"], ["O"]], [["B-A", "O", "O"], ["B-B"]], "bio")
+    tagged = TagSequences([["B-A", "O", "B-B"], ["O"]], [["B-A", "O", "O"], ["B-B"]], "bio")
     scores = score_tags(tagged)
     assert scores.metrics == {
         "accuracy": 50.0,
@@ -101,17 +101,17 @@ def test_scores_by_hand():
     }
     assert scores.count == 2
     assert all(low <= scores.metrics[name] <= high for name, (low, high) in scores.intervals.items())
-    plain = score_tags(Tagged([["N", "V"]], [["N", "N"]]))
+    plain = score_tags(TagSequences([["N", "V"]], [["N", "N"]]))
     assert plain.metrics == {"accuracy": 50.0, "sentence_accuracy": 0.0}
-    (noun, verb) = by_kind(Tagged([["N", "V"]], [["N", "N"]]))
+    (noun, verb) = by_type(TagSequences([["N", "V"]], [["N", "N"]]))
     assert (noun.precision, noun.recall, noun.wanted, noun.written) == (100.0, 50.0, 2, 1)
     assert (verb.name, verb.f1, verb.written) == ("V", 0.0, 1)
 
 
 def test_wrong_questions():
     with pytest.raises(SeqloomError, match="these tags mark none"):
-        score_tags(Tagged([["N"]], [["N"]]), [OF_SPANS[0]])
+        score_tags(TagSequences([["N"]], [["N"]]), [SPAN_METRICS[0]])
     with pytest.raises(SeqloomError, match="did you mean 'accuracy'"):
-        score_tags(Tagged([["N"]], [["N"]]), ["acuracy"])
+        score_tags(TagSequences([["N"]], [["N"]]), ["acuracy"])
     with pytest.raises(SeqloomError, match="sentence 1: 2 tags were written for 1 words"):
-        score_tags(Tagged([["N", "N"]], [["N"]]))
+        score_tags(TagSequences([["N", "N"]], [["N"]]))

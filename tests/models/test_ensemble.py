@@ -17,7 +17,7 @@ from seqloom.models.ensemble import ClassifierEnsemble, StepperEnsemble, TaggerE
 from seqloom.models.tagger import Tagger
 from seqloom.training.objectives.tags import allowed_moves
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
-from seqloom.training.validation import likelihood
+from seqloom.training.validation import validation_loss
 from tests import laws
 from tests.laws import VOCABULARY, Stepping, make_module, shake, source_rows, tiny_model
 
@@ -71,7 +71,7 @@ def test_no_probability_is_lost():
 
 def test_perplexity_is_that_of_the_mean():
     model, source, target = writers(), source_rows(), pad([[BOS, 5, 6, EOS], [BOS, EOS], [BOS, 7, EOS]])
-    found = likelihood(TeacherForcing(model), [Batch.of(source, target)], torch.device("cpu"))
+    found = validation_loss(TeacherForcing(model), [Batch.of(source, target)], torch.device("cpu"))
     total = count = 0
     for row, length in enumerate(target.host):
         for t in range(length - 1):

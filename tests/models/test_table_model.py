@@ -118,8 +118,8 @@ def train(ready, config, **settings):
     torch.manual_seed(5)
     schema = ready.schema
     sizes = {"value_count": len(schema.labels), "text_count": len(schema.texts), "source_size": schema.codec.size}
-    model = build(ROW_MODELS, config, **sizes, label_count=schema.answer.size)
-    objective = label_objective(schema.answer.kind, model)
+    model = build(ROW_MODELS, config, **sizes, label_count=schema.prediction.size)
+    objective = label_objective(schema.prediction.kind, model)
     how = {"learning_rate": 2e-2, "warmup": 10, "weight_decay": 0.0, "batch_rows": 32, "select": "loss", **settings}
     for _ in Loop(objective, ready.train, Training.of(how), torch.device("cpu")):
         pass

@@ -8,7 +8,7 @@ import torch
 
 from seqloom.build import build, complete
 from seqloom.data.batches.tags import TagOptions
-from seqloom.data.encoding.tag_schemes import breaks
+from seqloom.data.encoding.tag_schemes import violations
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.prepare.tags import prepare_tags
 from seqloom.data.tokenizers.tokenizers import UNK
@@ -121,12 +121,12 @@ def test_two_guesses_should_agree_about_every_word(data, output):
     """Without dropout there is nothing to disagree about; with it, by hand from what both passes say."""
     model, batch = tagger(data, output=output).train(), data.train.batch(np.arange(7))
     model.unk_rate = 0.0
-    plain, twice = TagLikelihood(model)(batch), TagLikelihood(model, agreement=5.0)(batch)
+    plain, twice = TagLikelihood(model)(batch), TagLikelihood(model, r_drop=5.0)(batch)
     close(twice.total, plain.total, 1e-9)
     assert twice.count == plain.count
     model.dropout = 0.4
     torch.manual_seed(1)
-    found = TagLikelihood(model, agreement=5.0)(batch).total
+    found = TagLikelihood(model, r_drop=5.0)(batch).total
     torch.manual_seed(1)
     wanted = 0.0
     both = [model.scores(batch.source) for _ in range(2)]
@@ -137,7 +137,7 @@ def test_two_guesses_should_agree_about_every_word(data, output):
         nats = sum(-model.output(scores, batch.tags[row : row + 1, :length], None).sum() for scores in (one, other))
         wanted += (nats + 5.0 * apart) / 2
     close(found, wanted, 1e-9)
-    judged = TagLikelihood(model, agreement=5.0).eval()
+    judged = TagLikelihood(model, r_drop=5.0).eval()
     close(judged(batch).total, -model(batch.source, batch.tags).sum(), 1e-9)
 
 
@@ -145,7 +145,7 @@ def test_two_guesses_should_agree_about_every_word(data, output):
 def test_a_batch_in_pieces_has_the_same_gradient(data, agreement):
     model, batch = tagger(data), data.train.batch(np.arange(7))
     model.unk_rate = 0.0
-    objective = TagLikelihood(model, agreement=agreement)
+    objective = TagLikelihood(model, r_drop=agreement)
 
     def gradient(parts):
         model.zero_grad()
@@ -215,7 +215,7 @@ def test_spans_are_learned_by_heart_and_never_broken(spans):
     fresh = tagger(spans, output="softmax").float()
     batch = spans.train.batch(np.arange(40))
     for row, length in zip(fresh.best(batch.source, allowed).tags.tolist(), batch.source.tokens.host, strict=True):
-        assert not list(breaks([spans.tags.names[tag] for tag in row[:length]], "bio"))
+        assert not list(violations([spans.tags.names[tag] for tag in row[:length]], "bio"))
 
 
 def test_majority_counts(tmp_path):

@@ -13,7 +13,7 @@ import seqloom
 from seqloom.runs import config as configs
 from seqloom.runs.evaluate.report_files import write_run_report
 from seqloom.setting_names import LOGGED, RENAMED, fold_of
-from seqloom.training.checkpoint import folders, read_tensors
+from seqloom.training.checkpoint import checkpoint_folders, read_tensors
 from tests.conftest import words, write_pairs
 
 OLD = {
@@ -92,7 +92,8 @@ def test_a_run_of_format_3_is_used_as_it_was(tmp_path, task):
     assert gone_on.config == {**plain.config, "inputs": gone_on.config["inputs"]}
     assert [line["step"] for line in gone_on.history() if "learning_rate" in line] == [1, 2, 3, 4]
     one, other = (
-        read_tensors(folders(folder / "checkpoints")[-1] / "weights.safetensors") for folder in (run, plain.folder)
+        read_tensors(checkpoint_folders(folder / "checkpoints")[-1] / "weights.safetensors")
+        for folder in (run, plain.folder)
     )
     assert all(one[name].equal(other[name]) for name in one | other)
     assert yaml.safe_load((run / "config.yaml").read_text())["format"] == 4

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from seqloom.build import build, complete
-from seqloom.data.files.columns import Reading
+from seqloom.data.files.columns import ReadOptions
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.splits.split import Fold
 from seqloom.runs.config import compose
@@ -107,7 +107,7 @@ def test_a_task_has_all_that_is_asked_of_it(name):
     assert found.name == name
     assert found.kind in found.models
     assert dataclasses.is_dataclass(found.options)
-    assert issubclass(found.options, Reading)
+    assert issubclass(found.options, ReadOptions)
     assert found.options() == found.options(), "every option has a default"
     Training.of(dict(found.training))
     assert len(set(found.vocabularies)) == len(found.vocabularies) > 0

@@ -38,7 +38,7 @@ def content(found):
 
 def try_damaged(parent, seed, count):
     """Each is passed over for the older one, or changes nothing."""
-    old, new = checkpoint.folders(parent)
+    old, new = checkpoint.checkpoint_folders(parent)
     others, files = taken(old), taken(new)
     whole = {folder: content(checkpoint.newest(parent)[0]) for folder in (new,)}
     put(new, {})
@@ -71,14 +71,14 @@ def test_a_thousand_damaged_checkpoints_are_passed_over(parent):
 
 
 def test_where_none_is_whole_nothing_begins_anew(parent):
-    for folder in checkpoint.folders(parent):
+    for folder in checkpoint.checkpoint_folders(parent):
         (folder / "weights.safetensors").write_bytes(b"")
     with pytest.raises(SeqloomError, match="no checkpoint is intact"):
         checkpoint.newest(parent)
 
 
 def test_a_manifest_that_names_only_some_is_none(parent):
-    newest = checkpoint.folders(parent)[-1]
+    newest = checkpoint.checkpoint_folders(parent)[-1]
     sums = json.loads((newest / "manifest.json").read_text())
     for name in sums:
         (newest / "manifest.json").write_text(json.dumps({key: value for key, value in sums.items() if key != name}))
@@ -89,7 +89,7 @@ def test_a_manifest_that_names_only_some_is_none(parent):
 
 
 def test_a_file_that_the_manifest_leaves_out(parent):
-    newest = checkpoint.folders(parent)[-1]
+    newest = checkpoint.checkpoint_folders(parent)[-1]
     assert damage(newest) is None
     (newest / "more.npy").write_bytes(b"")
     assert damage(newest) == "more.npy is not in manifest.json"
@@ -97,7 +97,7 @@ def test_a_file_that_the_manifest_leaves_out(parent):
 
 
 def test_what_file_managers_leave_is_no_damage(parent):
-    (checkpoint.folders(parent)[-1] / ".DS_Store").write_bytes(b"\0")
+    (checkpoint.checkpoint_folders(parent)[-1] / ".DS_Store").write_bytes(b"\0")
     found, problems = checkpoint.newest(parent)
     assert found is not None
     assert (found.values["step"], problems) == (2, [])
@@ -120,7 +120,7 @@ def test_every_flipped_bit_of_weights_is_noticed(tmp_path):
     whole = path.read_bytes()
     for _ in range(60):
         path.write_bytes(flipped(whole, draw))
-        if checkpoint.SUM.encode() in path.read_bytes():
+        if checkpoint.CHECKSUM.encode() in path.read_bytes():
             with pytest.raises(SeqloomError, match="damaged"):
                 checkpoint.read_tensors(path)
         else:  # the name of the sum itself was hit, and the tensors are whole
@@ -140,4 +140,4 @@ def test_the_sum_is_of_every_kind_of_tensor(tmp_path):
     checkpoint.save_weights(tmp_path / "model.safetensors", kinds)
     found = checkpoint.read_tensors(tmp_path / "model.safetensors")
     assert all(torch.equal(found[name], tensor) for name, tensor in kinds.items())
-    assert checkpoint.sum_of(kinds) != checkpoint.sum_of(kinds | {"one": torch.tensor(3.0)})
+    assert checkpoint.checksum(kinds) != checkpoint.checksum(kinds | {"one": torch.tensor(3.0)})

@@ -9,7 +9,7 @@ def test_it_stops_after_so_many_validations_without_a_better_one():
     stopping = EarlyStopping(2)
     seen = []
     for better in (True, False, True, False, False):
-        stopping.see(better)
+        stopping.update(better)
         seen.append(stopping.stop)
     assert seen == [False, False, False, False, True]
 
@@ -17,5 +17,5 @@ def test_it_stops_after_so_many_validations_without_a_better_one():
 def test_without_patience_it_never_stops():
     stopping = EarlyStopping(None)
     for _ in range(100):
-        stopping.see(False)
+        stopping.update(False)
     assert not stopping.stop

@@ -87,7 +87,7 @@ def test_what_is_full_stays_full_and_what_is_empty_stays_empty():
         assert full.source.full
         assert full.pad_to_bucket().source.full == whole, "a mask costs less than a further shape, where rows are short"
         assert full.pad_to_bucket().source.tokens.shape == (3, wanted)
-        assert full.pad_to_bucket().spare == 0
+        assert full.pad_to_bucket().padding == 0
     assert batch_of(1).zero_weight_row().pad_to_bucket().count == 0
 
 
@@ -175,7 +175,7 @@ def test_without_a_gpu_passes_are_plain():
     with pytest.raises(SeqloomError, match="CUDA"):
         make_forward_backward(objective, settings(cuda_graphs="on"), CPU)
     with pytest.raises(SeqloomError, match="one process"):
-        make_forward_backward(objective, settings(compile=True), CPU, several=True)
+        make_forward_backward(objective, settings(compile=True), CPU, distributed=True)
     with pytest.raises(SeqloomError, match="auto"):
         settings(cuda_graphs="autp")
 
@@ -224,7 +224,7 @@ def test_the_first_pass_of_an_update_writes_and_the_others_add():
 def test_gradients_are_laid_out_as_their_parameters(output):
     """A chain's marginals hand over the gradient of its moves as a transpose, which a fused optimiser refuses."""
     objective, batch = sentences("lstm", output)
-    objective.agreement = 2.0
+    objective.r_drop = 2.0
     plain, held = (
         ForwardBackward(deepcopy(objective).train(), settings(), CPU),
         GraphedForwardBackward.__new__(GraphedForwardBackward),

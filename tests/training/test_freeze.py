@@ -38,8 +38,8 @@ def test_frozen_parts_are_unchanged_and_the_others_are_not(corpus, optimiser, tm
     loop = Loop(TeacherForcing(model), corpus.train, settings, torch.device("cpu"))
     for update in loop:
         checkpoint.save(tmp_path, checkpoint.weights(model), *loop.state(), keep_last=3)
-        assert torch.isfinite(update.norm)
-    averaged = checkpoint.averaged(tmp_path, 3)
+        assert torch.isfinite(update.grad_norm)
+    averaged = checkpoint.average_weights(tmp_path, 3)
     for name, parameter in model.named_parameters():
         assert torch.equal(parameter, before[name]) == (name in frozen), name
         assert torch.equal(averaged[name], before[name]) == (name in frozen), name

@@ -16,13 +16,13 @@ from seqloom.fast.linear import cpu as product
 from seqloom.metrics.text.text_metrics import METRICS
 from seqloom.models.seq2seq import MODELS, Seq2Seq
 from seqloom.tasks.translate.presets import PRESETS, preset
-from seqloom.training.checkpoint import learned, load_weights
+from seqloom.training.checkpoint import load_weights, trained_tensors
 from seqloom.training.distributed.sharding import saved_buffers
 from seqloom.training.loop import Loop, NonFiniteError
 from seqloom.training.objectives.teacher_forcing import Loss, TeacherForcing
 from seqloom.training.optim.optimizer import apply_gradients, make_optimizer
 from seqloom.training.optim.schedule import Plateau, learning_rate_at
-from seqloom.training.settings import SELECT, Training, seconds
+from seqloom.training.settings import SELECT, Training, parse_seconds
 
 CPU = torch.device("cpu")
 
@@ -244,7 +244,7 @@ def test_schedules():
     s = Training.of({"learning_rate": 1.0, "warmup": 0, "schedule": "plateau", "max_steps": 100})
     plateau = Plateau()
     for better in (True, False, False, False):
-        plateau.see(better)
+        plateau.update(better)
     assert learning_rate_at(50, s, 0.5, plateau.factor) == 0.5
 
 
@@ -298,7 +298,7 @@ def test_every_preset_trains_in_bf16(corpus, model, device):
 def test_no_step_waits_for_the_host(corpus, monkeypatch, kind):
     """On a GPU, .item(), .tolist() and bool() of a tensor make the host wait: none in a step, one late read aside."""
     loop = make_loop(corpus, max_steps=5, optimizer=kind, asgd_patience=1)
-    assert any(loop.averaging.see(score) for score in (1, 2, 3)) == (kind == "asgd")
+    assert any(loop.averaging.after_validation(score) for score in (1, 2, 3)) == (kind == "asgd")
     reads = []
     for name in ("item", "tolist", "__bool__", "__float__", "__int__", "nonzero", "numpy"):
         plain = getattr(torch.Tensor, name)
@@ -334,9 +334,9 @@ def test_settings_are_checked():
     ):
         with pytest.raises(SeqloomError, match=told):
             Training.of(wrong)
-    assert (seconds("90"), seconds("5m"), seconds("1.5h")) == (90, 300, 5400)
+    assert (parse_seconds("90"), parse_seconds("5m"), parse_seconds("1.5h")) == (90, 300, 5400)
     with pytest.raises(SeqloomError, match="5 parsecs"):
-        seconds("5 parsecs")
+        parse_seconds("5 parsecs")
 
 
 def test_the_optimiser_spares_biases(corpus):
@@ -364,7 +364,7 @@ def test_what_norms_count_goes_out_and_comes_back(corpus, name):
     for update in first:
         if update.step == 5:
             break
-    (tensors, values), kept = first.state(), {k: v.clone() for k, v in learned(first.objective).items()}
+    (tensors, values), kept = first.state(), {k: v.clone() for k, v in trained_tensors(first.objective).items()}
     torch.manual_seed(99)
     second = make_loop(corpus, counting(corpus, name), max_steps=8)
     load_weights(second.objective, kept, "kept")

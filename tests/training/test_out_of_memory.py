@@ -10,7 +10,7 @@ import torch
 from seqloom.errors import SeqloomError
 from seqloom.training.out_of_memory import check_recoverable
 
-ONE, TWO = SimpleNamespace(several=False), SimpleNamespace(several=True)
+ONE, TWO = SimpleNamespace(distributed=False), SimpleNamespace(distributed=True)
 FULL = torch.OutOfMemoryError("CUDA out of memory")
 
 

@@ -1,4 +1,4 @@
-"""What the training loop reads: encoded examples of any task, and one batch of them."""
+"""The protocols between data and training: batches, and sources of batches."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from seqloom.data.batches.bucketing import Plan
 
 
 class AnyBatch(Protocol):
-    """A batch, or a part of one. What else is in it is between the source and the objective."""
+    """A batch or micro-batch. Its contents are agreed between the source and the objective."""
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Which examples of the source."""
+        """Indices of its examples in the source."""
         ...
 
     def to(self, device: torch.device | str) -> Any: ...
 
     def micro_batches(self, n: int) -> list[Any]:
-        """Its rows split into at most `n` nearly equal parts: micro-batches, for when memory runs out."""
+        """Split into at most `n` micro-batches of nearly equal size, for when memory runs out."""
         ...
 
     def zero_weight_row(self) -> Any:
-        """A row of it that counts for nothing, for a rank that has none of its own and must take part all the same."""
+        """A row of weight zero, for a rank that has no rows but must take part in the exchange."""
         ...
 
 
 class BatchSource(Protocol):
     """Encoded examples that can be trained on, in memory or mapped from disk."""
 
-    fingerprint: str  # of the data and of how it was encoded, not of where it lies
+    fingerprint: str  # of the data and its encoding, independent of its path
 
     @property
     def folder(self) -> Path | None:
-        """Where they are kept; None: in memory."""
+        """Its cache folder; None: in memory."""
         ...
 
     def __len__(self) -> int: ...
@@ -51,11 +51,11 @@ class BatchSource(Protocol):
         ...
 
     def count(self, rows: np.ndarray) -> int:
-        """How many labels they hold: what the objective's `Loss.count` says of their batch."""
+        """The number of labels in `rows`: the `Loss.count` of their batch."""
         ...
 
     def costs(self, plan: Plan) -> np.ndarray:
-        """[batches], about proportional to the time that each batch takes."""
+        """[batches]: about proportional to the time of each batch."""
         ...
 
 
@@ -72,16 +72,16 @@ class PreparedData(Protocol):
 
     @property
     def notes(self) -> list[str]:
-        """What the user should know, in sentences."""
+        """Notes for the user, in sentences."""
         ...
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the data is like, as JSON can hold it: the run's data.json."""
+        """Statistics as JSON: the data.json of the run."""
         ...
 
     def vocabularies(self) -> dict[str, Any]:
-        """What predictions need of the data, as JSON: `{"source": …}` becomes source.json in the run."""
+        """Vocabularies as JSON: `{"source": …}` becomes source.json of the run."""
         ...
 
     def validation_examples(self) -> list[Any]:

@@ -1,4 +1,4 @@
-"""In which order, and in which batches, the examples of an epoch are read."""
+"""The batches of an epoch: bucketed by length, in random order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Plan:
     ends: np.ndarray  # [batches] int64
 
     def check(self) -> None:
-        """Refuse what no plan is like: it may have been stored by a stranger."""
+        """Refuse an invalid plan, for it may come from an untrusted checkpoint."""
         whole = self.order.dtype == self.ends.dtype == np.int64 and self.order.ndim == self.ends.ndim == 1
         if not whole or self.order.min(initial=0) < 0:
             raise SeqloomError("the order of the rows is no list of rows")
@@ -50,7 +50,7 @@ def plan(
     """Batches of examples of like length, in random order; the same (seed, epoch) gives the same plan.
 
     `batch_tokens` bounds rows × the wider side's padded width; `batch_rows` the rows; at least one is needed. An
-    example over the budget is a batch of its own.
+    example over the limit is a batch of its own.
 
     Sorted by the source first: with enough data nearly every batch has one source length and needs no mask.
     """
@@ -61,19 +61,19 @@ def plan(
     random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed % (1 << 64), epoch])))
     shuffled = random.permutation(len(source_lengths))
     source, target = source_lengths[shuffled].astype(np.int64), target_lengths[shuffled]
-    # Target lengths rise under even source lengths and fall under odd ones, so that a batch which spans two source
-    # lengths meets targets of like length there. The sort is stable: ties stay shuffled.
+    # Target lengths rise for even source lengths and fall for odd ones, so that a batch that spans two source lengths
+    # has similar target lengths. The sort is stable: ties stay shuffled.
     room = int(target.max(initial=0)) + 1
     key = source * room + np.where(source % 2, room - 1 - target, target)
     del source, target  # ten million rows are 80 MB an array
-    order = shuffled[_stable(key)]
+    order = shuffled[_stable_argsort(key)]
     widths = np.maximum(source_lengths, target_lengths)[order]
-    ends = _cut(widths, batch_tokens, batch_rows or len(order))
+    ends = _batch_ends(widths, batch_tokens, batch_rows or len(order))
     return _shuffle(order, ends, random)
 
 
-def waste(plan: Plan, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
-    """Which share of the tokens in the plan's matrices is padding."""
+def padding_share(plan: Plan, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
+    """The share of padding among the tokens of all batches."""
     if not len(plan):
         return 0.0
     starts = np.concatenate([[0], plan.ends[:-1]])
@@ -86,8 +86,8 @@ def waste(plan: Plan, source_lengths: np.ndarray, target_lengths: np.ndarray) ->
     return 1 - real / padded
 
 
-def _stable(key: np.ndarray) -> np.ndarray:
-    """np.argsort(key, kind="stable"). Sorting numbers that end in their own place is several times as fast."""
+def _stable_argsort(key: np.ndarray) -> np.ndarray:
+    """np.argsort(key, kind="stable"). Sorting keys with the index in their low bits is several times as fast."""
     bits = max(1, len(key) - 1).bit_length()
     if int(key.max(initial=0)) >> (63 - bits):
         return np.argsort(key, kind="stable")
@@ -96,26 +96,26 @@ def _stable(key: np.ndarray) -> np.ndarray:
     return key & ((1 << bits) - 1)
 
 
-def _cut(widths: np.ndarray, tokens: int | None, rows: int) -> np.ndarray:
-    """Where batches end if each takes as many examples as fit."""
+def _batch_ends(widths: np.ndarray, tokens: int | None, rows: int) -> np.ndarray:
+    """The ends of batches that each take as many examples as fit."""
     if tokens is None:
         return np.minimum(np.arange(rows, len(widths) + rows, rows, dtype=np.int64), len(widths))
     ends: list[int] = []
     first = 0
-    changes = np.append(np.flatnonzero(np.diff(widths)) + 1, len(widths))  # where another width begins
+    changes = np.append(np.flatnonzero(np.diff(widths)) + 1, len(widths))  # ends of runs of equal width
     run = 0
     while first < len(widths):
         width = int(widths[first])
         most = max(1, min(rows, tokens // width)) if width else rows
         while changes[run] <= first:
             run += 1
-        alike = (int(changes[run]) - first) // most
-        if alike:  # whole batches of one width, all at once
-            ends.extend(range(first + most, first + alike * most + 1, most))
-            first += alike * most
+        full = (int(changes[run]) - first) // most
+        if full:  # whole batches of one width, all at once
+            ends.extend(range(first + most, first + full * most + 1, most))
+            first += full * most
             continue
         widest = np.maximum.accumulate(widths[first : first + most])
-        # Cost rises with every further row, so the rows that fit are a prefix.
+        # The cost rises with every row, so the rows that fit are a prefix.
         fit = int(np.searchsorted(widest * np.arange(1, len(widest) + 1), tokens, side="right"))
         first += max(1, fit)
         ends.append(first)
@@ -127,8 +127,8 @@ def _shuffle(order: np.ndarray, ends: np.ndarray, random: np.random.Generator) -
     if not len(ends):
         return Plan(order, ends)
     starts = np.concatenate([[0], ends[:-1]])
-    turn = random.permutation(len(ends))
-    sizes = (ends - starts)[turn]
+    shuffled = random.permutation(len(ends))
+    sizes = (ends - starts)[shuffled]
     new_ends = np.cumsum(sizes)
-    places = np.arange(len(order)) + np.repeat(starts[turn] - (new_ends - sizes), sizes)
+    places = np.arange(len(order)) + np.repeat(starts[shuffled] - (new_ends - sizes), sizes)
     return Plan(order[places], new_ends)

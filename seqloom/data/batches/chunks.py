@@ -1,4 +1,4 @@
-"""Rows of ids of one side, cut into pieces."""
+"""Texts without targets as rows of ids, long ones split into chunks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from seqloom.data.batches.collate import Padded, pad_flat
-from seqloom.data.encoding.encode import Rows, runs
+from seqloom.data.encoding.encode import Rows, index_ranges
 from seqloom.data.tokenizers.tokenizers import EOS
 
 
 class ChunkedTexts:
-    """Rows of ids, each ended by <eos>: one flat array, and where each row ends."""
+    """Rows of ids, each ended by <eos>: a flat array and offsets."""
 
     def __init__(self, ids: np.ndarray, offsets: np.ndarray, fingerprint: str = "", folder: Path | None = None) -> None:
         self.ids, self.offsets, self.fingerprint, self.folder = ids, offsets, fingerprint, folder
@@ -21,7 +21,7 @@ class ChunkedTexts:
     @classmethod
     def of(cls, rows: Rows, max_length: int | None = None) -> ChunkedTexts:
         """From texts as rows of ids without specials."""
-        ended = in_chunks(rows, max_length).between((), (EOS,))
+        ended = split_long_rows(rows, max_length).with_specials((), (EOS,))
         return cls(ended.ids, np.concatenate([[0], np.cumsum(ended.lengths)]))
 
     def __len__(self) -> int:
@@ -33,21 +33,21 @@ class ChunkedTexts:
         return np.diff(self.offsets)
 
     def gather(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The flat places of all tokens of `rows`, and how many each has."""
+        """Flat positions of all tokens of `rows`, and the length of each row."""
         if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(self):
             raise IndexError(f"rows {rows.min()} to {rows.max()} of {len(self)}")
-        return runs(self.offsets[rows], self.lengths[rows]), self.lengths[rows]
+        return index_ranges(self.offsets[rows], self.lengths[rows]), self.lengths[rows]
 
     def padded(self, rows: np.ndarray) -> Padded:
         places, lengths = self.gather(rows)
         return pad_flat(self.ids[places], lengths)
 
 
-def in_chunks(rows: Rows, limit: int | None) -> Rows:
-    """Longer rows become several of nearly equal length; empty ones are left out."""
+def split_long_rows(rows: Rows, limit: int | None) -> Rows:
+    """Split rows over `limit` into parts of nearly equal length; drop empty ones."""
     rows = rows.select(rows.lengths > 0)
     if limit is None or not len(rows.lengths):
         return rows
     counts = -(-rows.lengths // limit)
     each, more = np.repeat(rows.lengths // counts, counts), np.repeat(rows.lengths % counts, counts)
-    return Rows(rows.ids, each + (runs(np.zeros(len(counts), np.int64), counts) < more))
+    return Rows(rows.ids, each + (index_ranges(np.zeros(len(counts), np.int64), counts) < more))

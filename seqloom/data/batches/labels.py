@@ -1,4 +1,4 @@
-"""Examples with one value each, a label, several labels or a number: what it means in numbers, and batches of them."""
+"""Targets of one value per example (a label, several labels or a number), and batches of them."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ import torch
 from torch import Tensor
 
 from seqloom.data.batches.bucketing import Plan, plan
-from seqloom.data.batches.collate import Padded, cuts
+from seqloom.data.batches.collate import Padded, split_points
 from seqloom.data.batches.pairs import PairSource
-from seqloom.data.tokenizers.tokenizers import SPECIALS, make, normalize
+from seqloom.data.tokenizers.tokenizers import SPECIALS, make_tokenizer, normalize
 from seqloom.errors import SeqloomError, known
 
 
 @dataclass(frozen=True)
 class Target:
-    """What is predicted. Of numbers the model sees how many deviations they lie from the mean of the training data, so
-    that prices and shares train alike."""
+    """The target. Numbers are standardized by mean and deviation of the training data."""
 
     kind: str  # one of TARGETS
-    names: tuple[str, ...] = ()  # of the labels, the commonest first
+    names: tuple[str, ...] = ()  # of the labels, most frequent first
     separator: str = "|"  # between several labels
     mean: float = 0.0
     deviation: float = 1.0
 
     @property
     def size(self) -> int:
-        """How many outputs the model has."""
+        """The number of outputs of the model."""
         return 1 if self.kind == "number" else len(self.names)
 
     def to_json(self) -> dict[str, Any]:
@@ -51,17 +50,17 @@ class Target:
 
     @property
     def tokens(self) -> str:
-        """As `make` takes it. Numbers are kept byte by byte: there is no byte that only the validation data has."""
+        """The argument of `make_tokenizer`. Numbers are stored as bytes, none of which is ever unknown."""
         return {"label": "label", "labels": f"labels:{self.separator}", "number": "bytes"}[self.kind]
 
-    def standard(self, numbers: np.ndarray) -> np.ndarray:
-        """Numbers as the model is taught them."""
+    def standardize(self, numbers: np.ndarray) -> np.ndarray:
+        """Standardize numbers."""
         return ((numbers - self.mean) / self.deviation).astype(np.float32)
 
-    def numbers(self, texts: list[str]) -> np.ndarray:
+    def encode(self, texts: list[str]) -> np.ndarray:
         """Targets as numbers: [N] int64 (−1: no label of the training data), [N, labels] bool, or [N] float32."""
         if self.kind == "number":
-            return self.standard(np.array([float(text) for text in texts]))
+            return self.standardize(np.array([float(text) for text in texts]))
         parts = self._parts(texts)
         if self.kind == "label":
             return np.array([part[0] for part in parts], np.int64)
@@ -71,11 +70,11 @@ class Target:
         return rows
 
     def missing(self, texts: list[str]) -> np.ndarray | None:
-        """[N]: how many labels of each the training data lacks."""
+        """[N]: number of labels of each that the training data lacks."""
         return None if self.kind == "number" else np.array([part.count(-1) for part in self._parts(texts)])
 
     def _parts(self, texts: list[str]) -> list[list[int]]:
-        split, place = make(self.tokens).split, {name: number for number, name in enumerate(self.names)}
+        split, place = make_tokenizer(self.tokens).split, {name: number for number, name in enumerate(self.names)}
         return [[place.get(part, -1) for part in split(normalize(text))] for text in texts]
 
 
@@ -84,7 +83,7 @@ class LabelBatch:
     """What one training step reads."""
 
     source: Any  # what the model takes: has `to(device)` and `part(first, last)`, as `Padded` does
-    target: Tensor  # [B] int64, a label each; [B, labels] float32, there or not; or [B] float32, a number each
+    target: Tensor  # [B] int64, a label; [B, labels] float32, 0 or 1; or [B] float32, a number
     weight: Tensor | None  # of the targets, in their shape; None: all weigh 1
     count: int  # rows that count for the loss
     rows: tuple[int, ...]  # which examples of the source
@@ -96,25 +95,27 @@ class LabelBatch:
         return LabelBatch(self.source.to(device), target, weight, self.count, self.rows)
 
     def pad_to_bucket(self, most: int | None = None) -> LabelBatch | None:
-        """The same in one of few shapes, where its source is of a kind that can be padded on."""
+        """The same in one of few shapes, if its source can be padded."""
         return replace(self, source=self.source.pad_to_bucket(most)) if isinstance(self.source, Padded) else None
 
     def micro_batches(self, n: int) -> list[LabelBatch]:
         """The rows cut into at most `n` nearly equal parts: micro-batches."""
-        return [self._part(a, b) for a, b in cuts(len(self.rows), n)] or [self]
+        return [self._part(a, b) for a, b in split_points(len(self.rows), n)] or [self]
 
     def _part(self, a: int, b: int) -> LabelBatch:
         weight = None if self.weight is None else self.weight[a:b]
-        return LabelBatch(self.source.part(a, b), self.target[a:b], weight, counted(self.target[a:b]), self.rows[a:b])
+        return LabelBatch(
+            self.source.part(a, b), self.target[a:b], weight, count_known(self.target[a:b]), self.rows[a:b]
+        )
 
     def zero_weight_row(self) -> LabelBatch:
-        """A row that weighs nothing: every parameter still gets a gradient, of zeros."""
+        """A row of weight zero: every parameter still gets a gradient, of zeros."""
         weight = torch.zeros_like(self.target[:1], dtype=torch.float32)
         return LabelBatch(self.source.part(0, 1), self.target[:1].clamp(min=0), weight, 0, ())
 
 
-def counted(target: Tensor | np.ndarray) -> int:
-    """Rows that count: labels that the training data does not have have no likelihood. On the host."""
+def count_known(target: Tensor | np.ndarray) -> int:
+    """Number of rows with a known label: unknown labels have no likelihood. On the host."""
     return int((target >= 0).sum()) if target.dtype in (torch.int64, np.int64) else len(target)
 
 
@@ -124,7 +125,7 @@ class LabelSource:
     def __init__(
         self, corpus: PairSource, target: Target, values: np.ndarray, weights: np.ndarray | None = None
     ) -> None:
-        """`values`: see `Target.numbers`. `weights`: of each label, [labels]."""
+        """`values`: see `Target.encode`. `weights`: of each label, [labels]."""
         self.corpus, self.target, self.values, self.weights = corpus, target, values, weights
         self.fingerprint = corpus.fingerprint
         self.folder: Path | None = corpus.folder
@@ -142,13 +143,13 @@ class LabelSource:
         values = values.astype(np.float32) if values.dtype == bool else values
         weight = None if self.weights is None else torch.from_numpy(_weigh(values, self.weights))
         source = self.corpus.sources(rows)
-        return LabelBatch(source, torch.from_numpy(values), weight, counted(values), tuple(rows.tolist()))
+        return LabelBatch(source, torch.from_numpy(values), weight, count_known(values), tuple(rows.tolist()))
 
     def count(self, rows: np.ndarray) -> int:
-        return counted(self.values[rows])
+        return count_known(self.values[rows])
 
     def missing(self) -> np.ndarray:
-        """[rows]: how many labels of each the training data lacks."""
+        """[rows]: number of labels of each that the training data lacks."""
         ids, lengths = self.corpus.targets()
         rows = np.repeat(np.arange(len(self)), lengths)
         return np.bincount(rows[ids < len(SPECIALS)], minlength=len(self))
@@ -160,13 +161,13 @@ class LabelSource:
         return widest.astype(np.int64) * (plan.ends - starts)
 
     def counts(self) -> np.ndarray:
-        """[labels]: how many rows have each; of numbers, their sum."""
+        """[labels]: number of rows with each; of numbers, their sum."""
         if self.target.kind == "label":
             return np.bincount(self.values[self.values >= 0], minlength=self.target.size)
         return self.values.reshape(len(self), -1).sum(0, dtype=np.float64)
 
     def prior(self) -> np.ndarray:
-        """[outputs]: the logits of who knows how common the labels are, and nothing else; of numbers, their mean."""
+        """[outputs]: logits of the label frequencies; of numbers, their mean."""
         share = self.counts() / len(self)
         if self.target.kind == "number":
             return share
@@ -180,12 +181,12 @@ def _weigh(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.where(values > 0, weights, np.float32(1))
 
 
-def values_of(corpus: PairSource, target: Target) -> np.ndarray:
-    """Every target of a corpus, as `Target.numbers` gives them; several labels as bool, to save memory."""
+def encode_targets(corpus: PairSource, target: Target) -> np.ndarray:
+    """Every target of a corpus, as `Target.encode` gives them; several labels as bool, to save memory."""
     ids, lengths = corpus.targets()
     if target.kind == "number":
         raw, ends = (ids - len(SPECIALS)).astype(np.uint8).tobytes(), np.cumsum(lengths).tolist()
-        return target.standard(np.array([float(raw[a:b]) for a, b in pairwise([0, *ends])]))
+        return target.standardize(np.array([float(raw[a:b]) for a, b in pairwise([0, *ends])]))
     if target.kind == "label":
         return np.where(ids >= len(SPECIALS), ids.astype(np.int64) - len(SPECIALS), -1)
     values = np.zeros((len(lengths), target.size), bool)

@@ -1,7 +1,7 @@
-"""Text for language models: what is read, and the batches it is cut into.
+"""Text for language models: options and batches.
 
-Running text is one long row of ids; a batch's row is a stretch of it. Lines are rows of their own, from <bos> (or the
-id of a label, behind all tokens) to <eos>.
+Running text is one long row of ids; a row of a batch is a segment of it. Lines are rows of their own, from <bos> (or
+the id of a label, after all tokens) to <eos>.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from seqloom.data.tokenizers.tokenizers import PAD
 from seqloom.errors import SeqloomError, known
 
 BATCHES = ("segments", "random", "stream", "blocks", "lines")
-_BITS = 20  # of a plan's number are the length of a stretch, the others its start
-LONGEST = (1 << _BITS) - 1
+_BITS = 20  # low bits of a number in a plan are the length of a segment, the others its start
+MAX_LENGTH = (1 << _BITS) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamOptions(TextOptions, TokenOptions):
-    """What is read, and how text becomes batches: the `data` section of a language model's configuration.
+    """The `data` section of the configuration of a language model.
 
     `tokens`: chars, words (line ends become <eos>), bytes, bpe:N or jieba; see `TextOptions` for the others.
 
@@ -51,41 +51,41 @@ class StreamOptions(TextOptions, TokenOptions):
         if self.batches is not None:
             known(self.batches, BATCHES, "kind of batches")
         super().__post_init__()
-        if self.length > LONGEST:
-            raise SeqloomError(f"length is at most {LONGEST:,}, not {self.length:,}")
+        if self.length > MAX_LENGTH:
+            raise SeqloomError(f"length is at most {MAX_LENGTH:,}, not {self.length:,}")
         if self.stride is not None and self.batches != "segments":
             raise SeqloomError("stride goes with batches: segments")
-        if self.vary_length and self.way != "stream":
+        if self.vary_length and self.batching != "stream":
             raise SeqloomError("vary_length goes with batches: stream")
-        if self.condition and self.way != "lines":
+        if self.condition and self.batching != "lines":
             raise SeqloomError(f"condition needs batches: lines, not {self.batches}")
 
     @property
-    def way(self) -> str:
+    def batching(self) -> str:
         """The kind of batches."""
         return self.batches or ("lines" if self.condition else "stream")
 
     @property
     def lines(self) -> bool:
-        return self.way == "lines"
+        return self.batching == "lines"
 
 
 @dataclass(frozen=True, eq=False)
 class LanguageBatch:
-    """A batch: rows of ids, each to be predicted from those before it. Padded after."""
+    """A batch: rows of ids, each predicted from those before it. Padded after."""
 
-    tokens: Tensor  # [B, T + 1] int64: what is read is [:, :-1], what is to be predicted [:, 1:]
+    tokens: Tensor  # [B, T + 1] int64: inputs are [:, :-1], labels [:, 1:]
     index: Tensor | None  # [N] flat places of the real labels in the [B, T] matrix tokens[:, 1:]; None: all of them
     rows: tuple[int, ...]
     count: int  # N, on the host
-    goes_on: bool = False  # the next batch goes on where this one ends, row by row
+    continues: bool = False  # the next batch continues this one, row by row
 
     def to(self, device: torch.device | str) -> LanguageBatch:
         index = None if self.index is None else send(self.index, device)
-        return LanguageBatch(send(self.tokens, device), index, self.rows, self.count, self.goes_on)
+        return LanguageBatch(send(self.tokens, device), index, self.rows, self.count, self.continues)
 
     def pad_to_bucket(self, most: int | None = None) -> LanguageBatch | None:
-        """Itself where no place is padded: such batches have few shapes. The others' counts are part of their loss."""
+        """Itself if nothing is padded: such batches have few shapes. Others depend on their count."""
         return self if self.index is None else None
 
     def micro_batches(self, n: int) -> list[LanguageBatch]:
@@ -103,7 +103,7 @@ class LanguageBatch:
         return LanguageBatch(self.tokens[:1, :2], self.tokens.new_zeros(0), (), 0, False)
 
     def _part(self, first: int, last: int) -> LanguageBatch:
-        return _stretches(self.tokens[first:last], self._lengths()[first:last], self.rows[first:last], self.goes_on)
+        return _make_batch(self.tokens[first:last], self._lengths()[first:last], self.rows[first:last], self.continues)
 
     def _lengths(self) -> Tensor:
         """[B] real labels of each row."""
@@ -113,7 +113,7 @@ class LanguageBatch:
         return torch.bincount(self.index.cpu() // steps, minlength=rows)
 
 
-def _stretches(tokens: Tensor, lengths: Tensor, rows: tuple[int, ...], goes_on: bool = False) -> LanguageBatch:
+def _make_batch(tokens: Tensor, lengths: Tensor, rows: tuple[int, ...], goes_on: bool = False) -> LanguageBatch:
     steps, count = tokens.size(1) - 1, int(lengths.sum())
     if count == lengths.numel() * steps:
         return LanguageBatch(tokens, None, rows, count, goes_on)
@@ -123,8 +123,8 @@ def _stretches(tokens: Tensor, lengths: Tensor, rows: tuple[int, ...], goes_on: 
 
 
 class Stream:
-    """Numbered text that can be trained on. `offsets`: where each line begins, and the end; None: running text.
-    `characters`: how many the text has, a line end after every whole line among them."""
+    """Encoded text. `offsets`: the beginning of each line, and the end; None: running text. `characters`: of the text,
+    with a line end after every whole line."""
 
     def __init__(
         self,
@@ -142,12 +142,12 @@ class Stream:
         self.length = min(options.length, len(ids) - 1)
 
     def __len__(self) -> int:
-        """Lines; of running text stretches of the full length, the last perhaps shorter."""
+        """Lines; of running text segments of the full length, the last perhaps shorter."""
         return -(-self.labels // self.length) if self.offsets is None else len(self.offsets) - 1
 
     @property
     def by_rows(self) -> bool:
-        """Whether the text has examples of its own; running text is cut into batches of any shape."""
+        """Whether examples are lines; running text gives batches of any shape."""
         return self.offsets is not None
 
     @property
@@ -166,57 +166,57 @@ class Stream:
             return plan(lengths, lengths, seed=seed, epoch=epoch, batch_tokens=batch_tokens, batch_rows=batch_rows)
         rows = batch_rows or max(1, (batch_tokens or 0) // self.length)
         random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed % (1 << 64), epoch])))
-        if self.options.way == "stream":
-            return _side_by_side(self.labels, self.length, rows, random if self.options.vary_length else None)
-        if self.options.way == "random":
+        if self.options.batching == "stream":
+            return _streams_plan(self.labels, self.length, rows, random if self.options.vary_length else None)
+        if self.options.batching == "random":
             starts = random.integers(0, self.labels - self.length + 1, len(self))
         else:
             starts = random.permutation(np.arange(0, self.labels, self.options.stride or self.length))
-        return _packed(starts, np.minimum(self.length, self.labels - starts), rows)
+        return _rows_plan(starts, np.minimum(self.length, self.labels - starts), rows)
 
-    def whole(self, length: int, rows: int, carry: bool) -> Plan:
+    def full_plan(self, length: int, rows: int, carry: bool) -> Plan:
         """Every token predicted once. `carry`: in `rows` contiguous streams, stepping `length`; else in blocks."""
         if self.offsets is not None:
             return self.plan(seed=0, epoch=0, batch_tokens=None, batch_rows=rows)
         if carry:
-            return _side_by_side(self.labels, min(length, LONGEST), rows, None, all_of_it=True)
+            return _streams_plan(self.labels, min(length, MAX_LENGTH), rows, None, all_of_it=True)
         starts = np.arange(0, self.labels, length)
-        return _packed(starts, np.minimum(length, self.labels - starts), rows)
+        return _rows_plan(starts, np.minimum(length, self.labels - starts), rows)
 
     def batch(self, rows: np.ndarray) -> LanguageBatch:
-        starts, lengths = self._places(rows)
+        starts, lengths = self._positions(rows)
         at = starts[:, None] + np.arange(int(lengths.max(initial=1)) + 1)
         tokens = self.ids[np.minimum(at, len(self.ids) - 1)].astype(np.int64)
         if int(lengths.min(initial=1)) < tokens.shape[1] - 1:
             tokens[np.arange(tokens.shape[1]) > lengths[:, None]] = PAD
-        goes_on = self.offsets is None and self.options.way == "stream"
-        return _stretches(torch.from_numpy(tokens), torch.from_numpy(lengths), tuple(rows.tolist()), goes_on)
+        goes_on = self.offsets is None and self.options.batching == "stream"
+        return _make_batch(torch.from_numpy(tokens), torch.from_numpy(lengths), tuple(rows.tolist()), goes_on)
 
     def count(self, rows: np.ndarray) -> int:
-        return int(self._places(rows)[1].sum())
+        return int(self._positions(rows)[1].sum())
 
     def costs(self, plan: Plan) -> np.ndarray:
         sizes = np.diff(plan.ends, prepend=0)
-        return np.maximum.reduceat(self._places(plan.order)[1], plan.ends - sizes) * sizes
+        return np.maximum.reduceat(self._positions(plan.order)[1], plan.ends - sizes) * sizes
 
-    def _places(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where rows of a plan begin, and how many labels they have."""
+    def _positions(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Start and number of labels of each row of a plan."""
         rows = np.asarray(rows, np.int64)
         if self.offsets is None:
-            return rows >> _BITS, rows & LONGEST
+            return rows >> _BITS, rows & MAX_LENGTH
         return self.offsets[rows].astype(np.int64), self.lengths[rows].astype(np.int64) - 1
 
 
-def _packed(starts: np.ndarray, lengths: np.ndarray, rows: int) -> Plan:
+def _rows_plan(starts: np.ndarray, lengths: np.ndarray, rows: int) -> Plan:
     order = (starts.astype(np.int64) << _BITS) | lengths
     return Plan(order, np.minimum(np.arange(rows, len(order) + rows, rows, dtype=np.int64), len(order)))
 
 
-def _side_by_side(
+def _streams_plan(
     labels: int, length: int, rows: int, random: np.random.Generator | None, all_of_it: bool = False
 ) -> Plan:
-    """`rows` streams of equal length, stepped through together; what is left over, fewer tokens than rows, is dropped,
-    or with `all_of_it` makes the last stream shorter."""
+    """`rows` streams of equal length in parallel; the remainder, fewer tokens than rows, is dropped; with `all_of_it`
+    the last stream is shorter."""
     rows = min(rows, labels)
     each = -(-labels // rows) if all_of_it else labels // rows
     ends = [0]

@@ -9,7 +9,7 @@ import numpy as np
 
 from seqloom.data.batches.bucketing import Plan, plan
 from seqloom.data.batches.collate import Batch, Padded, pad_flat
-from seqloom.data.encoding.encode import Rows, runs
+from seqloom.data.encoding.encode import Rows, index_ranges
 from seqloom.data.encoding.mmap_store import load_rows
 
 
@@ -74,4 +74,4 @@ class PairSource:
 def _gather(ids: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> Padded:
     starts = offsets[rows]
     lengths = offsets[rows + 1] - starts
-    return pad_flat(ids[runs(starts, lengths)], lengths)
+    return pad_flat(ids[index_ranges(starts, lengths)], lengths)

@@ -1,4 +1,4 @@
-"""Rows of a table as numbers. They are kept in memory: a table of a million rows fits."""
+"""Encoded rows of a table, in memory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch import Tensor
 
 from seqloom.data.batches.bucketing import Plan, plan
 from seqloom.data.batches.collate import Padded, pad_flat
-from seqloom.data.batches.labels import LabelBatch, Target, counted
-from seqloom.data.encoding.encode import Rows, runs
-from seqloom.data.formats.column_types import NONE, Column, missing
+from seqloom.data.batches.labels import LabelBatch, Target, count_known
+from seqloom.data.encoding.encode import Rows, index_ranges
+from seqloom.data.formats.column_types import NO_CATEGORY, Column, is_missing
 from seqloom.data.formats.pairs import Problem
 from seqloom.data.formats.table import Layout, Row
 from seqloom.data.tokenizers.tokenizers import EOS
@@ -26,7 +26,7 @@ from seqloom.errors import SeqloomError
 
 @dataclass(frozen=True, eq=False)
 class Fields:
-    """What a model reads of some rows."""
+    """The input of a model for some rows."""
 
     values: Tensor  # [B, V] float32: numbers, yes/no and categories side by side
     texts: tuple[Padded, ...]  # one for each column of text: x1 … xn <eos>
@@ -42,7 +42,7 @@ class Fields:
 
 @dataclass(frozen=True)
 class Schema:
-    """All that predictions need to know of the data: the columns, the target, and the tokens of the texts."""
+    """Everything that predictions need of the data: columns, target, and the codec of texts."""
 
     columns: tuple[Column, ...]
     target: Column
@@ -57,47 +57,49 @@ class Schema:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """None if the target is a number."""
+        """Empty if the target is a number."""
         return self.target.values
 
     @property
-    def answer(self) -> Target:
-        """What the model says."""
+    def prediction(self) -> Target:
+        """The target of the model."""
         if self.classes:
             return Target("label", self.classes)
         return Target("number", mean=self.target.mean, deviation=self.target.deviation)
 
     @property
     def labels(self) -> list[str]:
-        """What each of a row's values is called."""
+        """The name of each value of a row."""
         return [label for column in self.columns for label in column.labels]
 
     @property
     def texts(self) -> list[int]:
-        """Which of the columns are text."""
+        """Indices of text columns."""
         return [place for place, column in enumerate(self.columns) if column.kind == "text"]
 
-    def wrong(self, row: Row, need_target: bool = True) -> Problem | None:
-        """What is wrong with the fields of a row."""
+    def problem(self, row: Row, need_target: bool = True) -> Problem | None:
+        """The first problem of a row, or None."""
         checked = zip((*self.columns, *([self.target] if need_target else ())), (*row.fields, row.target), strict=False)
         for column, text in checked:
-            if reason := column.wrong(text):
+            if reason := column.problem(text):
                 header = row.line == 1 and self.numbered
                 hint = "; is the first line a line of names? Then name the columns" if header else ""
                 return Problem(row.file, row.line, f"{reason}{hint}", code="value")
-        if need_target and self.target.kind in ("number", "yes") and missing(row.target):
+        if need_target and self.target.kind in ("number", "yes") and is_missing(row.target):
             return Problem(row.file, row.line, f"the target ({self.target.name}) is missing", code="empty")
         return None
 
-    def number(self, rows: Sequence[Row], fingerprint: str = "") -> TableSource:
-        """Rows, none of them wrong, as numbers."""
+    def encode(self, rows: Sequence[Row], fingerprint: str = "") -> TableSource:
+        """Encode valid rows."""
         fields = list(zip(*(row.fields for row in rows), strict=True)) or [()] * len(self.columns)
-        places = [c.places(f) for c, f in zip(self.columns, fields, strict=True) if c.kind != "text"]
+        places = [c.encode(f) for c, f in zip(self.columns, fields, strict=True) if c.kind != "text"]
         texts = tuple(self._encode(fields[place]) for place in self.texts)
-        target = self.target.places([row.target for row in rows])
-        # A class that no training row has, and none at all where none is asked for, have no likelihood.
+        target = self.target.encode([row.target for row in rows])
+        # Unseen and missing classes have no likelihood.
         target = (
-            np.nan_to_num(target, nan=NONE).clip(NONE).astype(np.int64) if self.classes else target.astype(np.float32)
+            np.nan_to_num(target, nan=NO_CATEGORY).clip(NO_CATEGORY).astype(np.int64)
+            if self.classes
+            else target.astype(np.float32)
         )
         matrix = np.stack(places, 1) if places else np.zeros((len(rows), 0))
         return TableSource(self, matrix.astype(np.float32), texts, target, fingerprint)
@@ -106,7 +108,7 @@ class Schema:
         rows = [self.codec.encode(text) for text in texts]
         flat = np.array([number for row in rows for number in row], np.int32)
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        return Rows(flat, lengths).cut(self.max_length, self.cut).between((), (EOS,))
+        return Rows(flat, lengths).cut(self.max_length, self.cut).with_specials((), (EOS,))
 
     def to_json(self) -> dict[str, Any]:
         """As a run's vocabularies: columns.json and source.json."""
@@ -130,12 +132,12 @@ class Schema:
 
 @dataclass(frozen=True, eq=False)
 class TableSource:
-    """Numbered rows in memory. Categories are kept as numbers, and become one-hot in a batch."""
+    """Encoded rows in memory. Categories are indices, one-hot in a batch."""
 
     schema: Schema
-    places: np.ndarray  # [rows, columns that are no text] float32
+    encoded: np.ndarray  # [rows, columns without text] float32
     texts: tuple[Rows, ...]  # one for each column of text
-    values: np.ndarray  # [rows] of the target: int64 classes, −1: in no training row; or float32 scaled numbers
+    values: np.ndarray  # [rows] of the target: int64 classes (−1: unseen), or float32 scaled numbers
     fingerprint: str
     weights: np.ndarray | None = None  # of each class
     folder: Path | None = None
@@ -145,7 +147,7 @@ class TableSource:
 
     @property
     def target(self) -> Target:
-        return self.schema.answer
+        return self.schema.prediction
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -166,40 +168,40 @@ class TableSource:
         texts = []
         for text, starts in zip(self.texts, self._starts, strict=True):
             lengths = text.lengths[rows]
-            texts.append(pad_flat(text.ids[runs(starts[rows], lengths)], lengths))
+            texts.append(pad_flat(text.ids[index_ranges(starts[rows], lengths)], lengths))
         target = self.values[rows]
         source = Fields(torch.from_numpy(self.dense(rows)), tuple(texts))
         weight = None if self.weights is None else torch.from_numpy(self.weights[target])
-        return LabelBatch(source, torch.from_numpy(target), weight, counted(target), tuple(rows.tolist()))
+        return LabelBatch(source, torch.from_numpy(target), weight, count_known(target), tuple(rows.tolist()))
 
     def dense(self, rows: np.ndarray) -> np.ndarray:
         """[rows, V] float32"""
         plain = [column for column in self.schema.columns if column.kind != "text"]
-        parts = [column.dense(self.places[rows, place]) for place, column in enumerate(plain)]
+        parts = [column.dense(self.encoded[rows, place]) for place, column in enumerate(plain)]
         return np.concatenate([np.zeros((len(rows), 0), np.float32), *parts], axis=1)
 
     def prior(self) -> np.ndarray:
-        """The logits of who knows how common the classes are, and nothing else; of a number the scaled mean."""
+        """Logits of the class frequencies; of a number the scaled mean."""
         if not self.schema.classes:
             return self.values.mean(keepdims=True)
         counts = np.bincount(self.values[self.values >= 0], minlength=len(self.schema.classes))
         return np.log(np.maximum(counts, 0.5) / len(self))
 
     def count(self, rows: np.ndarray) -> int:
-        return counted(self.values[rows])
+        return count_known(self.values[rows])
 
     def costs(self, plan: Plan) -> np.ndarray:
         return np.array([len(rows) * int(self.lengths[rows].max(initial=0)) for rows in plan], np.float64)
 
-    def shuffled(self, column: int, order: np.ndarray) -> TableSource:
-        """The same rows, but in one column each has the field of another: row i that of row order[i]."""
+    def permute_column(self, column: int, order: np.ndarray) -> TableSource:
+        """The same rows with one column permuted: row i has the field of row order[i]."""
         schema = self.schema
         if schema.columns[column].kind == "text":
             texts = list(self.texts)
             place = schema.texts.index(column)
             texts[place] = texts[place].take(order)
             return replace(self, texts=tuple(texts))
-        places = self.places.copy()
+        encoded = self.encoded.copy()
         place = column - sum(text < column for text in schema.texts)
-        places[:, place] = places[order, place]
-        return replace(self, places=places)
+        encoded[:, place] = encoded[order, place]
+        return replace(self, encoded=encoded)

@@ -1,4 +1,4 @@
-"""Tagged sentences, encoded in memory: what a tagger is trained on."""
+"""Tagged sentences for training, encoded in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from seqloom.data.batches.bucketing import Plan, plan
-from seqloom.data.batches.words import Lexicon, TagBatch, Types
+from seqloom.data.batches.words import Lexicon, TagBatch, WordTable
 from seqloom.data.encoding.encode import Rows
 from seqloom.data.encoding.text_options import TextOptions
 from seqloom.data.formats.conll import Sentence
@@ -26,11 +26,11 @@ DAMAGED = "the stored vocabularies of tags are damaged"
 
 @dataclass(frozen=True, kw_only=True)
 class TagOptions(TextOptions):
-    """What is read, and how words become numbers: the `data` section of a tagger's configuration.
+    """The `data` section of the configuration of a tagger.
 
-    `columns`: the word's and the tag's, by number ("1,4"), or by name in CoNLL-U ("XPOS"). Of `TextOptions`, `fold`,
-    `max_vocab` and `min_count` are for words; their characters keep their case. `max_length`: words a sentence; the
-    rest is cut off. `repair_tags`: tags that break their scheme (I-X after O) are mended, and IOB1 becomes BIO.
+    `columns`: the word's and the tag's, by number ("1,4"), or by name in CoNLL-U ("XPOS"). Of `TextOptions`,
+    `lowercase`, `max_vocab` and `min_count` apply to words; characters keep their case. `max_length`: most words of a
+    sentence. `repair_tags`: repair tags that violate their scheme (I-X after O), and turn IOB1 into BIO.
     """
 
     max_length: int | None = None
@@ -39,7 +39,7 @@ class TagOptions(TextOptions):
 
 @dataclass(frozen=True)
 class Tags:
-    """The tags, numbered from 0, the commonest first; and their scheme, if they mark spans."""
+    """The tags, most frequent first, and their scheme, if they mark spans."""
 
     names: tuple[str, ...]
     scheme: str | None
@@ -64,14 +64,14 @@ class TagSource:
 
     folder: Path | None = None
 
-    def __init__(self, sentences: Sequence[Sentence], types: Types, tags: Tags) -> None:
+    def __init__(self, sentences: Sequence[Sentence], types: WordTable, tags: Tags) -> None:
         self.types = types
         lengths = np.fromiter((len(sentence.words) for sentence in sentences), np.int64, len(sentences))
         words = [types.add(word) for sentence in sentences for word in sentence.words]
         labels = [tags.numbers[tag] for sentence in sentences for tag in sentence.tags]
         self.words = Rows(np.array(words, np.int32), lengths)
         self.tags = Rows(np.array(labels, np.int32), lengths)
-        digest = hashlib.sha256(json.dumps([list(types.places), tags.to_json()]).encode())
+        digest = hashlib.sha256(json.dumps([list(types.rows), tags.to_json()]).encode())
         for part in (*self.words, self.tags.ids):
             digest.update(part.tobytes())
         self.fingerprint = digest.hexdigest()
@@ -81,7 +81,7 @@ class TagSource:
 
     @property
     def numbers(self) -> np.ndarray:
-        """[words] the number of each word, one sentence after the other."""
+        """[words]: ids of all words, flat."""
         return self.types.tables[0][self.words.ids]
 
     def plan(self, *, seed: int, epoch: int, batch_tokens: int | None, batch_rows: int | None) -> Plan:
@@ -116,7 +116,7 @@ class PreparedTags:
     facts: dict[str, Any] = field(repr=False)
     lexicon: Lexicon
     tags: Tags
-    rare: int  # the first number of the words that were seen once
+    rare: int  # the first id of the words that were seen once
     sentences: list[Sentence] = field(repr=False)  # held out
 
     def vocabularies(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Sentences of words as ids: each word by its own id and by its characters, each distinct word only once."""
+"""Sentences as word ids and characters; each distinct word is spelt once."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from seqloom.data.batches.collate import Padded, bucket_size, cuts, pad_flat, send
+from seqloom.data.batches.collate import Padded, bucket_size, pad_flat, send, split_points
 from seqloom.data.encoding.encode import Rows
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, normalize
 from seqloom.data.tokenizers.vocabulary import Codec
 
-LONGEST = 40  # characters of a word that are looked at: as many from its beginning as from its end
+MAX_CHARACTERS = 40  # characters of a word that are read, half from its beginning, half from its end
 
 
 @dataclass(frozen=True, eq=False)
 class Words:
-    """Sentences as a model reads them; rows are padded after."""
+    """The input of a tagger; rows are padded after."""
 
-    tokens: Padded  # [B, S] numbers of the words; <unk> for those that were not seen in training
-    index: Tensor  # [B, S] int64: which row of `characters` a word has; 0 at padded places
+    tokens: Padded  # [B, S] ids of words; <unk> for unseen ones
+    index: Tensor  # [B, S] int64: row in `characters`; 0 at padding
     characters: Padded  # [U, C]: <bos> c1 … cn <eos> of each distinct word of the batch
 
     @property
@@ -44,7 +44,7 @@ class Words:
         return Words(tokens, index, Padded(characters, self.characters.lengths[used], tuple(lengths)))
 
     def pad_to_bucket(self, most: int | None = None) -> Words:
-        """Padded up to few shapes; more words are spelt, each as the first, which no place asks for."""
+        """Padded to few shapes; the added rows of characters repeat the first and are never indexed."""
         tokens, characters = self.tokens.pad_to_bucket(most), self.characters.pad_to_bucket()
         more = bucket_size(len(characters.host)) - len(characters.host)
         spelt, lengths = (
@@ -60,26 +60,26 @@ class TagBatch:
     """What one training step reads."""
 
     source: Words
-    tags: Tensor  # [B, S] int64; 0 at padded places
-    rows: tuple[int, ...]  # which examples of the source; none where the batch counts for nothing
+    tags: Tensor  # [B, S] int64; 0 at padding
+    rows: tuple[int, ...]  # examples of the source; empty for a batch of weight zero
 
     @property
     def count(self) -> int:
-        """How many words are to be tagged."""
+        """The number of words to tag."""
         return sum(self.source.tokens.host) if self.rows else 0
 
     def to(self, device: torch.device | str) -> TagBatch:
         return TagBatch(self.source.to(device), send(self.tags, device), self.rows)
 
     def pad_to_bucket(self, most: int | None = None) -> TagBatch | None:
-        """The same in one of few shapes; None where it counts for nothing, which its loss would not know."""
+        """The same in one of few shapes; None for a batch of weight zero."""
         if not self.rows:
             return None
         source = self.source.pad_to_bucket(most)
         return replace(self, source=source, tags=F.pad(self.tags, (0, source.index.shape[1] - self.tags.shape[1])))
 
     def micro_batches(self, n: int) -> list[TagBatch]:
-        return [self._part(a, b) for a, b in cuts(len(self.rows), n)] or [self]
+        return [self._part(a, b) for a, b in split_points(len(self.rows), n)] or [self]
 
     def zero_weight_row(self) -> TagBatch:
         return replace(self._part(0, 1), rows=())
@@ -90,65 +90,65 @@ class TagBatch:
 
 
 class Lexicon:
-    """From words to numbers. `fold` holds for words alone: their characters keep their case."""
+    """Vocabularies of words and characters. Only words are lowercased."""
 
     def __init__(self, words: Codec, characters: Codec) -> None:
         self.words, self.characters = words, characters
 
     def shape(self, word: str) -> str:
-        """The word as its characters are read; words of one shape are one type."""
+        """The normalized spelling of a word; words of one spelling are one entry."""
         return normalize(word, half_width=self.words.half_width)
 
-    def number(self, word: str) -> int:
-        return self.words.number(self.words.normalize(word))
+    def word_id(self, word: str) -> int:
+        return self.words.token_id(self.words.normalize(word))
 
     def spell(self, shape: str) -> list[int]:
-        """<bos> c1 … cn <eos>; of a very long word, the beginning and the end."""
+        """<bos> c1 … cn <eos>; of a very long word the beginning and the end."""
         ids = self.characters.encode(shape)
-        if len(ids) > LONGEST:
-            ids = ids[: LONGEST // 2] + ids[-LONGEST // 2 :]
+        if len(ids) > MAX_CHARACTERS:
+            ids = ids[: MAX_CHARACTERS // 2] + ids[-MAX_CHARACTERS // 2 :]
         return [BOS, *ids, EOS]
 
     def words_of(self, sentences: Sequence[Sequence[str]]) -> Words:
-        """Sentences in memory as a model reads them, for prediction."""
-        types = Types(self)
+        """Encode sentences in memory, for prediction."""
+        types = WordTable(self)
         flat = [types.add(word) for sentence in sentences for word in sentence]
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
         return types.words(Rows(np.array(flat, np.int64), lengths))
 
 
-class Types:
+class WordTable:
     """A table of distinct words, each encoded and spelt once."""
 
     def __init__(self, lexicon: Lexicon, shapes: Iterable[str] = ()) -> None:
         self.lexicon = lexicon
-        self.places: dict[str, int] = {}
+        self.rows: dict[str, int] = {}
         self._tables: tuple[np.ndarray, Rows] | None = None
         for shape in shapes:
             self.add(shape)
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.rows)
 
     def add(self, word: str) -> int:
-        """The place of a word in the table."""
+        """The row of a word in the table."""
         shape = self.lexicon.shape(word)
         self._tables = None
-        return self.places.setdefault(shape, len(self.places))
+        return self.rows.setdefault(shape, len(self.rows))
 
     @property
     def tables(self) -> tuple[np.ndarray, Rows]:
-        """The number of every type, and its characters."""
+        """The id of every word, and its characters."""
         if self._tables is None:
-            spelt = [self.lexicon.spell(shape) for shape in self.places]
+            spelt = [self.lexicon.spell(shape) for shape in self.rows]
             lengths = np.fromiter(map(len, spelt), np.int64, len(spelt))
             flat = np.fromiter((number for row in spelt for number in row), np.int32, int(lengths.sum()))
-            numbers = np.fromiter(map(self.lexicon.number, self.places), np.int64, len(self.places))
+            numbers = np.fromiter(map(self.lexicon.word_id, self.rows), np.int64, len(self.rows))
             self._tables = numbers, Rows(flat, lengths)
         return self._tables
 
     def words(self, rows: Rows) -> Words:
-        """Rows of places in this table as a batch."""
+        """Rows of indices into this table as a batch."""
         numbers, spelt = self.tables
         used, index = np.unique(rows.ids, return_inverse=True)
         characters = spelt.take(used)

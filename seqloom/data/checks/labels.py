@@ -1,4 +1,4 @@
-"""Looking through labelled texts before training: every broken line, duplicates, overlap, and how common labels are."""
+"""`data check` for labelled texts: broken lines, duplicates, overlap, and label counts."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seqloom.data.checks.pairs import Report, Statistics
-from seqloom.data.files.columns import Reading
-from seqloom.data.files.file_groups import FOLDER, Group, group
+from seqloom.data.files.columns import ReadOptions
+from seqloom.data.files.file_groups import FOLDER, Group, group_files
 from seqloom.data.formats.pairs import MAX_LENGTH, Example, Problem
-from seqloom.data.prepare.labels import LabelOptions, doubt
+from seqloom.data.prepare.labels import LabelOptions, label_warning
 from seqloom.plural import counted
 
-SHOWN = 20  # labels that are named
+SHOWN = 20  # labels shown
 
 
-def check(files: list[str], *, max_length: int | None = None, reading: Reading | None = None) -> LabelReport:
-    """As `check.check`, for a text and its label on every line, or a folder for each label."""
-    reading = reading or Reading()
-    options = LabelOptions(columns=reading.columns, **reading.written)
-    return LabelReport(group(files, options), MAX_LENGTH if max_length is None else max_length)
+def check(files: list[str], *, max_length: int | None = None, reading: ReadOptions | None = None) -> LabelReport:
+    """As `checks.pairs.check`, for a text and its label on every line, or a folder for each label."""
+    reading = reading or ReadOptions()
+    options = LabelOptions(columns=reading.columns, **reading.file_options)
+    return LabelReport(group_files(files, options), MAX_LENGTH if max_length is None else max_length)
 
 
 class LabelReport(Report):
-    def counted(self, group: Group) -> Statistics:
+    def statistics_of(self, group: Group) -> Statistics:
         return LabelStatistics(group)
 
-    def doubts(self, statistics: Statistics) -> Iterator[Problem]:
+    def group_warnings(self, statistics: Statistics) -> Iterator[Problem]:
         assert isinstance(statistics, LabelStatistics)
-        found = doubt(statistics.pairs, statistics.distinct_sources, len(statistics.labels))
+        found = label_warning(statistics.pairs, statistics.distinct_sources, len(statistics.labels))
         if found is not None and statistics.group.form != FOLDER:
             yield Problem(statistics.group.files[0], 1, found, "warning", "labels")
 
 
 @dataclass
 class LabelStatistics(Statistics):
-    """The numbers of one group of files."""
+    """Statistics of one group of files."""
 
     labels: Counter[str] = field(default_factory=Counter)
 

@@ -1,4 +1,4 @@
-"""Looking through data before training: every broken line, duplicates, overlap, and what the lengths are."""
+"""`data check` for pairs: broken lines, duplicates, overlap, and statistics of lengths."""
 
 from __future__ import annotations
 
@@ -12,39 +12,38 @@ from typing import Any
 import numpy as np
 
 from seqloom.data.checks import problems
-from seqloom.data.checks.suspicious_text import Marks
-from seqloom.data.encoding.statistics import summary
-from seqloom.data.files.columns import Reading
-from seqloom.data.files.file_groups import Group, group
-from seqloom.data.formats.pairs import MAX_LENGTH, Example, Problem, entries, too_long
+from seqloom.data.checks.suspicious_text import SuspiciousText
+from seqloom.data.encoding.statistics import counter_statistics
+from seqloom.data.files.columns import ReadOptions
+from seqloom.data.files.file_groups import Group, group_files
+from seqloom.data.formats.pairs import MAX_LENGTH, Example, Problem, read_entries, too_long
 from seqloom.plural import counted
 
 __all__ = ["Problem", "Report", "Statistics", "check"]
 
 
-def check(files: list[str], *, max_length: int | None = None, reading: Reading | None = None) -> Report:
-    """Look through `files` (see `read.group`). Iterate over the report for the problems, as they are found.
+def check(files: list[str], *, max_length: int | None = None, reading: ReadOptions | None = None) -> Report:
+    """Check `files` (see `group_files`). Iterate over the report for the problems, as they are found.
 
-    Errors are lines that training would refuse, among them sides over `max_length` characters. Warnings are lines that
-    it would take, though something is odd about them (see `marks`), pairs that appear twice in a group of files, and
-    sources of the first group that appear again in a later one: test data that the model has seen. Of each text only
-    an 8-byte hash is kept.
+    Errors are lines that training would refuse, among them sides over `max_length` characters. Warnings are suspicious
+    lines (see `suspicious_text`), duplicate pairs in a group of files, and sources of the first group that appear again
+    in a later one: test data that the model has seen. Only 8-byte hashes of texts are kept.
     """
-    return Report(group(files, reading), MAX_LENGTH if max_length is None else max_length)
+    return Report(group_files(files, reading), MAX_LENGTH if max_length is None else max_length)
 
 
 class Report(problems.Report):
-    """Of pairs, as `check` says."""
+    """The report on pairs, see `check`."""
 
     def __init__(self, groups: list[Group], max_length: int = MAX_LENGTH):
         self.groups, self.max_length = groups, max_length
 
-    def counted(self, group: Group) -> Statistics:
-        """What is counted of a group of files."""
+    def statistics_of(self, group: Group) -> Statistics:
+        """Empty statistics for a group of files."""
         return Statistics(group)
 
-    def doubts(self, statistics: Statistics) -> Iterator[Problem]:
-        """What the numbers of a group of files make one doubt."""
+    def group_warnings(self, statistics: Statistics) -> Iterator[Problem]:
+        """Warnings from the statistics of a group of files."""
         return iter(())
 
     @property
@@ -52,13 +51,13 @@ class Report(problems.Report):
         return [note for group in self.groups for note in group.notes]
 
     def _problems(self) -> Iterator[Problem]:
-        first: _Seen | None = None
+        first: _PairHashes | None = None
         for one in self.groups:
-            statistics = self.counted(one)
+            statistics = self.statistics_of(one)
             self._statistics.append(statistics)
-            seen, marks = _Seen(), Marks(statistics.group.form)
-            for entry in entries(statistics.group, through=marks.through):
-                marks.record(entry.line)
+            seen, marks = _PairHashes(), SuspiciousText(statistics.group.form)
+            for entry in read_entries(statistics.group, observe=marks.observe):
+                marks.record_start(entry.line)
                 problem = entry if isinstance(entry, Problem) else too_long(entry, self.max_length)
                 if problem is not None:
                     statistics.broken += 1
@@ -66,14 +65,14 @@ class Report(problems.Report):
                 elif isinstance(entry, Example):
                     statistics.add(entry)
                     seen.add(entry)
-                yield from marks.found
-                marks.found.clear()
-            yield from marks.found
+                yield from marks.problems
+                marks.problems.clear()
+            yield from marks.problems
             if not marks.lines:
                 yield Problem(statistics.group.files[0], 1, "the file is empty", code="empty")
             elif not statistics.lines and not statistics.broken:
                 yield Problem(statistics.group.files[0], 1, "no example follows the names of the columns", code="empty")
-            # These come after the group: to name duplicates at once would need a table of ten times the size.
+            # After the group: reporting duplicates at once would need ten times the memory.
             yield from marks.line_ends()
             yield from seen.duplicates(statistics.group)
             if first is None:
@@ -81,11 +80,11 @@ class Report(problems.Report):
             else:
                 yield from seen.overlap(statistics.group, first, where)
             statistics.distinct_sources, statistics.several_targets = seen.sources()
-            yield from self.doubts(statistics)
+            yield from self.group_warnings(statistics)
 
 
-class _Seen:
-    """Hashes of the pairs of one group, in the order of the lines."""
+class _PairHashes:
+    """Hashes of the pairs of one group, in line order."""
 
     def __init__(self):
         self._sources, self._pairs, self._lines = array("Q"), array("Q"), array("q")
@@ -109,7 +108,7 @@ class _Seen:
                 yield Problem(group.files[0], line, reason, "warning", "duplicate")
             last = line
 
-    def overlap(self, group: Group, first: _Seen, where: Group) -> Iterator[Problem]:
+    def overlap(self, group: Group, first: _PairHashes, where: Group) -> Iterator[Problem]:
         known, places = np.unique(np.asarray(first._sources), return_index=True)
         if not len(known):
             return
@@ -125,7 +124,7 @@ class _Seen:
             last = line
 
     def sources(self) -> tuple[int, int]:
-        """How many distinct sources, and how many of them have several distinct targets."""
+        """The number of distinct sources, and of those with several distinct targets."""
         _, first = np.unique(np.asarray(self._pairs), return_index=True)
         _, counts = np.unique(np.asarray(self._sources)[first], return_counts=True)
         return len(counts), int((counts > 1).sum())
@@ -133,7 +132,7 @@ class _Seen:
 
 @dataclass
 class Statistics:
-    """The numbers of one group of files."""
+    """Statistics of one group of files."""
 
     group: Group
     lines: int = 0  # usable ones
@@ -190,19 +189,19 @@ class Side:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "characters": summary(self.characters),
-            "words": summary(self.words),
+            "characters": counter_statistics(self.characters),
+            "words": counter_statistics(self.words),
             "distinct_characters": len(self.alphabet),
         }
 
     def summary(self) -> str:
-        units = {"characters": summary(self.characters), "words": summary(self.words)}
-        spread = "; ".join(
+        units = {"characters": counter_statistics(self.characters), "words": counter_statistics(self.words)}
+        lengths = "; ".join(
             f"{unit} mean {numbers['mean']:.1f}, median {numbers['median']:g}, 95 % ≤ {numbers['p95']:g}, "
             f"longest {numbers['longest']:,}"
             for unit, numbers in units.items()
         )
-        return f"{spread}; {counted(len(self.alphabet), 'distinct characters')}"
+        return f"{lengths}; {counted(len(self.alphabet), 'distinct characters')}"
 
 
 def _hash(text: str) -> int:

@@ -1,4 +1,4 @@
-"""What every look through data gives: problems one by one, each kind of them once, then numbers."""
+"""The report of `data check`: problems one by one, problems by kind, then statistics."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 from seqloom.data.formats.pairs import Problem
 
-KEPT = 1_000  # problems that to_json lists; all are counted
-KINDS = 200  # kinds of problem that are told apart by their words; the others by their codes
-SHOWN = 5  # lines of a kind that are named
-# Of these the words differ from line to line, though the matter is one.
-_ONE = ("scheme", "tag", "invisible", "duplicate", "overlap", "utf8")
+MAX_LISTED = 1_000  # problems in to_json; all are counted
+MAX_KINDS = 200  # kinds distinguished by message; further ones by code
+LINES_SHOWN = 5  # line numbers shown for a kind
+# Codes whose messages differ from line to line.
+_BY_CODE = ("scheme", "tag", "invisible", "duplicate", "overlap", "utf8")
 _DETAIL = re.compile(r"\d[\d,.]*|0x\w+|'[^']*'")
 
 
 @dataclass
-class Kind:
-    """What is wrong in the same way with several lines of a file."""
+class ProblemKind:
+    """One kind of problem in a file, with its lines."""
 
     first: Problem
     count: int = 0
@@ -30,10 +30,10 @@ class Kind:
         if not self.count or problem.line < self.first.line:
             self.first = problem
         self.count += 1
-        self.lines = sorted([*self.lines, problem.line])[:SHOWN]
+        self.lines = sorted([*self.lines, problem.line])[:LINES_SHOWN]
 
     def __str__(self) -> str:
-        message = named(self.first)
+        message = compiler_line(self.first)
         if self.count == 1:
             return message
         more = ", …" if self.count > len(self.lines) else ""
@@ -43,16 +43,16 @@ class Kind:
         return {**self.first._asdict(), "count": self.count, "lines": self.lines}
 
 
-def named(problem: Problem) -> str:
-    """A problem in one line, as compilers have it."""
+def compiler_line(problem: Problem) -> str:
+    """A problem in one line, in the format of compilers."""
     return f"{problem.file}:{problem.line}: {problem.kind}: {problem.reason}"
 
 
 class Report:
-    """Iterating reads the files and gives each `Problem`; after that the numbers are there.
+    """Iterating reads the files and gives each `Problem`; then the statistics are complete.
 
-    `errors`, `warnings` and all other numbers read the files themselves if that was not done yet. A kind of data has
-    its own `_problems`, which fills `_statistics` with whatever has a `to_json` with its lines for display (`summary`).
+    `errors`, `warnings` and the statistics read the files if that was not done yet. Subclasses implement `_problems`,
+    which also fills `_statistics` with objects that have `to_json`.
     """
 
     _done = False
@@ -61,33 +61,33 @@ class Report:
         self._done = False
         self._counts: Counter[str] = Counter()
         self._codes: Counter[str] = Counter()
-        self._kept: list[Problem] = []
-        self._kinds: dict[tuple[str, ...], Kind] = {}
+        self._listed: list[Problem] = []
+        self._kinds: dict[tuple[str, ...], ProblemKind] = {}
         self._statistics: list[Any] = []
         for problem in self._problems():
             self._counts[problem.kind] += 1
             self._codes[problem.code] += 1
-            if len(self._kept) < KEPT:
-                self._kept.append(problem)
-            self._kinds.setdefault(self._alike(problem), Kind(problem)).add(problem)
+            if len(self._listed) < MAX_LISTED:
+                self._listed.append(problem)
+            self._kinds.setdefault(self._kind_key(problem), ProblemKind(problem)).add(problem)
             yield problem
         self._done = True
 
-    def _alike(self, problem: Problem) -> tuple[str, ...]:
-        """What problems of one kind have in common."""
-        plain = problem.code in _ONE or len(self._kinds) >= KINDS
+    def _kind_key(self, problem: Problem) -> tuple[str, ...]:
+        """The key by which problems are grouped."""
+        plain = problem.code in _BY_CODE or len(self._kinds) >= MAX_KINDS
         return problem.file, problem.kind, problem.code, "" if plain else _DETAIL.sub("…", problem.reason)
 
     @property
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[ProblemKind]:
         """Each kind of problem once, in the order of files and lines."""
-        return sorted(self._read()._kinds.values(), key=lambda kind: self._place(kind.first))
+        return sorted(self._read()._kinds.values(), key=lambda kind: self._position(kind.first))
 
     def ordered(self) -> list[Problem]:
         """All problems in the order of files and lines."""
-        return sorted(self, key=self._place)
+        return sorted(self, key=self._position)
 
-    def _place(self, problem: Problem) -> tuple[int, int]:
+    def _position(self, problem: Problem) -> tuple[int, int]:
         files = list(dict.fromkeys(kind[0] for kind in self._kinds))
         return files.index(problem.file), problem.line
 
@@ -104,7 +104,7 @@ class Report:
 
     @property
     def notes(self) -> list[str]:
-        """What was decided about the files."""
+        """Notes on the files."""
         return []
 
     @property
@@ -119,7 +119,7 @@ class Report:
             "codes": dict(self._codes),
             "notes": self.notes,
             "kinds": [kind.to_json() for kind in self.kinds],
-            "problems": [{**p._asdict(), "text": str(p)} for p in sorted(self._kept, key=self._place)],
+            "problems": [{**p._asdict(), "text": str(p)} for p in sorted(self._listed, key=self._position)],
             "groups": [statistics.to_json() for statistics in self.statistics],
         }
 

@@ -1,4 +1,4 @@
-"""Doubtful things in lines that can be read: mixed line ends, characters nobody sees, quotes left open."""
+"""Suspicious but readable lines: mixed line ends, invisible characters, unclosed quotes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from seqloom.data.files.lines import Line, LineError
 from seqloom.data.formats.pairs import Problem
-from seqloom.data.tokenizers.graphemes import PICTURE
+from seqloom.data.tokenizers.graphemes import EMOJI
 
 _NAMES = {
     "\u200b": "zero width space",
@@ -19,30 +19,30 @@ _NAMES = {
     "\u2060": "word joiner",
     "\ufeff": "byte order mark",
 }
-# Scripts that need the joiners: Arabic to Tibetan with all of India, Myanmar, Khmer, Mongolian, Arabic forms, Brahmi.
+# Scripts that use the joiners: Arabic to Tibetan with all of India, Myanmar, Khmer, Mongolian, Arabic forms, Brahmi.
 _SCRIPTS = "\u0600-\u0fff\u1000-\u109f\u1780-\u18af\ua840-\ua8ff\ufb50-\ufdff\ufe70-\ufefc\U00011000-\U00011fff"
-# Zero-width characters, and marks that turn the direction of writing. A joiner is in its place after a letter of those
-# scripts; U+200D also between two emoji, of which the first may have a skin tone or a variation selector.
-_HIDDEN = re.compile(
+# Zero-width characters, and marks of writing direction. A joiner is legitimate after a letter of those scripts; U+200D
+# also between two emoji, of which the first may have a skin tone or a variation selector.
+_SUSPICIOUS = re.compile(
     "[\u200b\u2060\ufeff\u202a-\u202e\u2066-\u2069]"
-    f"|(?<![{_SCRIPTS}])(?:\u200c|\u200d(?:(?<![{PICTURE}\ufe0f\U0001f3fb-\U0001f3ff]\u200d)|(?![{PICTURE}])))"
+    f"|(?<![{_SCRIPTS}])(?:\u200c|\u200d(?:(?<![{EMOJI}\ufe0f\U0001f3fb-\U0001f3ff]\u200d)|(?![{EMOJI}])))"
 )
-_ANY = re.compile("[\u200b-\u200d\u2060\ufeff\u202a-\u202e\u2066-\u2069]")  # most texts have none, which is soon seen
-_FAR = 1 << 16  # bytes; a longer line is named for that, and not looked into
+_INVISIBLE = re.compile("[\u200b-\u200d\u2060\ufeff\u202a-\u202e\u2066-\u2069]")  # fast check: most texts have none
+_MAX_BYTES = 1 << 16  # longer lines are reported as long, and not searched
 _LF, _CRLF, _NONE = range(3)
 
 
-class Marks:
-    """Looks at the lines of a group as they pass; `found` collects what is wrong with them."""
+class SuspiciousText:
+    """Inspects the lines of a group as they are read, and collects `problems`."""
 
     def __init__(self, form: str):
         self.form = form
-        self.found: list[Problem] = []
-        self._ends: dict[str, bytearray] = {}  # of every line of each file
-        self._begins = array("q")  # lines with which a record of a .csv begins: others stand within quotes
+        self.problems: list[Problem] = []
+        self._ends: dict[str, bytearray] = {}  # line end of every line, by file
+        self._begins = array("q")  # first lines of the records of a .csv; other lines are within quotes
 
-    def record(self, line: int) -> None:
-        """Hears where the records of a .csv begin."""
+    def record_start(self, line: int) -> None:
+        """Note the first line of a .csv record."""
         if self.form == "csv":
             self._begins.append(line)
 
@@ -50,13 +50,13 @@ class Marks:
     def lines(self) -> int:
         return max(map(len, self._ends.values()), default=0)
 
-    def through(self, file: str, lines: Iterator[Line]) -> Iterator[Line]:
+    def observe(self, file: str, lines: Iterator[Line]) -> Iterator[Line]:
         ends = self._ends.setdefault(file, bytearray())
         for line, raw in lines:
             if not isinstance(raw, LineError):
                 ends.append(_CRLF if raw.endswith(b"\r\n") else _LF if raw.endswith(b"\n") else _NONE)
-                if len(raw) <= _FAR and (not raw.isascii() or b"\r" in raw or b'"' in raw):
-                    self.found += (Problem(file, line, reason, "warning", code) for code, reason in self._look(raw))
+                if len(raw) <= _MAX_BYTES and (not raw.isascii() or b"\r" in raw or b'"' in raw):
+                    self.problems += (Problem(file, line, reason, "warning", code) for code, reason in self._look(raw))
             else:
                 ends.append(_NONE)
             yield line, raw
@@ -65,30 +65,29 @@ class Marks:
         try:
             text = raw.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError:
-            return  # an error, and named as such
+            return  # reported as an error elsewhere
         if "\r" in text:
             yield "line-end", f"CR inside the line at character {text.index(chr(13)) + 1}: an old line end?"
         if self.form == "tsv" and any(field[:1] == '"' and '"' not in field[1:] for field in text.split("\t")):
             yield "quote", "a column begins with a quote that is not closed; in TSV quotes are text"
-        hidden = _HIDDEN.search(text) if _ANY.search(text) else None
+        hidden = _SUSPICIOUS.search(text) if _INVISIBLE.search(text) else None
         if hidden is not None and not text.startswith("\ufeff"):
             name = _NAMES.get(hidden[0], "mark of writing direction")
             yield "invisible", f"U+{ord(hidden[0]):04X} ({name}) at character {hidden.start() + 1}, which nobody sees"
 
-    def _between(self, kinds: np.ndarray) -> np.ndarray:
-        """Without the line ends that stand within quotes: a spreadsheet ends its rows in CRLF, and lines of a cell in
-        LF."""
+    def _record_ends(self, kinds: np.ndarray) -> np.ndarray:
+        """Ignore line ends within quotes: spreadsheets end rows in CRLF, and lines of a cell in LF."""
         if not self._begins:
             return kinds
         last = np.zeros(len(kinds) + 1, bool)
-        last[np.minimum(np.asarray(self._begins) - 1, len(kinds))] = True  # what stands before a record ends another
+        last[np.minimum(np.asarray(self._begins) - 1, len(kinds))] = True  # the line before a record ends another
         last[len(kinds)] = True
         return np.where(last[1:], kinds, _NONE)
 
     def line_ends(self) -> Iterator[Problem]:
-        """Lines that end otherwise than most of their file."""
+        """Lines whose ends differ from most lines of their file."""
         for file, ends in self._ends.items():
-            kinds = self._between(np.frombuffer(ends, np.uint8))
+            kinds = self._record_ends(np.frombuffer(ends, np.uint8))
             crlf, lf = int((kinds == _CRLF).sum()), int((kinds == _LF).sum())
             rare, names = (_LF, "LF, most lines in CRLF") if crlf > lf else (_CRLF, "CRLF, most lines in LF")
             for line in np.flatnonzero(kinds == rare).tolist() if min(crlf, lf) else ():

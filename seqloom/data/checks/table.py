@@ -1,4 +1,4 @@
-"""Looking through tables before training: every broken row, rows that come twice, and what the columns are like."""
+"""`data check` for tables: broken rows, duplicates, and statistics of columns."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from typing import Any
 
 from seqloom.data.batches.table import Schema
 from seqloom.data.checks import problems
-from seqloom.data.checks.suspicious_text import Marks
-from seqloom.data.files.columns import Reading
-from seqloom.data.formats.column_types import plain
+from seqloom.data.checks.suspicious_text import SuspiciousText
+from seqloom.data.files.columns import ReadOptions
+from seqloom.data.formats.column_types import normalize_field
 from seqloom.data.formats.pairs import Problem
-from seqloom.data.formats.table import Row, TableOptions, entries, form, layout, notes
-from seqloom.data.prepare.table import describe_columns, draft
+from seqloom.data.formats.table import Row, TableOptions, detect_layout, file_notes, row_entries, table_format
+from seqloom.data.prepare.table import describe_columns, draft_schema
 from seqloom.errors import SeqloomError
 from seqloom.plural import counted
 
 
-def check(files: list[str], *, max_length: int | None = None, reading: Reading | None = None) -> TableReport:
-    """Look through tables; the first says what the columns are. Iterate over the report for the problems.
+def check(files: list[str], *, max_length: int | None = None, reading: ReadOptions | None = None) -> TableReport:
+    """Check tables; the first determines the columns. Iterate over the report for the problems.
 
-    Errors are rows that training would refuse, and fields of more than `max_length` characters. Warnings are rows that
-    come twice, rows that differ from another in their target alone, and rows of the first table in a later one.
+    Errors are rows that training would refuse, and fields of more than `max_length` characters. Warnings are
+    duplicate rows, rows that differ from another in the target only, and rows of the first table in a later one.
     """
-    options = reading if isinstance(reading, TableOptions) else _options(reading or Reading())
+    options = reading if isinstance(reading, TableOptions) else _options(reading or ReadOptions())
     return TableReport(files, options, max_length)
 
 
-def _options(reading: Reading) -> TableOptions:
+def _options(reading: ReadOptions) -> TableOptions:
     given = asdict(reading)
     return TableOptions(**{name: value for name, value in given.items() if value is not None})
 
 
 @dataclass
 class TableStatistics:
-    """The numbers of one table."""
+    """Statistics of one table."""
 
     files: list[str]
     form: str
@@ -51,7 +51,7 @@ class TableStatistics:
         """In lines, for display."""
         held = f"{counted(self.lines, 'rows')} in {counted(self.lines + self.broken, 'lines')}"
         first = f"{self.files[0]}: {held} ({self.form}), {self.distinct:,} distinct"
-        return [first, *(f"  {_column(one)}" for one in self.columns)]
+        return [first, *(f"  {_describe_column(one)}" for one in self.columns)]
 
 
 class TableReport(problems.Report):
@@ -59,7 +59,7 @@ class TableReport(problems.Report):
 
     def __init__(self, files: Sequence[str], options: TableOptions, max_length: int | None) -> None:
         self.files, self.options, self.longest = list(files), options, max_length
-        self.layout = layout(self.files[:1], options)
+        self.layout = detect_layout(self.files[:1], options)
 
     @property
     def notes(self) -> list[str]:
@@ -67,13 +67,13 @@ class TableReport(problems.Report):
         columns = (
             [f"columns: {kinds}; the last is the target. data.column_types.NAME=KIND changes a kind"] if kinds else []
         )
-        return [*notes(self.files, self.options), *columns]
+        return [*file_notes(self.files, self.options), *columns]
 
     def _problems(self) -> Iterator[Problem]:
         self._draft: Schema | None = None
         first: _Seen = {}
         for file in self.files:
-            statistics, seen = TableStatistics([file], form(file, self.options)), {}
+            statistics, seen = TableStatistics([file], table_format(file, self.options)), {}
             self._statistics.append(statistics)
             rows: list[Row] = []
             for entry in self._entries(file):
@@ -83,33 +83,33 @@ class TableReport(problems.Report):
                     statistics.broken += entry.kind == "error"
                     yield entry
             yield from self._values(rows, statistics)
-            yield from _again(rows, seen, first)
+            yield from _duplicates(rows, seen, first)
             statistics.distinct = len(seen)
             first = first or seen
 
     def _entries(self, file: str) -> Iterator[Row | Problem]:
-        """The rows of a file, and what is broken or odd about its lines."""
-        marks = Marks(form(file, self.options))
-        for entry in entries(file, self.layout, through=marks.through):
-            marks.record(entry.line)
+        """The rows of a file, and problems of its lines."""
+        marks = SuspiciousText(table_format(file, self.options))
+        for entry in row_entries(file, self.layout, observe=marks.observe):
+            marks.record_start(entry.line)
             yield entry
-            yield from marks.found
-            marks.found.clear()
+            yield from marks.problems
+            marks.problems.clear()
         yield from marks.line_ends()
 
     def _values(self, rows: list[Row], statistics: TableStatistics) -> Iterator[Problem]:
-        """What is wrong with the fields of rows, by the kinds that the first table has."""
+        """Problems of fields, by the column types of the first table."""
         if not rows:
             yield Problem(statistics.files[0], 1, "the table has no rows", code="empty")
             return
         try:
-            self._draft = self._draft or draft(rows, self.layout, self.options)
+            self._draft = self._draft or draft_schema(rows, self.layout, self.options)
         except SeqloomError as error:
             yield Problem(statistics.files[0], 1, str(error), code="columns")
             return
         good = []
         for row in rows:
-            problem = self._draft.wrong(row) or self._too_long(row)
+            problem = self._draft.problem(row) or self._too_long(row)
             if problem is None:
                 good.append(row)
             else:
@@ -125,13 +125,13 @@ class TableReport(problems.Report):
         return None
 
 
-_Seen = dict[tuple[str, ...], tuple[int, str]]  # where a row stands first, and its target
+_Seen = dict[tuple[str, ...], tuple[int, str]]  # line of the first occurrence, and its target
 
 
-def _again(rows: Sequence[Row], seen: _Seen, first: _Seen) -> Iterator[Problem]:
-    """Rows that were there before: in the same table, or in the first."""
+def _duplicates(rows: Sequence[Row], seen: _Seen, first: _Seen) -> Iterator[Problem]:
+    """Rows that appeared before: in the same table, or in the first."""
     for row in rows:
-        fields, target = tuple(map(plain, row.fields)), plain(row.target)
+        fields, target = tuple(map(normalize_field, row.fields)), normalize_field(row.target)
         if fields in seen:
             line, other = seen[fields]
             reason = f"duplicate: the same row as in line {line}"
@@ -145,7 +145,7 @@ def _again(rows: Sequence[Row], seen: _Seen, first: _Seen) -> Iterator[Problem]:
         seen.setdefault(fields, (row.line, target))
 
 
-def _column(column: dict[str, Any]) -> str:
+def _describe_column(column: dict[str, Any]) -> str:
     """A column in one line."""
     if column["kind"] == "category":
         commonest = ", ".join(f"{value} {count:,}" for value, count in column["commonest"][:3])

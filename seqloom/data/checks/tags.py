@@ -1,4 +1,4 @@
-"""Looking through tagged sentences before training: every broken line, tags out of order, duplicates and overlap."""
+"""`data check` for tagged sentences: broken lines, tags that violate their scheme, duplicates and overlap."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seqloom.data.checks import problems
-from seqloom.data.checks.suspicious_text import Marks
+from seqloom.data.checks.suspicious_text import SuspiciousText
 from seqloom.data.encoding.encode import source_hash
-from seqloom.data.encoding.statistics import COMMONEST, summary
-from seqloom.data.encoding.tag_schemes import breaks, meant, odd, scheme_of
-from seqloom.data.files.columns import Reading
-from seqloom.data.formats.conll import LONGEST, Sentence, Source, blocks, source_of, too_long
+from seqloom.data.encoding.statistics import MOST_COMMON, counter_statistics
+from seqloom.data.encoding.tag_schemes import detect_scheme, not_in_scheme, suggest_tag, violations
+from seqloom.data.files.columns import ReadOptions
+from seqloom.data.formats.conll import LONGEST, Sentence, TaggedFile, inspect_file, sentence_blocks, too_long
 from seqloom.data.formats.pairs import Problem
 from seqloom.plural import counted
 
 
-def check(files: list[str], *, max_length: int | None = None, reading: Reading | None = None) -> Report:
-    """Look through `files` (see `conll`). Iterate over the report for the problems.
+def check(files: list[str], *, max_length: int | None = None, reading: ReadOptions | None = None) -> Report:
+    """Check `files` (see `conll`). Iterate over the report for the problems.
 
-    Errors are lines that training would refuse, and sentences of more than `max_length` words. Warnings are what it
-    would take: tags that break their scheme (see `schemes`), odd characters and line ends (see `marks`), sentences that
-    appear twice, and sentences of the first file that appear again in a later one.
+    Errors are lines that training would refuse, and sentences of more than `max_length` words. Warnings: tags
+    that violate their scheme (see `tag_schemes`), suspicious characters and line ends (see `suspicious_text`),
+    duplicate sentences, and sentences of the first file that appear again in a later one.
     """
-    reading = reading or Reading()
-    return Report([source_of(file, reading) for file in files], LONGEST if max_length is None else max_length)
+    reading = reading or ReadOptions()
+    return Report([inspect_file(file, reading) for file in files], LONGEST if max_length is None else max_length)
 
 
 class Report(problems.Report):
     """Of tagged sentences."""
 
-    def __init__(self, sources: list[Source], max_length: int = LONGEST) -> None:
+    def __init__(self, sources: list[TaggedFile], max_length: int = LONGEST) -> None:
         self.sources, self.max_length = sources, max_length
 
     @property
@@ -46,48 +46,48 @@ class Report(problems.Report):
             yield from self._file(self._statistics[-1], seen)
 
     def _file(self, statistics: Statistics, seen: dict[bytes, str]) -> Iterator[Problem]:
-        """Of one file. `seen`: where the sentences of the first file stand, and those of this one."""
-        source, marks = statistics.source, Marks(statistics.source.form)
+        """The problems of one file. `seen`: where the sentences of the first file are."""
+        source, marks = statistics.source, SuspiciousText(statistics.source.form)
         own: dict[bytes, int] = {}
         sentences: list[Sentence] = []
-        for block in blocks(source, marks.through):
+        for block in sentence_blocks(source, marks.observe):
             found = block.problems or [problem for problem in [too_long(block, source, self.max_length)] if problem]
-            yield from (*found, *marks.found)
-            marks.found.clear()
+            yield from (*found, *marks.problems)
+            marks.problems.clear()
             if found:
                 statistics.broken += 1
                 continue
             sentence = block.sentence(source.file)
             statistics.add(sentence)
             sentences.append(sentence)
-            yield from _again(sentence, own, seen)
-        yield from marks.found
+            yield from _duplicates(sentence, own, seen)
+        yield from marks.problems
         if not statistics.sentences and not statistics.broken:
             yield Problem(source.file, 1, "the file holds no sentences", code="empty")
         yield from marks.line_ends()
-        yield from self._disorder(sentences, statistics)
+        yield from self._scheme_problems(sentences, statistics)
         if source is self.sources[0]:
             seen.update({key: f"{source.file}:{line}" for key, line in own.items()})
 
-    def _disorder(self, sentences: list[Sentence], statistics: Statistics) -> Iterator[Problem]:
-        """Only when all tags are known, so is their scheme."""
-        statistics.scheme = scheme = scheme_of(sentence.tags for sentence in sentences)
+    def _scheme_problems(self, sentences: list[Sentence], statistics: Statistics) -> Iterator[Problem]:
+        """Violations of the scheme, which is known only after all tags."""
+        statistics.scheme = scheme = detect_scheme(sentence.tags for sentence in sentences)
         if scheme is None:
             return
-        odd_tags = {tag for tag in statistics.tags if odd(tag, scheme)}
+        odd_tags = {tag for tag in statistics.tags if not_in_scheme(tag, scheme)}
         sound = [tag for tag in statistics.tags if tag not in odd_tags]
         for sentence in sentences:
             for place, tag in enumerate(sentence.tags):
                 if tag in odd_tags:
-                    hint = f"; did you mean {found!r}?" if (found := meant(tag, sound)) else ""
+                    hint = f"; did you mean {found!r}?" if (found := suggest_tag(tag, sound)) else ""
                     reason = f"the tag {tag!r} is none of the scheme {scheme.upper()}{hint}"
                     yield Problem(sentence.file, sentence.lines[place], reason, "warning", "tag")
-            for place, reason in breaks(sentence.tags, scheme):
+            for place, reason in violations(sentence.tags, scheme):
                 message = f"{reason}, which {scheme.upper()} does not allow"
                 yield Problem(sentence.file, sentence.lines[place], message, "warning", "scheme")
 
 
-def _again(sentence: Sentence, own: dict[bytes, int], seen: dict[bytes, str]) -> Iterator[Problem]:
+def _duplicates(sentence: Sentence, own: dict[bytes, int], seen: dict[bytes, str]) -> Iterator[Problem]:
     key, line = source_hash(sentence.text, b""), sentence.lines[0]
     if key in own:
         yield Problem(sentence.file, line, f"duplicate: the sentence of line {own[key]}", "warning", "duplicate")
@@ -99,9 +99,9 @@ def _again(sentence: Sentence, own: dict[bytes, int], seen: dict[bytes, str]) ->
 
 @dataclass
 class Statistics:
-    """The numbers of one file."""
+    """Statistics of one file."""
 
-    source: Source
+    source: TaggedFile
     sentences: int = 0  # usable ones
     broken: int = 0
     scheme: str | None = None
@@ -125,20 +125,20 @@ class Statistics:
             "distinct_words": len(self.words),
             "scheme": self.scheme,
             "tags": dict(self.tags.most_common()),
-            "lengths": summary(self.lengths),
+            "lengths": counter_statistics(self.lengths),
             "told": self.summary(),
         }
 
     def summary(self) -> list[str]:
         """The same in lines for display."""
-        spread = summary(self.lengths)
+        lengths = counter_statistics(self.lengths)
         scheme = f" ({self.scheme.upper()})" if self.scheme else ""
-        commonest = ", ".join(f"{tag} {count:,}" for tag, count in self.tags.most_common(COMMONEST))
+        commonest = ", ".join(f"{tag} {count:,}" for tag, count in self.tags.most_common(MOST_COMMON))
         return [
             f"{self.source.file}: {counted(self.sentences, 'sentences')} ({self.source.form}), "
             f"{counted(self.words.total(), 'words')}, {len(self.words):,} distinct; "
             f"{counted(len(self.tags), 'tags')}{scheme}",
-            f"  words a sentence: mean {spread['mean']:.1f}, median {spread['median']:g}, 95 % ≤ {spread['p95']:g}, "
-            f"longest {spread['longest']:,}",
+            f"  words a sentence: mean {lengths['mean']:.1f}, median {lengths['median']:g}, 95 % ≤ {lengths['p95']:g}, "
+            f"longest {lengths['longest']:,}",
             f"  tags: {commonest}",
         ]

@@ -1,4 +1,4 @@
-"""`data check` for running text: broken and doubtful lines, and the numbers of each file."""
+"""`data check` for running text: broken and suspicious lines, and statistics."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.data.checks import problems
-from seqloom.data.checks.suspicious_text import Marks
-from seqloom.data.files.columns import Reading
+from seqloom.data.checks.suspicious_text import SuspiciousText
+from seqloom.data.files.columns import ReadOptions
 from seqloom.data.files.lines import LineError, decode
 from seqloom.data.formats.pairs import MAX_LENGTH, Problem
-from seqloom.data.formats.plain_text import _lines, _plainly, formed_text, raw_chunks
+from seqloom.data.formats.plain_text import encoding_only, raw_chunks, split_lines, text_file_group
 from seqloom.plural import counted
 
 
-def check(files: list[str], *, max_length: int | None = None, reading: Reading | None = None) -> Report:
-    """Look through plain texts. Iterate over the report for the problems, as they are found.
+def check(files: list[str], *, max_length: int | None = None, reading: ReadOptions | None = None) -> Report:
+    """Check plain texts. Iterate over the report for the problems, as they are found.
 
-    Errors are lines that training would refuse: bad UTF-8, NUL, a byte order mark in the middle. Warnings are odd ones
-    (see `marks`), and lines over `max_length` characters.
+    Errors are lines that training would refuse: bad UTF-8, NUL, a byte order mark in the middle. Warnings are
+    suspicious ones (see `suspicious_text`), and lines over `max_length` characters.
     """
     return Report(files, MAX_LENGTH if max_length is None else max_length, reading)
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """The numbers of one text."""
+    """Statistics of one text."""
 
     file: str
     numbers: dict[str, int]
@@ -49,9 +49,9 @@ class Statistics:
 class Report(problems.Report):
     """Of running text."""
 
-    def __init__(self, files: list[str], max_length: int = MAX_LENGTH, reading: Reading | None = None):
+    def __init__(self, files: list[str], max_length: int = MAX_LENGTH, reading: ReadOptions | None = None):
         self.files, self.max_length = files, max_length
-        self.forms = [formed_text(file, _plainly(reading or Reading())) for file in files]
+        self.forms = [text_file_group(file, encoding_only(reading or ReadOptions())) for file in files]
 
     @property
     def notes(self) -> list[str]:
@@ -62,12 +62,12 @@ class Report(problems.Report):
             yield from self._text(one.files[0], one.paths[0], one.encodings[0])
 
     def _text(self, file: str, path: Path, encoding: str) -> Iterator[Problem]:
-        marks, facts, alphabet = Marks("text"), Counter[str](), set[str]()
-        last = length = reported = 0  # of an endless line a piece comes at a time
+        marks, facts, alphabet = SuspiciousText("text"), Counter[str](), set[str]()
+        last = length = reported = 0  # a very long line comes in several chunks
         for raw in raw_chunks(file, path, encoding):
-            for line, content in marks.through(file, enumerate(_lines(raw.content), raw.line)):
-                yield from marks.found
-                marks.found.clear()
+            for line, content in marks.observe(file, enumerate(split_lines(raw.content), raw.line)):
+                yield from marks.problems
+                marks.problems.clear()
                 try:
                     text = decode(content)  # pyright: ignore[reportArgumentType]
                 except LineError as broken:

@@ -27,10 +27,10 @@ DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (*TEXTS, *O
 TASKS = tuple(dict.fromkeys(dataset.task for dataset in DATASETS.values()))
 LAYOUT = 1  # of the files written here; a change makes every cached split new
 
-READ = ("speech", "pictures", "graph", "regress")  # tasks whose data can be read, though nothing trains on them yet
+READABLE = ("speech", "pictures", "graph", "regress")  # tasks whose data can be read, though nothing trains on them yet
 # Tasks that learn from plain text take the texts of others, and leave their labels; a language model may be conditioned
 # on them (--columns 2,1).
-ALIKE = {"mask": ("classify", "generate"), "vectors": ("classify", "generate"), "generate": ("classify",)}
+OTHER_TASKS = {"mask": ("classify", "generate"), "vectors": ("classify", "generate"), "generate": ("classify",)}
 
 # How the examples of a task that works on text are written: what the file is called behind its name, and each example.
 _WRITTEN: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
@@ -87,20 +87,20 @@ def get(name: str, output: Path | None = None) -> list[Path]:
 
     With `output`, copies in that folder; what is there already is not overwritten.
     """
-    from seqloom.data.datasets.download import content, place_of
+    from seqloom.data.datasets.download import load_file, local_file
 
     dataset = find(name)
     if is_text(dataset):
         found = [path for split in dataset.sizes for path in files(name, split)]
         copies = {path.name: path.read_bytes() for path in found} if output else {}
     else:
-        raw = {file: content(dataset, file) for file in dataset.all_files()}
-        found = [place for file in raw if (place := place_of(file))]
+        raw = {file: load_file(dataset, file) for file in dataset.all_files()}
+        found = [place for file in raw if (place := local_file(file))]
         copies = {Path(file.path).name: content for file, content in raw.items()}
-    return found if output is None else _put(output, copies)
+    return found if output is None else _copy_to(output, copies)
 
 
-def _put(folder: Path, copies: Mapping[str, bytes]) -> list[Path]:
+def _copy_to(folder: Path, copies: Mapping[str, bytes]) -> list[Path]:
     paths = [folder / name for name in copies]
     for path in paths:
         if path.exists():
@@ -149,7 +149,7 @@ def state(dataset: Dataset) -> str:
     """Where the data is: embedded, in the mirror, cached, to download, or to be put in place by hand."""
     from importlib.util import find_spec
 
-    from seqloom.data.datasets.download import downloads, mirrored
+    from seqloom.data.datasets.download import downloads, mirror_path
     from seqloom.data.datasets.from_packages import EXTRAS
 
     if dataset.package:
@@ -157,9 +157,9 @@ def state(dataset: Dataset) -> str:
     wanted = dataset.all_files()
     if not wanted:
         return "embedded"
-    if all(map(mirrored, wanted)):
+    if all(map(mirror_path, wanted)):
         return "in the mirror"
-    if all(mirrored(file) or (downloads() / file.path).is_file() for file in wanted):
+    if all(mirror_path(file) or (downloads() / file.path).is_file() for file in wanted):
         return "cached"
     written = default_cache() / "datasets" / dataset.name
     if is_text(dataset) and (written / version(dataset)).is_dir():
@@ -177,15 +177,17 @@ def resolve(names: Iterable[str | Path], split: str, task: str) -> list[str]:
         dataset, asked = _named(name)
         if dataset is None:
             found.append(name)
-        elif dataset.task not in (task, *ALIKE.get(task, ())):
-            later = "; no command trains that yet, but Python can read it" if dataset.task in READ else ""
+        elif dataset.task not in (task, *OTHER_TASKS.get(task, ())):
+            later = "; no command trains that yet, but Python can read it" if dataset.task in READABLE else ""
             raise SeqloomError(f"{name}: is a dataset for the task {dataset.task}, not for {task}{later}")
         else:
             found += map(str, files(dataset.name, asked or split))
     return found
 
 
-def suited(names: Sequence[str | Path], data: Mapping[str, Any], task: str) -> tuple[dict[str, Any], str | None]:
+def with_suited_options(
+    names: Sequence[str | Path], data: Mapping[str, Any], task: str
+) -> tuple[dict[str, Any], str | None]:
     """For training on one dataset by name: `data` with the options that suit it where none is set, and NAME:valid.
 
     The options are for the dataset's own task; another that takes its texts has others.

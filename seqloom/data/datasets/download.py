@@ -23,16 +23,16 @@ from seqloom.errors import SeqloomError
 from seqloom.files import default_cache, write_atomic
 
 MIRROR = "SEQLOOM_DATA"
-SECONDS = 30  # without a byte, after which a server is given up
-ROOM = 1 << 30  # bytes of a file whose size is not known
-BESIDE = 1 << 26  # bytes that an archive may hold beside the file that is wanted
-MEMBERS = 10_000  # of an archive
-WAYS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of packing; others are unpacked by zipfile without a limit
+TIMEOUT = 30  # without a byte, after which a server is given up
+UNKNOWN_SIZE_BYTES = 1 << 30  # bytes of a file whose size is not known
+OTHER_MEMBERS_BYTES = 1 << 26  # bytes that an archive may hold beside the file that is wanted
+MAX_MEMBERS = 10_000  # of an archive
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of packing; others are unpacked by zipfile without a limit
 
 
-def content(dataset: Dataset, file: File) -> bytes:
+def load_file(dataset: Dataset, file: File) -> bytes:
     """The bytes of a file, unpacked and verified. Downloaded if it is not there yet."""
-    place = mirrored(file)
+    place = mirror_path(file)
     if place is not None:
         return _verified(_read(place, file), file, place)
     kept = downloads() / file.path
@@ -46,13 +46,13 @@ def content(dataset: Dataset, file: File) -> bytes:
     return raw
 
 
-def place_of(file: File) -> Path | None:
+def local_file(file: File) -> Path | None:
     """Where a file is, if it was downloaded; not verified."""
     kept = downloads() / file.path
-    return mirrored(file) or (kept if kept.is_file() else None)
+    return mirror_path(file) or (kept if kept.is_file() else None)
 
 
-def mirrored(file: File) -> Path | None:
+def mirror_path(file: File) -> Path | None:
     """Where a file is in the mirror, plain or packed; None if it is not, or if there is no mirror."""
     folder = os.environ.get(MIRROR)
     if not folder:
@@ -81,8 +81,8 @@ def sizes() -> dict[str, int]:
     return {path: int(size) for size, path in (line.split("  ", 1) for line in lines)}
 
 
-def _most(file: File) -> int:
-    return sizes().get(file.path, ROOM)
+def _max_bytes(file: File) -> int:
+    return sizes().get(file.path, UNKNOWN_SIZE_BYTES)
 
 
 def _too_large(place: Path | str, most: int) -> SeqloomError:
@@ -102,7 +102,7 @@ def _verified(raw: bytes, file: File, place: Path | str) -> bytes:
 
 def _read(place: Path, file: File) -> bytes:
     """What a file holds. Some are packed at their address too: only what the mirror packed is unpacked here."""
-    most = _most(file)
+    most = _max_bytes(file)
     try:
         plain = place.name == Path(file.path).name
         with place.open("rb") if plain else gzip.open(place) as opened:
@@ -126,7 +126,7 @@ def _make(folder: Path) -> None:
 def _download(dataset: Dataset, file: File) -> bytes:
     """From the address into memory, by way of a file that goes away whatever happens."""
     if file.address is None:
-        missing = (each.path for each in dataset.all_files() if place_of(each) is None)
+        missing = (each.path for each in dataset.all_files() if local_file(each) is None)
         places = " and ".join(f"${MIRROR}/{path}" for path in missing)
         raise SeqloomError(
             f"{dataset.name}: cannot be downloaded in the form that is read here: put it in place by hand as {places} "
@@ -136,7 +136,7 @@ def _download(dataset: Dataset, file: File) -> bytes:
     with tempfile.TemporaryDirectory(dir=default_cache(), prefix=".download-") as folder:
         fresh = Path(folder) / "fresh"
         packed = file.address.endswith(".zip")
-        with _Bounded(fresh, file.address, _most(file) + (BESIDE if packed else 0)) as target:
+        with _BoundedFile(fresh, file.address, _max_bytes(file) + (OTHER_MEMBERS_BYTES if packed else 0)) as target:
             _get(file.address, target)
         raw = _member(fresh, file) if packed else fresh.read_bytes()
     return _verified(raw, file, file.address)
@@ -144,17 +144,20 @@ def _download(dataset: Dataset, file: File) -> bytes:
 
 def _member(archive: Path, file: File) -> bytes:
     """The file of an archive that has the right sum, whatever its name there; else some other, to be refused."""
-    raw, left = b"", _most(file) + BESIDE
+    raw, left = b"", _max_bytes(file) + OTHER_MEMBERS_BYTES
     try:
         with zipfile.ZipFile(archive) as opened:
-            if len(opened.infolist()) > MEMBERS:
-                raise SeqloomError(f"{file.address}: not the right content: it holds more than {MEMBERS:,} files")
+            if len(opened.infolist()) > MAX_MEMBERS:
+                raise SeqloomError(f"{file.address}: not the right content: it holds more than {MAX_MEMBERS:,} files")
             for member in opened.infolist():
-                if member.file_size != sizes().get(file.path, member.file_size) or member.compress_type not in WAYS:
+                if (
+                    member.file_size != sizes().get(file.path, member.file_size)
+                    or member.compress_type not in COMPRESSIONS
+                ):
                     continue  # unread: what it claims to be is another file
                 left -= member.file_size
                 if left < 0:
-                    raise _too_large(str(file.address), _most(file))
+                    raise _too_large(str(file.address), _max_bytes(file))
                 with opened.open(member) as packed:
                     raw = packed.read(member.file_size + 1)
                 if _digest(raw) == checksums()[file.path]:
@@ -164,7 +167,7 @@ def _member(archive: Path, file: File) -> bytes:
     return raw
 
 
-class _Bounded(io.FileIO):
+class _BoundedFile(io.FileIO):
     """A file that takes so many bytes and no more."""
 
     def __init__(self, path: Path, address: str, most: int) -> None:
@@ -185,13 +188,13 @@ def _get(address: str, target: BinaryIO | io.FileIO) -> None:
     except ImportError:
         raise SeqloomError(f"{address}: to download it, pip install 'seqloom[data]'; or set ${MIRROR}") from None
     try:
-        pooch.HTTPDownloader(timeout=SECONDS)(address, target, None)
+        pooch.HTTPDownloader(timeout=TIMEOUT)(address, target, None)
     except exceptions.HTTPError as error:
         raise SeqloomError(f"{address}: {str(error).partition(' for url')[0]}") from error
     except exceptions.ChunkedEncodingError as error:
         raise SeqloomError(f"{address}: the connection broke before the end; nothing was kept, try again") from error
     except exceptions.Timeout as error:
-        raise SeqloomError(f"{address}: no answer within {SECONDS} seconds") from error
+        raise SeqloomError(f"{address}: no answer within {TIMEOUT} seconds") from error
     except exceptions.ConnectionError as error:
         raise SeqloomError(f"{address}: cannot be reached; without a connection, set ${MIRROR} to a mirror") from error
     except exceptions.RequestException as error:

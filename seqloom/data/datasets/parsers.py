@@ -14,10 +14,10 @@ from typing import Any
 
 from seqloom.data.datasets import from_packages
 from seqloom.data.datasets.dataset import Dataset
-from seqloom.data.datasets.download import content
-from seqloom.data.datasets.from_packages import share
+from seqloom.data.datasets.download import load_file
+from seqloom.data.datasets.from_packages import hash_fraction
 from seqloom.data.datasets.synthetic import sequences
-from seqloom.data.datasets.synthetic.ambiguous_words import saw
+from seqloom.data.datasets.synthetic.ambiguous_words import ambiguous_words
 from seqloom.data.datasets.synthetic.listops import listops
 
 Pair = tuple[str, tuple[str, ...]]
@@ -29,7 +29,7 @@ PIXELS, ORDER = 28 * 28, 8  # of a picture of MNIST, and the seed of the order i
 
 
 def _contents(dataset: Dataset, split: str) -> list[bytes]:
-    return [content(dataset, file) for file in dataset.files[split]]
+    return [load_file(dataset, file) for file in dataset.files[split]]
 
 
 def _lines(raw: bytes, encoding: str = "utf-8") -> list[str]:
@@ -50,7 +50,7 @@ def phonetisaurus(dataset: Dataset, split: str) -> Iterator[Pair]:
     rows = [line.split("\t") for line in _lines(_contents(dataset, split)[0])]
     words = _grouped((word, sounds) for word, *several in rows for sounds in several)
     if split != "test":
-        held = set(sorted(words, key=share)[:HELD_OUT])
+        held = set(sorted(words, key=hash_fraction)[:HELD_OUT])
         words = {word: sounds for word, sounds in words.items() if (word in held) == (split == "valid")}
     return ((word, tuple(sounds)) for word, sounds in words.items())
 
@@ -87,13 +87,13 @@ def tatoeba(dataset: Dataset, split: str) -> Iterator[Pair]:
     """English TAB French, of 2019. All translations of a sentence stay together, so none is in two splits."""
     rows = (line.split("\t")[:2] for line in _lines(_contents(dataset, split)[0]))
     for source, targets in _grouped((source, target) for source, target in rows).items():
-        if split == _tenths(source, 0.05):
+        if split == _hashed_split(source, 0.05):
             yield source, tuple(targets)
 
 
-def _tenths(text: str, part: float) -> str:
+def _hashed_split(text: str, part: float) -> str:
     """The split of a text where none is official: `part` for test, as much for valid, by its hash."""
-    number = share(text)
+    number = hash_fraction(text)
     return "test" if number < part else "valid" if number < 2 * part else "train"
 
 
@@ -104,12 +104,12 @@ def imdb(dataset: Dataset, split: str) -> Iterator[tuple[str, str]]:
         yield text, ("negative", "positive")[int(label)]
 
 
-def few(dataset: Dataset, split: str) -> list[tuple[str, str]]:
+def few_reviews(dataset: Dataset, split: str) -> list[tuple[str, str]]:
     """Of the reviews (Maas et al. 2011) those of each label with the lowest hashes, the labels mixed."""
-    several = sorted(imdb(dataset, split), key=lambda review: share(review[0]))
+    several = sorted(imdb(dataset, split), key=lambda review: hash_fraction(review[0]))
     most = dataset.sizes[split] // 2
     chosen = [[review for review in several if review[1] == label][:most] for label in ("negative", "positive")]
-    return sorted(chain(*chosen), key=lambda review: share(review[0]))
+    return sorted(chain(*chosen), key=lambda review: hash_fraction(review[0]))
 
 
 def sst2(dataset: Dataset, split: str) -> Iterator[tuple[str, str]]:
@@ -130,7 +130,7 @@ def names(dataset: Dataset, split: str) -> Iterator[tuple[str, str]]:
     """A file of surnames for each language (Robertson 2017)."""
     for file, raw in zip(dataset.files[split], _contents(dataset, split), strict=True):
         for name in map(str.strip, _lines(raw)):
-            if split == _tenths(name, 0.1):
+            if split == _hashed_split(name, 0.1):
                 yield name, PurePosixPath(file.path).stem
 
 
@@ -244,14 +244,14 @@ READERS: dict[str, Callable[[Dataset, str], Iterable[Any]]] = {
     "characters": from_packages.characters,
     "syllables": from_packages.syllables,
     "dictionaries": from_packages.dictionaries,
-    "pieces": from_packages.pieces,
+    "pieces": from_packages.phrase_ends,
     "phonetisaurus": phonetisaurus,
     "columns": columns,
     "languages": languages,
     "parallel": parallel,
     "tatoeba": tatoeba,
     "imdb": imdb,
-    "few": few,
+    "few": few_reviews,
     "sst2": sst2,
     "trec": trec,
     "names": names,
@@ -271,5 +271,5 @@ READERS: dict[str, Callable[[Dataset, str], Iterable[Any]]] = {
     "adding": sequences.adding,
     "houses": sequences.houses,
     "listops": listops,
-    "saw": saw,
+    "saw": ambiguous_words,
 }

@@ -1,7 +1,7 @@
-"""Whether encoded data in the cache is what was written, found out beside the training that already reads it.
+"""Integrity of the cache of encoded data, checked in a thread while training already reads it.
 
-The manifest of every cache holds SHA-256 sums, which processors count at more than a gigabyte a second. Large caches
-are compared with them once a process, in a thread, and nothing that was trained is kept before that is over.
+The manifest of every cache holds SHA-256 sums. Large caches are verified once per process, in a thread; checkpoints
+are written only after that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from seqloom.errors import SeqloomError
 from seqloom.files import MANIFEST, damage
 
-AT_ONCE = 1 << 25  # bytes: a cache up to here is compared before it is used, too little for a thread of its own
+SMALL_CACHE = 1 << 25  # bytes; up to this size a cache is verified before it is used, without a thread
 
 _checks: dict[Path, _Check] = {}
 
@@ -23,46 +23,46 @@ class _Check(threading.Thread):
     def __init__(self, folder: Path) -> None:
         super().__init__(name=f"sums of {folder.name}", daemon=True)
         self.folder = folder
-        self.wrong: str | None = None
+        self.damage: str | None = None
 
     def run(self) -> None:
         try:
-            self.wrong = damage(self.folder)
-        except SeqloomError as error:  # what cannot be read now cannot be trusted either
-            self.wrong = str(error)
+            self.damage = damage(self.folder)
+        except SeqloomError as error:  # an unreadable file counts as damaged
+            self.damage = str(error)
 
 
-def begin(folder: Path) -> None:
-    """Start to compare a folder of encoded data with its sums, unless this process has done so."""
+def start_check(folder: Path) -> None:
+    """Start to verify a folder of encoded data, unless this process has done so."""
     if folder not in _checks:
         _checks[folder] = _Check(folder)
         _checks[folder].start()
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """What fails inside may be due to damaged data; then that error is raised instead."""
+def explain_damage() -> Iterator[None]:
+    """If a failure inside the block is due to damaged data, raise that error instead."""
     try:
         yield
     except SeqloomError:
         raise
     except Exception:
         for folder in list(_checks):
-            settle(folder)
+            finish_check(folder)
         raise
 
 
-def settle(folder: Path | None) -> None:
-    """Wait until the folder is compared. One that is damaged is an error, and is made anew by the next training."""
+def finish_check(folder: Path | None) -> None:
+    """Wait until the folder is verified. A damaged one is an error; the next training builds it again."""
     check = _checks.get(folder) if folder is not None else None
     if check is None:
         return
     check.join()
-    if check.wrong:
+    if check.damage:
         del _checks[check.folder]
         with suppress(OSError):
             (check.folder / MANIFEST).unlink()
         raise SeqloomError(
-            f"{check.folder}: the cache of encoded data is damaged: {check.wrong}; nothing trained on it was kept: "
+            f"{check.folder}: the cache of encoded data is damaged: {check.damage}; nothing trained on it was kept: "
             "start again, and the data are encoded again"
         )

@@ -1,7 +1,7 @@
-"""Many texts to ids at once. Free of torch: worker processes import it.
+"""Batches of texts to ids. Free of torch: worker processes import it.
 
-A block of texts is encoded with its own small vocabulary; who puts the blocks together (`count_tokens`) gives the
-tokens their final ids. So one pass over the data is enough to learn a vocabulary and to encode with it.
+A block of texts is encoded with a vocabulary of its own; `count_tokens` maps these ids to final ones. So one pass over
+the data both learns the vocabulary and encodes.
 """
 
 from __future__ import annotations
@@ -17,38 +17,40 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqloom.data.tokenizers.base_tokenizer import Label, Labels
-from seqloom.data.tokenizers.graphemes import simple
+from seqloom.data.tokenizers.graphemes import one_per_character
 from seqloom.data.tokenizers.pretrained import PretrainedTokenizer
-from seqloom.data.tokenizers.tokenizers import Bpe, Bytes, Chars, Splitter, make, normalize
+from seqloom.data.tokenizers.tokenizers import Bpe, Bytes, Chars, Splitter, make_tokenizer, normalize
 from seqloom.data.tokenizers.vocabulary import Codec
 
 
 class Rows(NamedTuple):
-    """Rows of unequal length: all their numbers one after the other, and how many belong to each."""
+    """Ragged rows: all ids in one flat array, and the length of each row."""
 
     ids: np.ndarray  # [numbers]
     lengths: np.ndarray  # [rows] int64
 
     def take(self, rows: np.ndarray) -> Rows:
-        """Some rows, in the order asked for; a row may be taken twice."""
+        """The rows `rows`, in this order; repeats are allowed."""
         starts = np.cumsum(self.lengths) - self.lengths
         lengths = self.lengths[rows]
-        return Rows(self.ids[runs(starts[rows], lengths)], lengths)
+        return Rows(self.ids[index_ranges(starts[rows], lengths)], lengths)
 
     def select(self, mask: np.ndarray) -> Rows:
         """The rows where `mask` is true."""
         return self if mask.all() else Rows(self.ids[np.repeat(mask, self.lengths)], self.lengths[mask])
 
     def cut(self, limit: int | None, drop: str) -> Rows:
-        """At most `limit` numbers a row; `drop`: which end goes, "tail" or "head"."""
+        """At most `limit` ids a row; `drop`: the end that is cut off, "tail" or "head"."""
         if limit is None or not len(self.lengths) or self.lengths.max() <= limit:
             return self
         lengths = np.minimum(self.lengths, limit)
         starts = np.cumsum(self.lengths) - self.lengths
-        return Rows(self.ids[runs(starts if drop == "tail" else starts + self.lengths - lengths, lengths)], lengths)
+        return Rows(
+            self.ids[index_ranges(starts if drop == "tail" else starts + self.lengths - lengths, lengths)], lengths
+        )
 
-    def between(self, before: Sequence[int], after: Sequence[int]) -> Rows:
-        """The same numbers before and after every row."""
+    def with_specials(self, before: Sequence[int], after: Sequence[int]) -> Rows:
+        """Add the ids `before` and `after` to every row."""
         lengths = self.lengths + len(before) + len(after)
         ends = np.cumsum(lengths)
         ids = np.empty(int(lengths.sum()), self.ids.dtype)
@@ -61,7 +63,7 @@ class Rows(NamedTuple):
         return Rows(ids, lengths)
 
 
-def runs(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def index_ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """starts[0], starts[0] + 1, … starts[0] + lengths[0] - 1, starts[1], …"""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
@@ -69,7 +71,7 @@ def runs(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 class Side(NamedTuple):
-    """The texts of one side of a block. Numbers count from 0 in `tokens`, or in the codec's if that is None."""
+    """One side of a block. Ids index `tokens`, or the tokens of the codec (without specials) if that is None."""
 
     rows: Rows
     tokens: list[str] | None
@@ -89,18 +91,18 @@ class PairEncoder:
 
     source: Splitter
     target: Splitter
-    ways: dict[str, Any]  # fold and half_width, as `normalize` takes them
+    normalization: dict[str, Any]  # keywords of `normalize`
     key: bytes
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> PairEncoder:
-        """From JSON: `source`, `target` (a kind of tokens, perhaps with `clean`, or a whole codec), `ways`, `key`."""
+        """From JSON: `source` and `target` (a kind of tokens, perhaps with `clean`, or a codec), and the others."""
         source, target = (_splitter(value[side]) for side in ("source", "target"))
-        return cls(source, target, value["ways"], value["key"].encode())
+        return cls(source, target, value["normalization"], value["key"].encode())
 
     def __call__(self, sources: list[str], targets: list[str]) -> EncodedBlock:
-        ways = {} if isinstance(self.target, Label | Labels) else self.ways
-        left, right = normalize_all(sources, self.ways), normalize_all(targets, ways)
+        ways = {} if isinstance(self.target, Label | Labels) else self.normalization
+        left, right = normalize_all(sources, self.normalization), normalize_all(targets, ways)
         digests = b"".join([source_hash(text, self.key) for text in left])
         hashes = np.frombuffer(digests, ">u8").astype(np.uint64)
         # An imported tokenizer normalizes its texts by itself.
@@ -111,52 +113,52 @@ class PairEncoder:
 
 def _splitter(value: str | dict[str, Any]) -> Splitter:
     if isinstance(value, str):
-        return make(value)
-    return Codec.from_json(value).splitter if "tokens" in value else make(value["kind"], clean=value["clean"])
+        return make_tokenizer(value)
+    return Codec.from_json(value).splitter if "tokens" in value else make_tokenizer(value["kind"], clean=value["clean"])
 
 
 def source_hash(text: str, key: bytes) -> bytes:
-    """Of a normal text: texts that differ only in white space are one source to the model."""
+    """Hash of a normalized text. Texts that differ only in white space have the same."""
     return blake2b(" ".join(text.split()).encode(), digest_size=8, key=key).digest()
 
 
-def normalize_all(texts: list[str], ways: dict[str, Any]) -> list[str]:
-    """`normalize` of each. A part of a text in NFC is in NFC, so that one look at all of them is mostly enough.
+def normalize_all(texts: list[str], normalization: dict[str, Any]) -> list[str]:
+    """`normalize` of each, with one NFC check of all texts first.
 
-    Half a surrogate pair, which `normalize` would repair, cannot come: reading refuses it.
+    Lone surrogates, which `normalize` would replace, cannot occur: reading refuses them.
     """
-    if not any(ways.values()) and unicodedata.is_normalized("NFC", "".join(texts)):
+    if not any(normalization.values()) and unicodedata.is_normalized("NFC", "".join(texts)):
         return texts
-    return [normalize(text, **ways) for text in texts]
+    return [normalize(text, **normalization) for text in texts]
 
 
 def encode_texts(splitter: Splitter, texts: list[str]) -> Side:
     """Normalized texts, split into tokens and encoded."""
     whole = "".join(texts)
-    if isinstance(splitter, Chars) and simple(whole):
+    if isinstance(splitter, Chars) and one_per_character(whole):
         if whole.isascii():
             codes = np.frombuffer(whole.encode("latin-1"), np.uint8)
         else:
             codes = np.frombuffer(whole.encode("utf-32-le"), np.uint32)
-        return _by_code(codes, np.fromiter(map(len, texts), np.int64, len(texts)))
+        return _encode_codes(codes, np.fromiter(map(len, texts), np.int64, len(texts)))
     if isinstance(splitter, Bytes):
         raw = texts if whole.isascii() else [text.encode() for text in texts]
-        return _by_code(np.frombuffer(whole.encode(), np.uint8), np.fromiter(map(len, raw), np.int64, len(texts)))
+        return _encode_codes(np.frombuffer(whole.encode(), np.uint8), np.fromiter(map(len, raw), np.int64, len(texts)))
     if isinstance(splitter, Bpe):
         rows = [encoded.ids for encoded in splitter.model.encode_batch_fast(texts, add_special_tokens=False)]
-        return Side(_flat(rows, chain.from_iterable(rows)), None)
+        return Side(_flatten(rows, chain.from_iterable(rows)), None)
     rows = [splitter.split(text) for text in texts]
     numbers: defaultdict[str, int] = defaultdict(count().__next__)
-    return Side(_flat(rows, map(numbers.__getitem__, chain.from_iterable(rows))), list(numbers))
+    return Side(_flatten(rows, map(numbers.__getitem__, chain.from_iterable(rows))), list(numbers))
 
 
-def _by_code(codes: np.ndarray, lengths: np.ndarray) -> Side:
-    """Every character, or byte, is a token."""
+def _encode_codes(codes: np.ndarray, lengths: np.ndarray) -> Side:
+    """Each code point, or byte, is a token."""
     seen = np.bincount(codes, minlength=1) > 0
     table = (np.cumsum(seen) - 1).astype(np.int32)
     return Side(Rows(table[codes], lengths), [chr(code) for code in np.flatnonzero(seen)])
 
 
-def _flat(rows: Sequence[Sequence[Any]], numbers: Iterator[int]) -> Rows:
+def _flatten(rows: Sequence[Sequence[Any]], numbers: Iterator[int]) -> Rows:
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     return Rows(np.fromiter(numbers, np.int32, int(lengths.sum())), lengths)

@@ -1,7 +1,7 @@
-"""Encoding in other processes: blocks go out and come back in order, over pipes.
+"""Encoding in worker processes, over pipes; blocks come back in order.
 
-Started as programs of their own, not by `multiprocessing`, which would run the user's script again in every worker.
-A worker whose parent dies reads the end of its input and leaves.
+They are subprocesses, not `multiprocessing`, which would import the user's script in every worker. A worker ends when
+its input does, so also when its parent dies.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from seqloom.data.encoding.encode import EncodedBlock, PairEncoder, Rows, Side
 from seqloom.data.formats.pairs_fast import Pairs
 from seqloom.errors import SeqloomError
 
-Given = tuple[Any, Pairs]  # what the caller wants back beside the ids, and the texts
+LabelledPairs = tuple[Any, Pairs]  # what the caller gets back with the ids, and the texts
 
 
 def encode_blocks(
-    blocks: Iterable[Given], settings: dict[str, Any], workers: int
+    blocks: Iterable[LabelledPairs], settings: dict[str, Any], workers: int
 ) -> Iterator[tuple[Any, Pairs, EncodedBlock]]:
     """Every block, encoded, in order. `settings`: see `PairEncoder.of`. No workers: all in this process."""
     if not workers:
@@ -40,16 +40,16 @@ def encode_blocks(
         for label, pairs in blocks:
             if not team:
                 worker, *done = busy.popleft()
-                answer = worker.answer()  # before it is given more: a pipe that nobody reads would stop it
-                worker.ask(pairs)
+                answer = worker.result()  # first: it would block on a full pipe
+                worker.submit(pairs)
                 busy.append((worker, label, pairs))
                 yield (*done, answer)  # pyright: ignore
             else:
                 worker = team.popleft()
-                worker.ask(pairs)
+                worker.submit(pairs)
                 busy.append((worker, label, pairs))
         for worker, label, pairs in busy:
-            yield label, pairs, worker.answer()
+            yield label, pairs, worker.result()
 
 
 class Worker:
@@ -57,28 +57,30 @@ class Worker:
 
     def __init__(self, settings: dict[str, Any]):
         # One thread each: there are as many workers as cores.
-        one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1") | {"TOKENIZERS_PARALLELISM": "false"}
+        variables = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1") | {
+            "TOKENIZERS_PARALLELISM": "false"
+        }
         self._process = subprocess.Popen(
             [sys.executable, "-c", "from seqloom.data.encoding.encode_workers import work; work()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | one | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env=os.environ | variables | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
         self._send(json.dumps(settings).encode())
 
-    def ask(self, pairs: Pairs) -> None:
+    def submit(self, pairs: Pairs) -> None:
         # No text holds a NUL.
         self._send("\0".join(pairs.sources).encode(), "\0".join(pairs.targets).encode())
 
-    def answer(self) -> EncodedBlock:
+    def result(self) -> EncodedBlock:
         try:
             head = json.loads(_receive(self._from))
             arrays = [np.frombuffer(_receive(self._from), dtype) for dtype in head["dtypes"]]
         except EOFError:
-            raise _gone(self._process.wait()) from None
+            raise _worker_died(self._process.wait()) from None
         hashes, *rest = arrays
         sides = (Side(Rows(*rest[at : at + 2]), tokens) for at, tokens in zip((0, 2), head["tokens"], strict=True))
         return EncodedBlock(hashes, *sides)
@@ -87,7 +89,7 @@ class Worker:
         try:
             _put(self._to, *parts)
         except BrokenPipeError:
-            raise _gone(self._process.wait()) from None
+            raise _worker_died(self._process.wait()) from None
 
     def __enter__(self) -> Worker:
         return self
@@ -98,22 +100,22 @@ class Worker:
 
 
 def work() -> None:
-    """What a worker does until its input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends us
+    """The main loop of a worker."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the parent ends its workers
     inward, outward = sys.stdin.buffer, sys.stdout.buffer
     try:
         encoder = PairEncoder.of(json.loads(_receive(inward)))
         while True:
             sources, targets = (_receive(inward).decode().split("\0") for _ in range(2))
-            found = encoder(sources, targets)
-            arrays = [found.hashes, *found.source.rows, *found.target.rows]
+            block = encoder(sources, targets)
+            arrays = [block.hashes, *block.source.rows, *block.target.rows]
             head = {
                 "dtypes": [array.dtype.str for array in arrays],
-                "tokens": [found.source.tokens, found.target.tokens],
+                "tokens": [block.source.tokens, block.target.tokens],
             }
             _put(outward, json.dumps(head).encode(), *(array.tobytes() for array in arrays))
     except (EOFError, BrokenPipeError):
-        os._exit(0)  # the parent is gone, or has all it wanted
+        os._exit(0)  # the parent is gone or done
 
 
 def _put(stream: IO[bytes], *parts: bytes) -> None:
@@ -128,11 +130,11 @@ def _receive(stream: IO[bytes]) -> bytes:
     if len(size) < 8:
         raise EOFError
     data = stream.read(int.from_bytes(size, "little"))
-    if len(data) < int.from_bytes(size, "little"):  # killed amid its answer
+    if len(data) < int.from_bytes(size, "little"):  # killed while it was answering
         raise EOFError
     return data
 
 
-def _gone(status: int) -> SeqloomError:
+def _worker_died(status: int) -> SeqloomError:
     why = "killed, perhaps for want of memory" if status < 0 else f"status {status}"
     return SeqloomError(f"a process that encodes the data has ended ({why})")

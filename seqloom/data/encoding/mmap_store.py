@@ -1,6 +1,6 @@
-"""Encoded examples on disk: one flat array of ids for each side, and where each row ends. Memory-mapped, never loaded.
+"""Encoded examples on disk, memory-mapped: one flat array of ids for each side, and the offsets of its rows.
 
-Ten million pairs take about a gigabyte of disk and next to no memory, and start in no time.
+Ten million pairs take about a gigabyte of disk and almost no memory.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 from seqloom.data.encoding.encode import Rows
 from seqloom.data.tokenizers.tokenizers import BOS, EOS
 
-_CHUNK = 1 << 18  # ids that get their final value at a time
+_CHUNK = 1 << 18  # ids mapped at a time
 
 
-class Writer:
+class PairWriter:
     """Writes a `PairSource`, many rows at a time.
 
-    Tokens get their final ids when all have been seen: until then ids wait in a file of their own.
+    Final ids are known only when all tokens were counted; until then ids are preliminary, in a file of their own.
     """
 
     def __init__(self, folder: Path, name: str):
@@ -29,12 +29,12 @@ class Writer:
         self._target = RowsFile(folder, f"{name}_target")
 
     def extend(self, source: Rows, target: Rows) -> None:
-        """Rows of ids, which may be preliminary, specials not counted among them yet."""
-        self._source.extend(source.between((), (EOS,)))
-        self._target.extend(target.between((BOS,), (EOS,)))
+        """Append rows of ids (preliminary or final), without specials."""
+        self._source.extend(source.with_specials((), (EOS,)))
+        self._target.extend(target.with_specials((BOS,), (EOS,)))
         self.rows += len(source.lengths)
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> PairWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
@@ -43,16 +43,16 @@ class Writer:
         finally:
             self._target.close()
 
-    def settle(self, source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """After closing: give every id its final value by a table. Returns how often each comes, specials included."""
-        return self._source.settle(source), self._target.settle(target)
+    def finalize(self, source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """After closing: map every id to its final one by a table. Returns the counts of the ids, specials included."""
+        return self._source.finalize(source), self._target.finalize(target)
 
 
 class RowsFile:
     def __init__(self, folder: Path, name: str):
         self._path = folder / f"{name}_ids.npy"
-        self._ids = _Growing(folder / f"{name}_waiting.npy", np.dtype(np.int32))
-        self._offsets = _Growing(folder / f"{name}_offsets.npy", np.dtype(np.int64))
+        self._ids = _NpyAppender(folder / f"{name}_waiting.npy", np.dtype(np.int32))
+        self._offsets = _NpyAppender(folder / f"{name}_offsets.npy", np.dtype(np.int64))
         self._offsets.extend(np.zeros(1, np.int64))
         self._total = 0
 
@@ -67,10 +67,10 @@ class RowsFile:
         finally:
             self._offsets.close()
 
-    def settle(self, table: np.ndarray) -> np.ndarray:
+    def finalize(self, table: np.ndarray) -> np.ndarray:
         size = int(table.max(initial=0)) + 1
         counts = np.zeros(size, np.int64)
-        final = _Growing(self._path, np.dtype(np.uint16 if size <= 1 << 16 else np.int32))
+        final = _NpyAppender(self._path, np.dtype(np.uint16 if size <= 1 << 16 else np.int32))
         try:
             for chunk in self._ids.chunks():
                 ids = table[chunk]
@@ -82,7 +82,7 @@ class RowsFile:
         return counts
 
 
-class _Growing:
+class _NpyAppender:
     """A one-dimensional .npy file whose length is known only at the end."""
 
     def __init__(self, path: Path, dtype: np.dtype):
@@ -99,11 +99,11 @@ class _Growing:
             start = self._data
             self._file.seek(0)
             self._header()
-            if self._data != start:  # numpy leaves room in the header for the length to grow
+            if self._data != start:  # numpy pads the header so that the length can grow
                 raise ValueError("the header of the .npy file outgrew its place")
 
     def chunks(self) -> Iterator[np.ndarray]:
-        """The numbers of a closed file, some at a time: mapped whole, they would count as memory in use."""
+        """The numbers of a closed file in chunks: a map of the whole would count as memory in use."""
         with self.path.open("rb") as file:
             file.seek(self._data)
             while len(chunk := np.fromfile(file, self._dtype, _CHUNK)):
@@ -116,6 +116,6 @@ class _Growing:
 
 
 def load_rows(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Ids and offsets. A plain array over the map: np.memmap's own class slows every indexing."""
+    """Ids and offsets, as plain arrays over the maps: np.memmap itself is slow to index."""
     ids, offsets = (np.load(folder / f"{name}_{part}.npy", mmap_mode="r") for part in ("ids", "offsets"))
     return np.asarray(ids).view(np.ndarray), np.asarray(offsets).view(np.ndarray)

@@ -1,4 +1,4 @@
-"""What a data set is like, in numbers that JSON can hold: a run keeps them as data.json."""
+"""Statistics of a data set as JSON: the data.json of a run."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from seqloom.data.tokenizers.vocabulary import Codec
 if TYPE_CHECKING:
     from seqloom.data.batches.pairs import PairSource
 
-COMMONEST = 20  # tokens of each side that are named
+MOST_COMMON = 20  # tokens listed for each side
 
 
-def facts_of(corpus: PairSource, counts: tuple[np.ndarray, np.ndarray], hashes: np.ndarray) -> dict[str, Any]:
-    """Of the training or the validation data; specials are not counted. `counts`: how often each id comes."""
+def pair_facts(corpus: PairSource, counts: tuple[np.ndarray, np.ndarray], hashes: np.ndarray) -> dict[str, Any]:
+    """Statistics of the training or validation pairs, without specials. `counts`: of each id, on both sides."""
     lengths = {"source": corpus.source_lengths - 1, "target": corpus.target_lengths - 2}
     facts: dict[str, Any] = {"pairs": len(corpus), "distinct_sources": len(np.unique(hashes))}
     for (side, values), ids in zip(lengths.items(), counts, strict=True):
         tokens, unknown = int(ids[UNK:].sum()), int(ids[UNK])
-        facts[side] = {"tokens": tokens, "lengths": spread(np.bincount(values))}
+        facts[side] = {"tokens": tokens, "lengths": length_statistics(np.bincount(values))}
         facts[side] |= {"unknown_tokens": unknown, "unknown": round(unknown / tokens, 6) if tokens else 0.0}
     return facts
 
 
-def vocabulary(codec: Codec, counts: np.ndarray) -> dict[str, Any]:
-    """The size of a side's vocabulary, specials not counted, and its commonest tokens in the training data."""
-    order = np.argsort(-counts[len(SPECIALS) :], kind="stable")[:COMMONEST] + len(SPECIALS)
+def vocabulary_facts(codec: Codec, counts: np.ndarray) -> dict[str, Any]:
+    """The size of a vocabulary, without specials, and its most frequent tokens in the training data."""
+    order = np.argsort(-counts[len(SPECIALS) :], kind="stable")[:MOST_COMMON] + len(SPECIALS)
     commonest = [[codec.token(number), int(counts[number])] for number in order.tolist() if counts[number]]
     return {"size": len(codec.tokens), "commonest": commonest}
 
 
-def overlap(train: np.ndarray, valid: np.ndarray) -> int:
-    """How many of the validation sources stand in the training data too, by their hashes."""
+def count_shared(train: np.ndarray, valid: np.ndarray) -> int:
+    """The number of validation sources that are also in the training data, by their hashes."""
     return int(np.isin(valid, train).sum())
 
 
-def summary(lengths: Counter[int]) -> dict[str, float]:
-    """`spread` of counted lengths."""
+def counter_statistics(lengths: Counter[int]) -> dict[str, float]:
+    """`length_statistics` of a Counter of lengths."""
     counts = np.zeros(max(lengths, default=0) + 1, np.int64)
     counts[list(lengths.keys())] = list(lengths.values())
-    return spread(counts)
+    return length_statistics(counts)
 
 
-def spread(counts: np.ndarray) -> dict[str, float]:
-    """Mean, median, 95th percentile (the smallest length that covers the share) and maximum.
+def length_statistics(counts: np.ndarray) -> dict[str, float]:
+    """Mean, median, 95th percentile (the smallest length that covers that share) and maximum.
 
-    `counts[n]`: how many texts have the length n.
+    `counts[n]`: the number of texts of length n.
     """
     total = int(counts.sum())
     if not total:

@@ -1,7 +1,7 @@
-"""How text becomes tokens and ids: the settings that the `data` sections of all tasks share.
+"""Settings for tokens and ids, shared by the `data` sections of all tasks.
 
-A dataclass lists the fields of its last base first. So the bases below say in which order the keys of a config.yaml
-stand: `class TableOptions(CutTextOptions, TokenOptions, TableColumns)` has columns, tokens, then what bounds the text.
+A dataclass lists the fields of its last base first, so the order of bases is the order of keys in config.yaml:
+`class TableOptions(CutTextOptions, TokenOptions, TableColumns)` has columns, tokens, then the limits of texts.
 """
 
 from __future__ import annotations
@@ -9,28 +9,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from seqloom.data.files.columns import Reading
+from seqloom.data.files.columns import ReadOptions
 from seqloom.data.formats.pairs import MAX_LENGTH
-from seqloom.data.tokenizers.tokenizers import folding, make
+from seqloom.data.tokenizers.tokenizers import check_folding, make_tokenizer
 from seqloom.errors import known
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenOptions(Reading):
-    """`tokens`: what texts are cut into: chars, words, terms, jieba, bytes or bpe:N."""
+class TokenOptions(ReadOptions):
+    """`tokens`: what texts are split into: chars, words, terms, jieba, bytes or bpe:N."""
 
     tokens: str = "words"
 
     def __post_init__(self) -> None:
-        make(self.tokens)
+        make_tokenizer(self.tokens)
         super().__post_init__()
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextOptions(Reading):
+class TextOptions(ReadOptions):
     """`lowercase`: "lower" (ß stays ß; so is true) or "casefold" (Unicode's case folding: ß becomes ss).
-    `half_width`: full-width letters, digits and signs become plain ones. `max_vocab`: ids at most, the four specials
-    included. `min_count`: rarer tokens become <unk>. The others are those of `Reading`.
+    `half_width`: full-width letters, digits and signs become plain ones. `max_vocab`: most ids, the four specials
+    included. `min_count`: rarer tokens become <unk>. For the others see `ReadOptions`.
     """
 
     lowercase: bool | str = False
@@ -39,7 +39,7 @@ class TextOptions(Reading):
     min_count: int = 1
 
     def __post_init__(self) -> None:
-        folding(self.fold)
+        check_folding(self.fold)
         super().__post_init__()
 
     @property
@@ -55,8 +55,8 @@ class TextOptions(Reading):
 
 @dataclass(frozen=True, kw_only=True)
 class CutTextOptions(TextOptions):
-    """`max_length`: tokens of a text at most, specials not counted; of longer texts `truncate` says which end is
-    dropped: "tail" (the beginning stays) or "head" (the end stays)."""
+    """`max_length`: most tokens of a text, without specials; `truncate`: which end of longer texts is dropped, "tail"
+    (the beginning stays) or "head" (the end stays)."""
 
     max_length: int | None = None
     truncate: str = "tail"
@@ -68,25 +68,25 @@ class CutTextOptions(TextOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoSideOptions(CutTextOptions):
-    """Of data with a source and a target, whatever the target is; lengths and vocabularies are bounded a side."""
+    """For data with a source and a target; each side has its own tokens, limits and vocabulary."""
 
-    def kind(self, side: str) -> str:
-        """The tokens of a side, as `tokens.make` takes them."""
+    def tokens_of(self, side: str) -> str:
+        """The tokens of a side, as `make_tokenizer` takes them."""
         raise NotImplementedError
 
     def vocabulary_of(self, side: str) -> dict[str, Any]:
         """The keywords of `Codec.build` for a side."""
         return self.vocabulary
 
-    def most(self, side: str) -> int | None:
-        """Tokens of a text at most."""
+    def max_length_of(self, side: str) -> int | None:
+        """Most tokens of a text of a side."""
         return self.max_length
 
-    def clean(self, side: str) -> dict[str, Any] | None:
-        """The keywords of `Cleaned`; None: texts stay as they are."""
+    def cleaning_of(self, side: str) -> dict[str, Any] | None:
+        """The keywords of `CleanedTokenizer`; None: texts stay as they are."""
         return None
 
     @property
-    def longest(self) -> int | None:
-        """Characters a side at most: where nothing is cut, a line of a megabyte would end the training."""
+    def max_characters(self) -> int | None:
+        """Most characters of a side. Limited where nothing is truncated: a huge line would exhaust the memory."""
         return MAX_LENGTH if self.max_length is None else None

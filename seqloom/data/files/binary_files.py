@@ -1,4 +1,4 @@
-"""Files that are no text: what they are, and what is right instead."""
+"""Recognizing binary files, and what to give instead."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _ENDINGS = {
 _KINDS = {AUDIO: "audio", PICTURE: "pictures"}
 
 
-def no_text(head: bytes) -> str | None:
-    """What a file is by its first bytes, and what to do; None if it may be text."""
+def binary_format(head: bytes) -> str | None:
+    """The format of a binary file by its first bytes, and what to do; None if it may be text."""
     if head[:4] == b"RIFF" and head[8:12] in (b"WAVE", b"WEBP"):
         return (AUDIO if head[8:12] == b"WAVE" else PICTURE).format(head[8:12].decode())
     if head.startswith(b"PK\x03\x04"):
         return SHEET.format("Excel") if b"xl/" in head[:4096] else ARCHIVE.format("zip")
-    return next((told.format(name) for start, told, name in _STARTS if head.startswith(start)), None)
+    return next((message.format(name) for start, message, name in _STARTS if head.startswith(start)), None)
 
 
-def held(paths: list[Path]) -> str | None:
-    """What a folder holds most of, if that is no text, as "audio (a.wav, b.wav, …)"."""
+def binary_majority(paths: list[Path]) -> str | None:
+    """What most files of a folder are, if not text, as "audio (a.wav, b.wav, …)"."""
     for kind, endings in _ENDINGS.items():
         found = [path for path in paths if path.suffix.lower() in endings]
         if 2 * len(found) > len(paths):

@@ -1,4 +1,4 @@
-"""What stands between the columns of a .csv, by its beginning."""
+"""Detecting the delimiter of a .csv from its beginning."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from itertools import islice
 
 from seqloom.data.files.columns import csv_records, delimiter_name
 
-_TRIED = ",;\t|"  # the first of equals wins
+_CANDIDATES = ",;\t|"  # the first of equals wins
 _LOOKED = 100  # records
 
 
-def sign_in(text: str) -> str:
-    """The sign between the columns of a .csv, by its beginning: the one by which most records are as wide as the
-    first; a comma if none is better."""
-    return max(_TRIED, key=lambda sign: (_fit(text, sign), sign == ","))
+def detect_delimiter(text: str) -> str:
+    """The delimiter of a .csv: the one by which most records have as many columns as the first; else a comma."""
+    return max(_CANDIDATES, key=lambda sign: (_consistency(text, sign), sign == ","))
 
 
-def _fit(text: str, sign: str) -> float:
-    """Share of the first records that are as wide as the very first, which has several columns."""
+def _consistency(text: str, sign: str) -> float:
+    """Share of records with as many columns as the first, which has several."""
     first = text.find("\n")
     if sign not in (text if first < 0 else text[: first + 1]) and '"' not in text[: first + 1]:
         return 0.0
@@ -30,11 +29,11 @@ def _fit(text: str, sign: str) -> float:
     return sum(width == widths[0] for width in widths) / len(widths)
 
 
-def alone_is_little(head: bytes, values: str) -> str:
-    """What to say of a text by itself where pairs are wanted, by what seems to stand in it."""
+def single_file_hint(head: bytes, values: str) -> str:
+    """The hint for a single text file where pairs are expected, by its content."""
     text = head.decode(errors="replace")
-    sign = sign_in(text)
-    if _fit(text, sign) >= 0.9:
+    sign = detect_delimiter(text)
+    if _consistency(text, sign) >= 0.9:
         name = delimiter_name(sign)
         return f"no TAB in its first line, but {name}s seem to stand between its columns: --delimiter {name} reads it"
     if values == "text":
@@ -42,14 +41,14 @@ def alone_is_little(head: bytes, values: str) -> str:
             "no second file to pair it with. Expected: lines of source TAB target in one file, JSON lines (.jsonl), "
             "or two parallel files one after the other, as in train.en train.de"
         )
-    if label := _label_first(text):
+    if label := _leading_label(text):
         how = f"its lines seem to begin with a label, as {label!r}, and a blank"
         return f"{how}: put a TAB in its place, and say --columns 2,1. Expected: lines of text TAB label"
     return "no TAB in its first line. Expected: lines of text TAB label, CSV, JSON lines (.jsonl), or a folder a label"
 
 
-def _label_first(text: str) -> str | None:
-    """The commonest first word of the lines, if few words begin all of them."""
+def _leading_label(text: str) -> str | None:
+    """The most frequent first word of the lines, if few distinct words begin them."""
     found = Counter(line.split(maxsplit=1)[0] for line in text.splitlines()[:1000] if len(line.split()) > 1)
     if found.total() < 5 or 4 * len(found) > found.total():
         return next((word for word in found if word.startswith("__label__")), None)

@@ -1,6 +1,6 @@
-"""In which encoding a file is written: as the user says, by the mark at its start, or detected from its beginning.
+"""The encoding of a file: as set, by its byte order mark, or detected from its beginning.
 
-Whatever it is, everybody else reads UTF-8: `recoded` stands between them and the file.
+All other modules read UTF-8: `as_utf8` converts.
 """
 
 from __future__ import annotations
@@ -14,21 +14,27 @@ from typing import BinaryIO
 from seqloom.errors import SeqloomError, shown
 
 UTF8 = "utf-8"
-_NO_FILES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape")  # of names, or of Python alone
-HEAD = 1 << 16  # bytes of a file that are looked at before it is read
+_NO_FILE_ENCODINGS = (
+    "idna",
+    "punycode",
+    "undefined",
+    "unicode-escape",
+    "raw-unicode-escape",
+)  # codecs of domain names, or of Python source
+HEAD = 1 << 16  # bytes at the beginning of a file by which its format is detected
 _CHUNK = 1 << 16
-_MARKS = (  # the longer ones first: a UTF-32 file begins as a UTF-16 one does
+_BOMS = (  # the longer ones first: a UTF-32 file begins as a UTF-16 one does
     (b"\xef\xbb\xbf", UTF8),
     (b"\xff\xfe\0\0", "utf-32"),
     (b"\0\0\xfe\xff", "utf-32"),
     (b"\xff\xfe", "utf-16"),
     (b"\xfe\xff", "utf-16"),
 )
-NAMES = {"utf-16": "UTF-16", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16", "utf-32": "UTF-32"}
-NAMES |= {"cp1252": "Latin-1 (cp1252)", "gb18030": "GB18030"}
-# What is common in western languages beyond ASCII, in cp1252.
+ENCODING_NAMES = {"utf-16": "UTF-16", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16", "utf-32": "UTF-32"}
+ENCODING_NAMES |= {"cp1252": "Latin-1 (cp1252)", "gb18030": "GB18030"}
+# Frequent characters of western languages beyond ASCII, in cp1252.
 _WESTERN = set("äöüÄÖÜßéèêëàâáãåçíìîïñóòôõøúùûýæœŠšŽžÉÈÀÇÁÍÓÚÑÅØÆŒð€£§°´«»“”‘’„–—…¿¡·©®™¼½²³ªº×\xa0".replace(" ", ""))
-# The commonest characters and signs of Chinese: they are half of any text, and a twelfth of one in another encoding.
+# The most frequent characters of Chinese: half of any text, but a twelfth if it is decoded wrongly.
 _CHINESE = set(
     "的一是不了在人有我他这个们中来上大为和国地到以说时要就出会可也你对生能而子那得于着下自之年过发后作里用道行所然家种"
     "事成方多经么去法学如都同现当没动面起看定天分还进好小部其些主样理心她本前开但因只从想实日军者意无力它与长把机十民"
@@ -40,8 +46,8 @@ _CHINESE = set(
     "读音汉拼注答案，。！？：；、“”（）《》"
 )
 _KANA = {chr(code) for code in range(0x3041, 0x30FF)}
-# Of an encoding its letters, and which share of all that is not ASCII they must be.
-_LIKELY = (
+# Encodings, their letters, and the least share of these among all non-ASCII characters.
+_CANDIDATES = (
     ("shift_jis", _KANA, 0.3),
     ("euc_jp", _KANA, 0.3),
     ("euc_kr", {chr(code) for code in range(0xAC00, 0xD7A4)}, 0.8),
@@ -58,11 +64,11 @@ _LIKELY = (
 )
 
 
-def named(encoding: str) -> str:
-    """An encoding that the user names, as Python calls it."""
+def lookup_encoding(encoding: str) -> str:
+    """The Python name of an encoding that the user names."""
     try:
         found = codecs.lookup(encoding)
-        text = found._is_text_encoding and found.name not in _NO_FILES  # pyright: ignore
+        text = found._is_text_encoding and found.name not in _NO_FILE_ENCODINGS  # pyright: ignore
     except (LookupError, ValueError):
         text = found = None
     if found is None or not text:
@@ -72,16 +78,16 @@ def named(encoding: str) -> str:
     return UTF8 if found.name == "utf-8-sig" else found.name
 
 
-def marked(head: bytes) -> str | None:
-    """The encoding that a byte order mark names."""
-    return next((encoding for mark, encoding in _MARKS if head.startswith(mark)), None)
+def bom_encoding(head: bytes) -> str | None:
+    """The encoding by the byte order mark; None without one."""
+    return next((encoding for mark, encoding in _BOMS if head.startswith(mark)), None)
 
 
 def detect_encoding(head: bytes) -> str:
-    """The encoding that the beginning of a file seems to be in; UTF-8 unless another is clearly likelier."""
-    if found := marked(head):
+    """The likely encoding of the beginning of a file; UTF-8 unless another is clearly likelier."""
+    if found := bom_encoding(head):
         return found
-    if found := _wide(head):
+    if found := _detect_utf16(head):
         return found
     whole = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1] or head[: HEAD - 4]
     lines = [line for line in whole.split(b"\n") if not line.isascii()]
@@ -89,29 +95,29 @@ def detect_encoding(head: bytes) -> str:
     if not broken or 2 * len(broken) <= len(lines):
         return UTF8  # single lines may be damaged
     text = b"\n".join(broken)
-    return "gb18030" if _chinese(text) else "cp1252" if _western(text) else UTF8
+    return "gb18030" if _is_chinese(text) else "cp1252" if _is_western(text) else UTF8
 
 
 def _is_utf8(line: bytes) -> bool:
     try:
         line.decode()
     except UnicodeDecodeError as error:
-        return error.start > HEAD - 8  # a character may be cut in two at the end of what is looked at
+        return error.start > HEAD - 8  # the last character may be cut in two
     return True
 
 
-def _wide(head: bytes) -> str | None:
-    """UTF-16 without a mark: of western text every other byte is NUL, of Chinese that of every line end."""
+def _detect_utf16(head: bytes) -> str | None:
+    """UTF-16 without a mark: in western text every other byte is NUL, in Chinese one at every line end."""
     even, odd = head[0:2000:2], head[1:2000:2]
     zeros = even.count(0), odd.count(0)
     if len(odd) < 4 or max(zeros) == 0 or min(zeros) > 0.02 * len(odd):
         return None
     encoding = "utf-16-le" if zeros[1] > zeros[0] else "utf-16-be"
-    return encoding if max(zeros) >= 0.6 * len(odd) or _chinese(head[:2000], encoding) else None
+    return encoding if max(zeros) >= 0.6 * len(odd) or _is_chinese(head[:2000], encoding) else None
 
 
-def _chinese(raw: bytes, encoding: str = "gb18030") -> bool:
-    """Whether it reads as Chinese: most is in the plain plane, and common characters are common."""
+def _is_chinese(raw: bytes, encoding: str = "gb18030") -> bool:
+    """Whether it decodes to Chinese: few errors, and frequent characters are frequent."""
     text = raw.decode(encoding, "replace")
     wide = [sign for sign in text if sign > "\x7f"]
     wrong = text.count("\ufffd")
@@ -121,8 +127,8 @@ def _chinese(raw: bytes, encoding: str = "gb18030") -> bool:
     return common >= 0.25 * len(wide)
 
 
-def _western(raw: bytes) -> bool:
-    """Whether it reads as a western language: letters beyond ASCII stand alone between others, and are common ones."""
+def _is_western(raw: bytes) -> bool:
+    """Whether it decodes to a western language: non-ASCII letters are isolated and frequent ones."""
     text = raw.decode("cp1252", "replace")
     wide = [sign for sign in text if sign > "\x7f"]
     letters = sum(sign.isalpha() and sign <= "\x7f" for sign in text)
@@ -131,10 +137,9 @@ def _western(raw: bytes) -> bool:
     return common >= 0.9 * len(wide) and len(wide) <= 0.5 * letters and rows <= 0.02 * len(wide)
 
 
-def likely(raw: bytes) -> str | None:
-    """An encoding that a line which is not UTF-8 may be in, to be named to the user: its letters, and hardly any others
-    beyond ASCII, would make words there."""
-    for encoding, letters, least in _LIKELY:
+def likely_encoding(raw: bytes) -> str | None:
+    """The likely encoding of a line that is not UTF-8, as a hint to the user."""
+    for encoding, letters, least in _CANDIDATES:
         with suppress(UnicodeDecodeError):
             wide = [sign for sign in raw.decode(encoding) if sign > "\x7f"]
             if len(wide) > 1 and sum(sign in letters for sign in wide) >= least * len(wide):
@@ -142,15 +147,15 @@ def likely(raw: bytes) -> str | None:
     return None
 
 
-def recoded(stream: BinaryIO, encoding: str) -> BinaryIO:
-    """The bytes of a stream as UTF-8. What is no character in its encoding becomes what is none in UTF-8 either."""
-    return stream if encoding == UTF8 else io.BufferedReader(_Recoded(stream, encoding), _CHUNK)  # pyright: ignore
+def as_utf8(stream: BinaryIO, encoding: str) -> BinaryIO:
+    """The stream recoded to UTF-8. Bytes that cannot be decoded become invalid UTF-8 too."""
+    return stream if encoding == UTF8 else io.BufferedReader(_Utf8Stream(stream, encoding), _CHUNK)  # pyright: ignore
 
 
-class _Recoded(io.RawIOBase):
+class _Utf8Stream(io.RawIOBase):
     def __init__(self, stream: BinaryIO, encoding: str) -> None:
         self._stream, self._encoding, self._waiting = stream, encoding, b""
-        self._read = getattr(stream, "read1", stream.read)  # of standard input what is there
+        self._read = getattr(stream, "read1", stream.read)  # standard input: what is available
         self._decoder: codecs.IncrementalDecoder | None = None
 
     def readable(self) -> bool:
@@ -173,24 +178,24 @@ class _Recoded(io.RawIOBase):
 
 
 def _decoder(encoding: str, head: bytes) -> codecs.IncrementalDecoder:
-    """Python wants a mark of UTF-16 and UTF-32; without one they are read as they look, or as Windows writes them."""
-    if encoding in ("utf-16", "utf-32") and marked(head) != encoding:
-        encoding = (_wide(head) if encoding == "utf-16" else None) or f"{encoding}-le"
+    """UTF-16 and UTF-32 without a byte order mark: detected, else little-endian as on Windows."""
+    if encoding in ("utf-16", "utf-32") and bom_encoding(head) != encoding:
+        encoding = (_detect_utf16(head) if encoding == "utf-16" else None) or f"{encoding}-le"
     return codecs.getincrementaldecoder(encoding)("seqloom.lost")
 
 
-def _lost(error: UnicodeError) -> tuple[str, int]:
-    """A byte that cannot be read becomes a lone surrogate, from which `lost` knows it again."""
+def _lone_surrogates(error: UnicodeError) -> tuple[str, int]:
+    """Each undecodable byte becomes a lone surrogate, which `undecodable_byte` recognizes."""
     assert isinstance(error, UnicodeDecodeError)
     end = max(error.end, error.start + 1)
     return "".join(chr(0xDC00 + byte) for byte in error.object[error.start : end]), end
 
 
-codecs.register_error("seqloom.lost", _lost)
+codecs.register_error("seqloom.lost", _lone_surrogates)
 
 
-def lost(raw: bytes, place: int) -> int | None:
-    """The byte that `recoded` could not read and that stands for itself at a place of a line; None if there is none."""
+def undecodable_byte(raw: bytes, place: int) -> int | None:
+    """The original byte that `as_utf8` could not decode at this position of a line; None if it could."""
     try:
         sign = ord(raw[place : place + 3].decode(UTF8, "surrogatepass"))
     except (UnicodeDecodeError, TypeError):

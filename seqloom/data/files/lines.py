@@ -21,21 +21,21 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from seqloom.data.files.binary_files import held
-from seqloom.data.files.encodings import HEAD, UTF8, likely, lost, recoded
+from seqloom.data.files.binary_files import binary_majority
+from seqloom.data.files.encodings import HEAD, UTF8, as_utf8, likely_encoding, undecodable_byte
 from seqloom.errors import SeqloomError, missing
 from seqloom.safety import failing
 
 STDIN = "-"
 LONGEST = 1 << 26  # bytes of one line; a file without line ends must not fill the memory
-BLOCK = 1 << 20  # bytes that `blocks` reads at a time
+BLOCK = 1 << 20  # bytes that `line_blocks` reads at a time
 BOM = b"\xef\xbb\xbf"
-LOOKED = 1000  # files of a folder, to say what is in it
+FILES_LOOKED_AT = 1000  # files of a folder, to report what it holds
 _STEP = 1 << 14  # bytes of the beginning that are read at a time
 
 
 class LineError(Exception):
-    """Why a line cannot be used: in words, and as a `code` that programs can rely on."""
+    """Why a line cannot be used: a message, and a stable `code` for programs."""
 
     line = 1  # of the file, where it is one of many in a text
 
@@ -53,9 +53,9 @@ def decode(raw: bytes) -> str:
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
-        other = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else likely(raw)
+        other = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else likely_encoding(raw)
         hint = f"; if it is {other}, --encoding {other} reads it" if other else ""
-        if (byte := lost(raw, error.start)) is not None:
+        if (byte := undecodable_byte(raw, error.start)) is not None:
             raise LineError(f"byte 0x{byte:02x} is no character in the encoding of the file", "utf8") from None
         where = f"byte 0x{raw[error.start]:02x} at byte {error.start + 1} of the line"
         raise LineError(f"not UTF-8: {where}{hint}", "utf8") from None
@@ -68,11 +68,11 @@ def decode(raw: bytes) -> str:
 
 def read_lines(file: str, path: Path, encoding: str = UTF8) -> Iterator[Line]:
     with open_bytes(file, path, encoding) as stream:
-        yield from number(file, stream)
+        yield from number_lines(file, stream)
 
 
-def number(file: str, stream: BinaryIO) -> Iterator[Line]:
-    """Numbered raw lines. What cannot be read any further ends the stream with a `LineError`."""
+def number_lines(file: str, stream: BinaryIO) -> Iterator[Line]:
+    """Numbered raw lines. If reading fails, the last item is a `LineError`."""
     line = 0
     try:
         while raw := stream.readline(LONGEST):
@@ -92,8 +92,8 @@ def number(file: str, stream: BinaryIO) -> Iterator[Line]:
         raise SeqloomError(f"{file}: cannot be read: {error.strerror or error}") from error
 
 
-def blocks(file: str, path: Path, encoding: str = UTF8) -> Iterator[Line]:
-    """The same lines, many at a time: the number of the first, and their bytes up to a line end."""
+def line_blocks(file: str, path: Path, encoding: str = UTF8) -> Iterator[Line]:
+    """The same lines in blocks: the number of the first line, and the bytes up to a line end."""
     line, rest = 1, b""
     with open_bytes(file, path, encoding) as stream:
         try:
@@ -117,12 +117,12 @@ def blocks(file: str, path: Path, encoding: str = UTF8) -> Iterator[Line]:
             pass
         except OSError as error:
             raise SeqloomError(f"{file}: cannot be read: {error.strerror or error}") from error
-    # One line only, or one that is too long, or damage: `number` knows what to say of each.
+    # One line only, one that is too long, or damage: `number_lines` reports each.
     yield from ((place, raw) for place, raw in read_lines(file, path, encoding) if place >= line)
 
 
-def head(file: str, path: Path) -> bytes:
-    """The beginning of a file, as far as it can be read."""
+def read_head(file: str, path: Path) -> bytes:
+    """The first bytes of a file, as far as they can be read."""
     found = b""
     with open_bytes(file, path) as stream:
         try:
@@ -138,11 +138,11 @@ def head(file: str, path: Path) -> bytes:
 def open_bytes(file: str, path: Path, encoding: str = UTF8) -> BinaryIO:
     """The bytes of a file as UTF-8, unpacked if its name ends in .gz."""
     try:
-        return recoded(gzip.open(path) if path.suffix == ".gz" else path.open("rb"), encoding)  # pyright: ignore
+        return as_utf8(gzip.open(path) if path.suffix == ".gz" else path.open("rb"), encoding)  # pyright: ignore
     except FileNotFoundError:
         raise missing(file) from None
     except IsADirectoryError:
-        inside = held(sorted(one for one in islice(path.rglob("*"), LOOKED) if one.is_file()))
+        inside = binary_majority(sorted(one for one in islice(path.rglob("*"), FILES_LOOKED_AT) if one.is_file()))
         raise SeqloomError(
             f"{file}: that is {inside}" if inside else f"{file}: is a folder, not a file; name the files in it"
         ) from None
@@ -150,8 +150,8 @@ def open_bytes(file: str, path: Path, encoding: str = UTF8) -> BinaryIO:
         raise SeqloomError(f"{file}: cannot be read: {error.strerror or error}") from error
 
 
-def place(name: str) -> Path:
-    """Where to read a file more than once: pipes are copied to a temporary file first."""
+def local_path(name: str) -> Path:
+    """A path that can be read more than once: pipes are copied to a temporary file."""
     try:
         if name == STDIN or stat.S_ISFIFO(os.stat(name).st_mode):
             return _spool(name)
@@ -174,7 +174,7 @@ def _spool(name: str) -> Path:
                 with open(name, "rb") as pipe:
                     shutil.copyfileobj(pipe, copy)
     except OSError as error:
-        if error.errno != errno.ENOSPC:  # where it is copied to; else it is the pipe that cannot be read
+        if error.errno != errno.ENOSPC:  # else the pipe cannot be read
             raise
         with failing(Path(path), "written", Path(path)):
             raise error

@@ -1,12 +1,12 @@
-"""The columns of a table: of which kind each is, what the training rows taught, and how a field becomes numbers.
+"""Columns of a table: type, statistics from the training rows, and encoding of fields.
 
 number    one value, scaled to mean 0 and deviation 1 over the training rows
 yes       one value, 1 or 0
 category  one value for each category, of which at most one is 1 (one-hot)
 text      none: it goes through an encoder
 
-What is missing stands where the mean of the training rows does: 0 for a number, the share of yes for a yes/no, and no
-category at all. A category that no training row has is none either.
+Missing values are encoded as the mean of the training rows: 0 for a number, the share of yes for a yes/no, and no
+category. An unseen category is encoded as none.
 """
 
 from __future__ import annotations
@@ -25,69 +25,66 @@ from seqloom.errors import SeqloomError
 KINDS = ("number", "yes", "category", "text")
 YES = {"yes": True, "true": True, "1": True, "y": True, "是": True}
 NO = {"no": False, "false": False, "0": False, "n": False, "否": False}
-WORDS = YES | NO
-# Said for a missing number or yes/no. Elsewhere they are values: NA is Namibia.
+YES_NO = YES | NO
+# Missing values of a number or yes/no. Elsewhere they are values: NA is Namibia.
 MISSING = {"", "na", "n/a", "nan", "null", "none", "?", "-"}
-MOSTLY = 0.95  # the share of numbers that makes a column one of numbers, and the other fields mistakes
-CATEGORIES, FEW = 1_000, 50  # more different values than that are no categories; the latter where they are long:
-LONGEST = 3  # of more words than that on average
-CLASSES = 20  # more different whole numbers than that are no classes
-LARGEST = 1e30  # beyond, squares and float32 overflow
-FARTHEST = 1e6  # deviations from the mean
-NONE, UNSEEN = -1, -2  # in place of the number of a category
+MOSTLY = 0.95  # share of numbers from which a column is numeric, and other fields are mistakes
+CATEGORIES, FEW = 1_000, 50  # most distinct values of a category column; the latter if they are long:
+LONGEST = 3  # more words than this on average
+CLASSES = 20  # most distinct whole numbers that are classes
+MAX_NUMBER = 1e30  # beyond, squares and float32 overflow
+MAX_DEVIATIONS = 1e6  # clipped, in deviations from the mean
+NO_CATEGORY, UNSEEN_CATEGORY = -1, -2  # in place of the index of a category
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column as the training rows showed it."""
+    """One column, fitted to the training rows."""
 
     name: str
     kind: str
     mean: float = 0.0  # of a number; of a yes/no the share of yes
     deviation: float = 1.0  # of a number
     values: tuple[str, ...] = ()  # the categories; of a yes/no as they are written: no, yes
-    flag: bool = False  # one value more: 1 where the field is missing
+    flag: bool = False  # an extra value: 1 where the field is missing
 
     @property
     def width(self) -> int:
-        """How many values a field becomes."""
+        """The number of values of an encoded field."""
         return len(self.labels)
 
     @property
     def labels(self) -> list[str]:
-        """What each of its values is called."""
+        """The name of each of its values."""
         if self.kind == "text":
             return []
         if self.kind == "category":
             return [f"{self.name}={value}" for value in self.values]
         return [self.name, f"{self.name} is missing"] if self.flag else [self.name]
 
-    def wrong(self, field: str) -> str | None:
-        """Why a field cannot stand in this column; None if it can."""
-        if self.kind == "number" and not missing(field) and number(field) is None:
+    def problem(self, field: str) -> str | None:
+        """Why a field is invalid in this column; None if it is valid."""
+        if self.kind == "number" and not is_missing(field) and parse_number(field) is None:
             size = "is too large" if _float(field) is not None else "is no number"
             return f"column {self.name!r}: {field.strip()!r} {size}"
-        if self.kind == "yes" and not missing(field) and word(field) is None:
+        if self.kind == "yes" and not is_missing(field) and parse_yes_no(field) is None:
             return f"column {self.name!r}: {field.strip()!r} is neither yes nor no"
         return None
 
-    def places(self, fields: Sequence[str]) -> np.ndarray:
-        """[rows] float64, one number a field: scaled, or 1 and 0, or the number of the category; NaN if missing.
-
-        Fields must not be `wrong`.
-        """
+    def encode(self, fields: Sequence[str]) -> np.ndarray:
+        """[rows] float64, one number per valid field: scaled, 1 or 0, or the index of the category; NaN if missing."""
         if self.kind == "category":
-            numbers = {value: place for place, value in enumerate(self.values)} | {"": NONE}
-            return np.array([numbers.get(plain(field), UNSEEN) for field in fields], np.float64)
-        read = number if self.kind == "number" else word
-        found = np.array([math.nan if missing(field) else read(field) for field in fields], np.float64)
+            numbers = {value: place for place, value in enumerate(self.values)} | {"": NO_CATEGORY}
+            return np.array([numbers.get(normalize_field(field), UNSEEN_CATEGORY) for field in fields], np.float64)
+        read = parse_number if self.kind == "number" else parse_yes_no
+        found = np.array([math.nan if is_missing(field) else read(field) for field in fields], np.float64)
         if self.kind == "yes":
             return found
-        # One row far out must not become infinite in float32.
-        return np.clip((found - self.mean) / self.deviation, -FARTHEST, FARTHEST)
+        # Outliers must not overflow float32.
+        return np.clip((found - self.mean) / self.deviation, -MAX_DEVIATIONS, MAX_DEVIATIONS)
 
     def dense(self, places: np.ndarray) -> np.ndarray:
-        """[rows] as `places` gives them -> [rows, width] float32."""
+        """[rows] as given by `encode` -> [rows, width] float32."""
         values = np.zeros((len(places), self.width), np.float32)
         if self.kind == "category":
             there = np.flatnonzero(places >= 0)
@@ -110,39 +107,39 @@ class Column:
             raise SeqloomError(f"the stored columns are damaged: {type(error).__name__}: {error}") from error
 
 
-def learn(name: str, kind: str, fields: Sequence[str], flags: bool = False) -> Column:
-    """A column of a known kind from the fields of the training rows. `flags`: gaps get a value of their own."""
+def fit_column(name: str, kind: str, fields: Sequence[str], flags: bool = False) -> Column:
+    """Fit a column of a known type to the training fields. `flags`: add a value for missing fields."""
     if kind == "category":
-        return Column(name, kind, values=tuple(sorted({plain(field) for field in fields} - {""})))
+        return Column(name, kind, values=tuple(sorted({normalize_field(field) for field in fields} - {""})))
     if kind == "text":
         return Column(name, kind)
-    filled = [field for field in fields if not missing(field)]
+    filled = [field for field in fields if not is_missing(field)]
     flag = flags and len(filled) < len(fields)
     if kind == "number":
-        found = np.array([number(field) for field in filled] or [0.0], np.float64)
+        found = np.array([parse_number(field) for field in filled] or [0.0], np.float64)
         mean, deviation = float(found.mean()), float(found.std())
-        # Of equal numbers rounding may leave a deviation, and to divide by it would make the rounding a signal.
+        # Equal numbers may have a tiny deviation by rounding; dividing by it would amplify the rounding.
         return Column(name, kind, mean, deviation if deviation > 1e-12 * abs(mean) else 1.0, flag=flag)
-    answers = [word(field) for field in filled]
-    spelled = [_commonest(filled, WORDS[answer]) or answer for answer in ("no", "yes")]
+    answers = [parse_yes_no(field) for field in filled]
+    spelled = [_usual_spelling(filled, YES_NO[answer]) or answer for answer in ("no", "yes")]
     return Column(name, kind, sum(map(bool, answers)) / max(len(answers), 1), values=tuple(spelled), flag=flag)
 
 
 def detect_type(fields: Iterable[str]) -> str | None:
-    """The kind of a column; None: every field is empty.
+    """The type of a column; None: every field is empty.
 
     yes: nothing but words for yes and no. number: at least 95 in 100 are numbers; the others are mistakes. category:
     values come twice or more on average, and there are at most 50 different ones, or 1,000 of at most three words on
     average. text: all else.
     """
-    counts = Counter(map(plain, fields))
+    counts = Counter(map(normalize_field, fields))
     del counts[""]
     if not counts:
         return None
-    filled = Counter({field: n for field, n in counts.items() if not missing(field)})
-    if filled and all(word(field) is not None for field in filled):
+    filled = Counter({field: n for field, n in counts.items() if not is_missing(field)})
+    if filled and all(parse_yes_no(field) is not None for field in filled):
         return "yes"
-    numbers = sum(n for field, n in filled.items() if number(field) is not None)
+    numbers = sum(n for field, n in filled.items() if parse_number(field) is not None)
     if filled and numbers >= MOSTLY * filled.total():
         return "number"
     short = sum(len(field.split()) for field in counts) <= LONGEST * len(counts)
@@ -151,33 +148,33 @@ def detect_type(fields: Iterable[str]) -> str | None:
 
 
 def detect_target_type(fields: Iterable[str]) -> str | None:
-    """The kind of the target: a number, or classes, which at most 20 different texts or whole numbers are."""
-    counts = Counter(map(plain, fields))
+    """The type of the target: a number, or classes if there are at most 20 distinct texts or whole numbers."""
+    counts = Counter(map(normalize_field, fields))
     kind = detect_type(counts.elements())
     if kind in ("yes", "category") or len(counts) > CLASSES:
         return kind
-    found = [number(field) for field in counts]
+    found = [parse_number(field) for field in counts]
     return "number" if any(value is not None and not value.is_integer() for value in found) else "category"
 
 
-def plain(field: str) -> str:
+def normalize_field(field: str) -> str:
     return normalize(field).strip()
 
 
-def missing(field: str) -> bool:
-    """Of a number or a yes/no; of the other kinds only what is empty is missing."""
+def is_missing(field: str) -> bool:
+    """Whether a number or yes/no is missing; of other types only empty fields are."""
     return field.strip().casefold() in MISSING
 
 
-def number(field: str) -> float | None:
-    """The number that a field is, not too large to reckon with; else None."""
+def parse_number(field: str) -> float | None:
+    """The number in a field, unless it is too large; else None."""
     value = _float(field)
-    return value if value is not None and abs(value) <= LARGEST else None
+    return value if value is not None and abs(value) <= MAX_NUMBER else None
 
 
-def word(field: str) -> bool | None:
-    """Whether a field says yes or no; else None."""
-    return WORDS.get(field.strip().casefold())
+def parse_yes_no(field: str) -> bool | None:
+    """True for yes, False for no, else None."""
+    return YES_NO.get(field.strip().casefold())
 
 
 def _float(field: str) -> float | None:
@@ -188,7 +185,7 @@ def _float(field: str) -> float | None:
     return None if "_" in field or math.isnan(value) else value  # Python would read 1_000
 
 
-def _commonest(fields: Sequence[str], answer: bool) -> str | None:
-    """How yes, or no, is mostly written."""
-    written = Counter(plain(field) for field in fields if word(field) is answer)
+def _usual_spelling(fields: Sequence[str], answer: bool) -> str | None:
+    """The most frequent spelling of yes, or of no."""
+    written = Counter(normalize_field(field) for field in fields if parse_yes_no(field) is answer)
     return min(written, key=lambda text: (-written[text], text), default=None)

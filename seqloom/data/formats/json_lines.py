@@ -1,4 +1,4 @@
-"""Lines of JSON: one object each, with texts under its keys."""
+"""JSON lines: one object per line, with texts under its keys."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _KINDS = {str: "text", int: "a number", float: "a number", bool: "true or false"
 
 
 def parse_json(text: str, keys: tuple[str, ...], loose: bool = False) -> tuple[str, tuple[str, ...]]:
-    """The first key is the source's; of the others, the first must be there and may be a list of texts. `loose`: or a
-    number, which stands for its text."""
+    """Source and targets. The first key is the source; the second is required and may be a list of texts. `loose`:
+    numbers are accepted as texts."""
     value = json_object(text, keys)
     source, *others = keys
     if source not in value:
@@ -21,9 +21,9 @@ def parse_json(text: str, keys: tuple[str, ...], loose: bool = False) -> tuple[s
     targets: list[str] = []
     for key in others:
         found = value.get(key)
-        found = found if isinstance(found, list) else [] if found is None else [found]
-        loosely = (json.dumps(one) if loose and isinstance(one, int | float) else one for one in found)
-        texts = [json_text(target, key) for target in loosely]
+        items = found if isinstance(found, list) else [] if found is None else [found]
+        items = (json.dumps(item) if loose and isinstance(item, int | float) else item for item in items)
+        texts = [json_text(item, key) for item in items]
         targets += texts if key == others[0] else [text for text in texts if not empty(text)]
         if not targets:
             break  # the first target is missing, whatever the others are
@@ -31,7 +31,7 @@ def parse_json(text: str, keys: tuple[str, ...], loose: bool = False) -> tuple[s
 
 
 def json_object(text: str, keys: Sequence[str]) -> dict[str, Any]:
-    """A line of JSON, which must be an object; `keys` show what it should be like."""
+    """Parse a line, which must be an object; `keys` are for the error message."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -1,6 +1,6 @@
 """Reading examples from the user's files: TSV, CSV, JSON lines or two parallel texts, each possibly as .gz.
 
-A file is read as a stream and may be of any size; what a line is, `lines` says.
+Files are streamed and may be of any size; lines are those of `data/files/lines.py`.
 """
 
 from __future__ import annotations
@@ -12,18 +12,37 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seqloom.data.files.columns import Reading, no_separator, pick, sign_of
+from seqloom.data.files.columns import ReadOptions, delimiter_of, missing_delimiter, select_columns
 from seqloom.data.files.columns import delimiter_name as named
-from seqloom.data.files.encodings import recoded
-from seqloom.data.files.file_format import encoding_of, look
-from seqloom.data.files.file_groups import FOLDER, Group, first_only, formed, group, inside, records, with_columns
-from seqloom.data.files.header import LOOKED
-from seqloom.data.files.lines import STDIN, Line, LineError, decode, number, place, read_lines
+from seqloom.data.files.encodings import as_utf8
+from seqloom.data.files.file_format import detect_format, encoding_of
+from seqloom.data.files.file_groups import (
+    FOLDER,
+    Group,
+    first_column_only,
+    group_files,
+    group_of_file,
+    labelled_files,
+    records,
+    with_columns,
+)
+from seqloom.data.files.header import LINES_COMPARED
+from seqloom.data.files.lines import STDIN, Line, LineError, decode, local_path, number_lines, read_lines
 from seqloom.data.formats.json_lines import empty, parse_json
 from seqloom.errors import SeqloomError
 
-__all__ = ["Example", "Group", "Problem", "entries", "group", "parsed", "read", "read_asked", "read_sources"]
-__all__ += ["sources", "too_long"]
+__all__ = [
+    "Example",
+    "Group",
+    "Problem",
+    "group_files",
+    "parse_lines",
+    "read",
+    "read_entries",
+    "read_sources",
+    "read_with_targets",
+]
+__all__ += ["source_entries", "too_long"]
 
 MAX_LENGTH = 5_000  # characters a side
 _LARGEST = 1e30  # number: squares of larger ones overflow
@@ -31,48 +50,50 @@ _LARGEST = 1e30  # number: squares of larger ones overflow
 
 class Example(NamedTuple):
     source: str
-    targets: tuple[str, ...]  # the first is the target; others are further right answers (references)
+    targets: tuple[str, ...]  # the first is the target; the others are further references
     file: str
     line: int  # counted from 1
 
 
 class Problem(NamedTuple):
-    """One broken or doubtful line."""
+    """A broken or suspicious line."""
 
     file: str
     line: int
     reason: str
     kind: str = "error"  # or "warning"
-    code: str = ""  # one word for the reason, which stays when the wording changes
+    code: str = ""  # a stable word for the reason
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.reason}"
 
 
-Through = Callable[[str, Iterator[Line]], Iterator[Line]]  # sees the lines of a file as they pass
-OnNote = Callable[[str], object]  # gets what was decided about a file
+LineObserver = Callable[[str, Iterator[Line]], Iterator[Line]]  # passes the lines of a file through
+OnNote = Callable[[str], object]  # receives notes on a file
 
 
 def read(group: Group, need_target: bool = True) -> Iterator[Example]:
     """The examples of a group. The first broken line raises `file:line: reason`."""
-    for entry in entries(group, need_target):
+    for entry in read_entries(group, need_target):
         if isinstance(entry, Problem):
             raise SeqloomError(str(entry))
         yield entry
 
 
-def entries(group: Group, need_target: bool = True, through: Through | None = None) -> Iterator[Example | Problem]:
-    """As `read`, but a broken line gives a `Problem` and reading goes on."""
+def read_entries(
+    group: Group, need_target: bool = True, observe: LineObserver | None = None
+) -> Iterator[Example | Problem]:
+    """As `read`, but a broken line gives a `Problem` and reading continues."""
     if group.form == FOLDER:
-        return _folder(group, through)
+        return _folder(group, observe)
     lines = group.lines()
-    if through is not None:
-        lines = [through(file, each) for file, each in zip(group.files, lines, strict=True)]
-    return parsed(group, lines, need_target)
+    if observe is not None:
+        lines = [observe(file, each) for file, each in zip(group.files, lines, strict=True)]
+    return parse_lines(group, lines, need_target)
 
 
-def parsed(group: Group, lines: Sequence[Iterator[Line]], need_target: bool = True) -> Iterator[Example | Problem]:
-    """The examples of `lines`, one stream for each file of the group, which may begin anywhere in it."""
+def parse_lines(group: Group, lines: Sequence[Iterator[Line]], need_target: bool = True) -> Iterator[Example | Problem]:
+    """The examples of `lines`, one stream per file of the group, from any line on."""
     if group.form == "parallel":
         yield from _parallel(group, *lines)
         return
@@ -84,73 +105,77 @@ def parsed(group: Group, lines: Sequence[Iterator[Line]], need_target: bool = Tr
             if isinstance(record, LineError):
                 raise record
             source, targets = parse(record, group, need_target)
-            yield Example(source, _valued(targets, group.values), group.files[0], line)
+            yield Example(source, _check_targets(targets, group.target_kind), group.files[0], line)
         except LineError as broken:
             yield Problem(group.files[0], line, str(broken), code=broken.code)
 
 
-def read_sources(file: str | Path, reading: Reading | None = None, on_note: OnNote | None = None) -> Iterator[str]:
-    """One source a line, for prediction; of a TSV or CSV the first column, of JSON lines the source.
+def read_sources(file: str | Path, reading: ReadOptions | None = None, on_note: OnNote | None = None) -> Iterator[str]:
+    """One source per line, for prediction; of a TSV or CSV the first column, of JSON lines the source.
 
-    Of the columns of `reading` only the first is read. Empty lines stay as empty texts, so that the answers keep step
-    with the lines. Standard input ("-") is read as it comes; it is JSON lines if its first line begins with "{".
-    `on_note` gets what was decided about the file.
+    Of the columns of `reading` only the first is read. Empty lines give empty texts, so that predictions match lines.
+    Standard input ("-") is streamed; it is JSON lines if its first line begins with "{". `on_note` receives notes on
+    the file.
     """
-    return (asked.source for asked in read_asked(file, first_only(reading), "text", on_note))
+    return (asked.source for asked in read_with_targets(file, first_column_only(reading), "text", on_note))
 
 
-def read_asked(
-    file: str | Path, reading: Reading | None = None, plain: str = "tsv", on_note: OnNote | None = None
+def read_with_targets(
+    file: str | Path, reading: ReadOptions | None = None, plain: str = "tsv", on_note: OnNote | None = None
 ) -> Iterator[Example]:
-    """As `read_sources`, with file and line, and with what stands in the other columns as targets: none, perhaps.
+    """As `read_sources`, but examples, with the other columns as targets, if any.
 
-    `plain`: the form of a file whose name and first line do not tell it.
+    `plain`: the format of a file of which name and first line do not tell it.
     """
-    name, reading = str(file), reading or Reading()
+    name, reading = str(file), reading or ReadOptions()
     if name == STDIN:
         one, lines = stdin(reading)
     else:
-        path = place(name)
-        one = formed(name, path, look(name, path, reading))
+        path = local_path(name)
+        one = group_of_file(name, path, detect_format(name, path, reading))
         one = replace(one, form=plain) if one.form == "parallel" else one
         [lines] = one.lines()
-    for entry in _asked(one, lines, reading, 0 if name == STDIN else LOOKED, on_note):
+    for entry in _optional_targets(one, lines, reading, 0 if name == STDIN else LINES_COMPARED, on_note):
         if isinstance(entry, Problem):
             raise SeqloomError(str(entry))
         yield entry
 
 
-def stdin(reading: Reading) -> tuple[Group, Iterator[Line]]:
-    """Standard input as it comes: only what is there already is looked at."""
+def stdin(reading: ReadOptions) -> tuple[Group, Iterator[Line]]:
+    """Standard input as a stream: detection sees only what is available already."""
     raw: Any = sys.stdin.buffer
     start = raw.peek() if hasattr(raw, "peek") else b""
     encoding, notes = encoding_of("stdin", start, reading)
-    stream = number("stdin", recoded(raw, encoding))
+    stream = number_lines("stdin", as_utf8(raw, encoding))
     first = list(islice(stream, 1))
     json_lines = any(isinstance(line, bytes) and line.startswith(b"{") for _, line in first)
-    sign = "\t" if reading.delimiter is None else sign_of(reading.delimiter)
+    sign = "\t" if reading.delimiter is None else delimiter_of(reading.delimiter)
     form = "jsonl" if json_lines else "tsv" if sign == "\t" else "csv"
     return Group(form, ("stdin",), (), notes=notes, separator=sign), chain(first, stream)
 
 
-def pass_on(notes: Iterable[str], on_note: OnNote | None) -> None:
+def pass_notes(notes: Iterable[str], on_note: OnNote | None) -> None:
     """Calls `on_note` with each note."""
     if on_note is not None:
         for note in notes:
             on_note(note)
 
 
-def sources(group: Group, reading: Reading | None = None) -> Iterator[Example | Problem]:
-    """Examples without targets, empty ones too; a broken line gives a `Problem` and reading goes on."""
-    found = _asked(group, group.lines()[0], first_only(reading))
+def source_entries(group: Group, reading: ReadOptions | None = None) -> Iterator[Example | Problem]:
+    """Examples without targets, empty ones too; a broken line gives a `Problem` and reading continues."""
+    found = _optional_targets(group, group.lines()[0], first_column_only(reading))
     return (one if isinstance(one, Problem) else one._replace(targets=()) for one in found)
 
 
-def _asked(
-    group: Group, lines: Iterator[Line], reading: Reading, ahead: int = LOOKED, on_note: OnNote | None = None
+def _optional_targets(
+    group: Group,
+    lines: Iterator[Line],
+    reading: ReadOptions,
+    ahead: int = LINES_COMPARED,
+    on_note: OnNote | None = None,
 ) -> Iterator[Example | Problem]:
     group, found = with_columns(group, reading, records(group, lines), ahead)
-    pass_on(group.notes, on_note)
+    pass_notes(group.notes, on_note)
     for line, record in found:
         try:
             if isinstance(record, LineError):
@@ -171,12 +196,12 @@ def too_long(example: Example, longest: int | None) -> Problem | None:
 
 
 def _fields(record: list[str], group: Group) -> tuple[str, tuple[str, ...]]:
-    """Source and targets, of which nothing needs to be there."""
+    """Source and targets; both may be missing."""
     if record == [""] or group.form == "text":
         return record[0], ()
     if group.form == "jsonl":
         return parse_json(record[0], group.keys) if record[0].strip() else ("", ())
-    return pick(record, group.columns)
+    return select_columns(record, group.columns)
 
 
 def _from_fields(record: list[str], group: Group, need_target: bool) -> tuple[str, tuple[str, ...]]:
@@ -184,21 +209,21 @@ def _from_fields(record: list[str], group: Group, need_target: bool) -> tuple[st
         raise LineError(f"empty line; expected source {named(group.separator)} target", "empty")
     alone = len(record) == 1 and need_target
     if alone and group.columns is not None:
-        raise no_separator(record[0], group.separator)
-    source, targets = pick(record, group.columns)
-    _require(source, targets if need_target else (), no_separator(source, group.separator) if alone else None)
+        raise missing_delimiter(record[0], group.separator)
+    source, targets = select_columns(record, group.columns)
+    _require(source, targets if need_target else (), missing_delimiter(source, group.separator) if alone else None)
     return source, targets if need_target else tuple(target for target in targets if not empty(target))
 
 
 def _from_json(record: list[str], group: Group, need_target: bool) -> tuple[str, tuple[str, ...]]:
-    source, targets = parse_json(record[0], group.keys, group.values != "text")
+    source, targets = parse_json(record[0], group.keys, group.target_kind != "text")
     missing = LineError(f'key "{group.keys[1]}" is missing', "columns") if need_target else None
     _require(source, targets if need_target else (), missing)
     return source, targets if need_target else tuple(target for target in targets if not empty(target))
 
 
 def _require(source: str, targets: Sequence[str], missing: LineError | None) -> None:
-    """`missing`: what to raise if there is no target; None if none is needed."""
+    """`missing`: the error if there is no target; None if none is needed."""
     if empty(source):
         raise LineError("the source is empty", "empty")
     if missing is not None and not targets:
@@ -207,8 +232,8 @@ def _require(source: str, targets: Sequence[str], missing: LineError | None) -> 
         raise LineError("the target is empty", "empty")
 
 
-def _valued(targets: tuple[str, ...], values: str) -> tuple[str, ...]:
-    """Targets as the one value that a task may want of them (see `Reading.values`): several labels become one text."""
+def _check_targets(targets: tuple[str, ...], values: str) -> tuple[str, ...]:
+    """Targets checked by `ReadOptions.target_kind`; several labels become one text."""
     kind, _, sign = values.partition(":")
     if kind == "labels" and targets:
         return (sign.join(targets),)
@@ -221,28 +246,28 @@ def _valued(targets: tuple[str, ...], values: str) -> tuple[str, ...]:
 
 
 def is_number(text: str) -> bool:
-    """As Python reads it, finite, in ASCII."""
+    """A finite number in ASCII, in Python's syntax."""
     try:
         return text.isascii() and "_" not in text and abs(float(text)) < _LARGEST
     except ValueError:
         return False
 
 
-def _folder(group: Group, through: Through | None) -> Iterator[Example | Problem]:
-    """A file an example, its lines joined by blanks. Its `line` is the file's number; a broken line has its own."""
-    for turn, (label, path) in enumerate(inside(group.paths[0]), 1):
+def _folder(group: Group, observe: LineObserver | None) -> Iterator[Example | Problem]:
+    """One example per file, its lines joined by blanks. `line` is the number of the file, of a broken line its own."""
+    for number, (label, path) in enumerate(labelled_files(group.paths[0]), 1):
         lines = read_lines(str(path), path, group.encodings[0])
         try:
-            texts = [_whole(line, raw) for line, raw in (lines if through is None else through(str(path), lines))]
+            texts = [_decode_at(line, raw) for line, raw in (lines if observe is None else observe(str(path), lines))]
             source = " ".join(texts).strip()
             _require(source, (), None)
-            yield Example(source, _valued((label,), group.values), group.files[0], turn)
+            yield Example(source, _check_targets((label,), group.target_kind), group.files[0], number)
         except LineError as broken:
             yield Problem(str(path), broken.line, str(broken), code=broken.code)
 
 
-def _whole(line: int, raw: bytes | LineError) -> str:
-    """The text of one line of many; what is wrong with it knows where."""
+def _decode_at(line: int, raw: bytes | LineError) -> str:
+    """`decode` with the line number in errors."""
     try:
         if isinstance(raw, LineError):
             raise raw
@@ -253,7 +278,7 @@ def _whole(line: int, raw: bytes | LineError) -> str:
 
 
 def _parallel(group: Group, left: Iterator[Line], right: Iterator[Line]) -> Iterator[Example | Problem]:
-    for line, pair in _side_by_side(left, right):
+    for line, pair in _zip_lines(left, right):
         if None in pair:
             short = pair.index(None)
             reason = f"is missing, but {group.files[1 - short]} goes on; parallel files need equally many lines"
@@ -274,8 +299,8 @@ def _parallel(group: Group, left: Iterator[Line], right: Iterator[Line]) -> Iter
             yield Example(texts[0], (texts[1],), group.files[0], line)
 
 
-def _side_by_side(left: Iterator[Line], right: Iterator[Line]) -> Iterator[tuple[int, tuple[Any, Any]]]:
-    """Lines of the same number, with None where one side has ended."""
+def _zip_lines(left: Iterator[Line], right: Iterator[Line]) -> Iterator[tuple[int, tuple[Any, Any]]]:
+    """Pairs of lines with the same number; None where one side has ended."""
     while True:
         one, other = next(left, None), next(right, None)
         there = one or other

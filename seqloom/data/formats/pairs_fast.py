@@ -1,4 +1,4 @@
-"""Reading many examples at a time. The same examples and problems as `read.entries`, several times as fast."""
+"""Reading examples in blocks: the same examples and problems as `read_entries`, several times as fast."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import NamedTuple
 import numpy as np
 
 from seqloom.data.files.file_groups import FOLDER
-from seqloom.data.files.lines import Line, LineError, blocks
-from seqloom.data.formats.pairs import Example, Group, Problem, entries, is_number, parsed, too_long
+from seqloom.data.files.lines import Line, LineError, line_blocks
+from seqloom.data.formats.pairs import Example, Group, Problem, is_number, parse_lines, read_entries, too_long
 
 _TAB, _END = b"\t\n"
-_MANY = 1 << 14  # examples gathered from lines that are read one by one
+_MANY = 1 << 14  # examples per block where lines are read one by one
 
 
 class Pairs(NamedTuple):
-    """Examples that follow one another."""
+    """Consecutive examples."""
 
     sources: list[str]
-    targets: list[str]  # of all examples, one after the other
+    targets: list[str]  # of all examples, flat
     counts: list[int] | None  # targets of each example; None: each has one
-    lines: Sequence[int]  # where each example stands
+    lines: Sequence[int]  # of each example
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -40,26 +40,26 @@ class Pairs(NamedTuple):
         return Pairs(self.sources[:n], self.targets[:targets], counts, self.lines[:n])
 
     def select(self, mask: np.ndarray) -> Pairs:
-        """Only some of them."""
+        """The examples where `mask` is true."""
         each = mask if self.counts is None else np.repeat(mask, self.counts)
         counts = None if self.counts is None else list(compress(self.counts, mask))
         sources, lines = list(compress(self.sources, mask)), list(compress(self.lines, mask))
         return Pairs(sources, list(compress(self.targets, each)), counts, lines)
 
 
-def bulk(group: Group, longest: int | None = None) -> Iterator[Pairs | Problem]:
-    """All examples of a group, and every broken line where it comes. `longest`: characters a side at most."""
+def read_bulk(group: Group, longest: int | None = None) -> Iterator[Pairs | Problem]:
+    """All examples of a group, and broken lines in place. `longest`: most characters of a side."""
     if group.form == "tsv":
-        return _tsv(group, longest)
+        return _read_tsv(group, longest)
     if group.form == "parallel":
-        return _parallel(group, longest)
+        return _read_parallel(group, longest)
     if group.form == FOLDER:
-        return gathered(entries(group), longest)
-    return gathered(parsed(group, group.lines()), longest)
+        return collect_pairs(read_entries(group), longest)
+    return collect_pairs(parse_lines(group, group.lines()), longest)
 
 
-def gathered(entries: Iterable[Example | Problem], longest: int | None = None) -> Iterator[Pairs | Problem]:
-    """Entries that were read one by one, put together."""
+def collect_pairs(entries: Iterable[Example | Problem], longest: int | None = None) -> Iterator[Pairs | Problem]:
+    """Collect single entries into blocks."""
     waiting: list[Example] = []
     for entry in entries:
         problem = entry if isinstance(entry, Problem) else too_long(entry, longest)
@@ -84,21 +84,21 @@ def _pairs(examples: list[Example]) -> Pairs:
     )
 
 
-def _tsv(group: Group, longest: int | None) -> Iterator[Pairs | Problem]:
-    for line, raw in blocks(group.files[0], group.paths[0], group.encodings[0]):
-        found = None if isinstance(raw, LineError) else _table(group, line, raw)
-        fit = found is not None and (group.values != "number" or all(map(is_number, found.targets)))
-        if found is not None and fit and _sound(found, longest):
+def _read_tsv(group: Group, longest: int | None) -> Iterator[Pairs | Problem]:
+    for line, raw in line_blocks(group.files[0], group.paths[0], group.encodings[0]):
+        found = None if isinstance(raw, LineError) else _parse_tsv(group, line, raw)
+        valid = found is not None and (group.target_kind != "number" or all(map(is_number, found.targets)))
+        if found is not None and valid and _all_valid(found, longest):
             yield found
         else:
-            yield from gathered(parsed(group, [_lines(line, raw)]), longest)
+            yield from collect_pairs(parse_lines(group, [_lines(line, raw)]), longest)
 
 
-def _table(group: Group, line: int, raw: bytes) -> Pairs | None:
-    """The pairs of a block in which every line has the same number of columns; None if anything is out of the way."""
+def _parse_tsv(group: Group, line: int, raw: bytes) -> Pairs | None:
+    """The pairs of a block of which all lines have the same number of columns; None in any other case."""
     if group.header and line == 1:
         line, raw = 2, raw[raw.find(b"\n") + 1 :]
-    raw, text = _plain(raw)
+    raw, text = _decode_block(raw)
     if not text:
         return None
     width = raw.count(b"\t", 0, raw.find(b"\n")) + 1
@@ -116,8 +116,8 @@ def _table(group: Group, line: int, raw: bytes) -> Pairs | None:
     return Pairs(sources, fields[target::width], None, range(line, line + len(sources)))
 
 
-def _plain(raw: bytes) -> tuple[bytes, str]:
-    """A block with LF at the end of every line, and its text; no text if a line of it may be broken."""
+def _decode_block(raw: bytes) -> tuple[bytes, str]:
+    """A block with LF line ends, and its text; no text if a line may be broken."""
     if b"\r" in raw:
         raw = raw.replace(b"\r\n", b"\n")
     if not raw.endswith(b"\n"):
@@ -130,7 +130,7 @@ def _plain(raw: bytes) -> tuple[bytes, str]:
     return raw, "" if doubtful else text
 
 
-def _sound(pairs: Pairs, longest: int | None) -> bool:
+def _all_valid(pairs: Pairs, longest: int | None) -> bool:
     """No side is empty and none too long."""
     sides = pairs.sources, pairs.targets
     return all(
@@ -138,29 +138,29 @@ def _sound(pairs: Pairs, longest: int | None) -> bool:
     )
 
 
-def _parallel(group: Group, longest: int | None) -> Iterator[Pairs | Problem]:
-    left, right = (blocks(*one) for one in zip(group.files, group.paths, group.encodings, strict=True))
+def _read_parallel(group: Group, longest: int | None) -> Iterator[Pairs | Problem]:
+    left, right = (line_blocks(*one) for one in zip(group.files, group.paths, group.encodings, strict=True))
     one, other = next(left, None), next(right, None)
     while one is not None and other is not None:
         (line, raw), (_, beside) = one, other
         if isinstance(raw, LineError) or isinstance(beside, LineError):
             break
-        raw, rest, beside, more = _level(raw, beside)
-        found = _side_by_side(line, raw, beside)
-        if found is not None and _sound(found, longest):
+        raw, rest, beside, more = _equal_lines(raw, beside)
+        found = _zip_blocks(line, raw, beside)
+        if found is not None and _all_valid(found, longest):
             yield found
         else:
-            yield from gathered(parsed(group, [_lines(line, raw), _lines(line, beside)]), longest)
+            yield from collect_pairs(parse_lines(group, [_lines(line, raw), _lines(line, beside)]), longest)
         line += _count(raw)
         one, other = (line, rest) if rest else next(left, None), (line, more) if more else next(right, None)
     if one is not None or other is not None:
-        yield from gathered(parsed(group, [_all_lines(one, left), _all_lines(other, right)]), longest)
+        yield from collect_pairs(parse_lines(group, [_all_lines(one, left), _all_lines(other, right)]), longest)
 
 
-def _level(one: bytes, other: bytes) -> tuple[bytes, bytes, bytes, bytes]:
-    """Two blocks cut to equally many lines: the first and what is left of it, the second and what is left of it."""
+def _equal_lines(one: bytes, other: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    """Two blocks cut to the same number of lines: the first and its rest, the second and its rest."""
     least = min(_count(one), _count(other))
-    here, there = (len(raw) if _count(raw) == least else _end(raw, least) for raw in (one, other))
+    here, there = (len(raw) if _count(raw) == least else _end_of_lines(raw, least) for raw in (one, other))
     return one[:here], one[here:], other[:there], other[there:]
 
 
@@ -168,13 +168,13 @@ def _count(raw: bytes) -> int:
     return raw.count(b"\n") + (not raw.endswith(b"\n"))
 
 
-def _end(raw: bytes, n: int) -> int:
-    """Where the first `n` lines end."""
+def _end_of_lines(raw: bytes, n: int) -> int:
+    """The end of the first `n` lines."""
     return int(np.flatnonzero(np.frombuffer(raw, np.uint8) == _END)[n - 1]) + 1
 
 
-def _side_by_side(line: int, one: bytes, other: bytes) -> Pairs | None:
-    texts = [_plain(raw)[1] for raw in (one, other)]
+def _zip_blocks(line: int, one: bytes, other: bytes) -> Pairs | None:
+    texts = [_decode_block(raw)[1] for raw in (one, other)]
     if not all(texts):
         return None
     sources, targets = (text.split("\n")[:-1] for text in texts)

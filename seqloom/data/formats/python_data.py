@@ -1,7 +1,6 @@
-"""Examples given in Python (lists, iterables, DataFrames, Hugging Face datasets), streamed into a file of the cache.
+"""Examples from Python (lists, iterables, DataFrames, Hugging Face datasets), streamed into a file of the cache.
 
-Everything that follows reads that file as it reads the user's own, so memory stays small, and fingerprints and resuming
-work by content: the file is named by it.
+The file is named by its content and read like any other, so memory stays small and fingerprints and resuming work.
 """
 
 from __future__ import annotations
@@ -17,44 +16,44 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from seqloom.data.datasets.catalog import DATASETS
-from seqloom.data.formats.python_examples import Columns, Form, form_of_task
+from seqloom.data.formats.python_examples import ColumnNames, ExampleFormat, format_of_task
 from seqloom.errors import SeqloomError
 from seqloom.files import default_cache
 
 FOLDER = "examples"
-MOST = 1_000_000  # examples of an iterable that does not say how many it has, unless `limit` is set
-LARGEST = 1 << 30  # bytes of the same
+MAX_EXAMPLES = 1_000_000  # examples of an iterable without a length, unless `limit` is set
+MAX_BYTES = 1 << 30  # bytes of the same
 TEXTS = ("generate", "mask", "vectors")  # tasks whose examples are plain texts
-TAKES = "give files, the name of a dataset, a list or an iterable of examples, a DataFrame or a Hugging Face dataset"
+ACCEPTED = "give files, the name of a dataset, a list or an iterable of examples, a DataFrame or a Hugging Face dataset"
 _ENDING = re.compile(r"\.\w{1,6}$")
 
 
 class Rows(NamedTuple):
-    """Examples one by one, how many at most (None: nobody says), and their columns where they have some."""
+    """An iterator of examples, their number (None: unknown), and their columns, if any."""
 
     examples: Iterator[Any]
     count: int | None
-    columns: Columns | None = None
+    columns: ColumnNames | None = None
 
 
-def given(
+def write_examples(
     examples: Any, task: str, data: Mapping[str, Any], cache: Path | None = None, what: str = "files"
 ) -> tuple[list[str], bool]:
-    """Names of files and datasets as they are; examples as the file that they were written to, which reads by its own
-    columns. The second value tells the two apart. `data`: the settings that say what an example is like."""
+    """Names of files and datasets unchanged, and False; or the file with the examples, and True. `data`: the settings
+    that describe an example."""
     names = _names(examples, task)
     if names is not None:
         return names, False
     rows = _rows(examples, what, data.get("limit"))
-    form = form_of_task(task, data)
+    form = format_of_task(task, data)
     try:
-        return [str(_written(rows, form, data.get("limit"), (cache or default_cache()) / FOLDER, what))], True
+        return [str(_write_file(rows, form, data.get("limit"), (cache or default_cache()) / FOLDER, what))], True
     except SeqloomError as error:
         raise error if what == "files" else SeqloomError(f"{what}: {error}") from error
 
 
 def _names(value: Any, task: str) -> list[str] | None:
-    """What names files or datasets; None for examples."""
+    """Names of files or datasets; None for examples."""
     if isinstance(value, str | Path):
         if not str(value):
             raise SeqloomError("'' names no file")
@@ -67,7 +66,7 @@ def _names(value: Any, task: str) -> list[str] | None:
 
 
 def _are_texts(values: list[Any] | tuple[Any, ...]) -> bool:
-    """Whether strings are texts and no names: several, none of them a file, a dataset or like the name of a file."""
+    """Whether strings are texts, not names: several, none of them a file, a dataset or similar to a file name."""
     if len(values) < 2 or any(isinstance(one, Path) for one in values):
         return False
     some = values[:1000]
@@ -85,25 +84,25 @@ def _is_file(name: str) -> bool:
 
 
 def _rows(value: Any, what: str, limit: int | None) -> Rows:
-    """The examples of whatever can be read one by one; anything else is refused."""
+    """The examples of any supported iterable; others are refused."""
     if hasattr(value, "column_names") and hasattr(value, "features"):
         return _hugging_face(value, what)
     if hasattr(value, "columns") and hasattr(value, "itertuples"):
-        return Rows(value.itertuples(index=False, name=None), len(value), Columns.of(value.columns))
+        return Rows(value.itertuples(index=False, name=None), len(value), ColumnNames.of(value.columns))
     if hasattr(value, "columns") and hasattr(value, "iter_rows"):
-        return Rows(iter(value.iter_rows()), getattr(value, "height", None), Columns.of(value.columns))
-    if problem := _foreign(value):
-        raise SeqloomError(f"{what}: {problem}; {TAKES}")
+        return Rows(iter(value.iter_rows()), getattr(value, "height", None), ColumnNames.of(value.columns))
+    if problem := _unsupported(value):
+        raise SeqloomError(f"{what}: {problem}; {ACCEPTED}")
     count = _length(value)
-    if count is None and _endless(value) and limit is None:
+    if count is None and _is_endless(value) and limit is None:
         raise SeqloomError(f"{what}: {type(value).__name__} never ends; {_first_of(what)} to take its first N")
     if hasattr(value, "__iter__"):
         return Rows(iter(value), count)
     return Rows((value[place] for place in range(count or 0)), count)
 
 
-def _foreign(value: Any) -> str | None:
-    """What is wrong with something that gives no examples."""
+def _unsupported(value: Any) -> str | None:
+    """Why a value gives no examples; None if it may."""
     name = f"{type(value).__module__}.{type(value).__qualname__}"
     torchs = {base.__name__ for base in type(value).__mro__ if base.__module__.partition(".")[0] == "torch"}
     if torchs & {"Dataset", "IterableDataset", "DataLoader"}:
@@ -133,7 +132,7 @@ def _length(value: Any) -> int | None:
     return None
 
 
-def _endless(value: Any) -> bool:
+def _is_endless(value: Any) -> bool:
     if isinstance(value, itertools.count | itertools.cycle):
         return True
     if isinstance(value, itertools.repeat):
@@ -145,25 +144,25 @@ def _endless(value: Any) -> bool:
 
 
 def _hugging_face(value: Any, what: str) -> Rows:
-    """`datasets.Dataset` or `IterableDataset`: dicts, in which numbers may stand for names that the features tell."""
+    """`datasets.Dataset` or `IterableDataset`: dicts; features name the labels behind numbers."""
     if isinstance(value, Mapping):
-        raise SeqloomError(f"{what}: a dictionary of splits: choose one, as in dataset['train']; {TAKES}")
+        raise SeqloomError(f"{what}: a dictionary of splits: choose one, as in dataset['train']; {ACCEPTED}")
     examples = iter(value)
     columns, features = value.column_names, value.features or {}
     if columns is None:  # a stream that has not looked at its first example yet
         first = next(examples, None)
         columns = [] if first is None else list(first)
         examples = iter(()) if first is None else itertools.chain([first], examples)
-    return Rows(examples, _length(value), Columns.of(columns, features))
+    return Rows(examples, _length(value), ColumnNames.of(columns, features))
 
 
 def _first_of(what: str) -> str:
-    """How to ask for the beginning of something endless; `limit` is of the training data alone."""
+    """How to limit an endless iterable; `limit` is for training data only."""
     return "set limit=N" if what == "files" else "use itertools.islice(…, N)"
 
 
-def _written(rows: Rows, form: Form, limit: int | None, folder: Path, what: str) -> Path:
-    """All examples as a file that is named by its content."""
+def _write_file(rows: Rows, form: ExampleFormat, limit: int | None, folder: Path, what: str) -> Path:
+    """Write all examples into a file named by its content."""
     temporary, digest = folder / f".{uuid4().hex}.tmp", hashlib.sha256()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -181,17 +180,17 @@ def _written(rows: Rows, form: Form, limit: int | None, folder: Path, what: str)
     return path
 
 
-def _lines(rows: Rows, form: Form, limit: int | None, what: str) -> Iterator[bytes]:
-    """Each example as bytes; no more of them than were promised."""
+def _lines(rows: Rows, form: ExampleFormat, limit: int | None, what: str) -> Iterator[bytes]:
+    """Each example as bytes, within the limits."""
     count = size = 0
-    most = max(MOST, rows.count or 0)
+    most = max(MAX_EXAMPLES, rows.count or 0)
     for example in _first(rows.examples, limit):
         count += 1
         line = form.line(example, rows.columns, count)
         size += len(line)
         bounded = limit is not None or (rows.count is not None and count <= rows.count)
-        if not bounded and (count > most or size > LARGEST):
-            reached = f"{most:,} examples" if count > most else f"{LARGEST >> 20:,} MiB"
+        if not bounded and (count > most or size > MAX_BYTES):
+            reached = f"{most:,} examples" if count > most else f"{MAX_BYTES >> 20:,} MiB"
             raise SeqloomError(
                 f"an iterable gave more than {reached} and does not say how many it has; "
                 f"{_first_of(what)} to take its first N; write more than that to a file"
@@ -202,6 +201,6 @@ def _lines(rows: Rows, form: Form, limit: int | None, what: str) -> Iterator[byt
 
 
 def _first(examples: Iterable[Any], limit: Any) -> Iterable[Any]:
-    """As many as the limit says; a limit that makes no sense is refused with the other settings."""
+    """The first `limit` examples; an invalid limit is refused with the other settings."""
     whole = isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
     return itertools.islice(examples, limit) if whole else examples

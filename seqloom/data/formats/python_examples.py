@@ -1,4 +1,4 @@
-"""What an example given in Python looks like, task by task, and how it is written as one of a file."""
+"""Formats of Python examples by task, and writing them as lines of a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from seqloom.errors import SeqloomError, known
 from seqloom.plural import counted
 
-# Names of columns that are found where nobody says which are meant, likeliest first.
+# Column names that are recognized by default, likeliest first.
 SOURCES = ("source", "src", "input", "question", "prompt", "word", "text", "sentence")
 TARGETS = ("target", "tgt", "output", "answer", "completion", "pronunciation", "translation")
 TEXTS = ("text", "sentence", "content", "review", "question", "utterance", "source", "input")
@@ -30,53 +30,53 @@ _KINDS = {"translate": "source and target", "classify": "text and label", "tag":
 _KINDS |= {"condition": "label and text", "text": "text"}
 
 
-class Columns(NamedTuple):
-    """The names of columns, and of each whose numbers stand for names those names."""
+class ColumnNames(NamedTuple):
+    """Column names, and the label names of columns with numbered labels."""
 
     names: tuple[str, ...]
     labels: Mapping[str, Sequence[str]]
 
     @classmethod
-    def of(cls, names: Any, features: Any = None) -> Columns:
+    def of(cls, names: Any, features: Any = None) -> ColumnNames:
         found = {str(name): _label_names(features[name]) for name in names if features and name in features}
         return cls(tuple(map(str, names)), {name: labels for name, labels in found.items() if labels})
 
     def record(self, example: Any) -> dict[str, Any]:
-        """A row as a dict, labels by their names."""
+        """A row as a dict, with label names."""
         values = example if isinstance(example, Mapping) else dict(zip(self.names, example, strict=True))
-        return {str(name): _named(value, self.labels.get(str(name))) for name, value in values.items()}
+        return {str(name): _label_name(value, self.labels.get(str(name))) for name, value in values.items()}
 
 
 def _label_names(feature: Any) -> Sequence[str] | None:
-    """Of a ClassLabel, or of a list of them, as Hugging Face's features have it."""
+    """The names of a ClassLabel, or of a list of them, of Hugging Face features."""
     inner = feature[0] if isinstance(feature, list) and feature else getattr(feature, "feature", feature)
     names = getattr(inner, "names", None)
     return list(names) if isinstance(names, list | tuple) else None
 
 
-def _named(value: Any, labels: Sequence[str] | None) -> Any:
+def _label_name(value: Any, labels: Sequence[str] | None) -> Any:
     if labels is None:
         return value
     if isinstance(value, list | tuple):
-        return [_named(one, labels) for one in value]
-    value = plain(value)
+        return [_label_name(one, labels) for one in value]
+    value = python_value(value)
     if not isinstance(value, int) or isinstance(value, bool):
         return value
-    return labels[value] if 0 <= value < len(labels) else None  # -1: of a test split that keeps its labels back
+    return labels[value] if 0 <= value < len(labels) else None  # -1: test split with hidden labels
 
 
 @dataclass
-class Form:
-    """How one task's examples are written: `write` gives the bytes of one from its parts."""
+class ExampleFormat:
+    """How the examples of a task are written: `write` formats the parts of one."""
 
     ending: str
     write: Callable[[Sequence[Any]], str]
     kind: str  # a key of `_NAMES`; "table" keeps all columns
     chosen: str | None = None  # the user's `columns`
-    loose: bool = False  # broken examples are left to the reader, who counts them
+    loose: bool = False  # broken examples are left to the reader, which counts them
     _keys: tuple[str, ...] | None = field(default=None, init=False)
 
-    def line(self, example: Any, columns: Columns | None, number: int) -> bytes:
+    def line(self, example: Any, columns: ColumnNames | None, number: int) -> bytes:
         try:
             return self.write(self.parts(example, columns)).encode()
         except SeqloomError as error:
@@ -84,11 +84,11 @@ class Form:
         except UnicodeEncodeError:
             raise SeqloomError(f"example {number:,}: holds half a surrogate pair, which is no character") from None
 
-    def parts(self, example: Any, columns: Columns | None) -> Sequence[Any]:
-        """Source and targets of an example in any of its forms; of a table the whole row."""
+    def parts(self, example: Any, columns: ColumnNames | None) -> Sequence[Any]:
+        """Source and targets of an example in any supported form; of a table the whole row."""
         example = example.tolist() if hasattr(example, "tolist") else example  # a row of numpy's
         if columns is not None or isinstance(example, Mapping):
-            record = (columns or Columns((), {})).record(example)
+            record = (columns or ColumnNames((), {})).record(example)
             return [record] if self.kind == "table" else self._of_record(record)
         if self.kind == "table":
             self._list(example, "values of a row or a dict")
@@ -98,7 +98,7 @@ class Form:
                 return example
             return [example]
         if self.kind == "tag":
-            return _tagged(example)
+            return _words_and_tags(example)
         self._list(example, f"({_KINDS[self.kind].replace(' and ', ', ')}) or a dict")
         if len(example) < 2:
             raise SeqloomError(f"{counted(len(example), 'values')} where {_KINDS[self.kind]} are expected")
@@ -120,7 +120,7 @@ class Form:
         return [record.get(key) for key in self._keys]
 
     def _choose(self, names: list[str]) -> tuple[str, ...]:
-        """The columns that count: those that are named, those whose names are known, or the only ones."""
+        """The columns: as chosen, by known names, or the only ones."""
         wanted = _NAMES[self.kind]
         if self.chosen is not None:
             keys = tuple(name.strip() for name in self.chosen.split(","))
@@ -139,30 +139,30 @@ class Form:
         raise SeqloomError(message)
 
 
-def form_of_task(task: str, data: Mapping[str, Any]) -> Form:
-    """`data`: the settings that decide what an example is."""
+def format_of_task(task: str, data: Mapping[str, Any]) -> ExampleFormat:
+    """`data`: the settings that describe an example."""
     loose, chosen = bool(data.get("skip_bad")), data.get("columns")
     if chosen is not None and (isinstance(chosen, bool) or not isinstance(chosen, str | int)):
         raise SeqloomError(f"columns takes names or numbers with commas between, as in 'text,label', not {chosen!r}")
     chosen = None if chosen is None else str(chosen)
     if task == "table":
-        return Form(".jsonl", _row, "table")
+        return ExampleFormat(".jsonl", _row, "table")
     if task == "tag":
-        return Form(".conllu", partial(_sentence, loose=loose), "tag", chosen)
+        return ExampleFormat(".conllu", partial(_tagged_sentence, loose=loose), "tag", chosen)
     if task == "classify":
         kind = str(data.get("target") or "label")
-        return Form(".jsonl", partial(_labelled, kind=kind, loose=loose), "classify", chosen, loose)
+        return ExampleFormat(".jsonl", partial(_labelled, kind=kind, loose=loose), "classify", chosen, loose)
     if task == "translate":
-        return Form(".jsonl", partial(_pair, loose=loose), "translate", chosen, loose)
+        return ExampleFormat(".jsonl", partial(_pair, loose=loose), "translate", chosen, loose)
     if task == "generate" and data.get("condition"):
-        return Form(".jsonl", partial(_pair, loose=loose), "condition", chosen, loose)
+        return ExampleFormat(".jsonl", partial(_pair, loose=loose), "condition", chosen, loose)
     if task == "generate":
-        return Form(".txt", partial(_running, lines=data.get("batches") == "lines"), "text", chosen)
-    return Form(".jsonl", partial(_alone, loose=loose), "text", chosen, loose)
+        return ExampleFormat(".txt", partial(_text_line, lines=data.get("batches") == "lines"), "text", chosen)
+    return ExampleFormat(".jsonl", partial(_text_only, loose=loose), "text", chosen, loose)
 
 
-def plain(value: Any) -> Any:
-    """Numbers of numpy and pandas as Python's own; what stands for nothing as None."""
+def python_value(value: Any) -> Any:
+    """Numbers of numpy and pandas as Python numbers; missing values as None."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if not isinstance(value, float) and callable(getattr(value, "item", None)) and getattr(value, "ndim", 0) == 0:
@@ -173,8 +173,8 @@ def plain(value: Any) -> Any:
 
 
 def _text(value: Any, what: str, loose: bool = False) -> str:
-    """What stands for a text; numbers are written out."""
-    value = plain(value)
+    """A value as text."""
+    value = python_value(value)
     if isinstance(value, bool):
         value = "true" if value else "false"
     if isinstance(value, int | float):
@@ -190,7 +190,7 @@ def _text(value: Any, what: str, loose: bool = False) -> str:
     return str(value)
 
 
-def _several(value: Any, what: str, loose: bool) -> str | list[str]:
+def _one_or_many(value: Any, what: str, loose: bool) -> str | list[str]:
     if hasattr(value, "tolist"):
         value = value.tolist()  # an array of numpy's
     if isinstance(value, list | tuple | set | frozenset):
@@ -204,10 +204,10 @@ def _json(**values: Any) -> str:
 
 
 def _pair(parts: Sequence[Any], loose: bool) -> str:
-    """Source and target; further values, or a list of targets, are further right answers."""
+    """Source and target; further values, or a list of targets, are further references."""
     source, first, *more = parts
-    target = _several(first, "target", loose)
-    others = [_text(one, "target", True) for one in more if plain(one) is not None]
+    target = _one_or_many(first, "target", loose)
+    others = [_text(one, "target", True) for one in more if python_value(one) is not None]
     if others:
         target = [*([target] if isinstance(target, str) else target), *others]
     return _json(source=_text(source, "source", loose), target=target)
@@ -217,17 +217,17 @@ def _labelled(parts: Sequence[Any], kind: str, loose: bool) -> str:
     if len(parts) > 2:
         raise SeqloomError(f"{len(parts)} values where a text and its label are expected")
     text, label = parts
-    found = _several(label, "label", loose)
+    found = _one_or_many(label, "label", loose)
     if isinstance(found, list) and kind != "labels":
         raise SeqloomError("the label is a list; target='labels' takes several")
     return _json(text=_text(text, "text", loose), label=found)
 
 
-def _alone(parts: Sequence[Any], loose: bool) -> str:
+def _text_only(parts: Sequence[Any], loose: bool) -> str:
     return _json(source=_text(parts[0], "text", loose))
 
 
-def _running(parts: Sequence[Any], lines: bool) -> str:
+def _text_line(parts: Sequence[Any], lines: bool) -> str:
     text = _text(parts[0], "text", True)
     if "\0" in text:
         raise SeqloomError("NUL character in the text")
@@ -237,14 +237,14 @@ def _running(parts: Sequence[Any], lines: bool) -> str:
 
 
 def _row(parts: Sequence[Any]) -> str:
-    values = {name: plain(value) for name, value in parts[0].items()}
+    values = {name: python_value(value) for name, value in parts[0].items()}
     for name, value in values.items():
         if isinstance(value, list | tuple | dict | set):
             raise SeqloomError(f"the column {name!r} holds {_short(value)}; a table has numbers and texts")
     return json.dumps(values, ensure_ascii=False, default=str) + "\n"
 
 
-def _tagged(example: Any) -> Sequence[Any]:
+def _words_and_tags(example: Any) -> Sequence[Any]:
     """(words, tags), or a list of (word, tag)."""
     if isinstance(example, str) or not isinstance(example, Sequence):
         raise SeqloomError(f"expected (words, tags) or a list of (word, tag), here {_short(example)}")
@@ -256,10 +256,10 @@ def _tagged(example: Any) -> Sequence[Any]:
     return example
 
 
-REST = "\t_" * 6  # the columns of CoNLL-U that nobody asks for; in that form no first line is taken for a header
+REST = "\t_" * 6  # unused columns of CoNLL-U, a format without header
 
 
-def _sentence(parts: Sequence[Any], loose: bool) -> str:
+def _tagged_sentence(parts: Sequence[Any], loose: bool) -> str:
     words, tags = (_words(part, what) for part, what in zip(parts, ("words", "tags"), strict=False))
     if len(words) != len(tags):
         raise SeqloomError(f"{counted(len(words), 'words')} but {counted(len(tags), 'tags')}")
@@ -278,7 +278,7 @@ def _words(value: Any, what: str) -> list[Any]:
 
 
 def _cell(value: Any, what: str, loose: bool) -> str:
-    """A word or a tag as it may stand in a column; one that may not is left empty, for the reader to count."""
+    """A word or tag for a column; with `loose` an invalid one is left empty, for the reader to count."""
     text = _text(value, what, loose)
     if text == "_" and what == "tag" and not loose:
         raise SeqloomError("the tag is _, which means none")

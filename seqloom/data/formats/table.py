@@ -1,4 +1,4 @@
-"""Rows of tables: CSV and TSV with a line of names, or columns by number, and JSON lines."""
+"""Reading tables: CSV and TSV, with a header or columns by number, and JSON lines."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from seqloom.data.encoding.text_options import CutTextOptions, TokenOptions
-from seqloom.data.files.columns import Reading, Record, csv_records, delimiter_name, line_records, no_separator
-from seqloom.data.files.file_format import look
-from seqloom.data.files.lines import STDIN, LineError, place, read_lines
+from seqloom.data.files.columns import ReadOptions, Record, csv_records, delimiter_name, line_records, missing_delimiter
+from seqloom.data.files.file_format import detect_format
+from seqloom.data.files.lines import STDIN, LineError, local_path, read_lines
 from seqloom.data.formats.bad_lines import Skipped
-from seqloom.data.formats.column_types import KINDS, number
+from seqloom.data.formats.column_types import KINDS, parse_number
 from seqloom.data.formats.json_lines import json_object, json_text
-from seqloom.data.formats.pairs import Problem, Through
+from seqloom.data.formats.pairs import LineObserver, Problem
 from seqloom.errors import SeqloomError, known
 from seqloom.plural import counted
 
@@ -21,15 +21,14 @@ NO_HEADER = "if the first line is data, say data.header=false"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableColumns(Reading):
-    """Which columns are read, and as what.
+class TableColumns(ReadOptions):
+    """The columns of a table, and their types.
 
-    `columns`: those that are read, by the names in the first line or, of files without one, by number from 1; all
-    unless given. `header`: false if the first line is data, so that all columns are called by their number. `target`:
-    the column to predict from the others, by name or by number among them; the last unless given. `exclude`: columns
-    that are left out. `column_types`: number, yes, category or text by the name of the column, where it is detected
-    wrongly. `flag_missing`: a number or yes/no with gaps gets one value more, 1 where it is missing. `class_weights`:
-    of the classes in the loss: none, balanced, or as in spam=3,ham=1.
+    `columns`: those that are read, by name or, without a header, by number from 1; default: all. `header`: false if the
+    first line is data; then columns are named by number. `target`: the column to predict, by name or number; default:
+    the last. `exclude`: columns that are left out. `column_types`: number, yes, category or text by column name, where
+    detection is wrong. `flag_missing`: add a value to a number or yes/no, 1 where it is missing. `class_weights`: of
+    the classes in the loss: none, balanced, or as in spam=3,ham=1.
     """
 
     target: str | int | None = None
@@ -40,8 +39,8 @@ class TableColumns(Reading):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # To YAML, and so to --set, a bare yes is true, and a column may be called 5.
-        if not self.header and self.names is not None and self.numbers is None:
+        # In YAML, and so in --set, a bare yes is true, and a column may be named 5.
+        if not self.header and self.column_names is not None and self.column_numbers is None:
             raise SeqloomError(f"--columns {self.columns!r}: without a header columns have numbers, not names")
         kinds = {str(name): "yes" if kind is True else kind for name, kind in self.column_types.items()}
         for name, kind in kinds.items():
@@ -49,57 +48,56 @@ class TableColumns(Reading):
         object.__setattr__(self, "column_types", kinds)
 
     @property
-    def left_out(self) -> tuple[str, ...]:
+    def excluded(self) -> tuple[str, ...]:
         return () if self.exclude is None else tuple(name.strip() for name in str(self.exclude).split(","))
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions(CutTextOptions, TokenOptions, TableColumns):
-    """Which columns are read, and how they become numbers: the `data` section of a run's configuration. What cuts and
-    bounds text is for columns of text."""
+    """The `data` section of the configuration for tables. Limits of texts apply to text columns."""
 
-    header: bool = True  # stands here, as every base has the default of `Reading`
+    header: bool = True  # repeated here: every base has the default of `ReadOptions`
     max_length: int | None = 200
 
 
 class Row(NamedTuple):
-    fields: tuple[str, ...]  # one for each column, the target not among them
-    target: str  # empty where none is needed
+    fields: tuple[str, ...]  # of all columns but the target
+    target: str  # empty if not needed
     file: str
     line: int  # counted from 1
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns a table has, in their order, and which of them is the target."""
+    """The columns of a table in order, and its target."""
 
     columns: tuple[str, ...]  # without the target
     target: str
-    numbered: bool = False  # files have no line of names: columns are called by their number
-    reading: Reading = field(default_factory=Reading, compare=False)  # how files are written
+    numbered: bool = False  # no header: columns are named by number
+    reading: ReadOptions = field(default_factory=ReadOptions, compare=False)  # how files are written
 
     @property
     def all(self) -> tuple[str, ...]:
         return (*self.columns, self.target)
 
 
-def layout(files: Sequence[str], options: TableOptions) -> Layout:
-    """The columns of the training files, as the first of them names them; of JSON lines all keys that they have."""
+def detect_layout(files: Sequence[str], options: TableOptions) -> Layout:
+    """The columns of the first training file; of JSON lines all keys of all files."""
     if not files:
         raise SeqloomError("no training files were given")
     names = _names(files, options)
     target = _target(options.target, names)
-    for name in options.left_out:
+    for name in options.excluded:
         known(name, names, "column to leave out")
         if name == target:
             raise SeqloomError(f"without: the column {name!r} is the target")
     for name in options.column_types:
         known(name, names, "column of data.column_types")
-    kept = tuple(name for name in names if name != target and name not in options.left_out)
+    kept = tuple(name for name in names if name != target and name not in options.excluded)
     if not kept:
         raise SeqloomError(f"{files[0]}: no column is left to tell {target!r} from")
-    written = Reading(delimiter=options.delimiter, encoding=options.encoding, detect=options.detect)
-    return Layout(kept, target, options.numbers is not None or not options.header, written)
+    written = ReadOptions(delimiter=options.delimiter, encoding=options.encoding, detect=options.detect)
+    return Layout(kept, target, options.column_numbers is not None or not options.header, written)
 
 
 def _target(wanted: str | int | None, names: Sequence[str]) -> str:
@@ -114,64 +112,64 @@ def _target(wanted: str | int | None, names: Sequence[str]) -> str:
 def _names(files: Sequence[str], options: TableOptions) -> list[str]:
     """The columns to be read, the target among them."""
     file = str(files[0])
-    kind = form(file, options)
-    if options.numbers is not None or not options.header:
+    kind = table_format(file, options)
+    if options.column_numbers is not None or not options.header:
         if kind == "jsonl":
             raise SeqloomError(f"{file}: JSON lines have names: columns have no numbers there, and there is no header")
-        numbers = options.numbers or range(len(_first(file, _records(file, options))))
+        numbers = options.column_numbers or range(len(_first(file, _records(file, options))))
         return [str(column + 1) for column in numbers]
     every = _keys(files, options) if kind == "jsonl" else _header(file, options, _records(file, options))
     if len(every) < 2:
         raise SeqloomError(f"{file}: a table has at least two columns, one of them the target")
-    return [known(name, every, f"column of {file}") for name in options.names or every]
+    return [known(name, every, f"column of {file}") for name in options.column_names or every]
 
 
-def _keys(files: Sequence[str], reading: Reading) -> list[str]:
-    """All keys of JSON lines, in the order in which they are met."""
+def _keys(files: Sequence[str], reading: ReadOptions) -> list[str]:
+    """All keys of JSON lines, in order of appearance."""
     found: dict[str, None] = {}
     for file in map(str, files):
         for _, record in _records(file, reading):
             try:
                 found |= dict.fromkeys(json_object(record[0], ())) if isinstance(record, list) else {}
             except LineError:
-                continue  # named when the row is read
+                continue  # reported when the row is read
     return list(found)
 
 
-def form(name: str, reading: Reading) -> str:
+def table_format(name: str, reading: ReadOptions) -> str:
     """csv, tsv or jsonl."""
-    kind = look(name, place(name), reading).kind
+    kind = detect_format(name, local_path(name), reading).kind
     if kind == "parallel":
         raise SeqloomError(f"{name}: a table is a .csv, .tsv or .jsonl file")
     return kind
 
 
-def notes(files: Iterable[str], reading: Reading) -> list[str]:
-    """What there is to say about how files are written."""
-    return [note for file in files for note in look(file, place(file), reading).notes]
+def file_notes(files: Iterable[str], reading: ReadOptions) -> list[str]:
+    """Notes on the formats of files."""
+    return [note for file in files for note in detect_format(file, local_path(file), reading).notes]
 
 
-def _records(name: str, reading: Reading, through: Through | None = None) -> Iterator[Record]:
-    path = place(name)
-    found = look(name, path, reading)
+def _records(name: str, reading: ReadOptions, observe: LineObserver | None = None) -> Iterator[Record]:
+    path = local_path(name)
+    found = detect_format(name, path, reading)
     lines = read_lines(name, path, found.encoding)
-    lines = lines if through is None else through(name, lines)
+    lines = lines if observe is None else observe(name, lines)
     return csv_records(lines, found.separator) if found.kind == "csv" else line_records(lines, found.separator or None)
 
 
-def _header(file: str, reading: Reading, found: Iterator[Record]) -> list[str]:
-    """The names in the first line; a column without one, as spreadsheets write for the number of the row, gets one."""
+def _header(file: str, reading: ReadOptions, found: Iterator[Record]) -> list[str]:
+    """The names in the first line; unnamed columns, such as the index of a spreadsheet, get one."""
     first = _first(file, found)
     names = [name.strip() or f"column {place}" for place, name in enumerate(first, 1)]
     if len(names) == 1:
-        sign = look(file, place(file), reading).separator
-        reason = str(no_separator(first[0], sign)).partition(":")[0]
+        sign = detect_format(file, local_path(file), reading).separator
+        reason = str(missing_delimiter(first[0], sign)).partition(":")[0]
         raise SeqloomError(
             f"{file}:1: {reason}: expected the names of at least two columns, {delimiter_name(sign)} between"
         )
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        hint = f"; {NO_HEADER}" if number(twice) is not None else ""
+        hint = f"; {NO_HEADER}" if parse_number(twice) is not None else ""
         raise SeqloomError(f"{file}:1: two columns are called {twice!r}{hint}")
     return names
 
@@ -185,26 +183,23 @@ def _first(file: str, found: Iterator[Record]) -> list[str]:
     return first[1]
 
 
-def entries(
-    file: str, layout: Layout, need_target: bool = True, through: Through | None = None
+def row_entries(
+    file: str, layout: Layout, need_target: bool = True, observe: LineObserver | None = None
 ) -> Iterator[Row | Problem]:
-    """The rows of a file, of which each broken one gives a `Problem`. Columns are found by their names.
-
-    `through` sees the lines as they pass.
-    """
-    kind, name = form(file, layout.reading), "stdin" if file == STDIN else file
-    found = _records(file, layout.reading, through)
-    places = None if kind == "jsonl" else _places(file, found, layout, need_target)
+    """The rows of a file; a broken one gives a `Problem`. Columns are found by name. `observe` passes lines through."""
+    kind, name = table_format(file, layout.reading), "stdin" if file == STDIN else file
+    found = _records(file, layout.reading, observe)
+    places = None if kind == "jsonl" else _find_columns(file, found, layout, need_target)
     width: int | None = None if places is None or layout.numbered else len(places.names)
     for line, record in found:
         try:
             if isinstance(record, LineError):
                 raise record
             if places is None:
-                fields = from_json(record[0], layout)
+                fields = fields_from_json(record[0], layout)
             else:
-                width = width or len(record)  # without names the first line says how many fields there are
-                fields = _cut(record, places, width)
+                width = width or len(record)  # without a header the first line decides
+                fields = _select_fields(record, places, width)
             if need_target and not fields[-1].strip():
                 raise LineError(f"the target ({layout.target}) is empty", "empty")
             yield Row(fields[:-1], fields[-1], name, line)
@@ -212,14 +207,14 @@ def entries(
             yield Problem(name, line, str(broken), code=broken.code)
 
 
-class _Places(NamedTuple):
+class _Positions(NamedTuple):
     names: list[str]
-    columns: list[int | None]  # where each of `Layout.all` stands; None: the target is not there, and not needed
+    columns: list[int | None]  # of `Layout.all`; None: a missing target that is not needed
 
 
-def _places(file: str, found: Iterator[Record], layout: Layout, need_target: bool) -> _Places:
+def _find_columns(file: str, found: Iterator[Record], layout: Layout, need_target: bool) -> _Positions:
     if layout.numbered:
-        return _Places([], [int(name) - 1 for name in layout.all])
+        return _Positions([], [int(name) - 1 for name in layout.all])
     names = _header(file, layout.reading, found)
     places: list[int | None] = []
     for name in layout.all:
@@ -230,10 +225,10 @@ def _places(file: str, found: Iterator[Record], layout: Layout, need_target: boo
             places.append(names.index(known(name, names, "column")))
         except SeqloomError as error:
             raise SeqloomError(f"{file}:1: {error}") from None
-    return _Places(names, places)
+    return _Positions(names, places)
 
 
-def _cut(record: list[str], places: _Places, width: int) -> tuple[str, ...]:
+def _select_fields(record: list[str], places: _Positions, width: int) -> tuple[str, ...]:
     if record == [""]:
         raise LineError("empty line; expected a row of the table", "empty")
     if len(record) != width:
@@ -245,8 +240,8 @@ def _cut(record: list[str], places: _Places, width: int) -> tuple[str, ...]:
     return tuple("" if column is None else record[column] for column in places.columns)
 
 
-def from_json(text: str, layout: Layout) -> tuple[str, ...]:
-    """The fields of an object in the order of `Layout.all`. What it does not have, or has as null, is missing."""
+def fields_from_json(text: str, layout: Layout) -> tuple[str, ...]:
+    """The fields of an object in the order of `Layout.all`. Absent keys and null are missing values."""
     value = json_object(text, layout.all)
     if not value.keys() & set(layout.all):
         known_keys = ", ".join(layout.columns)
@@ -263,14 +258,14 @@ def _field(value: Mapping[str, Any], name: str) -> str:
     return str(found) if isinstance(found, int | float) else json_text(found, name)
 
 
-def sound(
+def valid_rows(
     files: Iterable[str], layout: Layout, skipped: Skipped | None, limit: int | None = None, need_target: bool = True
 ) -> list[Row]:
-    """The whole rows of some files. Broken ones go to `skipped`; if that is None the first one raises."""
+    """The valid rows of some files. Broken ones go to `skipped`; if that is None the first one raises."""
     rows: list[Row] = []
     bad = 0
     for file in files:
-        for entry in entries(file, layout, need_target):
+        for entry in row_entries(file, layout, need_target):
             if isinstance(entry, Row):
                 rows.append(entry)
             elif skipped is None:
@@ -280,12 +275,12 @@ def sound(
                 bad += 1
             if limit is not None and len(rows) == limit:
                 return rows
-    half(list(files), bad, len(rows))
+    check_mostly_valid(list(files), bad, len(rows))
     return rows
 
 
-def half(files: Sequence[str], bad: int, good: int) -> None:
-    """Where more rows are broken than whole, something else is wrong than a few rows."""
+def check_mostly_valid(files: Sequence[str], bad: int, good: int) -> None:
+    """An error if more rows are broken than valid."""
     if bad > good:
         raise SeqloomError(
             f"{', '.join(files)}: {bad:,} of {good + bad:,} rows are broken, more than half, too many to skip; "

@@ -1,4 +1,4 @@
-"""Vectors of words as text files hold them: a word and its numbers on every line, as GloVe and word2vec write them."""
+"""Word vectors in text files: a word and its numbers on every line, as of GloVe and word2vec."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seqloom.data.files.lines import LineError, decode, place, read_lines
+from seqloom.data.files.lines import LineError, decode, local_path, read_lines
 from seqloom.errors import SeqloomError
 from seqloom.files import writing_output
 
@@ -17,8 +17,8 @@ from seqloom.files import writing_output
 class Vectors:
     """Words and their vectors."""
 
-    name: str  # where they come from
-    words: dict[str, int]  # row of each
+    name: str  # of the file or dataset
+    words: dict[str, int]  # word to row
     table: np.ndarray  # [words, dim] float32
 
     @property
@@ -27,12 +27,12 @@ class Vectors:
 
 
 def read_vectors(file: str, wanted: Container[str] | None = None) -> Vectors:
-    """From a text file, plain or .gz: GloVe's form (Pennington et al. 2014), or word2vec's, whose first line says how
-    many words and numbers there are (Mikolov et al. 2013). `wanted`: other words are passed over."""
+    """From a text file, plain or .gz, in the format of GloVe (Pennington et al. 2014) or word2vec, whose first line has
+    both sizes (Mikolov et al. 2013). `wanted`: other words are skipped."""
     words: dict[str, int] = {}
     rows: list[np.ndarray] = []
     dim: int | None = None
-    for line, raw in read_lines(file, place(file)):
+    for line, raw in read_lines(file, local_path(file)):
         try:
             if isinstance(raw, LineError):
                 raise raw
@@ -40,7 +40,7 @@ def read_vectors(file: str, wanted: Container[str] | None = None) -> Vectors:
             if line == 1 and (dim := _header(text)):
                 continue
             dim = dim or _width(text)
-            word, numbers = _cut(text, dim)
+            word, numbers = _split_line(text, dim)
             if word not in words and (wanted is None or word in wanted):
                 rows.append(_numbers(numbers, dim))
                 words[word] = len(words)
@@ -51,16 +51,16 @@ def read_vectors(file: str, wanted: Container[str] | None = None) -> Vectors:
     return Vectors(file, words, np.stack(rows) if rows else np.zeros((0, dim), np.float32))
 
 
-def of_pairs(name: str, pairs: Iterable[tuple[str, np.ndarray]], wanted: Container[str] | None = None) -> Vectors:
-    """From words and vectors in memory, as a dataset gives them."""
-    kept = {word: vector for word, vector in pairs if wanted is None or word in wanted}
-    table = np.stack(list(kept.values())).astype(np.float32) if kept else np.zeros((0, 0), np.float32)
-    return Vectors(name, {word: row for row, word in enumerate(kept)}, table)
+def from_pairs(name: str, pairs: Iterable[tuple[str, np.ndarray]], wanted: Container[str] | None = None) -> Vectors:
+    """From pairs of word and vector in memory."""
+    chosen = {word: vector for word, vector in pairs if wanted is None or word in wanted}
+    table = np.stack(list(chosen.values())).astype(np.float32) if chosen else np.zeros((0, 0), np.float32)
+    return Vectors(name, {word: row for row, word in enumerate(chosen)}, table)
 
 
 def write_vectors(path: Path, words: list[str], table: np.ndarray) -> None:
-    """In word2vec's text form: a line with both sizes, then a word and its numbers a line. A blank in a word, which
-    would end it, is written as "_"."""
+    """In the text format of word2vec: a line with both sizes, then a word and its numbers per line. Blanks in words
+    become "_"."""
     with writing_output(path) as file:
         for line in _written(words, table):
             file.write(line.encode())
@@ -73,7 +73,7 @@ def _written(words: list[str], table: np.ndarray) -> Iterator[str]:
 
 
 def _header(text: str) -> int | None:
-    """The width of the vectors, if this is the first line of word2vec's form."""
+    """The dimension, if this is the first line in the format of word2vec."""
     fields = text.split()
     return int(fields[1]) if len(fields) == 2 and all(field.isdecimal() for field in fields) else None
 
@@ -85,8 +85,8 @@ def _width(text: str) -> int:
     return width
 
 
-def _cut(text: str, dim: int) -> tuple[str, list[str]]:
-    """A word, which may hold blanks, and what follows it."""
+def _split_line(text: str, dim: int) -> tuple[str, list[str]]:
+    """A word, which may contain blanks, and its numbers."""
     fields = text.rsplit(None, dim)
     if len(fields) != dim + 1:
         found = max(len(fields) - 1, 0)

@@ -1,4 +1,4 @@
-"""The cache of prepared data: a folder for each fingerprint, so that a second run on the same data starts at once."""
+"""The cache of prepared data: one folder per fingerprint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seqloom.data.tokenizers.tokenizers import make
+from seqloom.data.tokenizers.tokenizers import make_tokenizer
 from seqloom.errors import SeqloomError
 from seqloom.files import damage, default_cache, new_folder
 
@@ -19,18 +19,18 @@ Made = TypeVar("Made")
 
 
 def fingerprint(key: Mapping[str, Any]) -> str:
-    """SHA-256 of all that decides the ids: contents of files, never their names or dates."""
+    """SHA-256 of everything that determines the ids: contents of files, not names or dates."""
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
 
 def tokenizer_versions(kinds: Iterable[str]) -> dict[str, str]:
-    """The versions of the packages by which tokens of some kinds are cut: they too decide the ids."""
+    """Versions of the tokenizer packages for these kinds of tokens; they determine the ids too."""
     versions: dict[str, str] = {}
     for kind in kinds:
         if kind.startswith("bpe"):
             versions["tokenizers"] = metadata.version("tokenizers")
         if kind.startswith("jieba"):
-            make(kind).split("")  # says which package is missing before its version is asked for
+            make_tokenizer(kind).split("")  # reports a missing package before its version is read
             versions["rjieba"] = metadata.version("rjieba")
     return versions
 
@@ -41,12 +41,11 @@ def cached(
     build: Callable[[Path], Made],
     intact: Callable[[Path], bool] = lambda folder: damage(folder) is None,
 ) -> tuple[Path, Made | None]:
-    """The folder `name` of the cache, filled by `build` unless it is there and intact; and what `build` returned, None
-    if it was not called."""
+    """The folder `name` of the cache, filled by `build` unless intact; and its result, None if not called."""
     folder = (cache or default_cache()) / name
     if intact(folder):
         return folder, None
-    _make(folder.parent)
+    _make_writable(folder.parent)
     if folder.exists() and not intact(folder):  # another process may have finished it meanwhile
         shutil.rmtree(folder, ignore_errors=True)
     with new_folder(folder, keep_existing=True) as fresh:
@@ -54,8 +53,8 @@ def cached(
     return folder, made
 
 
-def _make(cache: Path) -> None:
-    """Says that it is the cache that cannot be written, before any work is done for it."""
+def _make_writable(cache: Path) -> None:
+    """Create the cache folder; an error names it before any work is done."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
         writable, why = os.access(cache, os.W_OK), "no permission"

@@ -1,4 +1,4 @@
-"""Encoding a whole data set in one pass: tokens get preliminary ids, and final ones when all have been counted."""
+"""Encoding a data set in one pass, with preliminary ids; final ids follow from the counts."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ import numpy as np
 
 from seqloom.data.encoding.encode import EncodedBlock, Rows, Side, normalize_all
 from seqloom.data.encoding.encode_workers import encode_blocks
-from seqloom.data.encoding.mmap_store import Writer
+from seqloom.data.encoding.mmap_store import PairWriter
 from seqloom.data.encoding.text_options import TwoSideOptions
 from seqloom.data.formats.bad_lines import Skipped
 from seqloom.data.formats.pairs_fast import Pairs
 from seqloom.data.splits.split import Origin, Split
-from seqloom.data.tokenizers.base_tokenizer import Cleaned
-from seqloom.data.tokenizers.tokenizers import SPECIALS, make
+from seqloom.data.tokenizers.base_tokenizer import CleanedTokenizer
+from seqloom.data.tokenizers.tokenizers import SPECIALS, make_tokenizer
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError
 
-LARGE = 1 << 25  # bytes of data from which it pays to start workers
-MOST = 4  # workers; one process feeds them all
+PARALLEL_BYTES = 1 << 25  # bytes of data from which workers pay off
+MAX_WORKERS = 4  # one process feeds them all
 Codecs = tuple[Codec | None, Codec | None]  # of source and target
 
 
 class TokenCounts:
-    """The tokens of one side in the order in which they were seen, and how often they come in training examples."""
+    """Tokens of one side in order of appearance, with their counts in training examples."""
 
     def __init__(self) -> None:
         self._numbers: defaultdict[str, int] = defaultdict(count().__next__)
         self._counts = np.zeros(0, np.int64)
 
     def add_tokens(self, side: Side) -> np.ndarray:
-        """The preliminary ids of a block's tokens, counted from the specials on."""
+        """The preliminary ids of the tokens of a block, after the specials."""
         tokens = side.tokens or []
         table = np.fromiter(map(self._numbers.__getitem__, tokens), np.int32, len(tokens))
         if len(self._numbers) > len(self._counts):
@@ -50,115 +50,121 @@ class TokenCounts:
     def counts(self) -> dict[str, int]:
         return dict(zip(self._numbers, self._counts.tolist(), strict=False))
 
-    def final(self, codec: Codec) -> np.ndarray:
-        """From preliminary ids to the codec's; specials stay."""
-        tokens = map(codec.splitter.mended, self._numbers) if isinstance(codec.splitter, Cleaned) else self._numbers
-        return np.array([*range(len(SPECIALS)), *map(codec.number, tokens)], np.int32)
+    def final_ids(self, codec: Codec) -> np.ndarray:
+        """Table from preliminary ids to those of the codec; specials stay."""
+        tokens = (
+            map(codec.splitter.repair_token, self._numbers)
+            if isinstance(codec.splitter, CleanedTokenizer)
+            else self._numbers
+        )
+        return np.array([*range(len(SPECIALS)), *map(codec.token_id, tokens)], np.int32)
 
 
 @dataclass
 class EncodedPairs:
-    """What was learned on the way."""
+    """Codecs, counts and hashes of encoded pairs."""
 
     source: Codec
     target: Codec
     tables: tuple[np.ndarray, np.ndarray]  # final ids of both sides
-    counts: Counter[str]  # what the notes tell
+    counts: Counter[str]  # for notes
     hashes: dict[bool, np.ndarray]  # of all sources, held out or not
 
 
 def encode_pairs(
     split: Split,
     options: TwoSideOptions,
-    writers: tuple[Writer, Writer],
+    writers: tuple[PairWriter, PairWriter],
     held: IO[str],
     skipped: Skipped | None,
     codecs: Codecs | None,
 ) -> EncodedPairs:
     """Write every row, training and held-out, with preliminary ids; held-out examples also as text.
 
-    A side whose tokens are trained (bpe) is read once more before. `codecs`: those of another run, used as they are.
+    A side with trained tokens (bpe) is read once more before. `codecs`: those of another run.
     """
     given = dict(zip(("source", "target"), codecs or (None, None), strict=True))
-    trained = {side: codec or _trained(split, options, side) for side, codec in given.items()}
+    trained = {side: codec or _train_codec(split, options, side) for side, codec in given.items()}
     settings = {
         **{
-            side: codec.to_json() if codec else {"kind": options.kind(side), "clean": options.clean(side)}
+            side: codec.to_json() if codec else {"kind": options.tokens_of(side), "clean": options.cleaning_of(side)}
             for side, codec in trained.items()
         },
-        "ways": options.normalization,
+        "normalization": options.normalization,
         "key": split.key,
     }
-    state = _State((options.most("source"), options.most("target")), options.truncate, writers)
-    longest, seen = options.longest, 0
+    state = _EncodingState(
+        (options.max_length_of("source"), options.max_length_of("target")), options.truncate, writers
+    )
+    longest, seen = options.max_characters, 0
     for origin, pairs, found in encode_blocks(split.blocks(skipped, longest), settings, workers(split)):
-        out = np.full(len(pairs), True) if origin.held else split.held(found.hashes, seen)
+        out = np.full(len(pairs), True) if origin.held_out else split.held_out(found.hashes, seen)
         seen += len(pairs)
         state.add(pairs, found, out)
         _write_held_out(held, origin, pairs, np.flatnonzero(out).tolist())
     (source, left), (target, right) = (
-        _final(codec, state.vocabularies[side], options, side) for side, codec in trained.items()
+        _finish_side(codec, state.vocabularies[side], options, side) for side, codec in trained.items()
     )
-    return EncodedPairs(source, target, (left, right), state.counts, state.joined())
+    return EncodedPairs(source, target, (left, right), state.counts, state.all_hashes())
 
 
 def workers(split: Split) -> int:
-    """How many processes help. The ids do not depend on it."""
+    """The number of worker processes; ids do not depend on it."""
     size = sum(path.stat().st_size for group in (*split.train, *split.valid) for path in group.paths)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 0 if size < LARGE or cores < 2 else min(cores, MOST)
+    return 0 if size < PARALLEL_BYTES or cores < 2 else min(cores, MAX_WORKERS)
 
 
-def _trained(split: Split, options: TwoSideOptions, side: str) -> Codec | None:
-    """The codec of a side that must see all texts before it can cut one."""
-    kind = options.kind(side)
+def _train_codec(split: Split, options: TwoSideOptions, side: str) -> Codec | None:
+    """The codec of a side whose tokens are trained on all texts; None for the others."""
+    kind = options.tokens_of(side)
     if kind == "tokenizer":
         raise SeqloomError(
             "tokens 'tokenizer' come with an imported model: train from it with --from, or choose others"
         )
     return (
-        Codec.build(kind, _texts(split, options, side), **options.vocabulary_of(side))
+        Codec.build(kind, _training_texts(split, options, side), **options.vocabulary_of(side))
         if kind.startswith("bpe")
         else None
     )
 
 
-def _texts(split: Split, options: TwoSideOptions, side: str) -> Iterator[str]:
-    """The texts of the training examples."""
+def _training_texts(split: Split, options: TwoSideOptions, side: str) -> Iterator[str]:
+    """The texts of a side of the training examples."""
     seen = 0
-    for origin, pairs in split.blocks(Skipped() if options.skip_bad else None, options.longest):
-        if origin.held:
+    for origin, pairs in split.blocks(Skipped() if options.skip_bad else None, options.max_characters):
+        if origin.held_out:
             return
         texts = pairs.sources if side == "source" else pairs.targets
         if split.share:
-            training = ~split.out(normalize_all(pairs.sources, split.ways), seen)
+            training = ~split.held_out_texts(normalize_all(pairs.sources, split.normalization), seen)
             seen += len(pairs)
             training = training if side == "source" or pairs.counts is None else np.repeat(training, pairs.counts)
             texts = [text for text, taken in zip(texts, training.tolist(), strict=True) if taken]
         yield from texts
 
 
-def _final(
+def _finish_side(
     codec: Codec | None, vocabulary: TokenCounts, options: TwoSideOptions, side: str
 ) -> tuple[Codec, np.ndarray]:
-    """The codec of a side, and its ids for the preliminary ones."""
-    if codec is not None and codec.kind.startswith("bpe"):  # encoded at once
+    """The codec of a side, and the table of final ids."""
+    if codec is not None and codec.kind.startswith("bpe"):  # ids are final already
         return codec, np.arange(codec.size)
     if codec is None:
-        counts, clean = vocabulary.counts(), options.clean(side)
+        counts, clean = vocabulary.counts(), options.cleaning_of(side)
         if clean is not None and clean["repair"] == "known":
-            counts = Cleaned(make(options.kind(side)), **clean).merged(counts)
-        codec = Codec.of_counts(options.kind(side), counts, **options.vocabulary_of(side)).cleaned(clean)
-    return codec, vocabulary.final(codec)
+            counts = CleanedTokenizer(make_tokenizer(options.tokens_of(side)), **clean).repair_counts(counts)
+        codec = Codec.from_counts(options.tokens_of(side), counts, **options.vocabulary_of(side)).with_cleaning(clean)
+    return codec, vocabulary.final_ids(codec)
 
 
 @dataclass
-class _State:
-    """What grows from block to block."""
+class _EncodingState:
+    """State across blocks."""
 
-    most: tuple[int | None, int | None]  # tokens of a source, of a target
+    max_lengths: tuple[int | None, int | None]  # of source and target
     cut: str
-    writers: tuple[Writer, Writer]
+    writers: tuple[PairWriter, PairWriter]
     vocabularies: dict[str, TokenCounts] = field(
         default_factory=lambda: {"source": TokenCounts(), "target": TokenCounts()}
     )
@@ -180,7 +186,9 @@ class _State:
                 left = left.take(np.repeat(np.arange(len(left.lengths)), each[mask]))
                 self.counts["further"] += int((each[mask] - 1).sum())
             self.hashes[held].append(found.hashes[mask])
-            self._write(held, _number(left, found.source, tables[0]), _number(right, found.target, tables[1]))
+            self._write(
+                held, _preliminary_ids(left, found.source, tables[0]), _preliminary_ids(right, found.target, tables[1])
+            )
 
     def _count(self, *sides: tuple[Side, Rows, np.ndarray, str]) -> None:
         for side, rows, table, name in sides:
@@ -188,16 +196,16 @@ class _State:
                 self.vocabularies[name].count(rows, table)
 
     def _write(self, held: bool, left: Rows, right: Rows) -> None:
-        short, brief = (rows.cut(most, self.cut) for rows, most in zip((left, right), self.most, strict=True))
+        short, brief = (rows.cut(most, self.cut) for rows, most in zip((left, right), self.max_lengths, strict=True))
         self.counts["cut"] += int(((short.lengths < left.lengths) | (brief.lengths < right.lengths)).sum())
         self.writers[held].extend(short, brief)
 
-    def joined(self) -> dict[bool, np.ndarray]:
+    def all_hashes(self) -> dict[bool, np.ndarray]:
         none = np.zeros(0, np.uint64)
         return {held: np.concatenate([none, *parts]) for held, parts in self.hashes.items()}
 
 
-def _number(rows: Rows, side: Side, table: np.ndarray) -> Rows:
+def _preliminary_ids(rows: Rows, side: Side, table: np.ndarray) -> Rows:
     return Rows(rows.ids + len(SPECIALS) if side.tokens is None else table[rows.ids], rows.lengths)
 
 

@@ -11,22 +11,22 @@ from seqloom.data.batches.labels import TARGETS
 from seqloom.data.encoding.text_options import TwoSideOptions
 from seqloom.data.files.lines import LineError, decode, read_lines
 from seqloom.data.tokenizers.stopwords import ENGLISH
-from seqloom.data.tokenizers.tokenizers import make
+from seqloom.data.tokenizers.tokenizers import make_tokenizer
 from seqloom.errors import SeqloomError, known
 
 
-def swapped(lines: int, texts: int, labels: int) -> bool:
-    """Whether the labels seem to be the texts: far more of them differ. `texts`: how many of these do."""
+def looks_swapped(lines: int, texts: int, labels: int) -> bool:
+    """Whether labels and texts seem to be swapped. `texts`, `labels`: distinct ones."""
     return lines >= 10 and 5 * texts <= labels
 
 
-def doubt(lines: int, texts: int, labels: int) -> str | None:
-    """What so many labels in so many lines make one doubt. `texts`: how many of them are distinct."""
-    turned = swapped(lines, texts, labels)
-    if lines < 10 or (2 * labels < lines and not turned):
+def label_warning(lines: int, texts: int, labels: int) -> str | None:
+    """A warning about suspiciously many labels, or None. `texts`, `labels`: distinct ones."""
+    swapped = looks_swapped(lines, texts, labels)
+    if lines < 10 or (2 * labels < lines and not swapped):
         return None
     message = f"{labels:,} labels in {lines:,} lines"
-    if turned:
+    if swapped:
         return f"{message}, but only {texts:,} texts: the columns seem to be swapped; --columns 2,1 turns them"
     hint = "with a label for nearly every text there is little to learn; is another column the label (--columns)?"
     return f"{message}: {hint}"
@@ -34,13 +34,13 @@ def doubt(lines: int, texts: int, labels: int) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelOptions(TwoSideOptions):
-    """What is read, and how texts and their labels become numbers: the `data` section of a run's configuration.
+    """The `data` section of the configuration: what is read, and how texts and labels are encoded.
 
     `target`: one label, several labels with `separator` between them, or a number. `tokens` of the text: words, terms,
     chars, jieba, bytes or bpe:N. `stop_words` are left out: none, english, or a file with a word a line.
     `shorten_repeats`: three and more of a letter become two, of words also one if the vocabulary has that: "gooood" is
-    "good", "baaad" is "bad". `class_weights` of labels in the loss: none, balanced (all labels weigh alike), or as in
-    "spam=3,ham=1". The others are those of `CutTextOptions`; they are for the text alone, never for its label.
+    "good", "baaad" is "bad". `class_weights` of labels in the loss: none, balanced (equal weight of all labels), or as
+    in "spam=3,ham=1". The others are those of `CutTextOptions`, for the text only.
     """
 
     target: str = "label"
@@ -51,7 +51,7 @@ class LabelOptions(TwoSideOptions):
     class_weights: str = "none"
 
     def __post_init__(self) -> None:
-        make(self.tokens)
+        make_tokenizer(self.tokens)
         known(self.target, TARGETS, "kind of target")
         if not self.separator.strip():
             raise SeqloomError("separator, the sign between several labels, must be a visible one, as | or ,")
@@ -62,21 +62,21 @@ class LabelOptions(TwoSideOptions):
         super().__post_init__()
 
     @property
-    def values(self) -> str:
+    def target_kind(self) -> str:
         return f"labels:{self.separator}" if self.target == "labels" else self.target
 
-    def kind(self, side: str) -> str:
-        # Numbers are kept byte by byte: there is no byte that only the validation data has.
-        return self.tokens if side == "source" else "bytes" if self.target == "number" else self.values
+    def tokens_of(self, side: str) -> str:
+        # Numbers are stored as bytes, none of which is unknown in the validation data.
+        return self.tokens if side == "source" else "bytes" if self.target == "number" else self.target_kind
 
     def vocabulary_of(self, side: str) -> dict[str, Any]:
         """No label is too rare."""
         return self.vocabulary if side == "source" else {}
 
-    def most(self, side: str) -> int | None:
+    def max_length_of(self, side: str) -> int | None:
         return self.max_length if side == "source" else None
 
-    def clean(self, side: str) -> dict[str, Any] | None:
+    def cleaning_of(self, side: str) -> dict[str, Any] | None:
         words = self.split_version > 1 and self.tokens in ("words", "terms")
         both = {
             "stop_words": self._stop_words,
@@ -96,10 +96,10 @@ class LabelOptions(TwoSideOptions):
             raise SeqloomError(
                 f"stop_words {self.stop_words!r}: no such file; choose none, english, or a file of words"
             )
-        return sorted({word for word in _lines(self.stop_words) if word})
+        return sorted({word for word in _read_words(self.stop_words) if word})
 
 
-def _lines(file: str) -> list[str]:
+def _read_words(file: str) -> list[str]:
     found = []
     for line, raw in read_lines(file, Path(file)):
         try:

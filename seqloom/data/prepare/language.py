@@ -16,18 +16,18 @@ import numpy as np
 from seqloom.data.batches.language import Stream, StreamOptions
 from seqloom.data.encoding.encode import Rows, Side, encode_texts, normalize_all
 from seqloom.data.encoding.mmap_store import RowsFile, load_rows
-from seqloom.data.encoding.statistics import spread, vocabulary
-from seqloom.data.formats.bad_lines import Skipped, note
+from seqloom.data.encoding.statistics import length_statistics, vocabulary_facts
+from seqloom.data.formats.bad_lines import Skipped, skipped_notes
 from seqloom.data.prepare.cache import cached, fingerprint
 from seqloom.data.prepare.count_tokens import TokenCounts
-from seqloom.data.prepare.language_holdout import Block, Source
+from seqloom.data.prepare.language_holdout import Block, LanguageFiles
 from seqloom.data.prepare.request import PrepareRequest
-from seqloom.data.tokenizers.tokenizers import BOS, EOS, SPECIALS, UNK, make
+from seqloom.data.tokenizers.tokenizers import BOS, EOS, SPECIALS, UNK, make_tokenizer
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError
 from seqloom.files import write_json
 
-REMEMBERED = 200_000  # lines of which a run keeps the hashes
+MAX_HASHED_LINES = 200_000  # lines; of more a run stores no hashes
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,25 +35,25 @@ class PreparedLanguage:
     """Text ready for training."""
 
     codec: Codec
-    labels: list[str]  # what a line may be conditioned on; empty: nothing
+    labels: list[str]  # of lines, to condition on; may be empty
     train: Stream
     valid: Stream | None
     notes: list[str]
     facts: dict[str, Any] = field(repr=False)
 
     def vocabularies(self) -> dict[str, Any]:
-        return {"source": self.codec.to_json(), "lines": {"labels": self.labels, "seen": seen(self.train)}}
+        return {"source": self.codec.to_json(), "lines": {"labels": self.labels, "seen": line_hashes(self.train)}}
 
     def validation_examples(self) -> list[Stream]:
         return [] if self.valid is None else [self.valid]
 
 
 def prepare_language(request: PrepareRequest[StreamOptions]) -> PreparedLanguage:
-    """Of running text the last share is held out, of lines a share by a hash."""
+    """Holds out the last share of running text, or a share of lines by hash."""
     options, stored = request.options, request.vocabularies
     if not request.train:
         raise SeqloomError("no training files were given")
-    source = Source(request.train, request.valid, options, request.seed)
+    source = LanguageFiles(request.train, request.valid, options, request.seed)
     name = fingerprint(source.key(stored))
     folder, codec = cached(f"text-{name}", request.cache, lambda fresh: _build(fresh, source, stored))
     meta = json.loads((folder / "meta.json").read_bytes())
@@ -77,22 +77,26 @@ def prepare_language(request: PrepareRequest[StreamOptions]) -> PreparedLanguage
 def encode_files(
     files: list[str], options: StreamOptions, codec: Codec, labels: list[str], name: str = "text"
 ) -> tuple[Stream, list[str]]:
-    """Files encoded with the vocabulary of a run, in memory, and what there is to say about them."""
+    """Files encoded in memory with the vocabulary of a run, and notes."""
     skipped = Skipped() if options.skip_bad else None
     numbers, parts = _BlockEncoder(options, codec, labels), list[Rows]()
-    source = Source(files, 0.0, replace(options, limit=None, sample=None), 0)
+    source = LanguageFiles(files, 0.0, replace(options, limit=None, sample=None), 0)
     for block in source.blocks(skipped):
-        parts.append(numbers.number(block))
+        parts.append(numbers.encode(block))
     table = numbers.final(codec, labels)
     ids = np.concatenate([np.zeros(0, np.int64), *(table[rows.ids] for rows in parts)])
     lengths = np.concatenate([np.zeros(1, np.int64), *(rows.lengths for rows in parts)])
-    _enough(files, len(ids))
+    _check_length(files, len(ids))
     offsets = np.cumsum(lengths) if options.lines else None
-    notes = [*source.notes, *_unlabelled(numbers.label_counts[False], labels), *note((skipped or Skipped()).to_json())]
-    return Stream(ids, offsets, options, name, characters=numbers.written[False]), notes
+    notes = [
+        *source.notes,
+        *_unknown_label_notes(numbers.label_counts[False], labels),
+        *skipped_notes((skipped or Skipped()).to_json()),
+    ]
+    return Stream(ids, offsets, options, name, characters=numbers.characters[False]), notes
 
 
-def _enough(files: list[str], tokens: int) -> None:
+def _check_length(files: list[str], tokens: int) -> None:
     if not tokens:
         raise SeqloomError(f"{', '.join(files)}: holds no text")
     if tokens < 2:
@@ -100,33 +104,33 @@ def _enough(files: list[str], tokens: int) -> None:
 
 
 class _BlockEncoder:
-    """Encodes blocks; tokens get their final ids when all have been seen, see `build`. Labels count down from −1."""
+    """Encodes blocks with preliminary ids (see `count_tokens`). Labels count down from −1."""
 
     def __init__(self, options: StreamOptions, codec: Codec | None, labels: Iterable[str] = ()) -> None:
         self.options = options
-        self.splitter = make(options.tokens) if codec is None else codec.splitter
+        self.splitter = make_tokenizer(options.tokens) if codec is None else codec.splitter
         self.vocabulary, self.counts = TokenCounts(), Counter[str]()
         self.labels = {label: number for number, label in enumerate(labels)}
         self.label_counts: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}  # labels
-        self.written = {False: 0, True: 0}  # characters, of what is held out and of the rest
+        self.characters = {False: 0, True: 0}  # of training and held-out text
 
-    def number(self, block: Block) -> Rows:
+    def encode(self, block: Block) -> Rows:
         """A row for each line; running text is one row."""
         texts = normalize_all(block.texts, self.options.normalization)
         by_line = not self.options.lines and self.options.tokens == "words"
         side = encode_texts(self.splitter, texts[0].split("\n") if by_line else texts)
         rows = self._preliminary(side, block.held)
         self.label_counts[block.held].update(block.labels or ())
-        self.written[block.held] += self._characters(texts, rows.lengths)
+        self.characters[block.held] += self._characters(texts, rows.lengths)
         if self.options.lines:
             return self._bounded(rows, block.labels)
         self.counts["lines"] += texts[0].count("\n")
-        if by_line:  # what follows the last line end is no whole line yet
-            rows = Rows(rows.between((), (EOS,)).ids[:-1], rows.lengths)
+        if by_line:  # the text after the last line end is no whole line
+            rows = Rows(rows.with_specials((), (EOS,)).ids[:-1], rows.lengths)
         return Rows(rows.ids, np.array([len(rows.ids)]))
 
     def _characters(self, texts: list[str], lengths: np.ndarray) -> int:
-        """Of whole lines with their ends, of others as far as they are kept; unknown tokens count like all others."""
+        """Characters of whole lines with their ends, of truncated ones only what remains; unknown tokens count too."""
         if not self.options.lines:
             return sum(map(len, texts))
         long = [texts[row] for row in np.flatnonzero(lengths > self.options.length)]
@@ -142,9 +146,9 @@ class _BlockEncoder:
         return Rows(table[side.rows.ids], side.rows.lengths)
 
     def _bounded(self, rows: Rows, labels: list[str] | None) -> Rows:
-        """<bos> or the label before, <eos> after, unless the line is cut off before its end."""
+        """Add <bos> or the label before, and <eos> after unless the line is truncated."""
         long = rows.lengths > self.options.length
-        whole = rows.cut(self.options.length, "tail").between((BOS,), (EOS,))
+        whole = rows.cut(self.options.length, "tail").with_specials((BOS,), (EOS,))
         ends = np.cumsum(whole.lengths)
         if labels is not None:
             numbers = [self.labels.setdefault(label, len(self.labels)) for label in labels]
@@ -157,32 +161,32 @@ class _BlockEncoder:
         return Rows(whole.ids[real], whole.lengths - long)
 
     def final(self, codec: Codec, labels: list[str]) -> np.ndarray:
-        """From preliminary to final ids. Those of labels are negative: they count from the table's end."""
+        """Table from preliminary to final ids. Labels have negative ids and so stand at the end of the table."""
         places = {label: codec.size + number for number, label in enumerate(labels)}
-        tokens = np.arange(codec.size) if codec.kind.startswith("bpe") else self.vocabulary.final(codec)
+        tokens = np.arange(codec.size) if codec.kind.startswith("bpe") else self.vocabulary.final_ids(codec)
         return np.concatenate([tokens, [places.get(label, BOS) for label in reversed(self.labels)]]).astype(np.int32)
 
 
-def seen(stream: Stream) -> str:
-    """Hashes of all lines, 8 bytes each as base64: what a model writes may be asked whether it is new. Of running text,
-    or of very many lines, nothing."""
-    if stream.offsets is None or len(stream) > REMEMBERED:
+def line_hashes(stream: Stream) -> str:
+    """Hashes of all lines, 8 bytes each as base64, to tell whether generated lines are new. Empty for running text and
+    for very many lines."""
+    if stream.offsets is None or len(stream) > MAX_HASHED_LINES:
         return ""
     rows = np.split(stream.ids, stream.offsets[1:-1])
     return base64.b64encode(b"".join(sorted({line_hash(row[1:]) for row in rows}))).decode()
 
 
 def line_hash(ids: np.ndarray | Sequence[int]) -> bytes:
-    """Of a line's tokens without its beginning and its <eos>."""
+    """Hash of the tokens of a line without <bos> and <eos>."""
     row = np.asarray(ids, np.int64)
     return blake2b(row[row != EOS].tobytes(), digest_size=8).digest()
 
 
-def _build(folder: Path, source: Source, stored: Mapping[str, Any] | None) -> Codec:
-    """Fills the folder; returns the vocabulary. `stored`: vocabularies of another run."""
+def _build(folder: Path, source: LanguageFiles, stored: Mapping[str, Any] | None) -> Codec:
+    """Fill the folder; return the vocabulary. `stored`: vocabularies of another run."""
     options, skipped = source.options, Skipped() if source.options.skip_bad else None
-    source = source.decided()
-    codec = Codec.from_json(stored["source"]) if stored else _trained(source)
+    source = source.decide()
+    codec = Codec.from_json(stored["source"]) if stored else _train_codec(source)
     numbers = _BlockEncoder(options, codec)
     labels = None if not stored or "lines" not in stored else list(stored["lines"]["labels"])
     sides = {held: RowsFile(folder, name) for held, name in ((False, "train"), (True, "valid"))}
@@ -191,7 +195,7 @@ def _build(folder: Path, source: Source, stored: Mapping[str, Any] | None) -> Co
         for block in source.blocks(skipped):
             if labels is not None and not block.held:
                 _all_known(block, labels)
-            rows = numbers.number(block)
+            rows = numbers.encode(block)
             sides[block.held].extend(rows)
             seen["valid" if block.held else "train"] += len(rows.lengths) if options.lines else len(rows.ids)
     finally:
@@ -201,25 +205,25 @@ def _build(folder: Path, source: Source, stored: Mapping[str, Any] | None) -> Co
         held = "; all of it was held out for validation" if seen["valid"] else ""
         raise SeqloomError(f"{', '.join(source.train)}: holds no text{held}")
     if not options.lines:
-        _enough(source.train, seen["train"])
+        _check_length(source.train, seen["train"])
         if seen["valid"]:
-            _enough(source.valid if isinstance(source.valid, list) else source.train, seen["valid"])
-    codec = codec or Codec.of_counts(options.tokens, numbers.vocabulary.counts(), **options.vocabulary)
+            _check_length(source.valid if isinstance(source.valid, list) else source.train, seen["valid"])
+    codec = codec or Codec.from_counts(options.tokens, numbers.vocabulary.counts(), **options.vocabulary)
     labels = sorted(numbers.label_counts[False]) if labels is None else labels
     table, facts = numbers.final(codec, labels), dict[str, Any]()
     for held, name in ((False, "train"), (True, "valid")):
-        counts = sides[held].settle(table)
+        counts = sides[held].finalize(table)
         facts[name] = _facts(folder, name, counts, options) if seen[name] else None
         if not held:
-            facts["vocabulary"] = {"source": vocabulary(codec, counts[: codec.size])}
+            facts["vocabulary"] = {"source": vocabulary_facts(codec, counts[: codec.size])}
     facts["skipped"] = (skipped or Skipped()).to_json()
     write_json(folder / "source.json", codec.to_json())
     notes = [
         *_notes(source, facts, numbers.counts),
-        *_unlabelled(numbers.label_counts[True], labels, " for validation"),
+        *_unknown_label_notes(numbers.label_counts[True], labels, " for validation"),
     ]
-    notes += note(facts["skipped"])
-    written = {"train": numbers.written[False], "valid": numbers.written[True]}
+    notes += skipped_notes(facts["skipped"])
+    written = {"train": numbers.characters[False], "valid": numbers.characters[True]}
     write_json(folder / "meta.json", {"facts": facts, "notes": notes, "labels": labels, "characters": written})
     return codec
 
@@ -230,8 +234,8 @@ def _all_known(block: Block, labels: list[str]) -> None:
         raise SeqloomError(f"{block.file}: the model that is gone on from has no label {new[0]!r}; {have}")
 
 
-def _unlabelled(label_counts: Counter[str], labels: list[str], where: str = "") -> Iterator[str]:
-    """What there is to say of lines whose label the model lacks: they are read from <bos> on, which it never saw."""
+def _unknown_label_notes(label_counts: Counter[str], labels: list[str], where: str = "") -> Iterator[str]:
+    """A note on lines whose label the model lacks: they begin with <bos>, which it never saw."""
     unknown = [label for label in sorted(label_counts) if label not in labels]
     if unknown:
         some = ", ".join(map(repr, unknown[:5])) + (" …" if len(unknown) > 5 else "")
@@ -239,8 +243,8 @@ def _unlabelled(label_counts: Counter[str], labels: list[str], where: str = "") 
         yield f"{lines:,} of {label_counts.total():,} lines{where} have a label that the model lacks: {some}"
 
 
-def _trained(source: Source) -> Codec | None:
-    """The codec of tokens that must see all text before it is cut."""
+def _train_codec(source: LanguageFiles) -> Codec | None:
+    """The codec of tokens that are trained on all text; None for others."""
     options = source.options
     if not options.tokens.startswith("bpe"):
         return None
@@ -254,16 +258,16 @@ def _facts(folder: Path, name: str, counts: np.ndarray, options: StreamOptions) 
     if not options.lines:
         return {"source": facts}
     lengths = np.diff(load_rows(folder, name)[1])
-    return {"lines": len(lengths), "source": facts | {"lengths": spread(np.bincount(lengths))}}
+    return {"lines": len(lengths), "source": facts | {"lengths": length_statistics(np.bincount(lengths))}}
 
 
-def _notes(source: Source, facts: dict[str, Any], counts: Counter[str]) -> Iterator[str]:
+def _notes(source: LanguageFiles, facts: dict[str, Any], counts: Counter[str]) -> Iterator[str]:
     train, held, options = facts["train"], facts["valid"], source.options
     yield from options.subset_notes("lines")
     if held and not isinstance(source.valid, list):
         unit = "lines" if options.lines else "tokens"
         part, rest = (one["lines"] if options.lines else one["source"]["tokens"] for one in (held, train))
-        where = "the last of the text" if source.between[1] == 1.0 else "a stretch of the text"
+        where = "the last of the text" if source.held_out_range[1] == 1.0 else "a stretch of the text"
         where = "by a hash of the text" if options.lines else where
         yield f"held out {part:,} of {part + rest:,} {unit} ({part / (part + rest):.1%}) for validation, {where}"
     if counts["cut"]:

@@ -1,4 +1,4 @@
-"""The texts of a language model's files as they are read, and which of them are held out."""
+"""Reading the texts of a language model, and holding out."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any, NamedTuple
 
 from seqloom.data.batches.language import StreamOptions
 from seqloom.data.encoding.encode import normalize_all
-from seqloom.data.files.columns import since
-from seqloom.data.files.file_groups import Group, group
-from seqloom.data.files.lines import open_bytes, place
-from seqloom.data.formats.bad_lines import Skipped, sound
-from seqloom.data.formats.plain_text import formed_text, text_chunks
+from seqloom.data.files.columns import cache_settings
+from seqloom.data.files.file_groups import Group, group_files
+from seqloom.data.files.lines import local_path, open_bytes
+from seqloom.data.formats.bad_lines import Skipped, valid_pairs
+from seqloom.data.formats.plain_text import text_chunks, text_file_group
 from seqloom.data.prepare.cache import tokenizer_versions
 from seqloom.data.splits.split import Fold, Part, Split
 from seqloom.errors import SeqloomError
 from seqloom.files import sha256
 
-LAYOUT = 2  # of the cache folder and the meaning of its numbers
+LAYOUT = 2  # version of cache folder and ids
 
 
 class Block(NamedTuple):
-    """Texts that follow one another: a piece of running text, or lines, perhaps with a label each."""
+    """Consecutive text: a chunk of running text, or lines, with labels or without."""
 
     held: bool
     texts: list[str]
@@ -33,14 +33,14 @@ class Block(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Source:
-    """Which files, and what of them is held out."""
+class LanguageFiles:
+    """The files, and the split."""
 
     train: list[str]
     valid: list[str] | float | Fold
     options: StreamOptions
     seed: int
-    split: Split = field(init=False)  # says which of the lines are held out
+    split: Split = field(init=False)  # of lines
 
     def __post_init__(self) -> None:
         valid = 0.0 if isinstance(self.valid, list) else self.valid
@@ -48,11 +48,11 @@ class Source:
         if self.options.sample is not None and not self.options.lines:
             raise SeqloomError("--sample draws lines, and running text has none: take --limit, or data.batches=lines")
 
-    def decided(self) -> Source:
-        """With what becomes of every line."""
-        found = Source(self.train, self.valid, self.options, self.seed)
+    def decide(self) -> LanguageFiles:
+        """With the assignment of all lines, see `Split.decide`."""
+        found = LanguageFiles(self.train, self.valid, self.options, self.seed)
         if self.options.lines:
-            object.__setattr__(found, "split", self.split.decided(self._parts))
+            object.__setattr__(found, "split", self.split.decide(self._parts))
         return found
 
     def _parts(self) -> Iterator[Part]:
@@ -60,8 +60,8 @@ class Source:
             yield Part(normalize_all(block.texts, self.options.normalization), block.labels)
 
     @property
-    def between(self) -> tuple[float, float]:
-        """Which part of the training text is held out: shares of it, or of the hashes of its lines."""
+    def held_out_range(self) -> tuple[float, float]:
+        """The held-out part of the training text as (start, end) shares: of its characters, or of line hashes."""
         if isinstance(self.valid, Fold):
             return (self.valid.number - 1) / self.valid.count, self.valid.number / self.valid.count
         if isinstance(self.valid, list):
@@ -73,49 +73,53 @@ class Source:
         return (0.0, self.valid) if self.options.lines else (1 - self.valid, 1.0)
 
     def key(self, stored: Mapping[str, Any] | None) -> dict[str, Any]:
-        """All that decides the ids. `stored`: vocabularies of another run."""
+        """Everything that determines the ids. `stored`: vocabularies of another run."""
         others = {"batches", "stride", "vary"} | (set() if self.options.lines else {"length"})
         held = self.valid if isinstance(self.valid, list) else []
         key = {
             "layout": [LAYOUT, unicodedata.unidata_version],
-            "options": {name: value for name, value in since(self.options).items() if name not in others},
+            "options": {name: value for name, value in cache_settings(self.options).items() if name not in others},
             "lines": self.options.lines,
             "files": [self._contents(files) for files in (self.train, held)],
-            "held": [*self.between, self.seed if self.options.lines else 0],
+            "held": [*self.held_out_range, self.seed if self.options.lines else 0],
             "kept": None if stored is None else dict(stored),
         }
-        # Those of jieba have not entered so far.
+        # The version of jieba is not part of it, as in earlier versions.
         return key | (tokenizer_versions([self.options.tokens]) if self.options.tokens.startswith("bpe") else {})
 
     def _contents(self, files: list[str]) -> list[str]:
-        return [*map(_content, files), *(sign for one in self._forms(files) for sign in one.unusual)]
+        return [*map(_content, files), *(sign for one in self._forms(files) for sign in one.non_default)]
 
     def _forms(self, files: list[str]) -> list[Group]:
-        """Files as they are read, and what there is to say about them."""
+        """The files, with formats and notes."""
         return (
-            group(files, self.options) if self.options.condition else [formed_text(one, self.options) for one in files]
+            group_files(files, self.options)
+            if self.options.condition
+            else [text_file_group(one, self.options) for one in files]
         )
 
     @property
     def notes(self) -> list[str]:
-        """What there is to say about the files."""
+        """Notes on the files."""
         files = self.valid if isinstance(self.valid, list) else []
         return [note for one in (*self._forms(self.train), *self._forms(files)) for note in one.notes]
 
     def blocks(self, skipped: Skipped | None) -> Iterator[Block]:
-        """Every text once: of the training files as far as the limit, then of the validation files."""
-        share = self.between
+        """Every text once: of the training files up to the limit, then of the validation files."""
+        share = self.held_out_range
         if not self.options.lines:
-            yield from _cut(lambda: self._text(self.train, skipped, self.options.limit), share, self.options.tokens)
+            yield from _hold_out_stretch(
+                lambda: self._text(self.train, skipped, self.options.limit), share, self.options.tokens
+            )
         else:
             seen = read = 0
             for block in self._lines(self.train, skipped, self.options.limit):
-                if self.split.decision is not None and (chosen := self.split.decision.drawn) is not None:
+                if self.split.decision is not None and (chosen := self.split.decision.sampled) is not None:
                     read, block = (
                         read + len(block.texts),
                         _select(block, chosen[read : read + len(block.texts)].tolist()),
                     )
-                yield from _by_hash(block, self.split, self.options.normalization, seen)
+                yield from _hold_out_lines(block, self.split, self.options.normalization, seen)
                 seen += len(block.texts)
         if isinstance(self.valid, list) and self.options.lines:
             yield from (block._replace(held=True) for block in self._lines(self.valid, skipped, None))
@@ -123,7 +127,7 @@ class Source:
             yield from (Block(True, [text]) for text in self._text(self.valid, skipped, None))
 
     def _text(self, files: list[str], skipped: Skipped | None, limit: int | None) -> Iterator[str]:
-        """All files in chunks. A line end stands between two files, and at the end of one that is cut into words."""
+        """All files in chunks, joined by line ends; with words one at the end too."""
         left = limit
         for number, file in enumerate(files):
             last = "\n"
@@ -158,24 +162,24 @@ class Source:
                 yield Block(False, [rest])
 
     def _labelled(self, files: list[str], skipped: Skipped | None) -> Iterator[Block]:
-        for one in group(files, self.options):
-            for pairs in sound(one, skipped):
+        for one in group_files(files, self.options):
+            for pairs in valid_pairs(one, skipped):
                 each = pairs.counts or [1] * len(pairs)
                 labels = [label for label, count in zip(pairs.sources, each, strict=True) for _ in range(count)]
                 yield Block(False, pairs.targets, labels, one.files[0])
 
 
 def _content(file: str) -> str:
-    path = place(file)
-    open_bytes(file, path).close()  # which says of a folder what it holds
+    path = local_path(file)
+    open_bytes(file, path).close()  # reports a folder with its contents
     try:
         return f"{sha256(path)}{path.suffix}"
     except OSError as error:
         raise SeqloomError(f"{file}: cannot be read: {error.strerror or error}") from error
 
 
-def _cut(read: Callable[[], Iterator[str]], share: tuple[float, float], tokens: str) -> Iterator[Block]:
-    """Running text with a stretch of it held out, by characters; words are not cut in two."""
+def _hold_out_stretch(read: Callable[[], Iterator[str]], share: tuple[float, float], tokens: str) -> Iterator[Block]:
+    """Running text with a range held out, by characters; words stay whole."""
     if share[0] == share[1]:
         yield from (Block(False, [text]) for text in read())
         return
@@ -196,8 +200,8 @@ def _after_word(text: str, end: int) -> int:
     return end
 
 
-def _by_hash(block: Block, split: Split, ways: dict[str, bool], at: int) -> Iterator[Block]:
-    out = split.out(normalize_all(block.texts, ways), at)
+def _hold_out_lines(block: Block, split: Split, ways: dict[str, bool], at: int) -> Iterator[Block]:
+    out = split.held_out_texts(normalize_all(block.texts, ways), at)
     for held in (False, True):
         part = _select(block, (out == held).tolist())
         if part.texts:

@@ -1,31 +1,31 @@
-"""What the user should know of prepared data, whatever the task."""
+"""Notes on prepared data that all tasks share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seqloom.data.splits.holdout import missed
+from seqloom.data.splits.holdout import missed_share
 from seqloom.data.splits.split import Split
 
 
-def held_out(split: Split, unit: str, train: int, valid: int, *, by: str = "", largest: int = 0) -> Iterator[str]:
-    """How much was held out of the training files, where a share was asked for.
+def held_out_notes(split: Split, unit: str, train: int, valid: int, *, by: str = "", largest: int = 0) -> Iterator[str]:
+    """How much was held out of the training files, if a share was requested.
 
-    `train`, `valid`: how many `unit` (such as "pairs") are on each side; `largest`: how often the commonest example
-    stands, which is why a share may be missed.
+    `train`, `valid`: the number of `unit` (such as "pairs") on each side; `largest`: the count of the most frequent
+    example, because of which a share may be missed.
     """
     if split.share and valid:
         whole = train + valid
         message = f"held out {valid:,} of {whole:,} {unit} ({valid / whole:.1%}) {by}for validation"
-        why = missed(valid, whole, split.share, largest) if largest and split.reading.split_version > 1 else ""
+        why = missed_share(valid, whole, split.share, largest) if largest and split.reading.split_version > 1 else ""
         yield f"{message}, {why}" if why else message
     elif split.share:
         one = unit.removesuffix("s")
         yield f"no {one} was held out: {split.share:.1%} of {train:,} is too little; give a larger share or a file"
 
 
-def in_both(shared: int, valid: int, unit: str) -> Iterator[str]:
-    """How many of the validation examples stand in the training data too."""
+def overlap_notes(shared: int, valid: int, unit: str) -> Iterator[str]:
+    """How many validation examples are also in the training data."""
     if shared:
         of = f"{shared:,} of {valid:,} validation {unit}"
         yield f"{of} stand in the training data too: scores on them say little about new ones"

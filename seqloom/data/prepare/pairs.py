@@ -13,20 +13,20 @@ import numpy as np
 
 from seqloom.data.batches.pairs import PairSource
 from seqloom.data.encoding import cache_check
-from seqloom.data.encoding.mmap_store import Writer
-from seqloom.data.encoding.statistics import facts_of, overlap, vocabulary
+from seqloom.data.encoding.mmap_store import PairWriter
+from seqloom.data.encoding.statistics import count_shared, pair_facts, vocabulary_facts
 from seqloom.data.encoding.text_options import TwoSideOptions
-from seqloom.data.files.columns import LATEST, since
-from seqloom.data.files.file_groups import FOLDER, inside
+from seqloom.data.files.columns import LATER_DEFAULTS, cache_settings
+from seqloom.data.files.file_groups import FOLDER, labelled_files
 from seqloom.data.formats.bad_lines import Skipped
-from seqloom.data.formats.bad_lines import note as skip_note
+from seqloom.data.formats.bad_lines import skipped_notes as skip_note
 from seqloom.data.formats.pairs import Example, Group
 from seqloom.data.prepare.cache import cached, fingerprint, tokenizer_versions
 from seqloom.data.prepare.count_tokens import Codecs, EncodedPairs, encode_pairs
-from seqloom.data.prepare.notes import held_out, in_both
+from seqloom.data.prepare.notes import held_out_notes, overlap_notes
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.splits.split import Split
-from seqloom.data.tokenizers.tokenizers import make
+from seqloom.data.tokenizers.tokenizers import make_tokenizer
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError, setting
 from seqloom.files import MANIFEST, damage, sha256, write_json
@@ -34,17 +34,17 @@ from seqloom.plural import counted
 
 __all__ = ["DataOptions", "PairSource", "PreparedPairs", "prepare_pairs"]
 
-MEANING = 2  # of the numbers; a change here makes every cache new and lets no older run resume
-LAYOUT = 3  # of the cache folder; a change here makes every cache new
+MEANING = 2  # version of the ids; a change invalidates caches and keeps older runs from resuming
+LAYOUT = 3  # version of the cache folder; a change invalidates caches
 HELD = "valid.jsonl"
 SIDES = ("source", "target")
 # Settings that came later, by their first names; left out of the fingerprint where unset, so that older runs go on.
-LATER = {"half_width": False, "columns": None, "skip_bad": False, "limit": None, **LATEST}
+LATER = {"half_width": False, "columns": None, "skip_bad": False, "limit": None, **LATER_DEFAULTS}
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions(TwoSideOptions):
-    """What is read, and how text becomes numbers: the `data` section of a run's configuration.
+    """The `data` section of the configuration: what is read, and how text is encoded.
 
     `source_tokens`, `target_tokens`: chars, words, terms, jieba, bytes or bpe:N. The others are those of
     `CutTextOptions`.
@@ -56,10 +56,10 @@ class DataOptions(TwoSideOptions):
     def __post_init__(self) -> None:
         for name in ("source_tokens", "target_tokens"):
             with setting(f"data.{name}"):
-                make(getattr(self, name))
+                make_tokenizer(getattr(self, name))
         super().__post_init__()
 
-    def kind(self, side: str) -> str:
+    def tokens_of(self, side: str) -> str:
         return self.source_tokens if side == "source" else self.target_tokens
 
 
@@ -89,8 +89,8 @@ class PreparedPairs:
 
 
 def prepare_pairs(request: PrepareRequest[TwoSideOptions], codecs: Codecs | None = None) -> PreparedPairs:
-    """The vocabularies come from the training examples alone, unless `codecs` of another run are given (None for a side
-    that has none); those of the request are for the tasks to open."""
+    """Vocabularies come from the training examples, unless `codecs` of another run are given (None for a side without
+    one). Tasks turn the vocabularies of the request into codecs."""
     options = request.options
     split = Split.of(request.train, request.valid, seed=request.seed, reading=options, **options.normalization)
     if not split.train:
@@ -103,7 +103,7 @@ def prepare_pairs(request: PrepareRequest[TwoSideOptions], codecs: Codecs | None
 
 
 def _key(split: Split, options: TwoSideOptions, codecs: Codecs | None) -> dict[str, Any]:
-    """All that decides the ids."""
+    """Everything that determines the ids."""
     key: dict[str, Any] = {
         "layout": MEANING,
         "unicode": unicodedata.unidata_version,
@@ -116,11 +116,13 @@ def _key(split: Split, options: TwoSideOptions, codecs: Codecs | None) -> dict[s
         key["start"] = split.start
     if codecs:
         key["codecs"] = [codec and codec.to_json() for codec in codecs]
-    if clean := options.clean("source"):  # stop words may come from a file
+    if clean := options.cleaning_of("source"):  # stop words may come from a file
         key["clean"] = clean
-    key |= tokenizer_versions(map(options.kind, SIDES))
-    key["options"] = {name: value for name, value in since(options).items() if (name, value) not in LATER.items()}
-    if not split.share:  # nothing is held out by any rules
+    key |= tokenizer_versions(map(options.tokens_of, SIDES))
+    key["options"] = {
+        name: value for name, value in cache_settings(options).items() if (name, value) not in LATER.items()
+    }
+    if not split.share:  # nothing is held out by a split version
         key["options"].pop("rules", None)
     return key
 
@@ -128,26 +130,26 @@ def _key(split: Split, options: TwoSideOptions, codecs: Codecs | None) -> dict[s
 def _content(group: Group) -> list[str]:
     try:
         if group.form == FOLDER:
-            texts = (f"{label}/{path.name} {sha256(path)}" for label, path in inside(group.paths[0]))
-            return [FOLDER, *texts, *group.unusual]
+            texts = (f"{label}/{path.name} {sha256(path)}" for label, path in labelled_files(group.paths[0]))
+            return [FOLDER, *texts, *group.non_default]
         found = (f"{sha256(path)}{path.suffix if path.suffix == '.gz' else ''}" for path in group.paths)
-        return [group.form, *found, *group.unusual]
+        return [group.form, *found, *group.non_default]
     except OSError as error:
         raise SeqloomError(f"{group}: cannot be read: {error.strerror or error}") from error
 
 
 def _intact(folder: Path) -> bool:
-    """Small caches by checksum; of large ones small files, and sizes: the rest is compared beside the training."""
+    """Small caches by checksum; of large ones small files and sizes, the rest is verified during the training."""
     try:
         sums = json.loads((folder / MANIFEST).read_bytes())
         small = ("meta.json", "source.json", "target.json")
         if any(sha256(folder / name) != sums[name] for name in small):
             return False
         sizes = json.loads((folder / "meta.json").read_bytes())["sizes"]
-        if sum(sizes.values()) <= cache_check.AT_ONCE:
+        if sum(sizes.values()) <= cache_check.SMALL_CACHE:
             return damage(folder) is None
         for name in {"train", "valid"} if "valid_source_ids.npy" in sizes else {"train"}:
-            PairSource(folder, name, "")  # its headers can be read
+            PairSource(folder, name, "")  # reads its headers
         return all((folder / name).stat().st_size == size for name, size in sizes.items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SyntaxError, RecursionError):
         return False
@@ -156,16 +158,16 @@ def _intact(folder: Path) -> bool:
 def _build(folder: Path, split: Split, options: TwoSideOptions, codecs: Codecs | None) -> tuple[Codec, Codec]:
     """Fills the folder; returns the vocabularies of both sides."""
     skipped = Skipped() if options.skip_bad else None
-    split = split.decided(lambda: split.parts(Skipped() if options.skip_bad else None, options.longest))
+    split = split.decide(lambda: split.training_parts(Skipped() if options.skip_bad else None, options.max_characters))
     with (
-        Writer(folder, "train") as train,
-        Writer(folder, "valid") as valid,
+        PairWriter(folder, "train") as train,
+        PairWriter(folder, "valid") as valid,
         (folder / HELD).open("w", encoding="utf-8") as held,
     ):
         encoded = encode_pairs(split, options, (train, valid), held, skipped, codecs)
     if not train.rows:
-        raise SeqloomError(_nothing(split, valid.rows))
-    facts = _settle(folder, encoded, {"train": train, "valid": valid})
+        raise SeqloomError(_no_pairs_message(split, valid.rows))
+    facts = _finalize(folder, encoded, {"train": train, "valid": valid})
     skipped = skipped or Skipped()
     first = [[problem.file, problem.line, problem.reason] for problem in skipped.first]
     facts["skipped"] = skipped.to_json() | {"first": first}
@@ -177,16 +179,16 @@ def _build(folder: Path, split: Split, options: TwoSideOptions, codecs: Codecs |
     return encoded.source, encoded.target
 
 
-def _settle(folder: Path, encoded: EncodedPairs, writers: dict[str, Writer]) -> dict[str, Any]:
-    """Give all ids their final values, and describe the data."""
+def _finalize(folder: Path, encoded: EncodedPairs, writers: dict[str, PairWriter]) -> dict[str, Any]:
+    """Map all ids to final ones, and collect statistics."""
     facts: dict[str, Any] = {}
     for name, writer in writers.items():
-        counts = writer.settle(*encoded.tables)
+        counts = writer.finalize(*encoded.tables)
         hashes = encoded.hashes[name == "valid"]
-        facts[name] = facts_of(PairSource(folder, name, ""), counts, hashes) if writer.rows else None
+        facts[name] = pair_facts(PairSource(folder, name, ""), counts, hashes) if writer.rows else None
         if name == "train":
             codecs = zip(SIDES, (encoded.source, encoded.target), counts, strict=True)
-            facts["vocabulary"] = {side: vocabulary(codec, seen) for side, codec, seen in codecs}
+            facts["vocabulary"] = {side: vocabulary_facts(codec, seen) for side, codec, seen in codecs}
         if not writer.rows:
             for file in folder.glob(f"{name}[_.]*"):
                 file.unlink()
@@ -194,13 +196,13 @@ def _settle(folder: Path, encoded: EncodedPairs, writers: dict[str, Writer]) -> 
 
 
 def _open(folder: Path, split: Split, name: str, made: tuple[Codec, Codec] | None) -> PreparedPairs:
-    """`made`: the vocabularies, if they were just built; else they are read."""
+    """Open the cache. `made`: the vocabularies, if just built."""
     meta = json.loads((folder / "meta.json").read_bytes())
     source, target = made or (Codec.from_json(json.loads((folder / f"{side}.json").read_bytes())) for side in SIDES)
     facts, notes = meta["facts"], [note for group in (*split.train, *split.valid) for note in group.notes]
-    if sum(meta["sizes"].values()) > cache_check.AT_ONCE:
-        cache_check.begin(folder)
-    # The same contents may have had other names when they were encoded.
+    if sum(meta["sizes"].values()) > cache_check.SMALL_CACHE:
+        cache_check.start_check(folder)
+    # The same contents may have been encoded under other file names.
     names = dict(zip(meta["files"], split.files, strict=True))
     first = facts["skipped"]["first"]
     facts["skipped"]["first"] = [f"{names.get(file, file)}:{line}: {reason}" for file, line, reason in first]
@@ -223,21 +225,21 @@ def _notes(split: Split, options: TwoSideOptions, encoded: EncodedPairs, facts: 
     hashes = encoded.hashes[False], encoded.hashes[True]
     if split.share:
         largest = int(np.unique(np.concatenate(hashes), return_counts=True)[1].max())
-        yield from held_out(split, "pairs", train, valid, by="by source ", largest=largest)
+        yield from held_out_notes(split, "pairs", train, valid, by="by source ", largest=largest)
     else:
-        yield from in_both(overlap(*hashes), len(hashes[1]), "sources")
+        yield from overlap_notes(count_shared(*hashes), len(hashes[1]), "sources")
     if counts["further"]:
         yield f"{counts['further']:,} of the pairs come from further columns or references of a line"
     if counts["cut"]:
         pairs = counted(counts["cut"], "pairs")
-        yield f"{pairs} cut to {options.most('source'):,} tokens (the {options.truncate} was dropped)"
+        yield f"{pairs} cut to {options.max_length_of('source'):,} tokens (the {options.truncate} was dropped)"
     for side in SIDES if held else ():
         if unknown := held[side]["unknown_tokens"]:
             tokens = held[side]["tokens"]
             yield f"{unknown:,} of {tokens:,} {side} tokens for validation ({unknown / tokens:.2%}) are unknown"
 
 
-def _nothing(split: Split, valid: int) -> str:
+def _no_pairs_message(split: Split, valid: int) -> str:
     files = ", ".join(str(group) for group in split.train)
     if valid and split.share:
         return f"{files}: all {valid:,} pairs were held out for validation; give a smaller share or more data"

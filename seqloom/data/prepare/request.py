@@ -1,4 +1,4 @@
-"""What every task's `prepare` is asked for."""
+"""The arguments of `prepare`, of every task."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class PrepareRequest(Generic[Options]):
     options: Options  # the `data` section of the run's configuration
     seed: int
     cache: Path | None = None  # a folder; else $SEQLOOM_CACHE or ~/.cache/seqloom
-    # The vocabularies of another run, as JSON by name, to be used as they are; of another task's run only those that
-    # both have. None: they come from the training examples alone.
+    # Vocabularies of another run as JSON, by name; of another task only the shared ones. None: learned from the
+    # training examples.
     vocabularies: Mapping[str, Any] | None = None
 
     @property
@@ -29,5 +29,5 @@ class PrepareRequest(Generic[Options]):
 
     @property
     def share(self) -> float | Fold:
-        """What is held out of the training files: nothing where there are validation files."""
+        """The share held out of the training files; 0 with validation files."""
         return 0.0 if isinstance(self.valid, list) else self.valid

@@ -1,5 +1,5 @@
-"""By what the first examples look like, how they are to be cut: targets that are symbols with single blanks between, as
-HH AH L OW, into words; texts without a blank, as surnames or Chinese sentences, into characters."""
+"""Suggesting tokens from the first examples: words for targets of symbols separated by blanks, such as HH AH L OW;
+characters for texts without blanks, such as surnames or Chinese."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
-from seqloom.data.files.columns import Reading
-from seqloom.data.files.file_groups import group
-from seqloom.data.formats.pairs_fast import Pairs, bulk
+from seqloom.data.files.columns import ReadOptions
+from seqloom.data.files.file_groups import group_files
+from seqloom.data.formats.pairs_fast import Pairs, read_bulk
 from seqloom.errors import SeqloomError
 
-LOOKED_AT = 1000  # examples at the beginning
+SAMPLE_SIZE = 1000  # examples at the beginning
 SHORT = 4  # characters of a symbol: AH0, tʃʰ
 INVENTORY = 500  # symbols at most; words of a language are more
 NUMBER = re.compile(r"\d\d+")
 
 
-def symbols(files: Iterable[str], reading: Reading) -> str:
-    """An example of such targets; empty if the targets of these files are anything else. What cannot be read
-    raises later, when it is read for training."""
+def symbol_example(files: Iterable[str], reading: ReadOptions) -> str:
+    """An example of such targets, or empty. Errors of reading are raised later, in training."""
     targets = _first(files, reading, "targets")
     counts = Counter(token for target in targets for token in target.split(" "))
     several = [target for target in targets if " " in target]
@@ -34,24 +33,23 @@ def symbols(files: Iterable[str], reading: Reading) -> str:
     return max(several[:20], key=lambda target: target.count(" ")) if short >= 0.98 * total and few else ""
 
 
-def unspaced(files: Iterable[str], reading: Reading) -> str:
-    """An example of texts that hold no blank and mostly differ, so that as words nearly all would be unknown; empty if
-    the texts of these files are anything else."""
+def unspaced_example(files: Iterable[str], reading: ReadOptions) -> str:
+    """An example of texts that have no blanks and mostly differ (as words nearly all would be unknown), or empty."""
     texts = _first(files, reading, "sources")
     single = [text for text in texts if len(text.split()) == 1]
     shortest = min(single[:20], key=len, default="")
     return shortest if shortest and len(single) >= 0.95 * len(texts) and 2 * len(set(texts)) >= len(texts) else ""
 
 
-def _first(files: Iterable[str], reading: Reading, side: str) -> list[str]:
+def _first(files: Iterable[str], reading: ReadOptions, side: str) -> list[str]:
     try:
-        return list(islice(_texts([name for name in files if Path(name).is_file()], reading, side), LOOKED_AT))
+        return list(islice(_texts([name for name in files if Path(name).is_file()], reading, side), SAMPLE_SIZE))
     except (SeqloomError, OSError):
         return []
 
 
-def _texts(files: list[str], reading: Reading, side: str) -> Iterable[str]:
-    for one in group(files, reading):
-        for found in bulk(one):
+def _texts(files: list[str], reading: ReadOptions, side: str) -> Iterable[str]:
+    for one in group_files(files, reading):
+        for found in read_bulk(one):
             if isinstance(found, Pairs):
                 yield from (text.strip() for text in getattr(found, side))

@@ -1,4 +1,4 @@
-"""Tagged sentences: read, cut, repaired, split, and encoded in memory."""
+"""Tagged sentences: read, truncated, repaired, split, and encoded in memory."""
 
 from __future__ import annotations
 
@@ -10,13 +10,20 @@ from typing import Any
 import numpy as np
 
 from seqloom.data.batches.tags import PreparedTags, TagOptions, Tags, TagSource
-from seqloom.data.batches.words import Lexicon, Types
+from seqloom.data.batches.words import Lexicon, WordTable
 from seqloom.data.encoding.encode import source_hash
-from seqloom.data.encoding.statistics import COMMONEST, overlap, spread, vocabulary
-from seqloom.data.encoding.tag_schemes import OUTSIDE, breaks, meant, odd, repaired, scheme_of
+from seqloom.data.encoding.statistics import MOST_COMMON, count_shared, length_statistics, vocabulary_facts
+from seqloom.data.encoding.tag_schemes import (
+    OUTSIDE,
+    detect_scheme,
+    not_in_scheme,
+    repair_tags,
+    suggest_tag,
+    violations,
+)
 from seqloom.data.formats.bad_lines import Skipped
-from seqloom.data.formats.conll import LONGEST, Found, Sentence, read
-from seqloom.data.prepare.notes import held_out, in_both
+from seqloom.data.formats.conll import LONGEST, Sentence, TaggedSentences, read
+from seqloom.data.prepare.notes import held_out_notes, overlap_notes
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.splits.split import Split
 from seqloom.data.tokenizers.tokenizers import SPECIALS, UNK, normalize
@@ -26,23 +33,22 @@ from seqloom.plural import counted
 
 
 def prepare_tags(request: PrepareRequest[TagOptions]) -> PreparedTags:
-    """Words and characters come from the training sentences, tags from all: a tag that only the validation has
-    is still a tag."""
+    """Words and characters come from the training sentences, tags from all sentences."""
     options, files, stored = request.options, request.valid_files, request.vocabularies or {}
     given, held = _read(request.train, options), _read(files, options)
     every = [sentence.tags for one in (given, held) for sentence in one.sentences]
-    scheme = scheme_of(every, most=options.detect)
+    scheme = detect_scheme(every, majority=options.detect)
     cleaner = TagCleaner(options, scheme, set(chain.from_iterable(every)))
     sentences, apart = cleaner(given.sentences[: options.limit]), cleaner(held.sentences)
     split = Split.of([], request.share, seed=request.seed, reading=options)
-    places, away = split.parted([normalize(sentence.text, **options.normalization) for sentence in sentences])
+    places, away = split.split_texts([normalize(sentence.text, **options.normalization) for sentence in sentences])
     inside = [sentences[place] for place in places.tolist()]
     outside = apart if files else [sentences[place] for place in away.tolist()]
     if not inside:
         raise SeqloomError(f"all {len(outside):,} sentences were held out for validation; give a smaller share")
     lexicon, rare = _lexicon(inside, options, stored)
     tags = _tags([*inside, *outside], cleaner.scheme, stored)
-    types = Types(lexicon)
+    types = WordTable(lexicon)
     sources = TagSource(inside, types, tags), TagSource(outside, types, tags) if outside else None
     facts = _facts(inside, outside, options, sources, tags)
     skipped = [given.skipped, held.skipped]
@@ -54,34 +60,34 @@ def prepare_tags(request: PrepareRequest[TagOptions]) -> PreparedTags:
 
 
 def clean_tags(sentences: Sequence[Sentence], options: TagOptions, tags: Tags) -> tuple[list[Sentence], list[str]]:
-    """Sentences cut and repaired as those of the training were, and notes on it."""
+    """Sentences truncated and repaired as in the training, and notes."""
     cleaner = TagCleaner(options, tags.scheme, {*tags.names, *chain.from_iterable(one.tags for one in sentences)})
     return cleaner(sentences), list(cleaner.notes())
 
 
-def hashes(sentences: Sequence[Sentence], options: TagOptions, key: str) -> np.ndarray:
-    """[sentences] uint64: sentences that are one to the model go to one side."""
+def sentence_hashes(sentences: Sequence[Sentence], options: TagOptions, key: str) -> np.ndarray:
+    """[sentences] uint64: hashes of normalized sentences."""
     texts = (normalize(sentence.text, **options.normalization) for sentence in sentences)
     digests = b"".join(source_hash(text, key.encode()) for text in texts)
     return np.frombuffer(digests, ">u8").astype(np.uint64)
 
 
 class TagCleaner:
-    """Cuts long sentences and repairs tags, and counts both."""
+    """Truncates long sentences and repairs tags, and counts both."""
 
     def __init__(self, options: TagOptions, scheme: str | None, tags: Set[str]) -> None:
         """`tags`: all that the sentences have."""
         self.options, self._from = options, scheme
-        odd_tags = {tag for tag in tags if scheme is not None and odd(tag, scheme)}
+        odd_tags = {tag for tag in tags if scheme is not None and not_in_scheme(tag, scheme)}
         sound = [*sorted(tags - odd_tags), OUTSIDE]
-        self.odd = {tag: meant(tag, sound) for tag in sorted(odd_tags)}  # and what each should probably be
-        self.where: dict[str, list[str]] = {tag: [] for tag in self.odd}
+        self.invalid = {tag: suggest_tag(tag, sound) for tag in sorted(odd_tags)}  # with suggestions
+        self.where: dict[str, list[str]] = {tag: [] for tag in self.invalid}
         self.scheme = "bio" if scheme == "iob1" and options.repair_tags else scheme
-        self.cut = self.mended = self.broken = 0
+        self.cut = self.repaired = self.broken = 0
         self.first = ""
 
     def __call__(self, sentences: Sequence[Sentence]) -> list[Sentence]:
-        return [self._mend(self._cut(sentence)) for sentence in sentences]
+        return [self._repair(self._cut(sentence)) for sentence in sentences]
 
     def _cut(self, sentence: Sentence) -> Sentence:
         most = self.options.max_length
@@ -90,24 +96,24 @@ class TagCleaner:
         self.cut += 1
         return Sentence(sentence.words[:most], sentence.tags[:most], sentence.file, sentence.lines[:most])
 
-    def _mend(self, sentence: Sentence) -> Sentence:
+    def _repair(self, sentence: Sentence) -> Sentence:
         if self._from is None:
             return sentence
-        if self.odd and not self.odd.keys().isdisjoint(sentence.tags):
+        if self.invalid and not self.invalid.keys().isdisjoint(sentence.tags):
             self._note(sentence)
         if self.options.repair_tags:
-            tags = tuple(repaired([self.odd.get(tag) or tag for tag in sentence.tags], self._from))
-            self.mended += sum(map(str.__ne__, tags, sentence.tags))
+            tags = tuple(repair_tags([self.invalid.get(tag) or tag for tag in sentence.tags], self._from))
+            self.repaired += sum(map(str.__ne__, tags, sentence.tags))
             return sentence._replace(tags=tags)
-        for place, reason in breaks(sentence.tags, self._from):
+        for place, reason in violations(sentence.tags, self._from):
             self.broken += 1
             self.first = self.first or f"{sentence.file}:{sentence.lines[place] if sentence.lines else 0}: {reason}"
         return sentence
 
     def _note(self, sentence: Sentence) -> None:
-        """Where odd tags stand."""
+        """Record the positions of invalid tags."""
         for place, tag in enumerate(sentence.tags):
-            if tag in self.odd:
+            if tag in self.invalid:
                 self.where[tag].append(f"{sentence.file}:{sentence.lines[place] if sentence.lines else 0}")
 
     def notes(self) -> Iterator[str]:
@@ -115,27 +121,27 @@ class TagCleaner:
             yield f"{counted(self.cut, 'sentences')} cut to {self.options.max_length:,} words"
         found = {tag: where for tag, where in self.where.items() if where}
         if found:
-            shown = "; ".join(_describe(tag, where, self.odd[tag]) for tag, where in list(found.items())[:5])
+            shown = "; ".join(_describe(tag, where, self.invalid[tag]) for tag, where in list(found.items())[:5])
             more = f"; and {len(found) - 5:,} more kinds" if len(found) > 5 else ""
-            mends = any(self.odd[tag] for tag in found) and not self.options.repair_tags
+            mends = any(self.invalid[tag] for tag in found) and not self.options.repair_tags
             hint = "; data.repair_tags=true mends those that are clear" if mends else ""
             total = counted(sum(map(len, found.values())), "tags")
             yield f"{total} not of the scheme {str(self._from).upper()}: {shown}{more}{hint}"
-        if self.mended:
+        if self.repaired:
             why = "IOB1 became BIO" if self._from == "iob1" else f"they broke the scheme {str(self._from).upper()}"
-            yield f"{self.mended:,} tags were mended: {why}"
+            yield f"{self.repaired:,} tags were mended: {why}"
         if self.broken:
             broken = f"{self.broken:,} tags break the scheme {str(self._from).upper()}, the first at {self.first}"
             yield f"{broken}; data.repair_tags=true mends them"
 
 
-def _describe(tag: str, where: list[str], probably: str | None) -> str:
-    """One odd tag, its first places, and what it should be."""
+def _describe(tag: str, where: list[str], suggestion: str | None) -> str:
+    """An invalid tag, its first positions, and a suggestion."""
     more = f" and {len(where) - 3:,} more" if len(where) > 3 else ""
-    return f"{tag!r} at {', '.join(where[:3])}{more}{f' (did you mean {probably!r}?)' if probably else ''}"
+    return f"{tag!r} at {', '.join(where[:3])}{more}{f' (did you mean {suggestion!r}?)' if suggestion else ''}"
 
 
-def _read(files: list[str], options: TagOptions) -> Found:
+def _read(files: list[str], options: TagOptions) -> TaggedSentences:
     found = read(files, options, LONGEST if options.max_length is None else None)
     if files and not found.sentences:
         raise SeqloomError(f"{', '.join(files)}: holds no tagged sentences")
@@ -143,7 +149,7 @@ def _read(files: list[str], options: TagOptions) -> Found:
 
 
 def _lexicon(sentences: list[Sentence], options: TagOptions, kept: Mapping[str, Any]) -> tuple[Lexicon, int]:
-    """The vocabularies, and the first number of the words that were seen once."""
+    """The vocabularies, and the first id of the words that were seen once."""
     shapes = Counter(
         normalize(word, half_width=options.half_width) for sentence in sentences for word in sentence.words
     )
@@ -154,7 +160,7 @@ def _lexicon(sentences: list[Sentence], options: TagOptions, kept: Mapping[str, 
         words, rare = Codec.from_json(kept["source"]), kept["source"].get("rare")
     else:
         limits = {"max_vocab": options.max_vocab, "min_count": options.min_count}
-        words, rare = Codec.of_counts("words", counts, **options.normalization, **limits), None
+        words, rare = Codec.from_counts("words", counts, **options.normalization, **limits), None
         rare = len(SPECIALS) + sum(counts[token] > 1 for token in words.tokens)
     if "characters" in kept:
         characters = Codec.from_json(kept["characters"])
@@ -183,8 +189,8 @@ def _facts(
     sources: tuple[TagSource, TagSource | None],
     tags: Tags,
 ) -> dict[str, Any]:
-    """What the data is like: the run's data.json."""
-    inside, outside = (hashes(sentences, options, "") for sentences in (train, valid))
+    """Statistics for data.json."""
+    inside, outside = (sentence_hashes(sentences, options, "") for sentences in (train, valid))
     words = sources[0].types.lexicon.words
     counts = np.bincount(sources[0].numbers, minlength=words.size)
     labels = np.bincount(sources[0].tags.ids, minlength=len(tags.names))
@@ -192,11 +198,11 @@ def _facts(
     return {
         "train": _side(sources[0], inside),
         "valid": None if sources[1] is None else _side(sources[1], outside),
-        "overlap": overlap(inside, outside),
+        "overlap": count_shared(inside, outside),
         "scheme": tags.scheme,
         "vocabulary": {
-            "source": vocabulary(words, counts),
-            "target": {"size": len(tags.names), "commonest": [list(pair) for pair in common[:COMMONEST]]},
+            "source": vocabulary_facts(words, counts),
+            "target": {"size": len(tags.names), "commonest": [list(pair) for pair in common[:MOST_COMMON]]},
         },
         "unseen_tags": [name for name, count in common if not count],
     }
@@ -204,7 +210,7 @@ def _facts(
 
 def _side(source: TagSource, found: np.ndarray) -> dict[str, Any]:
     numbers = source.numbers
-    unknown, lengths = int((numbers == UNK).sum()), spread(np.bincount(source.words.lengths))
+    unknown, lengths = int((numbers == UNK).sum()), length_statistics(np.bincount(source.words.lengths))
     share = {"unknown_tokens": unknown, "unknown": round(unknown / max(len(numbers), 1), 6)}
     return {
         "pairs": len(source),
@@ -215,13 +221,13 @@ def _side(source: TagSource, found: np.ndarray) -> dict[str, Any]:
 
 
 def _notes(facts: dict[str, Any], options: TagOptions, split: Split, largest: int) -> Iterator[str]:
-    """`largest`: how often the commonest sentence stands."""
+    """`largest`: count of the most frequent sentence."""
     train, held = facts["train"]["pairs"], facts["valid"]
     yield from options.subset_notes("sentences")
     valid = held["pairs"] if held else 0
-    yield from held_out(split, "sentences", train, valid, largest=largest)
+    yield from held_out_notes(split, "sentences", train, valid, largest=largest)
     if not split.share:
-        yield from in_both(facts["overlap"], valid, "sentences")
+        yield from overlap_notes(facts["overlap"], valid, "sentences")
     if facts["scheme"]:
         yield f"the tags mark spans ({facts['scheme'].upper()})"
     if unseen := facts["unseen_tags"]:

@@ -1,6 +1,6 @@
-"""Texts of one side: read line by line, encoded, cut into chunks, kept in the cache.
+"""Texts without targets, for masked language models and word vectors: read, encoded, split into chunks, cached.
 
-What masked prediction and word vectors learn from: plain text, or the text column of files with labels.
+From plain text, or the text column of labelled files.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ import numpy as np
 from seqloom.data.batches.chunks import ChunkedTexts
 from seqloom.data.encoding.encode import Rows, encode_texts, normalize_all
 from seqloom.data.encoding.mmap_store import load_rows
-from seqloom.data.encoding.statistics import spread, vocabulary
+from seqloom.data.encoding.statistics import length_statistics, vocabulary_facts
 from seqloom.data.encoding.text_options import TextOptions, TokenOptions
-from seqloom.data.files.columns import Reading, since
-from seqloom.data.files.file_groups import Group, alone, first_only, settled
+from seqloom.data.files.columns import ReadOptions, cache_settings
+from seqloom.data.files.file_groups import Group, first_column_only, resolve_columns, text_group
 from seqloom.data.formats.bad_lines import Skipped
-from seqloom.data.formats.bad_lines import note as skip_note
-from seqloom.data.formats.pairs import Example, Problem, sources
+from seqloom.data.formats.bad_lines import skipped_notes as skip_note
+from seqloom.data.formats.pairs import Example, Problem, source_entries
 from seqloom.data.prepare.cache import cached, fingerprint, tokenizer_versions
 from seqloom.data.prepare.count_tokens import TokenCounts
-from seqloom.data.prepare.notes import held_out
+from seqloom.data.prepare.notes import held_out_notes
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.splits.split import Part, Split
-from seqloom.data.tokenizers.tokenizers import SPECIALS, UNK, make
+from seqloom.data.tokenizers.tokenizers import SPECIALS, UNK, make_tokenizer
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError
 from seqloom.files import sha256, write_atomic, write_json
 
-LAYOUT = 1  # of the cache folder and of what its numbers mean; a change makes every cache new
-BLOCK = 1 << 14  # texts that are encoded at a time
+LAYOUT = 1  # version of cache folder and ids; a change invalidates caches
+BLOCK = 1 << 14  # texts encoded at a time
 HELD = "held.jsonl"
 
 
@@ -47,9 +47,9 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, kw_only=True)
 class PlainTextOptions(TextOptions, TokenOptions):
-    """What is read, and how text becomes numbers: the `data` section of a run that reads texts of one side.
+    """The `data` section of runs on texts without targets.
 
-    `max_length`: longer texts are cut into chunks of at most so many tokens.
+    `max_length`: longer texts are split into chunks of at most so many tokens.
     """
 
     max_length: int | None = None
@@ -74,18 +74,18 @@ class EncodedTexts:
         folder = self.train.folder
         if self.valid is None or folder is None:
             return []
-        with (folder / HELD).open(encoding="utf-8") as lines:  # which end at "\n" only, whatever a text holds
+        with (folder / HELD).open(encoding="utf-8") as lines:  # lines end at "\n" only
             found = (json.loads(line) for line in lines)
             return [Example(text, (), self.files[file], line) for file, line, text in found]
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedTexts(Generic[Made]):
-    """Encoded texts, and what a task makes of them to train on."""
+    """Encoded texts, and the training examples of a task made from them."""
 
     texts: EncodedTexts
     train: Made
-    valid: Made | None  # None: there is nothing in the held-out texts to be scored by
+    valid: Made | None  # None: no held-out text can be scored
 
     @property
     def notes(self) -> list[str]:
@@ -103,8 +103,8 @@ class PreparedTexts(Generic[Made]):
 
 
 def prepare_texts(request: PrepareRequest[PlainTextOptions]) -> EncodedTexts:
-    """The vocabulary comes from the training texts alone, unless that of another run is given."""
-    source, stored = _Source.of(request), request.vocabularies
+    """The vocabulary comes from the training texts, unless that of another run is given."""
+    source, stored = _TextFiles.of(request), request.vocabularies
     name = fingerprint(source.key(stored))
     folder, codec = cached(
         f"{name}-texts",
@@ -122,26 +122,26 @@ def prepare_texts(request: PrepareRequest[PlainTextOptions]) -> EncodedTexts:
     return EncodedTexts(codec, parts["train"], parts.get("valid"), notes, meta["facts"], source.names)
 
 
-def read_texts(files: Iterable[str], reading: Reading) -> tuple[list[Example], list[str]]:
-    """All texts of some files but empty ones, and what there is to say about them."""
+def read_texts(files: Iterable[str], reading: ReadOptions) -> tuple[list[Example], list[str]]:
+    """All non-empty texts of some files, and notes."""
     skipped = Skipped()
     names = list(files)
-    groups = [settled(alone(name, reading), first_only(reading)) for name in names]
-    found = [one for name in names for one in _sound(name, reading, skipped)]
+    groups = [resolve_columns(text_group(name, reading), first_column_only(reading)) for name in names]
+    found = [one for name in names for one in _valid_texts(name, reading, skipped)]
     return found, [*(note for one in groups for note in one.notes), *skip_note(skipped.to_json())]
 
 
 @dataclass(frozen=True)
-class _Source:
-    """Where texts come from, and which of them are held out."""
+class _TextFiles:
+    """The files of texts, and the split."""
 
     names: list[str]  # training files, then validation files
-    trained: int  # how many are training files
+    trained: int  # number of training files
     options: PlainTextOptions
-    split: Split  # says by their hashes which texts of the training files are held out
+    split: Split  # of the training files
 
     @classmethod
-    def of(cls, request: PrepareRequest[PlainTextOptions]) -> _Source:
+    def of(cls, request: PrepareRequest[PlainTextOptions]) -> _TextFiles:
         options = request.options
         if not request.train:
             raise SeqloomError("no training files were given")
@@ -150,50 +150,54 @@ class _Source:
 
     @cached_property
     def groups(self) -> list[Group]:
-        """The files, and what there is to say about them."""
-        return [settled(alone(name, self.options), first_only(self.options)) for name in self.names]
+        """The files, with notes."""
+        return [resolve_columns(text_group(name, self.options), first_column_only(self.options)) for name in self.names]
 
     def key(self, stored: Mapping[str, Any] | None) -> dict[str, Any]:
-        """All that decides the ids. `stored`: vocabularies of another run."""
+        """Everything that determines the ids. `stored`: vocabularies of another run."""
         groups = self.groups
         forms = ["parallel" if one.form == "text" else one.form for one in groups]
-        contents = [[form, sha256(one.paths[0]), *one.unusual] for form, one in zip(forms, groups, strict=True)]
+        contents = [[form, sha256(one.paths[0]), *one.non_default] for form, one in zip(forms, groups, strict=True)]
         key: dict[str, Any] = {"layout": LAYOUT, "unicode": unicodedata.unidata_version, "files": contents}
-        key |= {"trained": self.trained, "options": since(self.options), "kept": dict(stored) if stored else None}
+        key |= {
+            "trained": self.trained,
+            "options": cache_settings(self.options),
+            "kept": dict(stored) if stored else None,
+        }
         if self.split.share:
             key |= {"share": self.split.share, "start": self.split.start, "seed": self.split.seed}
         return key | tokenizer_versions([self.options.tokens])
 
     def blocks(self, skipped: Skipped) -> Iterator[tuple[int, list[Example], list[str], np.ndarray]]:
-        """File, texts, the same normalized, and which of them are held out."""
+        """File number, texts, normalized texts, and a mask of held-out ones."""
         left, seen, read = self.options.limit, 0, 0
-        chosen = None if self.split.decision is None else self.split.decision.drawn
+        chosen = None if self.split.decision is None else self.split.decision.sampled
         for number, name in enumerate(self.names):
-            found, held = _sound(name, self.options, skipped), number >= self.trained
+            found, held = _valid_texts(name, self.options, skipped), number >= self.trained
             texts = found if held else islice(found, left)
             while block := list(islice(texts, BLOCK)):
                 left = left if held or left is None else left - len(block)
                 if chosen is not None and not held:
                     read, block = read + len(block), list(compress(block, chosen[read : read + len(block)]))
                 normal = normalize_all([one.source for one in block], self.options.normalization)
-                out = np.full(len(block), True) if held else self.split.out(normal, seen)
+                out = np.full(len(block), True) if held else self.split.held_out_texts(normal, seen)
                 seen += 0 if held else len(block)
                 yield number, block, normal, out
 
     def parts(self) -> Iterator[Part]:
-        """What decides which of the training texts are drawn and held out."""
+        """The input of `Split.decide`."""
         for number, _, normal, _ in self.blocks(Skipped()):
             if number >= self.trained:
                 return
             yield Part(normal)
 
 
-def _sound(name: str, reading: Reading, skipped: Skipped) -> Iterator[Example]:
-    """The texts of a file. Broken lines are counted if they may be skipped; else the first raises."""
-    group = alone(name, reading)
+def _valid_texts(name: str, reading: ReadOptions, skipped: Skipped) -> Iterator[Example]:
+    """The non-empty texts of a file. Broken lines are counted if they may be skipped; else the first raises."""
+    group = text_group(name, reading)
     [label] = group.files
     good = bad = 0
-    for entry in sources(group, reading):
+    for entry in source_entries(group, reading):
         if not isinstance(entry, Problem):
             good += 1
             if entry.source.strip():
@@ -207,14 +211,14 @@ def _sound(name: str, reading: Reading, skipped: Skipped) -> Iterator[Example]:
         raise SeqloomError(f"{label}: {bad:,} of {good + bad:,} lines are broken, more than half, too many to skip")
 
 
-def _build(folder: Path, source: _Source, given: Codec | None) -> Codec:
-    """Fills the folder; returns the vocabulary. `given`: that of another run."""
+def _build(folder: Path, source: _TextFiles, stored: Codec | None) -> Codec:
+    """Fill the folder; return the vocabulary. `given`: that of another run."""
     options, skipped = source.options, Skipped()
-    source = replace(source, split=source.split.decided(source.parts))
-    codec = given
-    if given is None and options.tokens.startswith("bpe"):
+    source = replace(source, split=source.split.decide(source.parts))
+    codec = stored
+    if stored is None and options.tokens.startswith("bpe"):
         codec = Codec.build(options.tokens, _training_texts(source), **options.vocabulary)
-    splitter, counts = codec.splitter if codec else make(options.tokens), TokenCounts()
+    splitter, counts = codec.splitter if codec else make_tokenizer(options.tokens), TokenCounts()
     rows: dict[bool, list[Rows]] = {False: [], True: []}
     held: list[str] = []
     for file, texts, normal, out in source.blocks(skipped):
@@ -227,8 +231,8 @@ def _build(folder: Path, source: _Source, given: Codec | None) -> Codec:
             rows[where].append(Rows(table[part.ids], part.lengths))
         held += [json.dumps([file, texts[i].line, texts[i].source], ensure_ascii=False) for i in np.flatnonzero(out)]
     final = np.arange(codec.size) if codec and codec.kind.startswith("bpe") else None
-    codec = codec or Codec.of_counts(options.tokens, counts.counts(), **options.vocabulary)
-    final = counts.final(codec) if final is None else final
+    codec = codec or Codec.from_counts(options.tokens, counts.counts(), **options.vocabulary)
+    final = counts.final_ids(codec) if final is None else final
     facts: dict[str, Any] = {"skipped": skipped.to_json()}
     for where, name in ((False, "train"), (True, "valid")):
         facts |= _write(folder, name, codec, _joined(rows[where], final), options.max_length)
@@ -241,7 +245,7 @@ def _build(folder: Path, source: _Source, given: Codec | None) -> Codec:
     return codec
 
 
-def _training_texts(source: _Source) -> Iterator[str]:
+def _training_texts(source: _TextFiles) -> Iterator[str]:
     for _, _, normal, out in source.blocks(Skipped()):
         yield from (text for text, held in zip(normal, out.tolist(), strict=True) if not held)
 
@@ -252,7 +256,7 @@ def _joined(parts: list[Rows], final: np.ndarray) -> Rows:
 
 
 def _write(folder: Path, name: str, codec: Codec, rows: Rows, limit: int | None) -> dict[str, Any]:
-    """The rows as files, and what they are like."""
+    """Write the rows; return their statistics."""
     pieces = ChunkedTexts.of(rows, limit)
     np.save(folder / f"{name}_ids.npy", pieces.ids.astype(np.uint16 if codec.size <= 1 << 16 else np.int32))
     np.save(folder / f"{name}_offsets.npy", pieces.offsets.astype(np.int64))
@@ -260,17 +264,17 @@ def _write(folder: Path, name: str, codec: Codec, rows: Rows, limit: int | None)
         return {name: None}
     counts = np.bincount(rows.ids, minlength=codec.size)
     tokens, unknown = len(rows.ids), int(counts[UNK])
-    side = {"tokens": tokens, "lengths": spread(np.bincount(rows.lengths)), "unknown_tokens": unknown}
+    side = {"tokens": tokens, "lengths": length_statistics(np.bincount(rows.lengths)), "unknown_tokens": unknown}
     side["unknown"] = round(unknown / tokens, 6)
     facts: dict[str, Any] = {name: {"texts": int((rows.lengths > 0).sum()), "pieces": len(pieces), "source": side}}
-    return facts | ({"vocabulary": {"source": vocabulary(codec, counts)}} if name == "train" else {})
+    return facts | ({"vocabulary": {"source": vocabulary_facts(codec, counts)}} if name == "train" else {})
 
 
-def _notes(source: _Source, facts: dict[str, Any]) -> Iterator[str]:
+def _notes(source: _TextFiles, facts: dict[str, Any]) -> Iterator[str]:
     train, valid = facts["train"], facts["valid"]
     counts = Counter({name: part["texts"] for name, part in (("train", train), ("valid", valid)) if part})
     yield from source.options.subset_notes("texts")
-    yield from held_out(source.split, "texts", counts["train"], counts["valid"])
+    yield from held_out_notes(source.split, "texts", counts["train"], counts["valid"])
     if train["pieces"] > train["texts"]:
         most = f"{source.options.max_length:,} tokens"
         yield f"{train['texts']:,} texts are cut into {train['pieces']:,} pieces of at most {most}"

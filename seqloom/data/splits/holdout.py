@@ -1,6 +1,6 @@
-"""Which examples are held out or drawn, decided at once for all of them by stable hashes of their sources.
+"""Holding out and sampling examples by stable hashes of their sources.
 
-Whatever the order of the lines, the same source never stands on both sides.
+The same source is never on both sides, whatever the order of the lines.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from zlib import crc32
 
 import numpy as np
 
-NEAR = 0.2  # a share that is missed by more than this part of it is worth a note
+TOLERANCE = 0.2  # relative deviation from the requested share that is noted
 
 
-def codes(texts: Sequence[str]) -> np.ndarray:
-    """[texts] uint32 of texts that are normal; those that differ only in white space have the same."""
+def source_codes(texts: Sequence[str]) -> np.ndarray:
+    """[texts] uint32: CRC-32 of normalized texts, white space collapsed."""
     whole = map(str.encode, map(" ".join, map(str.split, texts)))
     return np.fromiter(map(crc32, whole), np.uint32, len(texts))
 
 
-def hashes(found: np.ndarray, key: str) -> np.ndarray:
-    """[codes] uint64, evenly spread and others for every key."""
-    return _mixed(found.astype(np.uint64) ^ np.frombuffer(blake2b(key.encode(), digest_size=8).digest(), "<u8")[0])
+def keyed_hashes(found: np.ndarray, key: str) -> np.ndarray:
+    """[codes] uint64: uniform hashes, different for each key."""
+    return _splitmix64(found.astype(np.uint64) ^ np.frombuffer(blake2b(key.encode(), digest_size=8).digest(), "<u8")[0])
 
 
-def _mixed(value: np.ndarray) -> np.ndarray:
+def _splitmix64(value: np.ndarray) -> np.ndarray:
     """splitmix64 (Steele et al. 2014)."""
     with np.errstate(over="ignore"):
         value = value + np.uint64(0x9E3779B97F4A7C15)
@@ -35,19 +35,19 @@ def _mixed(value: np.ndarray) -> np.ndarray:
         return value ^ (value >> np.uint64(31))
 
 
-def drawn(found: np.ndarray, count: int) -> np.ndarray:
-    """[examples] bool: `count` of them, by hashes. One that stands again is drawn by itself."""
+def sample_mask(found: np.ndarray, count: int) -> np.ndarray:
+    """[examples] bool: a sample of `count` by hashes. Duplicates are drawn independently."""
     order = np.argsort(found, kind="stable")
     new = np.flatnonzero(np.diff(found[order], prepend=~found[order[:1]]))
     again = np.arange(len(found)) - np.repeat(new, np.diff(new, append=len(found)))
     own = np.empty(len(found), np.uint64)
-    own[order] = _mixed(found[order] + again.astype(np.uint64))
+    own[order] = _splitmix64(found[order] + again.astype(np.uint64))
     chosen = np.zeros(len(found), bool)
     chosen[np.argsort(own, kind="stable")[:count]] = True
     return chosen
 
 
-def held_out(
+def held_out_mask(
     found: np.ndarray,
     share: float,
     fold: tuple[int, int] | None = None,
@@ -56,8 +56,8 @@ def held_out(
 ) -> np.ndarray:
     """[examples] bool. `found`: their hashes; `labels`: numbered; `weights`: how much each counts, 1 unless given.
 
-    Of every label the sources with the lowest hashes, until they make up the `share`; or, of a cross-validation, the
-    part that `fold` (its number, and how many there are) says.
+    Of every label the sources with the lowest hashes, up to the `share`; in a cross-validation the part of `fold`
+    (number, count).
     """
     sources, place = np.unique(found, return_inverse=True)
     place = place.reshape(-1)
@@ -70,45 +70,45 @@ def held_out(
     least = share if fold is None else 1 / fold[1]
     strata = list(_strata(amounts, None if labels is None else _commonest(place, labels), least))
     if fold is not None:
-        for members, number in zip(strata, _dealt([amounts[one] for one in strata], fold[1]), strict=True):
+        for members, number in zip(strata, _deal_folds([amounts[one] for one in strata], fold[1]), strict=True):
             out[members[number == fold[0] - 1]] = True
         return out[place]
-    more = 0.0  # what the labels before had too little, or too much if below 0
+    more = 0.0  # what the previous labels lack, or have too much if below 0
     for members in strata:
         more += share * int(amounts[members].sum())
-        chosen = members[_filled(amounts[members], more)]
+        chosen = members[_fill(amounts[members], more)]
         out[chosen] = True
         more -= int(amounts[chosen].sum())
-    _near(out, amounts, share * int(amounts.sum()))
+    _correct_size(out, amounts, share * int(amounts.sum()))
     return out[place]
 
 
-def _near(out: np.ndarray, amounts: np.ndarray, wanted: float) -> None:
-    """Where labels of few large sources have put the size far from what is wanted, and no source is larger than that,
-    the size comes before the mix: one is let go, and what lacks is filled up from all labels."""
+def _correct_size(out: np.ndarray, amounts: np.ndarray, wanted: float) -> None:
+    """Where labels of few large sources miss the wanted size by far, and no source is larger than it, correct the size
+    at the expense of the label mix: drop one source, and fill up from all labels."""
     if amounts.max(initial=0) > wanted:
         return
     over = int(amounts[out].sum()) - wanted
-    if over > NEAR * wanted:
-        enough = np.flatnonzero(out & (amounts >= over - NEAR * wanted))
+    if over > TOLERANCE * wanted:
+        enough = np.flatnonzero(out & (amounts >= over - TOLERANCE * wanted))
         out[enough[np.argmin(amounts[enough])] if len(enough) else np.argmax(out * amounts)] = False
         over = int(amounts[out].sum()) - wanted
-    if over < -NEAR * wanted:
+    if over < -TOLERANCE * wanted:
         free = np.flatnonzero(~out)
-        out[free[_filled(amounts[free], -over - NEAR * wanted / 2)]] = True  # no further than need be
+        out[free[_fill(amounts[free], -over - TOLERANCE * wanted / 2)]] = True  # no more than necessary
 
 
-def missed(held: int, total: int, share: float, largest: int) -> str:
-    """What to say where the share held out is not the one asked for; nothing where it is near it."""
+def missed_share(held: int, total: int, share: float, largest: int) -> str:
+    """The reason for a note where the held-out share is far from the requested one; else empty."""
     wanted = share * total
-    if not held or abs(held - wanted) <= max(NEAR * wanted, 1):
+    if not held or abs(held - wanted) <= max(TOLERANCE * wanted, 1):
         return ""
     why = f"examples with the same source stay together, and one source has {largest:,} of them"
     return f"instead of the {share:.1%} asked for: {why}"
 
 
 def _commonest(place: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """[sources]: the label that each has most often, the first of those that are equally common."""
+    """[sources]: the most frequent label of each; of ties the first."""
     width = int(labels.max(initial=0)) + 1
     pairs, counts = np.unique(place.astype(np.int64) * width + labels, return_counts=True)
     order = np.lexsort((pairs, -counts, pairs // width))
@@ -117,8 +117,8 @@ def _commonest(place: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _strata(amounts: np.ndarray, labels: np.ndarray | None, share: float) -> Iterator[np.ndarray]:
-    """Sources of one label, in the order of their hashes; the rarest labels first. Labels so rare that less than one
-    example of each would be held out are one stratum together."""
+    """Sources by label, in the order of their hashes; rare labels first. Labels of which less than one example would be
+    held out form one stratum."""
     if labels is None:
         yield np.arange(len(amounts))
         return
@@ -129,8 +129,8 @@ def _strata(amounts: np.ndarray, labels: np.ndarray | None, share: float) -> Ite
     yield from sorted(np.split(order, ends), key=lambda one: (int(amounts[one].sum()), int(labels[one[0]])))
 
 
-def _filled(amounts: np.ndarray, wanted: float) -> np.ndarray:
-    """Places, in turn, whose amounts come as near as they can to what is wanted; what is too large is passed over."""
+def _fill(amounts: np.ndarray, wanted: float) -> np.ndarray:
+    """Positions, in order, whose amounts sum to about `wanted`; too large ones are skipped."""
     chosen: list[np.ndarray] = []
     left, free = np.flatnonzero(amounts <= wanted), np.ones(len(amounts), bool)
     while len(left):
@@ -141,14 +141,14 @@ def _filled(amounts: np.ndarray, wanted: float) -> np.ndarray:
         wanted -= int(ends[full - 1]) if full else 0
         left = left[full:]
         left = left[amounts[left] <= wanted]
-    rest = np.flatnonzero(free & (amounts < 2 * wanted))  # with one of these it is nearer than without
+    rest = np.flatnonzero(free & (amounts < 2 * wanted))  # one of these brings the sum nearer
     if len(rest):
         chosen.append(rest[[np.argmin(amounts[rest])]])
     return np.concatenate([np.zeros(0, np.int64), *chosen])
 
 
-def _dealt(strata: Iterable[np.ndarray], count: int) -> Iterator[np.ndarray]:
-    """Folds of the sources of each stratum: every next source, the largest first, goes where least is so far."""
+def _deal_folds(strata: Iterable[np.ndarray], count: int) -> Iterator[np.ndarray]:
+    """Fold of each source, by stratum: the largest first, each into the smallest fold so far."""
     total = [0] * count
     for amounts in strata:
         piles = [(0, total[number], number) for number in range(count)]

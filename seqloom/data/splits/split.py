@@ -1,4 +1,4 @@
-"""Which examples train and which are held out."""
+"""Splitting examples into training and validation."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqloom.data.encoding.encode import normalize_all, source_hash
-from seqloom.data.files.columns import Reading
-from seqloom.data.files.file_groups import Group, group
-from seqloom.data.formats.bad_lines import Skipped, sound
+from seqloom.data.files.columns import ReadOptions
+from seqloom.data.files.file_groups import Group, group_files
+from seqloom.data.formats.bad_lines import Skipped, valid_pairs
 from seqloom.data.formats.pairs_fast import Pairs
-from seqloom.data.splits.holdout import codes, drawn, hashes, held_out
+from seqloom.data.splits.holdout import held_out_mask, keyed_hashes, sample_mask, source_codes
 from seqloom.data.tokenizers.tokenizers import normalize
 from seqloom.errors import SeqloomError
 
 
 class Origin(NamedTuple):
-    """Where a block of examples comes from."""
+    """The origin of a block of examples."""
 
-    file: int  # of the first of a group's files, among `Split.files`
-    held: bool  # from a validation file
+    file: int  # index in `Split.files`, of the first file of its group
+    held_out: bool  # from a validation file
 
 
 class Fold(NamedTuple):
@@ -33,28 +33,27 @@ class Fold(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some training examples that follow one another: all that decides whether they are taken and held out."""
+    """Consecutive training examples: what sampling and holding out depend on."""
 
-    texts: list[str]  # their sources, made normal
-    labels: Sequence[str] | None = None  # whose mix is kept
-    weights: Sequence[int] | None = None  # how many rows each makes
+    texts: list[str]  # normalized sources
+    labels: Sequence[str] | None = None  # whose shares are preserved
+    weights: Sequence[int] | None = None  # number of rows of each
 
 
-class Decided(NamedTuple):
-    """Of all training examples, in their order."""
+class Decision(NamedTuple):
+    """Masks over all training examples."""
 
-    drawn: np.ndarray | None  # [examples] bool; None: all
-    held: np.ndarray | None  # [examples that are drawn] bool; None: each is asked by its hash
+    sampled: np.ndarray | None  # [examples] bool; None: all
+    held_out: np.ndarray | None  # [sampled examples] bool; None: decided one by one, by hash
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
     """Training files and validation files, or a share of the training files held out.
 
-    The share goes by a hash of the source and the seed: whatever the order of the lines, the same source never stands
-    on both sides. By the rules 2 it is decided for all examples at once (`decided`), within each label, so that it has
-    the size asked for and the labels' mix. By the rules 1, of older runs, every source whose hash lies between two
-    numbers is held out, however often it stands; the share begins at `start`, and folds stand side by side.
+    By a hash of the source and the seed, so the same source is never on both sides, whatever the order of the lines.
+    Version 2 decides for all examples at once (`decide`), per label: exact size, same label mix. Version 1, of older
+    runs, holds out every source whose hash lies in an interval that begins at `start`; folds are adjacent intervals.
     """
 
     train: list[Group]
@@ -62,10 +61,10 @@ class Split:
     share: float = 0.0
     seed: int = 0
     start: float = 0.0
-    ways: dict[str, Any] = field(default_factory=dict)  # fold and half_width, as texts are made normal
-    reading: Reading = field(default_factory=Reading)
+    normalization: dict[str, Any] = field(default_factory=dict)  # keywords of `normalize`
+    reading: ReadOptions = field(default_factory=ReadOptions)
     fold: Fold | None = None
-    decision: Decided | None = None
+    decision: Decision | None = None
 
     @classmethod
     def of(
@@ -74,22 +73,22 @@ class Split:
         valid: Iterable[str] | float | Fold,
         *,
         seed: int,
-        reading: Reading | None = None,
-        **ways: Any,
+        reading: ReadOptions | None = None,
+        **normalization: Any,
     ) -> Split:
-        """`ways`: fold and half_width, as texts are made normal."""
-        reading, train = reading or Reading(), list(train)
-        groups = group(train, reading) if train else []
+        """`normalization`: the keywords of `normalize`."""
+        reading, train = reading or ReadOptions(), list(train)
+        groups = group_files(train, reading) if train else []
         if isinstance(valid, Fold):
             share, start = 1 / valid.count, (valid.number - 1) / valid.count
-            return cls(groups, [], share, seed, start, ways, reading, valid)
+            return cls(groups, [], share, seed, start, normalization, reading, valid)
         if isinstance(valid, str):
             valid = [valid]
         if not isinstance(valid, (int, float)):
-            return cls(groups, group(valid, reading, like=groups), ways=ways, reading=reading)
+            return cls(groups, group_files(valid, reading, like=groups), normalization=normalization, reading=reading)
         if not 0 <= valid < 1:
             raise SeqloomError(f"the share of the data held out for validation goes from 0 to below 1, not {valid}")
-        return cls(groups, [], float(valid), seed, 0.0, ways, reading)
+        return cls(groups, [], float(valid), seed, 0.0, normalization, reading)
 
     @property
     def files(self) -> list[str]:
@@ -97,54 +96,53 @@ class Split:
 
     @property
     def key(self) -> str:
-        """Of the hash that decides."""
+        """The key of the hash."""
         return str(self.seed)[:64]
 
     @property
-    def decides(self) -> bool:
-        """Whether all examples must be seen before it is known what becomes of one."""
+    def needs_decision(self) -> bool:
+        """Whether all examples must be read before any is assigned."""
         return self.reading.sample is not None or (self.reading.split_version > 1 and self.share > 0)
 
-    def decided(self, parts: Callable[[], Iterable[Part]]) -> Split:
-        """With what becomes of every example of the training files, of which `parts` tells."""
-        if not self.decides:
+    def decide(self, parts: Callable[[], Iterable[Part]]) -> Split:
+        """The split with the assignment of all training examples, given by `parts`."""
+        if not self.needs_decision:
             return self
-        found = list(zip(*((codes(p.texts), p.labels, p.weights) for p in parts()), strict=True))
+        found = list(zip(*((source_codes(p.texts), p.labels, p.weights) for p in parts()), strict=True))
         if not found:
             return self
-        sources, labels, weights = np.concatenate(found[0]), _numbered(found[1]), None
+        sources, labels, weights = np.concatenate(found[0]), _number_labels(found[1]), None
         if any(part is not None for part in found[2]):
             each = zip(found[0], found[2], strict=True)
             weights = np.concatenate([np.ones(len(a)) if b is None else np.asarray(b) for a, b in each])
         chosen = None
         if self.reading.sample is not None:
-            chosen = drawn(hashes(sources, "sample"), self.reading.sample)
+            chosen = sample_mask(keyed_hashes(sources, "sample"), self.reading.sample)
             sources = sources[chosen]
             labels, weights = (None if one is None else one[chosen] for one in (labels, weights))
         held = None
         if self.reading.split_version > 1:
-            held = held_out(hashes(sources, self.key), self.share, self.fold, labels, weights)
-        return replace(self, decision=Decided(chosen, held))
+            held = held_out_mask(keyed_hashes(sources, self.key), self.share, self.fold, labels, weights)
+        return replace(self, decision=Decision(chosen, held))
 
-    def parted(self, texts: Sequence[str], labels: Sequence[str] | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Of examples in memory, by their normal texts: the places of those that train and of those held out."""
-        made = self.decided(lambda: [Part(list(texts), labels)])
-        decision = made.decision or Decided(None, None)
-        places = np.arange(len(texts)) if decision.drawn is None else np.flatnonzero(decision.drawn)
-        out = made.out([texts[place] for place in places.tolist()])
+    def split_texts(self, texts: Sequence[str], labels: Sequence[str] | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Positions of training and of held-out examples in memory, by their normalized texts."""
+        made = self.decide(lambda: [Part(list(texts), labels)])
+        decision = made.decision or Decision(None, None)
+        places = np.arange(len(texts)) if decision.sampled is None else np.flatnonzero(decision.sampled)
+        out = made.held_out_texts([texts[place] for place in places.tolist()])
         return places[~out], places[out]
 
     def blocks(self, skipped: Skipped | None, longest: int | None) -> Iterator[tuple[Origin, Pairs]]:
-        """Every example once: the training files as far as the limit, or what is drawn of them, then the validation
-        files."""
+        """Every example once: the training files up to the limit, or their sample, then the validation files."""
         file, left, seen = 0, self.reading.limit, 0
         for one, held in (*((one, False) for one in self.train), *((one, True) for one in self.valid)):
             origin, count = Origin(file, held), 0
-            for pairs in sound(one, skipped, longest):
+            for pairs in valid_pairs(one, skipped, longest):
                 if not held and left is not None:
                     pairs, left = pairs.first(left), left - min(left, len(pairs))
-                if not held and self.decision is not None and self.decision.drawn is not None:
-                    seen, pairs = seen + len(pairs), pairs.select(self.decision.drawn[seen : seen + len(pairs)])
+                if not held and self.decision is not None and self.decision.sampled is not None:
+                    seen, pairs = seen + len(pairs), pairs.select(self.decision.sampled[seen : seen + len(pairs)])
                 if len(pairs):
                     yield origin, pairs
                 count += len(pairs)
@@ -154,40 +152,39 @@ class Split:
                 raise SeqloomError(f"{one}: holds no pairs; a validation file needs at least one")
             file += len(one.files)
 
-    def out(self, texts: Sequence[str], at: int = 0) -> np.ndarray:
-        """As `held`, by the sources themselves, made normal."""
-        known = not self.share or (self.decision is not None and self.decision.held is not None)
+    def held_out_texts(self, texts: Sequence[str], at: int = 0) -> np.ndarray:
+        """As `held_out`, by the normalized sources themselves."""
+        known = not self.share or (self.decision is not None and self.decision.held_out is not None)
         digests = b"" if known else b"".join([source_hash(text, self.key.encode()) for text in texts])
-        return self.held(np.zeros(len(texts)) if known else np.frombuffer(digests, ">u8").astype(np.uint64), at)
+        return self.held_out(np.zeros(len(texts)) if known else np.frombuffer(digests, ">u8").astype(np.uint64), at)
 
-    def held(self, found: np.ndarray, at: int = 0) -> np.ndarray:
-        """Which of some examples of the training files are held out, by the hashes of their sources; `at`: how many
-        stand before them."""
+    def held_out(self, found: np.ndarray, at: int = 0) -> np.ndarray:
+        """[examples] bool: held out of the training files, by the hashes of the sources; `at`: index of the first."""
         if not self.share:
             return np.zeros(len(found), bool)
-        if self.decision is not None and self.decision.held is not None:
-            return self.decision.held[at : at + len(found)]
+        if self.decision is not None and self.decision.held_out is not None:
+            return self.decision.held_out[at : at + len(found)]
         first, behind = (min(int(end * 2**64), 2**64) for end in (self.start, self.start + self.share))
         return (found >= np.uint64(first)) & (found <= np.uint64(behind - 1))
 
-    def parts(self, skipped: Skipped | None, longest: int | None) -> Iterator[Part]:
-        """What `decided` must know of the pairs of the training files."""
-        by_label = self.reading.values.startswith("label")
+    def training_parts(self, skipped: Skipped | None, longest: int | None) -> Iterator[Part]:
+        """The input of `decide`, from the pairs of the training files."""
+        by_label = self.reading.target_kind.startswith("label")
         for origin, pairs in self.blocks(skipped, longest):
-            if origin.held:
+            if origin.held_out:
                 return
             labels = [" ".join(target.split()) for target in pairs.targets] if by_label else None
             if labels is not None and pairs.counts is not None:  # of several the first
                 labels = [labels[end - count] for end, count in zip(np.cumsum(pairs.counts), pairs.counts, strict=True)]
-            yield Part(normalize_all(pairs.sources, self.ways), labels, pairs.counts)
+            yield Part(normalize_all(pairs.sources, self.normalization), labels, pairs.counts)
 
     def _number(self, source: str, key: bytes) -> int:
-        """One source's hash as a number; `numbers` makes many at once."""
-        return int.from_bytes(source_hash(normalize(source, **self.ways), key), "big")
+        """The hash of one source as a number."""
+        return int.from_bytes(source_hash(normalize(source, **self.normalization), key), "big")
 
 
-def _numbered(parts: Sequence[Sequence[str] | None]) -> np.ndarray | None:
-    """Labels as numbers, in the order of the labels themselves: that of the lines decides nothing."""
+def _number_labels(parts: Sequence[Sequence[str] | None]) -> np.ndarray | None:
+    """Labels as numbers in sorted order, so independent of the order of lines."""
     if any(part is None for part in parts):
         return None
     numbers: dict[str, int] = {}

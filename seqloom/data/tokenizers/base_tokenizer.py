@@ -1,4 +1,4 @@
-"""Splitters that need no training: what they have in common, and those of labels and of raw text."""
+"""Tokenizers that need no training: their base, special tokens, and those of labels and raw text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 PAD, BOS, EOS, UNK = range(4)
 TERM = re.compile(r"</?\w+ ?/?>|\w+(?:['’-]\w+)*|[^\w\s]")
-MENDED = 6  # repeated letters of a word of which each may be one or two
+MAX_REPAIRS = 6  # runs of repeated letters in a word, each of which may become one letter or two
 _REPEATED = re.compile(r"([^\W\d_])\1{2,}")
 
 
@@ -24,7 +24,7 @@ class Splitter(Protocol):
 
 
 class VocabularyTokenizer:
-    """A splitter that needs no training: its vocabulary is what was seen, the most frequent first."""
+    """A tokenizer without training: its vocabulary is the tokens of the texts, most frequent first."""
 
     def split(self, text: str) -> list[str]:
         raise NotImplementedError
@@ -36,8 +36,8 @@ class VocabularyTokenizer:
         return self.rank(counts, max_vocab, min_count)
 
     def rank(self, counts: Mapping[str, int], max_vocab: int | None, min_count: int) -> list[str]:
-        """The vocabulary from how often each token was seen."""
-        # Ties go by the token itself, so that the order of the lines does not number the vocabulary.
+        """The vocabulary from token counts."""
+        # Ties are broken by the token itself: ids do not depend on the order of the lines.
         ranked = sorted((-count, token) for token, count in counts.items() if count >= min_count)
         room = None if max_vocab is None else max_vocab - len(SPECIALS)
         return [token for _, token in ranked[:room]]
@@ -50,10 +50,10 @@ class VocabularyTokenizer:
 
 
 class Terms(VocabularyTokenizer):
-    """Words, and every other sign by itself: for raw text, where a full stop stands close to its word.
+    """Words and single punctuation marks, for raw text.
 
-    Letters and digits run together, with apostrophes and hyphens within; a tag such as <br /> is one token. A plain
-    form of the rules of the Penn Treebank (Marcus et al. 1993); joined with one blank.
+    A word is letters and digits, with apostrophes and hyphens inside; a tag such as <br /> is one token. A simple
+    form of the Penn Treebank rules (Marcus et al. 1993); joined with one blank.
     """
 
     def split(self, text: str) -> list[str]:
@@ -64,7 +64,7 @@ class Terms(VocabularyTokenizer):
 
 
 class Label(VocabularyTokenizer):
-    """The whole text is one token: the name of a class (Fisher 1936). Case and width are never lost."""
+    """The whole text is one token: a class name (Fisher 1936). Neither lowercased nor normalized in width."""
 
     def split(self, text: str) -> list[str]:
         return [" ".join(text.split())]
@@ -74,8 +74,8 @@ class Label(VocabularyTokenizer):
 
 
 class Labels(VocabularyTokenizer):
-    """Several labels in one text with a `sign` between, in the order of their text and each once (Tsoumakas & Katakis
-    2007). The sign alone is no label at all."""
+    """Several labels in one text, separated by `sign`, sorted and without duplicates (Tsoumakas & Katakis 2007).
+    Empty labels are ignored."""
 
     def __init__(self, sign: str):
         self.sign = sign
@@ -87,14 +87,13 @@ class Labels(VocabularyTokenizer):
         return self.sign.join(tokens)
 
 
-class Cleaned(VocabularyTokenizer):
-    """Another splitter, with text mended before it and tokens left out behind it.
+class CleanedTokenizer(VocabularyTokenizer):
+    """Wraps a tokenizer: repairs repeated letters, removes stop words.
 
-    `repair`: three and more of a letter become two, so that "gooood" is "good" (Go et al. 2009, section 2.3); which of
-    them are too many is not asked, so "soooo" is "soo", the same in training and prediction. "known", of words alone:
-    they become two or one, whichever is the commoner word of the `vocabulary`, the commonest first, so that "baaad" is
-    "bad"; two where neither is known. While there is no vocabulary yet, words stay as they are. `stop_words` are left
-    out in any case.
+    `repair` true: three or more of a letter become two: "gooood" is "good", "soooo" is "soo" (Go et al. 2009, section
+    2.3). "known", for words only: they become two or one, whichever gives the more frequent word of `vocabulary`, so
+    that "baaad" is "bad"; two where neither is known. Without a vocabulary words are not repaired. `stop_words` match
+    in any case.
     """
 
     def __init__(
@@ -112,32 +111,33 @@ class Cleaned(VocabularyTokenizer):
         if self.repair == "known":
             tokens = self.inner.split(text)
             tokens = (
-                tokens if self.ranks is None or not _REPEATED.search(text) else [self.mended(one) for one in tokens]
+                tokens
+                if self.ranks is None or not _REPEATED.search(text)
+                else [self.repair_token(one) for one in tokens]
             )
         else:
             tokens = self.inner.split(_REPEATED.sub(r"\1\1", text) if self.repair else text)
         return [token for token in tokens if token.casefold() not in self.stop_words]
 
-    def mended(self, token: str) -> str:
-        """A token without too many of a letter."""
+    def repair_token(self, token: str) -> str:
+        """A token with its repeated letters reduced."""
         if self.repair != "known" or not _REPEATED.search(token):
             return token
-        first, *rest = _REPEATED.split(token)  # what stands between, and each repeated letter
+        first, *rest = _REPEATED.split(token)  # alternating: text between, repeated letter
         letters, ranks = rest[::2], self.ranks or {}
-        ways = product(
-            *((2 * letter, letter) for letter in letters[:MENDED]), *((2 * one,) for one in letters[MENDED:])
-        )
-        forms = [first + "".join(chain(*zip(way, rest[1::2], strict=True))) for way in ways]
+        choices = [(2 * letter, letter) for letter in letters[:MAX_REPAIRS]]
+        choices += [(2 * letter,) for letter in letters[MAX_REPAIRS:]]
+        forms = [first + "".join(chain(*zip(choice, rest[1::2], strict=True))) for choice in product(*choices)]
         return min((form for form in forms if form in ranks), key=ranks.__getitem__, default=forms[0])
 
-    def merged(self, counts: Mapping[str, int]) -> Counter[str]:
-        """How often each token comes once all are mended by those that need no mending."""
+    def repair_counts(self, counts: Mapping[str, int]) -> Counter[str]:
+        """Token counts after repair with the tokens that need no repair as vocabulary."""
         plain = [token for token in self.rank(counts, None, 1) if not _REPEATED.search(token)]
-        knowing = Cleaned(self.inner, self.stop_words, self.repair, plain)
-        found = Counter[str]()
+        repairer = CleanedTokenizer(self.inner, self.stop_words, self.repair, plain)
+        repaired = Counter[str]()
         for token, count in counts.items():
-            found[knowing.mended(token)] += count
-        return found
+            repaired[repairer.repair_token(token)] += count
+        return repaired
 
     def join(self, tokens: list[str]) -> str:
         return self.inner.join(tokens)

@@ -1,4 +1,4 @@
-"""What a reader calls a character: extended grapheme clusters (Unicode Standard Annex #29)."""
+"""User-perceived characters: extended grapheme clusters (Unicode Standard Annex #29)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cache
 
-# Latin, Cyrillic, kana, CJK and whole Hangul syllables never join with one another: nine texts in ten stop here.
+# Latin, Cyrillic, kana, CJK and whole Hangul syllables never combine: most texts need no regular expression.
 _SIMPLE = re.compile(
     "[\x00-\x0c\x0e-\u02ff\u0400-\u0482\u048a-\u052f\u2010-\u2027\u3041-\u3096\u30a1-\u30ff\u4e00-\u9fff\uac00-\ud7a3]*"
 )
-_PREPEND = (  # Grapheme_Cluster_Break=Prepend: signs that stand before their base
+_PREPEND = (  # Grapheme_Cluster_Break=Prepend: signs before their base
     "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\U000110bd\U000110cd\U000111c2\U000111c3\U0001193f\U00011941"
     "\U00011a3a\U00011a84-\U00011a89\U00011d46\U00011f02"
 )
@@ -21,7 +21,7 @@ _ALONE = (  # spacing marks (Mc) of Myanmar, Tai Tham and Ahom that UAX #29 lets
     "\U00011720\U00011721"
 )
 _EXTRA = "\u200c\u0e33\u0eb3\uff9e\uff9f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"  # extend, but are no marks
-PICTURE = (  # about Extended_Pictographic, which `unicodedata` does not know; matters only beside a joiner
+EMOJI = (  # approximates Extended_Pictographic, which `unicodedata` lacks; matters only next to a joiner
     "\xa9\xae\u203c\u2049\u2122\u2139\u2194-\u2199\u21a9\u21aa\u231a-\u23ff\u24c2\u25aa-\u25fe\u2600-\u27bf\u2934\u2935"
     "\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f201-\U0001f3fa\U0001f400-\U0001faff"
 )
@@ -29,10 +29,10 @@ PICTURE = (  # about Extended_Pictographic, which `unicodedata` does not know; m
 
 def graphemes(text: str) -> list[str]:
     """Extended grapheme clusters; joined they are `text` again. Marks, skin tones and joined emoji stay whole."""
-    return list(text) if simple(text) else _clusters().findall(text)
+    return list(text) if one_per_character(text) else _clusters().findall(text)
 
 
-def simple(text: str) -> bool:
+def one_per_character(text: str) -> bool:
     """Every character is a cluster of its own."""
     return "\r" not in text if text.isascii() else _SIMPLE.fullmatch(text) is not None
 
@@ -53,13 +53,13 @@ def cluster_pattern() -> str:
     lead, vowel, tail = "[\u1100-\u115f\ua960-\ua97c]", "[\u1160-\u11a7\ud7b0-\ud7c6]", "[\u11a8-\u11ff\ud7cb-\ud7fb]"
     hangul = f"{lead}*(?:{vowel}+|[{syllables}]{vowel}*|[\uac00-\ud7a3]){tail}*|{lead}+|{tail}+"
     flag = "[\U0001f1e6-\U0001f1ff]{2}"
-    picture = f"[{PICTURE}](?:[{marks}]*\u200d[{PICTURE}])*"
+    picture = f"[{EMOJI}](?:[{marks}]*\u200d[{EMOJI}])*"
     core = f"{hangul}|{flag}|{picture}|[^{control}]"
     return f"\r\n|[{control}]|[{_PREPEND}]*(?:{core})[{marks}\u200d]*"
 
 
 def _ranges(chars: Iterable[str]) -> str:
-    """Characters in rising order as the inside of a regular expression's class."""
+    """Sorted characters as the inside of a regular-expression class."""
 
     def runs() -> Iterator[tuple[int, int]]:
         first = last = -2

@@ -12,8 +12,8 @@ from seqloom.errors import SeqloomError
 
 
 @contextmanager
-def _unpanicked() -> Iterator[None]:
-    """The library ends some broken tokenizers by what is no Exception; then it is one."""
+def _panics_as_errors() -> Iterator[None]:
+    """The library panics on some broken tokenizers, which is no Exception; raise a ValueError instead."""
     try:
         yield
     except BaseException as error:
@@ -23,10 +23,10 @@ def _unpanicked() -> Iterator[None]:
 
 
 class PretrainedTokenizer:
-    """A pretrained tokenizer as its `tokenizer.json` says it (Moi & Patry 2023, Hugging Face tokenizers).
+    """A pretrained tokenizer from its `tokenizer.json` (Moi & Patry 2023, Hugging Face tokenizers).
 
-    It came with an imported model and cannot be trained. What it puts before a text, as BART's <s>, stays; the end it
-    puts after it goes, since the caller adds <eos>. It normalizes text by itself.
+    It comes with an imported model and cannot be trained. Tokens that it adds before a text, such as BART's <s>, stay;
+    its end token is removed, since the caller adds <eos>. It normalizes text itself.
     """
 
     def __init__(self, tokenizer: dict[str, Any] | None) -> None:
@@ -34,7 +34,7 @@ class PretrainedTokenizer:
 
         self.tokenizer = tokenizer
         if tokenizer is not None:
-            with _unpanicked():
+            with _panics_as_errors():
                 self.model = Tokenizer.from_str(json.dumps(tokenizer))
                 self.model.no_padding()
                 self.model.no_truncation()
@@ -62,10 +62,10 @@ class PretrainedTokenizer:
         return {"tokenizer": self.tokenizer}
 
 
-def renumbered(stored: dict[str, Any], names: list[str], shift: int, end: tuple[int | None, int]) -> dict[str, Any]:
+def prepend_tokens(stored: dict[str, Any], names: list[str], shift: int, end: tuple[int | None, int]) -> dict[str, Any]:
     """A tokenizer.json with `names` as the tokens `shift`, `shift` + 1, … and its own after them, in their order.
 
-    `end` is (old, new): the id that its template puts after a text, and the one that is put there now.
+    `end` is (old, new): the id of the end token in its template, and the id that replaces it.
     """
     made, own = copy.deepcopy(stored), shift + len(names)
     model, added = made["model"], made["added_tokens"]
@@ -73,7 +73,7 @@ def renumbered(stored: dict[str, Any], names: list[str], shift: int, end: tuple[
     if isinstance(model["vocab"], dict):
         old = model["vocab"] | extra
         model["vocab"] = dict(zip(names, range(shift, own), strict=True)) | {t: n + own for t, n in old.items()}
-    else:  # Unigram: a list in the order of the ids, with a score each; 0 is the score of what no text competes for
+    else:  # Unigram: a list in the order of the ids, with a score each; score 0 for tokens that no text contains
         listed = {token for token, _ in model["vocab"]}
         late = sorted((number, token) for token, number in extra.items() if token not in listed)
         first = [f"<unused {number}>" for number in range(shift)] + names
@@ -83,16 +83,16 @@ def renumbered(stored: dict[str, Any], names: list[str], shift: int, end: tuple[
         token["id"] += own
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     made["added_tokens"] = [{"id": shift + n, "content": name, **plain} for n, name in enumerate(names)] + added
-    _renumber(made.get("post_processor"), lambda number: end[1] if number == end[0] else number + own)
+    _map_ids(made.get("post_processor"), lambda number: end[1] if number == end[0] else number + own)
     return made
 
 
-def _renumber(processor: dict[str, Any] | None, number: Callable[[int], int]) -> None:
-    """In place, whatever the kind of post-processor."""
+def _map_ids(processor: dict[str, Any] | None, number: Callable[[int], int]) -> None:
+    """Map the ids of any post-processor, in place."""
     if processor is None:
         return
     for inner in processor.get("processors", ()):
-        _renumber(inner, number)
+        _map_ids(inner, number)
     for name in ("sep", "cls"):
         if name in processor:
             processor[name] = [processor[name][0], number(processor[name][1])]

@@ -1,8 +1,8 @@
 """A codec as a `tokenizer.json`, for the tokenizers library and all that builds on it.
 
-The ids are ours, whatever the text, with few exceptions. A text that holds "<pad>", "<bos>" or "<eos>" literally is
-text to us; they read the special token there. And letters that one Unicode version knows and the other does not may be
-normalised by one of the two only; a Σ may be lowered otherwise where more than eight marks part it from its word.
+It gives the same ids as our codec, with few exceptions. A text that holds "<pad>", "<bos>" or "<eos>" literally is
+text to us and a special token to the library. Letters that only one of the two Unicode versions knows are normalized
+by one only; a Σ separated from its word by more than eight marks may be lowercased differently.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import sys
 import unicodedata
 from typing import Any
 
-from seqloom.data.tokenizers.base_tokenizer import Cleaned
+from seqloom.data.tokenizers.base_tokenizer import CleanedTokenizer
 from seqloom.data.tokenizers.graphemes import cluster_pattern
-from seqloom.data.tokenizers.pretrained import PretrainedTokenizer, renumbered
-from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, SPECIALS, UNK, WIDE, alphabet
+from seqloom.data.tokenizers.pretrained import PretrainedTokenizer, prepend_tokens
+from seqloom.data.tokenizers.tokenizers import BOS, EOS, FULL_WIDTH, PAD, SPECIALS, UNK, byte_alphabet
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError, known
 
-ENDS = {"source": "{text} {eos}", "target": "{bos} {text} {eos}", "labels": "{text} {eos}"}
+TEMPLATES = {"source": "{text} {eos}", "target": "{bos} {text} {eos}", "labels": "{text} {eos}"}
 
 
 def tokenizer_json(codec: Codec, side: str = "source", shift: int = 0) -> dict[str, Any]:
@@ -33,13 +33,13 @@ def tokenizer_json(codec: Codec, side: str = "source", shift: int = 0) -> dict[s
         raise SeqloomError(
             "jieba words cannot be written as a tokenizer.json: they are cut by a dictionary of their own"
         )
-    if kind in ("terms", "label", "labels") or isinstance(codec.splitter, Cleaned):
-        how = "stop words or repaired letters" if isinstance(codec.splitter, Cleaned) else kind
+    if kind in ("terms", "label", "labels") or isinstance(codec.splitter, CleanedTokenizer):
+        how = "stop words or repaired letters" if isinstance(codec.splitter, CleanedTokenizer) else kind
         raise SeqloomError(f"{how} cannot be written as a tokenizer.json: the library has no such rule")
     names = special_names(codec)
     if isinstance(codec.splitter, PretrainedTokenizer):
         assert codec.splitter.tokenizer is not None
-        return renumbered(codec.splitter.tokenizer, names, shift, (codec.splitter.end, EOS + shift))
+        return prepend_tokens(codec.splitter.tokenizer, names, shift, (codec.splitter.end, EOS + shift))
     spelt = [_letter(token) for token in codec.tokens] if kind == "bytes" else codec.tokens
     vocabulary = {token: number for number, token in enumerate([*names, *spelt], shift)}
     model: Any = models.WordLevel(vocabulary, unk_token=names[UNK])
@@ -47,12 +47,12 @@ def tokenizer_json(codec: Codec, side: str = "source", shift: int = 0) -> dict[s
         merges = [(left, right) for left, right in codec.to_json().get("merges", [])]
         model = models.BPE(vocab=vocabulary, merges=merges)
     made: Any = Tokenizer(model)
-    made.normalizer = normalizers.Sequence([*_plain(codec.half_width), *_normal(codec.fold)])
-    made.pre_tokenizer, made.decoder = _cutting(kind)
-    template = ENDS[known(side, ENDS, "side")].format(text="$A", bos=names[BOS], eos=names[EOS])
+    made.normalizer = normalizers.Sequence([*_half_width_rules(codec.half_width), *_normalizers(codec.fold)])
+    made.pre_tokenizer, made.decoder = _pre_tokenizer_and_decoder(kind)
+    template = TEMPLATES[known(side, TEMPLATES, "side")].format(text="$A", bos=names[BOS], eos=names[EOS])
     ends = [(names[number], number + shift) for number in (BOS, EOS) if names[number] in template]
     made.post_processor = processors.TemplateProcessing(single=template, special_tokens=ends)
-    # <unk> is no special token: it is shown where it is written, as our codec does.
+    # <unk> is not special: decoding shows it, as our codec does.
     made.add_special_tokens([AddedToken(names[number], special=True, normalized=False) for number in (PAD, BOS, EOS)])
     return json.loads(made.to_str())
 
@@ -67,8 +67,7 @@ def special_names(codec: Codec) -> list[str]:
     return names
 
 
-def _cutting(kind: str) -> tuple[Any, Any]:
-    """How text is cut, and how tokens are joined again."""
+def _pre_tokenizer_and_decoder(kind: str) -> tuple[Any, Any]:
     from tokenizers import Regex, decoders, pre_tokenizers
 
     if kind == "chars":
@@ -77,17 +76,17 @@ def _cutting(kind: str) -> tuple[Any, Any]:
     if kind == "words":  # no decoder: tokens are joined with one blank
         blanks = "".join(f"\\x{{{code:x}}}" for code in range(sys.maxunicode) if chr(code).isspace())
         return pre_tokenizers.Split(Regex(f"[{blanks}]+"), "removed"), None
-    # The pieces that BPE works on are those it was trained with; single bytes need none.
+    # BPE splits into words first, as in its training; single bytes do not.
     return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind == "bpe"), decoders.ByteLevel()
 
 
-def _plain(half_width: bool) -> list[Any]:
+def _half_width_rules(half_width: bool) -> list[Any]:
     from tokenizers import normalizers
 
-    return [normalizers.Replace(chr(wide), chr(plain)) for wide, plain in WIDE.items()] if half_width else []
+    return [normalizers.Replace(chr(wide), chr(plain)) for wide, plain in FULL_WIDTH.items()] if half_width else []
 
 
-def _normal(fold: bool | str) -> list[Any]:
+def _normalizers(fold: bool | str) -> list[Any]:
     """NFC; with `fold` "lower" as str.lower, else as str.casefold: lower case, and what folding does beyond it (ß to
     ss, Cherokee to capitals)."""
     from tokenizers import Regex, normalizers
@@ -116,4 +115,4 @@ def _final_sigma(marks: int = 8) -> str:
 
 def _letter(byte: str) -> str:
     """The printable character that stands for a byte."""
-    return next(letter for letter, number in alphabet().items() if number == ord(byte))
+    return next(letter for letter, number in byte_alphabet().items() if number == ord(byte))

@@ -1,7 +1,7 @@
 """Ways to cut text into tokens, and to put it together again.
 
 Each class has `learn` (the vocabulary from texts), `split`, `join` (its inverse) and `show` (a token for display).
-They all receive text that went through `normal`.
+They all receive text that went through `normalize`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from seqloom.data.tokenizers.base_tokenizer import (
     PAD,
     SPECIALS,
     UNK,
-    Cleaned,
+    CleanedTokenizer,
     Label,
     Labels,
     Splitter,
@@ -30,10 +30,10 @@ from seqloom.data.tokenizers.pretrained import PretrainedTokenizer
 from seqloom.errors import SeqloomError, known, shown
 
 __all__ = ["BOS", "EOS", "FOLDS", "PAD", "SPECIALS", "TOKENS", "UNK", "Splitter"]
-__all__ += ["folded", "folding", "lost", "make", "normalize", "whole"]
+__all__ += ["check_folding", "fold_case", "make_tokenizer", "normalization_suffix", "normalize", "replace_surrogates"]
 
 # Full-width forms, as Unicode marks them <wide>: those of ASCII, U+FF01 to U+FF5E, a few signs, and the blank U+3000.
-WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
+FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
     code: int(unicodedata.decomposition(chr(code)).removeprefix("<wide> "), 16)
     for code in (0x3000, 0xFF5F, 0xFF60, *range(0xFFE0, 0xFFE7))
 }
@@ -42,41 +42,41 @@ WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
 FOLDS = ("lower", "casefold")
 
 
-def folding(fold: bool | str) -> bool | str:
-    """What `fold` means, checked. True is what runs and recipes have that were made before there were two ways."""
+def check_folding(fold: bool | str) -> bool | str:
+    """`fold` after a check. Runs and recipes of earlier versions have True, which means "casefold"."""
     if isinstance(fold, str):
         known(fold, FOLDS, "way to lose case")
     return fold
 
 
-def folded(text: str, fold: bool | str) -> str:
-    """`fold` "lower": in lower case, as papers score (ß stays); "casefold" or True: as texts are compared without
-    regard to case (Unicode 3.13, "Default Caseless Matching"), where ß becomes ss; False: as it is."""
+def fold_case(text: str, fold: bool | str) -> str:
+    """`fold` "lower": lower case, as papers score (ß stays); "casefold" or True: Unicode case folding (Unicode 3.13,
+    "Default Caseless Matching"), where ß becomes ss; False: unchanged."""
     return text.lower() if fold == "lower" else text.casefold() if fold else text
 
 
-def lost(fold: bool | str, half_width: bool = False) -> str:
-    """The end of a score's signature: what predictions and references lost before they were compared."""
+def normalization_suffix(fold: bool | str, half_width: bool = False) -> str:
+    """The end of a score's signature: how predictions and references were normalized before scoring."""
     case = "" if not fold else "|lowercase" if fold == "lower" else "|folded"
     return f"{case}{'|half-width' if half_width else ''}"
 
 
 def normalize(text: str, fold: bool | str = False, half_width: bool = False) -> str:
-    """NFC, so that é is one thing however it was typed; with `fold` case is lost too, see `folded`.
+    """NFC, so that é has one form however it was typed; `fold`: see `fold_case`.
 
-    With `half_width` full-width forms become plain: Ａ１，￥ → A1,¥ and U+3000 a blank. That is all it takes of NFKC:
+    With `half_width` full-width forms become plain: Ａ１，￥ → A1,¥ and U+3000 a blank. Of NFKC nothing else:
     half-width katakana, ligatures, circled numbers, traditional and simplified characters stay as they are.
     """
     if text.isascii():
-        return folded(text, fold)
+        return fold_case(text, fold)
     if half_width:
-        text = text.translate(WIDE)
-    text = unicodedata.normalize("NFC", whole(text))
-    return unicodedata.normalize("NFC", folded(text, fold)) if fold else text
+        text = text.translate(FULL_WIDTH)
+    text = unicodedata.normalize("NFC", replace_surrogates(text))
+    return unicodedata.normalize("NFC", fold_case(text, fold)) if fold else text
 
 
-def whole(text: str) -> str:
-    """Without half a surrogate pair, from somebody's JSON: no encoder below could take it."""
+def replace_surrogates(text: str) -> str:
+    """Lone surrogates, which JSON may contain and UTF-8 cannot encode, become U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -85,7 +85,7 @@ def whole(text: str) -> str:
 
 
 class Chars(VocabularyTokenizer):
-    """What a reader calls a character: extended grapheme clusters.
+    """User-perceived characters: extended grapheme clusters.
 
     Unicode Standard Annex #29, "Unicode Text Segmentation", rules GB3 to GB13. Left out: GB9c (Unicode 15.1), which
     would keep whole Indic conjuncts together and give those scripts a long tail of rare tokens.
@@ -99,7 +99,7 @@ class Chars(VocabularyTokenizer):
 
 
 class Words(VocabularyTokenizer):
-    """What stands between white space; joined with one blank. For text that is tokenized already, or phonemes.
+    """Split at white space; joined with one blank. For text that is tokenized already, or phonemes.
 
     One vector a word, as in Bengio et al. 2003, "A Neural Probabilistic Language Model".
     """
@@ -114,12 +114,12 @@ class Words(VocabularyTokenizer):
 class Jieba(VocabularyTokenizer):
     """Chinese words, by the likeliest path through a dictionary; unseen ones by a hidden Markov model over characters.
 
-    The algorithm of jieba (Sun 2012) as rjieba runs it. What is no Chinese stays whole as far as it is letters or
-    digits; every blank and punctuation mark is a token of its own, so that joining needs no rule: nothing goes between.
+    The algorithm of jieba (Sun 2012) as rjieba runs it. Runs of other letters or digits stay whole;
+    every blank and punctuation mark is a token, so that tokens are joined without anything between.
     """
 
     def split(self, text: str) -> list[str]:
-        return _cutter()(text)
+        return _jieba_cut()(text)
 
     def join(self, tokens: list[str]) -> str:
         return "".join(tokens)
@@ -129,7 +129,7 @@ class Bytes:
     """The 256 bytes of UTF-8: nothing is ever unknown, at the price of longer sequences.
 
     Xue et al. 2022, "ByT5: Towards a Token-Free Future with Pre-trained Byte-to-Byte Models". `max_vocab` and
-    `min_count` do not apply. A token is kept as the character with the byte's number.
+    `min_count` do not apply. A token is the character whose code point is the byte.
     """
 
     def learn(self, texts: Iterable[str], max_vocab: int | None, min_count: int) -> list[str]:
@@ -159,7 +159,7 @@ class Bpe:
     max(2, `min_count`) times are not merged; `max_vocab` does not apply. Ids follow the order of the merges.
     """
 
-    least = len(SPECIALS) + 256
+    min_size = len(SPECIALS) + 256
 
     def __init__(self, size: int, tokens: list[str] | None = None, merges: list[Any] | None = None):
         from tokenizers import Tokenizer, models, pre_tokenizers
@@ -177,7 +177,7 @@ class Bpe:
         trainer = trainers.BpeTrainer(
             vocab_size=self.size - len(SPECIALS),
             min_frequency=max(2, min_count),
-            initial_alphabet=sorted(alphabet()),
+            initial_alphabet=sorted(byte_alphabet()),
             show_progress=False,
         )
         self.model.train_from_iterator(texts, trainer)
@@ -188,10 +188,10 @@ class Bpe:
         return self.model.encode(text, add_special_tokens=False).tokens
 
     def join(self, tokens: list[str]) -> str:
-        return b"".join(_raw(token, alphabet().__getitem__) for token in tokens).decode("utf-8", "replace")
+        return b"".join(_raw(token, byte_alphabet().__getitem__) for token in tokens).decode("utf-8", "replace")
 
     def show(self, token: str) -> str:
-        return _readable(_raw(token, alphabet().__getitem__))
+        return _readable(_raw(token, byte_alphabet().__getitem__))
 
     def to_json(self) -> dict[str, Any]:
         import json
@@ -210,10 +210,10 @@ TOKENS: dict[str, type] = {
     "label": Label,
     "labels": Labels,
 }
-INNER = ("tokenizer", "label", "labels")  # cannot be chosen: they come with an imported model, or are a target
+NOT_SELECTABLE = ("tokenizer", "label", "labels")  # of imported models, or of targets
 
 
-def make(
+def make_tokenizer(
     kind: str,
     tokens: list[str] | None = None,
     merges: list[Any] | None = None,
@@ -223,9 +223,13 @@ def make(
     """The splitter called `kind`, as `bytes` or `bpe:4000`. A trained one is given its `tokens` and `merges`, an
     imported one its `tokenizer`; `clean`: the keywords of Cleaned."""
     if clean:
-        return Cleaned(make(kind, tokens, merges, tokenizer), **clean, vocabulary=tokens)
+        return CleanedTokenizer(make_tokenizer(kind, tokens, merges, tokenizer), **clean, vocabulary=tokens)
     name, colon, size = str(kind).partition(":")
-    known(name, TOKENS if name in INNER else [one for one in TOKENS if one not in INNER], "kind of tokens")
+    known(
+        name,
+        TOKENS if name in NOT_SELECTABLE else [one for one in TOKENS if one not in NOT_SELECTABLE],
+        "kind of tokens",
+    )
     if name == "labels":
         return Labels(size)
     if name != "bpe":
@@ -234,15 +238,15 @@ def make(
         return PretrainedTokenizer(tokenizer) if name == "tokenizer" else TOKENS[name]()
     if not (size.isascii() and size.isdigit()):
         raise SeqloomError(f"tokens {shown(kind)}: bpe needs the size of its vocabulary, as in bpe:4000")
-    if not Bpe.least <= int(size[:10]) <= 1_000_000:
-        limits = f"from {Bpe.least} (256 bytes and {len(SPECIALS)} special tokens) to 1,000,000"
+    if not Bpe.min_size <= int(size[:10]) <= 1_000_000:
+        limits = f"from {Bpe.min_size} (256 bytes and {len(SPECIALS)} special tokens) to 1,000,000"
         raise SeqloomError(f"tokens {shown(kind)}: the size of the vocabulary goes {limits}, as in bpe:4000")
     return Bpe(int(size), tokens, merges)
 
 
 @cache
-def _cutter() -> Callable[[str], list[str]]:
-    """Imported where text is cut: a model that only writes Chinese words joins them without it."""
+def _jieba_cut() -> Callable[[str], list[str]]:
+    """Imported when text is split: joining needs no package."""
     try:
         from rjieba import cut
     except ImportError as error:
@@ -251,12 +255,12 @@ def _cutter() -> Callable[[str], list[str]]:
 
 
 def _raw(token: str, byte: Callable[[str], int]) -> bytes:
-    """The bytes a token stands for; the "<unk>" that a model may write stands for itself."""
+    """The bytes of a token; "<unk>" in a prediction stands for itself."""
     return token.encode() if token == SPECIALS[UNK] else bytes(map(byte, token))
 
 
 def _readable(raw: bytes) -> str:
-    """As text if it is text; else, as for the first half of a character, byte by byte."""
+    """As text where it decodes; else, as for part of a character, byte by byte."""
     text = raw.decode("utf-8", "replace")
     if text.isprintable() and "\ufffd" not in text:
         return text
@@ -264,7 +268,7 @@ def _readable(raw: bytes) -> str:
 
 
 @cache
-def alphabet() -> dict[str, int]:
+def byte_alphabet() -> dict[str, int]:
     """The printable character by which byte-level BPE writes each byte (Radford et al. 2019, encoder.py)."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in plain]

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from seqloom.data.tokenizers.base_tokenizer import Cleaned
-from seqloom.data.tokenizers.tokenizers import SPECIALS, UNK, Splitter, folding, make, normalize, whole
+from seqloom.data.tokenizers.base_tokenizer import CleanedTokenizer
+from seqloom.data.tokenizers.tokenizers import (
+    SPECIALS,
+    UNK,
+    Splitter,
+    check_folding,
+    make_tokenizer,
+    normalize,
+    replace_surrogates,
+)
 from seqloom.errors import SeqloomError
 
 
 class Codec:
-    """A way to cut text and a numbered vocabulary. Ids 0 to 3 are `SPECIALS`, then the tokens, most frequent first.
+    """A tokenizer and its vocabulary: text to ids and back. Ids 0 to 3 are `SPECIALS`, then tokens by frequency.
 
-    The specials stand outside the table that text is looked up in: a literal "<eos>" in a user's text is text.
+    Specials are not in the lookup table: a literal "<eos>" in a text is text.
     """
 
     def __init__(
@@ -34,17 +42,17 @@ class Codec:
         max_vocab: int | None = None,
         min_count: int = 1,
     ) -> Codec:
-        """Learn the vocabulary from `texts`, which are read once and not kept.
+        """Learn the vocabulary from `texts`, read once as a stream.
 
-        `kind` is chars, words, jieba, bytes or bpe:N; `fold` and `half_width` are those of `normal`. `max_vocab` counts
-        the four specials too; `min_count` leaves out what is rarer. What was left out becomes <unk>.
+        `kind` is chars, words, jieba, bytes or bpe:N; `fold` and `half_width`: see `normalize`. `max_vocab` includes
+        the four specials; tokens rarer than `min_count` are left out. Others become <unk>.
         """
-        splitter, fold = make(kind), folding(fold)
+        splitter, fold = make_tokenizer(kind), check_folding(fold)
         tokens = splitter.learn((normalize(text, fold, half_width) for text in texts), max_vocab, min_count)
         return cls(kind, splitter, tokens, fold, half_width)
 
     @classmethod
-    def of_counts(
+    def from_counts(
         cls,
         kind: str,
         counts: Mapping[str, int],
@@ -54,30 +62,30 @@ class Codec:
         max_vocab: int | None = None,
         min_count: int = 1,
     ) -> Codec:
-        """As `build`, from how often each token was seen; not for bpe, whose tokens must be trained."""
-        splitter, fold = make(kind), folding(fold)
+        """As `build`, from token counts; not for bpe, which must be trained."""
+        splitter, fold = make_tokenizer(kind), check_folding(fold)
         return cls(kind, splitter, splitter.rank(counts, max_vocab, min_count), fold, half_width)  # pyright: ignore
 
-    def cleaned(self, clean: dict[str, Any] | None) -> Codec:
-        """The same vocabulary behind `tokens.Cleaned`, whose keywords are `clean`."""
-        splitter = self.splitter if clean is None else Cleaned(self.splitter, **clean, vocabulary=self.tokens)
+    def with_cleaning(self, clean: dict[str, Any] | None) -> Codec:
+        """The same vocabulary with a `CleanedTokenizer`, whose keywords are `clean`."""
+        splitter = self.splitter if clean is None else CleanedTokenizer(self.splitter, **clean, vocabulary=self.tokens)
         return Codec(self.kind, splitter, self.tokens, self.fold, self.half_width)
 
     @property
     def size(self) -> int:
-        """How many ids there are, specials included."""
+        """The number of ids, specials included."""
         return len(SPECIALS) + len(self.tokens)
 
     def normalize(self, text: str) -> str:
-        """The text as this codec gives it back: what predictions are compared with must have been through it too."""
-        return whole(text) if self.kind == "tokenizer" else normalize(text, self.fold, self.half_width)
+        """The text in the normal form of this vocabulary; references are normalized so before scoring."""
+        return replace_surrogates(text) if self.kind == "tokenizer" else normalize(text, self.fold, self.half_width)
 
     def encode(self, text: str) -> list[int]:
         """Ids without <bos> and <eos>."""
         number = self._ids.get
         return [number(token, UNK) for token in self.splitter.split(self.normalize(text))]
 
-    def number(self, token: str) -> int:
+    def token_id(self, token: str) -> int:
         """The id of one token."""
         return self._ids.get(token, UNK)
 
@@ -97,18 +105,18 @@ class Codec:
 
     def to_json(self) -> dict[str, Any]:
         """Everything `from_json` needs, as JSON can hold it."""
-        ways = {"kind": self.kind, "fold": self.fold, "half_width": self.half_width}
-        return {**ways, "tokens": self.tokens, **self.splitter.to_json()}
+        settings = {"kind": self.kind, "fold": self.fold, "half_width": self.half_width}
+        return {**settings, "tokens": self.tokens, **self.splitter.to_json()}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Codec:
         try:
-            kind, fold, tokens = value["kind"], folding(value["fold"]), value["tokens"]
+            kind, fold, tokens = value["kind"], check_folding(value["fold"]), value["tokens"]
             if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
                 raise TypeError("its tokens must be a list of texts")
             if kind == "tokenizer" and not isinstance(value.get("tokenizer"), dict):
                 raise TypeError("it has no tokenizer")
-            splitter = make(kind, tokens, value.get("merges"), value.get("tokenizer"), value.get("clean"))
+            splitter = make_tokenizer(kind, tokens, value.get("merges"), value.get("tokenizer"), value.get("clean"))
             return cls(kind, splitter, tokens, fold, value.get("half_width", False))  # not in the first files
         except SeqloomError:
             raise

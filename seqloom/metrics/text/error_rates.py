@@ -1,4 +1,4 @@
-"""How many edits lie between a prediction and its reference: the base of phoneme, character and word error rates."""
+"""Edit distance of prediction and reference: for phoneme, character and word error rates."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from seqloom.errors import SeqloomError
 
 
 @dataclass(frozen=True)
-class Counted:
-    """Edits and reference lengths, one entry per example; both add up over any choice of examples."""
+class EditCounts:
+    """Edits and reference lengths per example; both add up over examples."""
 
     errors: np.ndarray  # [N] int
     lengths: np.ndarray  # [N] int, of the reference that was chosen
@@ -36,7 +36,7 @@ def edit_distance(a: Sequence[Hashable], b: Sequence[Hashable]) -> int:
         return edit_distance_plain(a, b)
     if isinstance(a, str) and isinstance(b, str):
         return fast(a, b)
-    # rapidfuzz compares the hashes of list entries, and takes "a" for 97; numbering the tokens first keeps `==`.
+    # rapidfuzz compares hashes of list entries, and takes "a" for 97; numbering the tokens preserves `==`.
     numbers: dict[Hashable, int] = {}
     return fast(
         [numbers.setdefault(token, len(numbers)) for token in a],
@@ -47,7 +47,7 @@ def edit_distance(a: Sequence[Hashable], b: Sequence[Hashable]) -> int:
 def edit_distance_plain(a: Sequence[Hashable], b: Sequence[Hashable]) -> int:
     """The plain twin: d[i, j] = min(d[i−1, j] + 1, d[i, j−1] + 1, d[i−1, j−1] + [aᵢ ≠ bⱼ]) (Wagner and Fischer 1974).
 
-    Only row i−1 is ever looked back at, so two rows are kept.
+    Only the previous row is needed.
     """
     above = list(range(len(b) + 1))
     for i, token in enumerate(a, 1):
@@ -58,15 +58,15 @@ def edit_distance_plain(a: Sequence[Hashable], b: Sequence[Hashable]) -> int:
     return above[-1]
 
 
-def error_rate(predictions: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]) -> Counted:
+def error_rate(predictions: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]) -> EditCounts:
     """Edits against the closest reference, per example; `.rate` is Σ errors / Σ lengths of the chosen references.
 
     The closest is the one with the fewest edits; among equals the shorter, which never flatters the rate.
     """
     check_pairs(predictions, references)
     chosen = [_closest(prediction, several) for prediction, several in zip(predictions, references, strict=True)]
-    pairs = np.array(chosen, dtype=np.int64).reshape(-1, 2)  # the shape also holds where there is no example
-    return Counted(pairs[:, 0], pairs[:, 1])
+    pairs = np.array(chosen, dtype=np.int64).reshape(-1, 2)  # keeps the shape without examples
+    return EditCounts(pairs[:, 0], pairs[:, 1])
 
 
 def check_pairs(predictions: Sequence, references: Sequence) -> None:
@@ -85,7 +85,7 @@ def _closest(prediction: Sequence[str], references: Sequence[Sequence[str]]) -> 
     return min((edit_distance(prediction, reference), len(reference)) for reference in references)
 
 
-@functools.cache  # a failed import is looked for on the whole path each time
+@functools.cache  # a failed import would search the path every time
 def _rapidfuzz() -> Callable[..., int] | None:
     try:
         from rapidfuzz.distance import Levenshtein

@@ -1,4 +1,4 @@
-"""Tokens as papers on translation score them: by the rules of the Moses tokenizer, in lower case."""
+"""The Moses tokenizer in lower case, as papers on translation use it for BLEU."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def moses(text: str, language: str = "en") -> list[str]:
 
 
 def _stopped(word: str, after: list[str], language: str) -> list[str]:
-    """A word, and its full stop by itself where that ends a sentence."""
+    """A word, with its full stop separated if it ends a sentence."""
     stem = word[:-1]
     if not word.endswith(".") or not stem or stem.endswith("."):
         return [word]

@@ -11,7 +11,7 @@ import numpy as np
 
 from seqloom.errors import SeqloomError, known
 from seqloom.metrics.bootstrap import percentiles, resampled_sums
-from seqloom.metrics.metric import Measured
+from seqloom.metrics.metric import CorpusScore
 from seqloom.metrics.metric_table import functions, lower_is_better
 from seqloom.metrics.text import bleu_chrf
 from seqloom.metrics.text.error_rates import error_rate, ratio
@@ -20,39 +20,39 @@ from seqloom.version import __version__
 
 @dataclass(frozen=True)
 class Examples:
-    """What a metric may look at."""
+    """The input of a metric."""
 
     predictions: Sequence[str]
     references: Sequence[Sequence[str]]  # one or more per prediction
-    split: Callable[[str], list[str]]  # the target tokenizer's `pieces`
+    split: Callable[[str], list[str]]  # the target's `display_tokens`
     tokenize: str = "13a"  # BLEU's own tokenizer
 
 
-def per(examples: Examples) -> Measured:
+def per(examples: Examples) -> CorpusScore:
     """Error rate over the target's tokens: the phoneme error rate where these are phonemes.
 
     100 · Σ edits / Σ reference tokens (Bisani and Ney 2008), the closest reference of each example counting.
     """
-    return _edits("per", examples, examples.split)
+    return _edit_rate("per", examples, examples.split)
 
 
-def cer(examples: Examples) -> Measured:
+def cer(examples: Examples) -> CorpusScore:
     """Character error rate: 100 · Σ edits / Σ reference characters (Morris et al. 2004, on characters).
 
     jiwer's convention: a character is a Unicode code point; blanks within the text count, those at its ends do not.
     """
-    return _edits("cer", examples, lambda line: list(line.strip()))
+    return _edit_rate("cer", examples, lambda line: list(line.strip()))
 
 
-def wer(examples: Examples) -> Measured:
+def wer(examples: Examples) -> CorpusScore:
     """Word error rate: 100 · Σ edits / Σ reference words, words being split at blanks (Morris et al. 2004).
 
     Not the "WER" of papers on pronunciation, the share of words with any error; that is 100 − `exact_match`.
     """
-    return _edits("wer", examples, str.split)
+    return _edit_rate("wer", examples, str.split)
 
 
-def exact_match(examples: Examples) -> Measured:
+def exact_match(examples: Examples) -> CorpusScore:
     """Share of predictions that equal one of their references, but for blanks at the ends (Rajpurkar et al. 2016, 6.1).
 
     Nothing else is normalized, neither case nor punctuation; so it is 100 exactly where `cer` is 0.
@@ -60,20 +60,20 @@ def exact_match(examples: Examples) -> Measured:
     pairs = zip(examples.predictions, examples.references, strict=True)
     hits = [[text.strip() in {line.strip() for line in several}, 1] for text, several in pairs]
     table = np.array(hits, dtype=np.float64).reshape(-1, 2)
-    return Measured(table, percent, _signature("exact_match", "any"))
+    return CorpusScore(table, percent, _signature("exact_match", "any"))
 
 
-def bleu(examples: Examples) -> Measured:
+def bleu(examples: Examples) -> CorpusScore:
     """Corpus BLEU (Papineni et al. 2002) by sacreBLEU (Post 2018); see `bleu_chrf.bleu`."""
     return bleu_chrf.bleu(examples.predictions, examples.references, tokenize=examples.tokenize)
 
 
-def chrf(examples: Examples) -> Measured:
+def chrf(examples: Examples) -> CorpusScore:
     """chrF2, the F-score of character n-grams (Popović 2015) by sacreBLEU; see `bleu_chrf.chrf`."""
     return bleu_chrf.chrf(examples.predictions, examples.references)
 
 
-METRICS: dict[str, Callable[[Examples], Measured]] = functions("texts", globals())
+METRICS: dict[str, Callable[[Examples], CorpusScore]] = functions("texts", globals())
 
 
 @dataclass(frozen=True)
@@ -107,19 +107,18 @@ def score(
 ) -> Scores:
     """Each of `metrics` (None: all) over the whole corpus, with its 95 % bootstrap interval.
 
-    `split` is the target tokenizer's `pieces`, for `per`; `tokenize` is BLEU's. `samples=0` leaves the intervals out,
-    which is what a validation pass in training wants.
+    `split` is the target's `display_tokens`, for `per`; `tokenize` is BLEU's. `samples=0` leaves the intervals out.
     """
     names = list(METRICS) if metrics is None else [known(name, METRICS, "metric") for name in dict.fromkeys(metrics)]
     if samples < 0:
         raise SeqloomError(f"samples, the number of bootstrap draws, must be 0 or more, not {samples}.")
     bleu_chrf.check_texts(predictions, references)
     examples = Examples(predictions, references, split, tokenize)
-    return scored({name: METRICS[name](examples) for name in names}, len(predictions), samples, seed)
+    return with_intervals({name: METRICS[name](examples) for name in names}, len(predictions), samples, seed)
 
 
-def scored(measured: dict[str, Measured], count: int, samples: int, seed: int) -> Scores:
-    """The scores of what was measured on `count` examples, each with its interval from `samples` draws."""
+def with_intervals(measured: dict[str, CorpusScore], count: int, samples: int, seed: int) -> Scores:
+    """Scores on `count` examples, with intervals from `samples` bootstrap draws."""
     return Scores(
         metrics={name: one.score for name, one in measured.items()},
         intervals=_intervals(measured, samples, seed) if samples else {},
@@ -133,15 +132,15 @@ def higher_is_better(name: str) -> bool:
     return not lower_is_better(known(name, METRICS, "metric"))
 
 
-def _edits(name: str, examples: Examples, split: Callable[[str], list[str]]) -> Measured:
+def _edit_rate(name: str, examples: Examples, split: Callable[[str], list[str]]) -> CorpusScore:
     predictions = [split(line) for line in examples.predictions]
     references = [[split(line) for line in several] for several in examples.references]
     counted = error_rate(predictions, references)
-    return Measured(np.stack([counted.errors, counted.lengths], axis=1), percent, _signature(name, "closest"))
+    return CorpusScore(np.stack([counted.errors, counted.lengths], axis=1), percent, _signature(name, "closest"))
 
 
-def _intervals(measured: dict[str, Measured], samples: int, seed: int) -> dict[str, tuple[float, float]]:
-    """All metrics side by side in one table: the drawing, the dearest part for large test sets, is done once."""
+def _intervals(measured: dict[str, CorpusScore], samples: int, seed: int) -> dict[str, tuple[float, float]]:
+    """All metrics in one table, so that drawing, the most expensive part, is done once."""
     if not measured:
         return {}
     sums = resampled_sums(np.hstack([one.table for one in measured.values()]), samples=samples, seed=seed)

@@ -14,7 +14,7 @@ from typing import Any
 import safetensors
 import yaml
 
-from seqloom.data.files.columns import RULES, Reading
+from seqloom.data.files.columns import SPLIT_VERSIONS, ReadOptions
 from seqloom.documents import read_json
 from seqloom.errors import SeqloomError, shown
 from seqloom.files import write_atomic, write_json, write_output
@@ -239,7 +239,7 @@ def _with_data_choices(config: Mapping[str, Any], changed: dict[str, Any], tuned
     rows, rules = config["training"].get("batch_rows"), config["data"].get("split_version", 1)
     chosen = {} if rows is None else {"training.batch_rows": rows}
     if not tuned:
-        chosen |= {} if rules == RULES[-1] else {"data.split_version": rules}
+        chosen |= {} if rules == SPLIT_VERSIONS[-1] else {"data.split_version": rules}
         looked = {"classify": "tokens", "translate": "target_tokens"}.get(config["task"])  # how a new run cuts texts
         chosen |= {f"data.{looked}": config["data"][looked]} if looked in config["data"] else {}
     return {name: value for name, value in changed.items() if name != "data.split_version"} | chosen
@@ -253,7 +253,7 @@ def _tuned(config: Mapping[str, Any]) -> dict[str, Any]:
     usual = asdict(Training.of({**task.training, **suited(task.name, config["model"]), **ends}))
     changed = {f"training.{name}": value for name, value in training.items() if name in ends or value != usual[name]}
     plain = asdict(task.options())
-    names = [name for name in (*hints_of(Reading), "max_length", "truncate") if name in plain]
+    names = [name for name in (*hints_of(ReadOptions), "max_length", "truncate") if name in plain]
     read = {name: config["data"].get(name) for name in names}
     return changed | {f"data.{name}": value for name, value in read.items() if value != plain[name]}
 

@@ -11,7 +11,7 @@ from typing import Any
 from seqloom.data.tokenizers.base_tokenizer import TERM
 from seqloom.data.tokenizers.graphemes import cluster_pattern
 from seqloom.data.tokenizers.tokenizer_json import special_names, tokenizer_json
-from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, UNK, WIDE
+from seqloom.data.tokenizers.tokenizers import BOS, EOS, FULL_WIDTH, PAD, UNK
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import Texts
 from seqloom.errors import SeqloomError
@@ -52,7 +52,7 @@ def described(texts: Texts) -> dict[str, Any]:
     bound, source = texts.bound, texts.source
     pattern = cluster_pattern() if source.kind == "chars" else TERM.pattern if source.kind == "terms" else None
     more: dict[str, Any] = {} if pattern is None else {"pattern": pattern}
-    more |= {"wide": {code: chr(plain) for code, plain in WIDE.items()}} if source.half_width else {}
+    more |= {"wide": {code: chr(plain) for code, plain in FULL_WIDTH.items()}} if source.half_width else {}
     last = (bound.limit or 10) - bound.close  # an answer that must end has room for nothing beside its end
     return {
         "special": SPECIAL,

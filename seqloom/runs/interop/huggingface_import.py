@@ -9,7 +9,7 @@ from typing import Any
 
 from seqloom.build import build
 from seqloom.data.prepare.pairs import DataOptions
-from seqloom.data.tokenizers.tokenizers import EOS, make
+from seqloom.data.tokenizers.tokenizers import EOS, make_tokenizer
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import LengthLimit
 from seqloom.documents import read_json
@@ -124,7 +124,9 @@ def _number(theirs: int, eos: int) -> int:
 
 def _number_codecs(theirs: Theirs) -> tuple[Codec, Codec]:
     """Texts are their ids in decimal with blanks between: what an experiment without a tokenizer reads and writes."""
-    source, target = (Codec("words", make("words"), [str(number) for number in range(size)]) for size in theirs.sizes)
+    source, target = (
+        Codec("words", make_tokenizer("words"), [str(number) for number in range(size)]) for size in theirs.sizes
+    )
     return source, target
 
 
@@ -150,7 +152,7 @@ def _tokenizer_codecs(theirs: Theirs) -> tuple[Codec, Codec]:
 def _wrapped(file: Path, size: int) -> Codec:
     stored = read_json(file)
     try:
-        splitter: Any = make("tokenizer", tokenizer=stored)
+        splitter: Any = make_tokenizer("tokenizer", tokenizer=stored)
     except Exception as error:  # the library raises nothing more precise
         raise SeqloomError(f"{file}: not a tokenizer.json: {error}") from error
     if (most := max(splitter.names, default=0)) >= size:

@@ -95,7 +95,7 @@ def jobs_of(recipe: Recipe, job: Job) -> list[Job]:
     if (job.folder / configs.FILE).exists():
         raise SeqloomError(f"{job.folder}: already holds a run; name another --output")
     jobs = [job_of(part, job) for part in recipe.parts()]
-    _, brought = catalog.suited(jobs[0].names, jobs[0].data, recipe.task)
+    _, brought = catalog.with_suited_options(jobs[0].names, jobs[0].data, recipe.task)
     valid = jobs[0].valid if jobs[0].valid is not None else brought or "5%"
     valid = with_fixed_seed(valid, recipe.training.get("seed", Training().seed))
     for one in jobs if job.start is None else ():

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from seqloom.data.datasets import catalog
-from seqloom.data.files.columns import Reading
+from seqloom.data.files.columns import ReadOptions
 from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError, known
 from seqloom.files import write_atomic
@@ -90,8 +90,8 @@ def on_own_data(recipe: Recipe, job: Job) -> Recipe:
         return recipe
     changed: dict[str, Any] = {"reached": {}, "published": ""}
     if own:
-        brought, _ = catalog.suited(file_names(recipe.train), recipe.data, recipe.task)
-        data = {name: value for name, value in brought.items() if name not in hints_of(Reading)}
+        brought, _ = catalog.with_suited_options(file_names(recipe.train), recipe.data, recipe.task)
+        data = {name: value for name, value in brought.items() if name not in hints_of(ReadOptions)}
         shared = recipe.valid is not None and not isinstance(parse_valid(recipe.valid), list)
         changed |= {"train": job.names, "valid": recipe.valid if shared else None, "test": None, "data": data}
     if test is not None:

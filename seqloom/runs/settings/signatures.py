@@ -29,14 +29,14 @@ from seqloom.runs.settings.setting_table import FILE
 from seqloom.tasks.registry import TASKS
 from seqloom.tasks.registry import task as find
 from seqloom.training.optim.schedule import SCHEDULES
-from seqloom.training.settings import CAPTURES, OPTIMISERS, PRECISIONS, Training
+from seqloom.training.settings import CUDA_GRAPH_MODES, OPTIMIZERS, PRECISIONS, Training
 
 # Texts that are one of a few names, by keyword; `Class.keyword` goes before `keyword`.
 CHOICES: dict[str, Sequence[str]] = {
-    "Training.optimizer": OPTIMISERS,
+    "Training.optimizer": OPTIMIZERS,
     "Training.schedule": tuple(SCHEDULES),
     "Training.precision": PRECISIONS,
-    "Training.cuda_graphs": CAPTURES,
+    "Training.cuda_graphs": CUDA_GRAPH_MODES,
     "LabelOptions.target": TARGETS,
     "StreamOptions.batches": BATCHES,
     "truncate": ("tail", "head"),

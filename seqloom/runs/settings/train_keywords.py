@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-from seqloom.data.files.columns import TOLD
-from seqloom.data.formats.python_data import given
+from seqloom.data.files.columns import USER_FILE_OPTIONS
+from seqloom.data.formats.python_data import write_examples
 from seqloom.errors import SeqloomError, known
 from seqloom.options import hints_of
 from seqloom.runs.config import YAML
@@ -18,7 +18,7 @@ from seqloom.runs.train.validation_split import parse_valid
 from seqloom.setting_names import current, renamed
 from seqloom.tasks.registry import TASKS
 from seqloom.tasks.registry import task as find
-from seqloom.training.settings import Training, seconds
+from seqloom.training.settings import Training, parse_seconds
 
 Examples = Files | Iterable[Any]  # names of files and datasets, or what `seqloom.data.formats.python_data` takes
 
@@ -149,7 +149,7 @@ def into_sections(
             raise SeqloomError(f"{name} is given twice: {value!r}, and {section[name]!r} in {homes[0]}=")
         section[name] = value
     if isinstance(found.training.get("time"), str):
-        found.training["time"] = seconds(found.training["time"])
+        found.training["time"] = parse_seconds(found.training["time"])
     return found
 
 
@@ -165,18 +165,20 @@ def store_examples(
     below = {key.removeprefix("data."): value for key, value in chosen.settings.items() if key.startswith("data.")}
     read = {**chosen.data, **by_current_names(task, "data", below)}
     beside = {**read, "limit": None}
-    names, written = given(files, task, read, cache)
+    names, written = write_examples(files, task, read, cache)
     forms = {written}
     if valid is None or isinstance(valid, int | float | str | Path):
         held = valid
         forms |= {False} if valid is not None and isinstance(parse_valid(valid), list) else set()
     else:
-        held, one = given(valid, task, beside, cache, "valid")
+        held, one = write_examples(valid, task, beside, cache, "valid")
         forms.add(one)
-    tested, one = (None, written) if test is None else given(test, task, beside, cache, "test")
+    tested, one = (None, written) if test is None else write_examples(test, task, beside, cache, "test")
     forms.add(one)
     # Columns and header of a table go for its examples too.
-    of_files = [name for name in ("columns", *TOLD) if task != "table" or name not in ("columns", "header")]
+    of_files = [
+        name for name in ("columns", *USER_FILE_OPTIONS) if task != "table" or name not in ("columns", "header")
+    ]
     for name in of_files if True in forms else ():
         if False in forms and read.get(name) is not None:
             raise SeqloomError(f"{name}= cannot be for files and for examples at once: give all in the same form")

@@ -8,7 +8,7 @@ from typing import Any
 from seqloom.data.batches.batch_source import PreparedData
 from seqloom.plural import counted
 from seqloom.runs.train.session import Session
-from seqloom.training.settings import FEW, LEAST_ROWS, Training, planned, suited_rows
+from seqloom.training.settings import FEW_UPDATES, MIN_ROWS, Training, default_batch_rows, planned_updates
 
 
 def batch_rows(training: Mapping[str, Any], data: PreparedData, own_files: bool) -> tuple[int | None, list[str]]:
@@ -18,7 +18,7 @@ def batch_rows(training: Mapping[str, Any], data: PreparedData, own_files: bool)
     if not usual or not getattr(data.train, "by_rows", True):
         return usual, []
     aside = 0 if own_files or data.valid is None else len(data.valid)  # counted, so that all folds get the same
-    rows = suited_rows(usual, len(data.train) + aside, Training.of(dict(training)))
+    rows = default_batch_rows(usual, len(data.train) + aside, Training.of(dict(training)))
     if rows == usual:
         return usual, []
     examples = f"{len(data.train):,} examples"
@@ -28,8 +28,8 @@ def batch_rows(training: Mapping[str, Any], data: PreparedData, own_files: bool)
 def few_updates(session: Session) -> Iterator[str]:
     """A note where a training is likely to end before the model has learned anything."""
     settings = session.settings
-    updates = planned(settings, len(session.loop.plan))
-    if updates is not None and updates < FEW:
-        smaller = " or lower --batch-rows" if (settings.batch_rows or 0) > LEAST_ROWS else ""
+    updates = planned_updates(settings, len(session.loop.plan))
+    if updates is not None and updates < FEW_UPDATES:
+        smaller = " or lower --batch-rows" if (settings.batch_rows or 0) > MIN_ROWS else ""
         epochs = counted(settings.epochs, "epochs")
         yield f"only {counted(updates, 'updates')} in {epochs}, which may be too few: raise --epochs{smaller}"

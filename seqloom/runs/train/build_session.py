@@ -59,7 +59,7 @@ def prepare_data(job: Job, resolved: ResolvedJob, ranks: Ranks) -> PreparedData:
     config, (held_out, seed) = resolved.config, split_seed(resolved.valid, resolved.config["training"]["seed"])
 
     def prepare() -> PreparedData:
-        if ranks.several and STDIN in job.names:
+        if ranks.distributed and STDIN in job.names:
             raise SeqloomError("several processes cannot share standard input; write the data to a file first")
         valid = parse_valid(held_out)
         request = PrepareRequest(
@@ -122,5 +122,5 @@ def _check_and_note(session: Session) -> None:
 def size_note(session: Session) -> str:
     """How much there is to train, where, and in how many steps."""
     count = sum(p.numel() for p in session.model.parameters())
-    where = f"{session.loop.device}" if not session.ranks.several else f"{session.ranks.world} processes"
+    where = f"{session.loop.device}" if not session.ranks.distributed else f"{session.ranks.world} processes"
     return f"{count:,} parameters on {where}; {counted(len(session.loop.plan), 'batches')} an epoch"

@@ -44,7 +44,7 @@ class DryRun:
 
 def two_steps(loop: Loop, words: Wording) -> DryRun:
     """Take two steps: on the widest batch, which shows whether it fits, and on a middling one, which is timed."""
-    settings, costs = loop.settings, loop.supply.costs(loop.plan)
+    settings, costs = loop.settings, loop.source.costs(loop.plan)
     loop.settings = replace(settings, max_steps=None, epochs=None, time=None)  # two steps are allowed in any case
     order = np.argsort(costs, kind="stable")
     widest, middle = int(order[-1]), int(order[len(order) // 2])

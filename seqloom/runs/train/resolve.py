@@ -12,8 +12,8 @@ from typing import Any
 
 from seqloom.data.batches.batch_source import PreparedData
 from seqloom.data.datasets import catalog
-from seqloom.data.files.columns import RULES
-from seqloom.data.prepare.suggest_tokens import symbols, unspaced
+from seqloom.data.files.columns import SPLIT_VERSIONS
+from seqloom.data.prepare.suggest_tokens import symbol_example, unspaced_example
 from seqloom.errors import SeqloomError, known
 from seqloom.options import set_values
 from seqloom.runs import config as configs
@@ -46,7 +46,7 @@ class ResolvedJob:
 
 def resolve(job: Job, ranks: Ranks) -> ResolvedJob:
     """The config of the run in the job's folder if that is resumed, else a new one; the same in all processes."""
-    if not ranks.several:
+    if not ranks.distributed:
         return _resolve(job, ranks)
     return ResolvedJob(**ranks.run_on_first(lambda: asdict(_resolve(job, ranks))))
 
@@ -88,9 +88,9 @@ def _resumed(job: Job, saved: dict[str, Any]) -> ResolvedJob:
 
 
 def _new(job: Job) -> ResolvedJob:
-    data, dataset_valid = catalog.suited(job.names, job.data, job.task)
+    data, dataset_valid = catalog.with_suited_options(job.names, job.data, job.task)
     if job.start is None:  # split by the newest rules, but for a recipe that does not name any: by the first
-        start = WarmStart(replace(job, data=data), None, None, 1 if job.recorded else RULES[-1])
+        start = WarmStart(replace(job, data=data), None, None, 1 if job.recorded else SPLIT_VERSIONS[-1])
     else:
         start = warm_start(job, data)
     job, before = start.job, start.config
@@ -137,11 +137,11 @@ def _choose_tokens(job: Job, data: dict[str, Any]) -> list[str]:
     values = data | {key.removeprefix("data."): one for key, one in job.settings.items() if key.startswith("data.")}
     with suppress(SeqloomError):  # of the settings, which are checked when the config is composed
         options = configs.data_options(job.task, values)
-        if job.task == "translate" and (example := symbols(job.names, options)):
+        if job.task == "translate" and (example := symbol_example(job.names, options)):
             data[name] = "words"
             note = f"targets look like space-separated symbols ({example}), so they are split at spaces"
             return [f"{note}; --target-tokens chars splits them into characters"]
-        if job.task == "classify" and (example := unspaced(job.names, options)):
+        if job.task == "classify" and (example := unspaced_example(job.names, options)):
             data[name] = "chars"
             note = f"texts have no spaces between words ({example}), so they are split into characters"
             return [f"{note}; --tokens chooses"]

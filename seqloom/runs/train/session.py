@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from seqloom.data.batches.batch_source import PreparedData
-from seqloom.data.encoding.cache_check import settle
+from seqloom.data.encoding.cache_check import finish_check
 from seqloom.metrics.metric_table import lower_is_better
 from seqloom.plural import counted
 from seqloom.runs.folder.folder_checks import check_state
@@ -130,7 +130,7 @@ class Session:
 
     def _fit(self) -> None:
         """Fit a model that is counted, not trained step by step: one pass over the data, and no checkpoint."""
-        self.model.fit(self.loop.supply)  # pyright: ignore[reportCallIssue]
+        self.model.fit(self.loop.source)  # pyright: ignore[reportCallIssue]
         self._validate()
         self.progress.note("stopped: everything is counted")
 
@@ -159,8 +159,8 @@ class Session:
         speed = (count - self.earlier) / max(now - self.clock, 1e-9)
         self.clock, self.earlier = now, 0.0
         mean = loss / count if count else None  # None: every update since the last line was skipped
-        line = {"step": update.step, "epoch": update.epoch, "loss": mean, "learning_rate": update.rate}
-        line |= {"norm": float(update.norm), "tokens": int(count)}
+        line = {"step": update.step, "epoch": update.epoch, "loss": mean, "learning_rate": update.learning_rate}
+        line |= {"norm": float(update.grad_norm), "tokens": int(count)}
         self.journal.add(line | {"tokens_per_second": round(speed, 1), "seconds": round(self.loop.elapsed, 3)})
         facts = {"step": update.step, "epoch": update.epoch + 1, "loss": mean or math.nan}
         facts[f"{getattr(self.progress, 'unit', 'tokens')}/s"] = round(speed)
@@ -172,12 +172,12 @@ class Session:
     def _validate(self) -> None:
         self.validated = self.loop.step
         averaging = self.loop.averaging
-        with averaging.shown():
+        with averaging.applied():
             if self.data.valid is None:
                 self._save_best()
                 return
             scores = self._compare()
-        if averaging.see(self._key(scores)):
+        if averaging.after_validation(self._key(scores)):
             self.early_stopping.worse = 0  # from here on another model is scored
             self.journal.add({"averaging": self.loop.step, "epoch": self.loop.epoch})
 
@@ -191,8 +191,8 @@ class Session:
         if is_best:
             self._save_best()
             self.best = {"step": self.loop.step, "scores": scores}
-        self.early_stopping.see(better)  # a tie is no better score
-        self.loop.plateau.see(better)
+        self.early_stopping.update(better)  # a tie is no better score
+        self.loop.plateau.update(better)
         line = {"step": self.loop.step, "epoch": self.loop.epoch, "valid": scores, "best": is_best}
         taken = time.monotonic() - started
         self.journal.add(line | {"seconds": round(taken, 3)})
@@ -211,7 +211,7 @@ class Session:
 
     def _save_best(self) -> None:
         """Save the model as it is now as the one to use, once its data are known to be undamaged."""
-        settle(self.data.train.folder)
+        finish_check(self.data.train.folder)
         trained = checkpoint.weights(self.model, self.ranks.first)
         if self.ranks.first:
             checkpoint.save_weights(self.folder / MODEL, trained)
@@ -235,7 +235,7 @@ class Session:
         return new < (math.inf if math.isnan(old) else old)
 
     def _save(self, extra: bool = False) -> None:
-        settle(self.data.train.folder)
+        finish_check(self.data.train.folder)
         if skipped := self.loop.check_last():
             self._skipped(skipped)
         tensors, values = self.loop.state()
@@ -276,9 +276,9 @@ class Session:
     def _average(self) -> None:
         """The mean of the last checkpoints, kept only if it is no worse on the validation data."""
         model = self.model
-        last = {name: tensor.detach().clone() for name, tensor in checkpoint.learned(model).items()}
+        last = {name: tensor.detach().clone() for name, tensor in checkpoint.trained_tensors(model).items()}
         mean = (
-            checkpoint.averaged(self.folder / CHECKPOINTS, self.settings.average_checkpoints)
+            checkpoint.average_weights(self.folder / CHECKPOINTS, self.settings.average_checkpoints)
             if self.ranks.first
             else {}
         )
@@ -288,7 +288,7 @@ class Session:
         better = before is None or (self._key(scores) <= self._key(before) and not self._tie(before, scores))
         if better and self.ranks.first:
             checkpoint.save_weights(self.folder / MODEL, mean)
-        count = len(checkpoint.in_turn(self.folder / CHECKPOINTS)[-self.settings.average_checkpoints :])
+        count = len(checkpoint.scheduled(self.folder / CHECKPOINTS)[-self.settings.average_checkpoints :])
         self.journal.add({"average": count, "valid": scores, "best": better})
         self.averaged = self.loop.step
         if better and scores:
@@ -305,7 +305,7 @@ class Session:
                 raise KeyboardInterrupt
             if number == signal.SIGINT or self.loop.stop_signal is None:
                 self.loop.stop_signal = number
-            if not self.ranks.several:  # else it may be torchrun, ending us because of another's fault
+            if not self.ranks.distributed:  # else it may be torchrun, ending us because of another's fault
                 with suppress(RuntimeError):  # amid another line, which Python does not let us interrupt
                     self.progress.note("stopping after this step; what is done will be saved")
 

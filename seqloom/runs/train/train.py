@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from seqloom.data.encoding.cache_check import explained
+from seqloom.data.encoding.cache_check import explain_damage
 from seqloom.errors import SeqloomError
 from seqloom.plural import counted
 from seqloom.reporting.task_words import wording
@@ -152,7 +152,7 @@ def dry_run(job: Job, progress: Progress) -> DryRun:
 def _processes(job: Job) -> Iterator[Ranks]:
     """All processes of the training; what the system refuses meanwhile is one line."""
     launch = Launch.of()
-    with named(job.folder), explained():
+    with named(job.folder), explain_damage():
         device = choose_device(job.device, launch.local if launch.world > 1 else None)
         with connected(launch, device) as ranks:
             yield ranks

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seqloom.data.files.columns import Reading
+from seqloom.data.files.columns import ReadOptions
 from seqloom.errors import SeqloomError
 from seqloom.options import hints_of, set_values
 from seqloom.runs import config as configs
@@ -60,7 +60,7 @@ def _same_task(job: Job, config: dict[str, Any]) -> dict[str, Any]:
     columns of its files it read, is not taken over."""
     if job.model is not None or job.size is not None:
         raise SeqloomError(f"--from {job.start} brings its model: leave --model and --size out")
-    data = {name: value for name, value in config["data"].items() if name not in hints_of(Reading)}
+    data = {name: value for name, value in config["data"].items() if name not in hints_of(ReadOptions)}
     return config | {"data": data, "training": {}}
 
 

@@ -53,8 +53,8 @@ def _closer(
         picked = off(shown(asked, answers, errors, lengths))
         return {"examples": picked, "error_by_length": _by_length(lengths, errors)}
     return {
-        "examples": shown(asked, answers, (~found.right).astype(float), lengths),
-        "error_by_length": _by_length(lengths, 100.0 * ~found.right),
+        "examples": shown(asked, answers, (~found.correct).astype(float), lengths),
+        "error_by_length": _by_length(lengths, 100.0 * ~found.correct),
         **by_labels(found, labeller.target.names, labeller.target.kind == "label"),
         **_looked(labeller, asked, answers),
     }

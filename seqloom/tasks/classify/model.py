@@ -13,8 +13,8 @@ import torch
 
 from seqloom.data.batches.collate import cut, pad
 from seqloom.data.batches.labels import Target
-from seqloom.data.files.columns import Reading, as_trained
-from seqloom.data.formats.bad_lines import examples as read_examples
+from seqloom.data.files.columns import ReadOptions, read_options_of_run
+from seqloom.data.formats.bad_lines import read_examples as read_examples
 from seqloom.data.formats.pairs import Example
 from seqloom.data.prepare.labels import LabelOptions
 from seqloom.data.tokenizers.tokenizers import EOS, UNK
@@ -44,13 +44,13 @@ class ClassifyModel(Predicting[str]):
         self.target = Target.from_json(run.vocabularies["target"])
         self.options = LabelOptions(**checked(LabelOptions, run.config["data"], "data"))
 
-    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
+    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> ReadOptions:
         """How files are read: as those of the training, but for what is given."""
         bad = self.options.skip_bad if skip_bad is None else skip_bad
-        found = as_trained(self.config["data"], columns, bad)
-        return replace(self.options, columns=found.columns, skip_bad=bad, limit=None, sample=None, **found.written)
+        found = read_options_of_run(self.config["data"], columns, bad)
+        return replace(self.options, columns=found.columns, skip_bad=bad, limit=None, sample=None, **found.file_options)
 
-    def read(self, files: list[str], reading: Reading) -> tuple[list[Example], list[str]]:
+    def read(self, files: list[str], reading: ReadOptions) -> tuple[list[Example], list[str]]:
         """The examples of some files, and what there is to say about them."""
         return read_examples(files, reading)
 
@@ -108,7 +108,7 @@ class ClassifyModel(Predicting[str]):
         search: Search | None = None,
         *,
         metrics: Sequence[str] | None = None,
-        reading: Reading | None = None,
+        reading: ReadOptions | None = None,
     ) -> Evaluation:
         """Scores on files of examples, or on the test split of a dataset by name."""
         examples, notes = examples_of(self, files, reading)
@@ -136,7 +136,7 @@ class ClassifyModel(Predicting[str]):
     def found(self, examples: Sequence[Example], logits: np.ndarray) -> LabelPredictions | NumberPredictions:
         """Predictions beside their references."""
         texts = [example.targets[0] for example in examples]
-        return with_references(self.target, logits, self.target.numbers(texts), self.target.missing(texts))
+        return with_references(self.target, logits, self.target.encode(texts), self.target.missing(texts))
 
     def evaluation_details(
         self, examples: Sequence[Example], search: Search | None = None, *, most: int = 1000

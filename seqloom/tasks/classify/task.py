@@ -13,15 +13,15 @@ import torch
 from torch import nn
 
 from seqloom.data.batches.class_weights import class_weights
-from seqloom.data.batches.labels import LabelSource, Target, values_of
+from seqloom.data.batches.labels import LabelSource, Target, encode_targets
 from seqloom.data.formats.bad_lines import Skipped
 from seqloom.data.formats.pairs import Example
-from seqloom.data.prepare.labels import LabelOptions, doubt, swapped
+from seqloom.data.prepare.labels import LabelOptions, label_warning, looks_swapped
 from seqloom.data.prepare.pairs import PreparedPairs, prepare_pairs
 from seqloom.data.prepare.request import PrepareRequest
-from seqloom.data.splits.sorted_files import one_sided
+from seqloom.data.splits.sorted_files import sorted_note
 from seqloom.data.splits.split import Split
-from seqloom.data.tokenizers.tokenizers import make
+from seqloom.data.tokenizers.tokenizers import make_tokenizer
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError
 from seqloom.metrics.classification import score_labels
@@ -77,7 +77,7 @@ class Classify:
         codecs = (source, None if target is None else _codec(target)) if source or target else None
         prepared = prepare_pairs(request, codecs)
         target = _target(prepared, options) if target is None else target
-        values = values_of(prepared.train, target)
+        values = encode_targets(prepared.train, target)
         files = ", ".join(str(group) for group in prepared.split.train)
         _check(values, target, files, _other(prepared, options), options.limit)
         doubts = _doubted(prepared, options, target, len(values), files)
@@ -88,7 +88,7 @@ class Classify:
             source=prepared.source,
             target=target,
             train=plain if weights is None else LabelSource(prepared.train, target, values, weights),
-            valid=None if held is None else LabelSource(held, target, values_of(held, target)),
+            valid=None if held is None else LabelSource(held, target, encode_targets(held, target)),
             notes=(notes := [*prepared.notes, *doubts, *_head(prepared.split, options, target)]),
             facts=_facts(prepared.facts, plain) | {"notes": notes},
             prepared=prepared,
@@ -164,13 +164,13 @@ def validated(
 def _codec(target: Target) -> Codec:
     """The labels as the pipeline of pairs numbers them."""
     kind = target.tokens
-    return Codec.build("bytes", ()) if kind == "bytes" else Codec(kind, make(kind), list(target.names))
+    return Codec.build("bytes", ()) if kind == "bytes" else Codec(kind, make_tokenizer(kind), list(target.names))
 
 
 def _target(prepared: PreparedPairs, options: LabelOptions) -> Target:
     if options.target != "number":
         return Target(options.target, tuple(prepared.target.tokens), options.separator)
-    numbers = values_of(prepared.train, Target("number")).astype(np.float64)
+    numbers = encode_targets(prepared.train, Target("number")).astype(np.float64)
     return Target("number", mean=float(numbers.mean()), deviation=float(numbers.std()) or 1.0)
 
 
@@ -179,8 +179,8 @@ def _doubted(prepared: PreparedPairs, options: LabelOptions, target: Target, cou
     if target.kind != "label":
         return []
     amounts = count, prepared.facts["train"]["distinct_sources"], target.size
-    message = doubt(*amounts)
-    if swapped(*amounts) and options.columns is None:
+    message = label_warning(*amounts)
+    if looks_swapped(*amounts) and options.columns is None:
         raise SeqloomError(f"{files}: {message}")
     return [message] if message else []
 
@@ -191,8 +191,8 @@ def _head(split: Split, options: LabelOptions, target: Target) -> Iterator[str]:
         return
     whole = replace(split, reading=replace(split.reading, limit=None), decision=None)
     with suppress(SeqloomError):  # lines behind the limit need not be right
-        labels = (label for part in whole.parts(Skipped(), None) for label in part.labels or ())
-        if message := one_sided(labels, options.limit):
+        labels = (label for part in whole.training_parts(Skipped(), None) for label in part.labels or ())
+        if message := sorted_note(labels, options.limit):
             yield message
 
 

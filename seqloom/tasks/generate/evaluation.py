@@ -14,7 +14,7 @@ from seqloom.decoding.generation import GenerationOptions
 from seqloom.decoding.options import Search
 from seqloom.metrics.bootstrap import ratio_interval
 from seqloom.tasks.shared.evaluation import frame
-from seqloom.training.objectives.next_token import CHUNK, Surprise
+from seqloom.training.objectives.next_token import CHUNK, TokenLosses
 
 if TYPE_CHECKING:
     from seqloom.tasks.generate.model import GenerateModel
@@ -45,7 +45,7 @@ def protocol(model: GenerateModel, stream: Stream) -> str:
     return f"blocks of {model.config['decoding']['room']}|first token given"
 
 
-def intervals(found: Surprise, written: int) -> dict[str, tuple[float, float]]:
+def intervals(found: TokenLosses, written: int) -> dict[str, tuple[float, float]]:
     """Resampled over stretches of the text."""
     each = max(1, min(CHUNK, len(found.nats) // 50))
     starts = np.arange(0, len(found.nats), each)
@@ -59,10 +59,10 @@ def intervals(found: Surprise, written: int) -> dict[str, tuple[float, float]]:
     }
 
 
-def _places(model: GenerateModel, found: Surprise, stream: Stream) -> dict[str, Any]:
+def _places(model: GenerateModel, found: TokenLosses, stream: Stream) -> dict[str, Any]:
     """Nats a token along a line or block; of a text that is read in one go, along the text."""
     along = model.model.carries and stream.offsets is None
-    place = np.arange(len(found.nats)) if along else found.place
+    place = np.arange(len(found.nats)) if along else found.position
     edges = np.unique(np.linspace(0, int(place.max()) + 1, PARTS + 1).astype(np.int64))
     part = np.searchsorted(edges, place, side="right") - 1
     counts, sums = np.bincount(part), np.bincount(part, weights=found.nats)

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from seqloom.data.batches.language import Stream, StreamOptions
-from seqloom.data.files.columns import Reading, as_trained
+from seqloom.data.files.columns import ReadOptions, read_options_of_run
 from seqloom.data.formats.bad_lines import Skipped
-from seqloom.data.formats.pairs import OnNote, read_asked, read_sources
+from seqloom.data.formats.pairs import OnNote, read_sources, read_with_targets
 from seqloom.data.formats.plain_text import text_chunks
 from seqloom.data.prepare.language import encode_files
 from seqloom.data.tokenizers.tokenizers import UNK
@@ -28,7 +28,7 @@ from seqloom.tasks.generate import evaluation
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of
 from seqloom.tasks.shared.predict import LoadedRun, Predicting
 from seqloom.tasks.shared.unseen_characters import UnseenTokens, unknown_tokens
-from seqloom.training.objectives.next_token import Surprise, characters, measures, surprise
+from seqloom.training.objectives.next_token import TokenLosses, characters, language_metrics, token_losses
 
 SAMPLE = Search(sample=True)
 METRICS = TASK_METRICS["generate"]
@@ -48,19 +48,19 @@ class GenerateModel(Predicting[str]):
         room = run.config["decoding"]["room"]
         self.texts = TextGenerator(run.model, codec, list(lines["labels"]), self.options.lines, room, run.device)
 
-    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
+    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> ReadOptions:
         """How files are read: as those of the training, but for what is given."""
         bad = self.options.skip_bad if skip_bad is None else skip_bad
-        return as_trained(self.config["data"], columns, bad)
+        return read_options_of_run(self.config["data"], columns, bad)
 
-    def read(self, files: list[str], reading: Reading) -> tuple[list[Stream], list[str]]:
+    def read(self, files: list[str], reading: ReadOptions) -> tuple[list[Stream], list[str]]:
         """The text of the files, encoded, and notes on it."""
         whole = {"columns": reading.columns, "skip_bad": reading.skip_bad, "limit": None, "sample": None}
-        options = replace(self.options, **whole, **reading.written)
+        options = replace(self.options, **whole, **reading.file_options)
         stream, notes = encode_files(files, options, self.texts.codec, list(self.texts.labels))
         return [stream], [*notes, *self._unseen_notes(files, options, stream)]
 
-    def _unseen_notes(self, files: list[str], reading: Reading, stream: Stream) -> Iterator[str]:
+    def _unseen_notes(self, files: list[str], reading: ReadOptions, stream: Stream) -> Iterator[str]:
         """What in the text the model has never seen; the files are read again if there is anything."""
         codec = self.texts.codec
         if codec.kind == "chars" and not self.texts.labels and (stream.ids == UNK).any():
@@ -68,13 +68,13 @@ class GenerateModel(Predicting[str]):
             lines = (line for text in texts for line in text.removesuffix("\n").split("\n"))
             yield from UnseenTokens.of(unknown_tokens(codec, line) for line in lines).notes()
 
-    def sources(self, file: str, reading: Reading | None = None, on_note: OnNote | None = None) -> Iterator[str]:
+    def sources(self, file: str, reading: ReadOptions | None = None, on_note: OnNote | None = None) -> Iterator[str]:
         """Prompts as `answers` takes them, one a line; of a model with labels the label comes first, in files too, and
         the prompt may be missing. The columns are those of the training unless `reading` has others."""
         if not self.texts.labels:
             yield from read_sources(file, reading, on_note)
             return
-        for one in read_asked(file, reading, on_note=on_note):
+        for one in read_with_targets(file, reading, on_note=on_note):
             where = f"{one.file}:{one.line}"
             if len(one.targets) > 1:
                 raise SeqloomError(f"{where}: {len(one.targets) + 1} columns where label and prompt are expected")
@@ -130,7 +130,7 @@ class GenerateModel(Predicting[str]):
         search: Search | None = None,
         *,
         metrics: Sequence[str] | None = None,
-        reading: Reading | None = None,
+        reading: ReadOptions | None = None,
     ) -> Evaluation:
         """Perplexity, nats a token and bits a character of a text, or of the test split of a dataset by name."""
         streams, notes = examples_of(self, files, reading, "text")
@@ -138,12 +138,12 @@ class GenerateModel(Predicting[str]):
         novelty = [evaluation.novelty(self)["text"]] if self.seen_lines else []
         return replace(scored, notes=(*notes, *novelty))
 
-    def score(self, stream: Stream, metrics: Sequence[str] | None = None) -> tuple[Evaluation, Surprise]:
+    def score(self, stream: Stream, metrics: Sequence[str] | None = None) -> tuple[Evaluation, TokenLosses]:
         """The scores of an encoded text, and what they are made of."""
         for name in metrics or ():
             known(name, METRICS, "metric of generate")
-        found = surprise(self.model, stream, self.config["decoding"]["room"], self.device)
-        values = measures(found, stream, self.texts.codec)
+        found = token_losses(self.model, stream, self.config["decoding"]["room"], self.device)
+        values = language_metrics(found, stream, self.texts.codec)
         spread = evaluation.intervals(found, characters(stream, self.texts.codec))
         chosen = list(metrics or values)
         scores = {name: values[name] for name in chosen}, {name: spread[name] for name in chosen}

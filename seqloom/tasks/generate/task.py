@@ -22,7 +22,7 @@ from seqloom.tasks.generate.model import GenerateModel
 from seqloom.tasks.shared.predict import LoadedRun
 from seqloom.tasks.shared.task import Runner, Validator
 from seqloom.training.distributed.processes import Ranks
-from seqloom.training.objectives.next_token import NextToken, likelihood
+from seqloom.training.objectives.next_token import NextToken, validation_loss
 from seqloom.training.settings import Training
 
 UNRANKED = ("bytes", "bpe")  # tokens whose ids do not go from the most frequent to the rarest
@@ -67,7 +67,7 @@ class Generate:
         stream: Any = data.valid
 
         def scores(objective: nn.Module, settings: Training, ranks: Ranks) -> dict[str, float]:
-            return likelihood(objective, stream, stream.options.length, device, ranks)
+            return validation_loss(objective, stream, stream.options.length, device, ranks)
 
         return scores
 

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from seqloom.data.batches.chunks import ChunkedTexts
 from seqloom.data.batches.collate import pad
 from seqloom.data.encoding.encode import Rows
-from seqloom.data.files.columns import Reading
+from seqloom.data.files.columns import ReadOptions
 from seqloom.data.formats.pairs import Example
 from seqloom.data.prepare.texts import read_texts
 from seqloom.data.tokenizers.tokenizers import EOS, SPECIALS, UNK
@@ -47,11 +47,11 @@ class MaskModel(Predicting[str]):
         super().__init__(run)
         self.codec = Codec.from_json(run.vocabularies["source"])
 
-    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
+    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> ReadOptions:
         """How files are read: as those of the training, but for what is given."""
         return reading_of(self.config, columns, skip_bad)
 
-    def read(self, files: list[str], reading: Reading) -> tuple[list[Example], list[str]]:
+    def read(self, files: list[str], reading: ReadOptions) -> tuple[list[Example], list[str]]:
         return read_texts(files, reading)
 
     def unknown(self, source: str) -> list[str]:
@@ -104,7 +104,7 @@ class MaskModel(Predicting[str]):
         search: Search | None = None,
         *,
         metrics: Sequence[str] | None = None,
-        reading: Reading | None = None,
+        reading: ReadOptions | None = None,
     ) -> Evaluation:
         """How well hidden tokens of the texts are predicted: the same ones in every evaluation, each behind <mask>."""
         examples, notes = examples_of(self, files, reading, "texts")

@@ -80,7 +80,7 @@ class Mask:
                 hits = (logits.argmax(-1) == labels).sum()
                 sums += torch.stack([nats, hits, torch.full_like(nats, labels.numel())])
             model.train(training)
-            nats, hits, count = (ranks.all_reduce(sums) if ranks.several else sums).tolist()
+            nats, hits, count = (ranks.all_reduce(sums) if ranks.distributed else sums).tolist()
             return {"loss": nats / count, "perplexity": perplexity(nats, count), "accuracy": 100 * hits / count}
 
         return scores

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from seqloom.data.datasets import catalog
-from seqloom.data.files.columns import TOLD, Reading, as_trained
-from seqloom.data.formats.python_data import given
+from seqloom.data.files.columns import USER_FILE_OPTIONS, ReadOptions, read_options_of_run
+from seqloom.data.formats.python_data import write_examples
 from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import ratio_interval
 from seqloom.tasks.shared.unseen_characters import Note, UnseenTokens
@@ -60,22 +60,22 @@ class Evaluation:
                 yield "word error rate", 100 - value, spread, "words with any error: 100 − exact_match"
 
 
-def reading_of(config: Mapping[str, Any], columns: str | None = None, skip_bad: bool | None = None) -> Reading:
+def reading_of(config: Mapping[str, Any], columns: str | None = None, skip_bad: bool | None = None) -> ReadOptions:
     """How files are read: as those of the training, but for what is given."""
     data = config["data"]
     bad = data.get("skip_bad", False) if skip_bad is None else skip_bad
-    return as_trained(data, columns, bad)
+    return read_options_of_run(data, columns, bad)
 
 
 def examples_of(
-    runner: Any, files: Any, reading: Reading | None, what: str = "examples"
+    runner: Any, files: Any, reading: ReadOptions | None, what: str = "examples"
 ) -> tuple[list[Any], list[str]]:
     """What a runner is asked to score, from files, from the test split of a dataset by name, or examples as
     `seqloom.train` takes them; and notes on it."""
     task, trained = runner.config["task"], runner.reading()
     asked = reading or trained
     settings = {**runner.config["data"], "columns": asked.columns, "skip_bad": asked.skip_bad, "limit": None}
-    names, written = given(files, task, settings)
+    names, written = write_examples(files, task, settings)
     found = catalog.resolve(names, "test", task)
     asked = asked if found == names and not written else _of_others(asked, trained, written)
     examples, notes = runner.read(found, asked)
@@ -84,11 +84,11 @@ def examples_of(
     return examples, [*notes, *_unseen_notes(runner, examples)]
 
 
-def _of_others(asked: Reading, trained: Reading, written: bool) -> Reading:
+def _of_others(asked: ReadOptions, trained: ReadOptions, written: bool) -> ReadOptions:
     """How files are read that are not of the user's making. A dataset has columns of its own, and so have examples that
     were `written` to a file: the settings of the training files do not hold for them, nor for the latter those
     given now."""
-    names = ("columns", *TOLD)
+    names = ("columns", *USER_FILE_OPTIONS)
     return replace(asked, **{name: None for name in names if written or getattr(asked, name) == getattr(trained, name)})
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from seqloom.data.datasets import catalog
-from seqloom.data.formats.word_vectors import Vectors, of_pairs, read_vectors, write_vectors
+from seqloom.data.formats.word_vectors import Vectors, from_pairs, read_vectors, write_vectors
 from seqloom.data.tokenizers.tokenizers import SPECIALS
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.documents import read_json
@@ -51,7 +51,7 @@ def load(name: str, codec: Codec) -> Vectors:
         dataset = catalog.find(name)
         if dataset.task != "vectors":
             raise SeqloomError(f"{name}: is a dataset for the task {dataset.task}, it holds no vectors")
-        return of_pairs(name, dataset.examples("all"), wanted)
+        return from_pairs(name, dataset.examples("all"), wanted)
     return read_vectors(name, wanted)
 
 

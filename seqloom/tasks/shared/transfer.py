@@ -17,7 +17,7 @@ from seqloom.build import nested_tables, settings
 from seqloom.errors import SeqloomError, known
 from seqloom.options import hints_of
 from seqloom.tasks.shared.task import Task
-from seqloom.training.checkpoint import learned
+from seqloom.training.checkpoint import trained_tensors
 from seqloom.training.distributed.sharding import place_like
 
 SIDE = ("source", "encoder")  # the parts that are handed over
@@ -87,7 +87,7 @@ def take_over(model: nn.Module, weights: Mapping[str, Tensor], run: Path | str) 
     A part that both have, `source` or `encoder`, must fit whole. Word vectors have no encoder: they hand over their
     embedding alone.
     """
-    parameters = learned(model)
+    parameters = trained_tensors(model)
     here, there = ({name.split(".")[0] for name in names} & {*SIDE} for names in (parameters, weights))
     offered, wanted = ({n for n in names if n.split(".")[0] in here & there} for names in (weights, parameters))
     if not wanted:

@@ -33,7 +33,7 @@ def evaluation_details(estimator: TableModel, examples: Sequence[Row], *, most: 
     asked = sorted(examples, key=_hash)[:most] if len(examples) > most else list(examples)
     if not asked:
         raise SeqloomError("no rows to evaluate on")
-    rows = estimator.schema.number(asked)
+    rows = estimator.schema.encode(asked)
     started = time.monotonic()
     logits = estimator.logits(rows)
     seconds = time.monotonic() - started
@@ -41,7 +41,7 @@ def evaluation_details(estimator: TableModel, examples: Sequence[Row], *, most: 
     return {
         **frame(estimator, estimator.score(rows, logits), asked_rows, seconds, len(examples)),
         **_closer(estimator, asked, rows, logits),
-        "importance": columns_that_count(estimator, estimator.schema.number(sorted(asked, key=_hash)[:ASKED])),
+        "importance": columns_that_count(estimator, estimator.schema.encode(sorted(asked, key=_hash)[:ASKED])),
         **_weights(estimator),
     }
 
@@ -50,14 +50,14 @@ def _closer(estimator: TableModel, asked: Sequence[Row], rows: TableSource, logi
     """Which rows, which classes, or how far off."""
     found = estimator.found(rows, logits)
     texts = [Example(_display(estimator, row), (row.target,), row.file, row.line) for row in asked]
-    answers = [label_answers(estimator.schema.answer, row)[0] for row in logits]
+    answers = [label_answers(estimator.schema.prediction, row)[0] for row in logits]
     if isinstance(found, LabelPredictions):
-        wrong = (~found.right).astype(float)
+        wrong = (~found.correct).astype(float)
         return {
             "examples": shown(texts, answers, wrong, np.zeros(len(texts))),
             **by_labels(found, estimator.schema.classes),
         }
-    points = np.stack([found.wanted, found.predicted], 1)[:DRAWN]
+    points = np.stack([found.reference, found.predicted], 1)[:DRAWN]
     return {
         "examples": off(shown(texts, answers, np.abs(found.errors), np.zeros(len(texts)))),
         "scatter": {"target": estimator.schema.target.name, "points": _rounded(points)},

@@ -13,14 +13,14 @@ import numpy as np
 import torch
 
 from seqloom.data.batches.table import Schema, TableSource
-from seqloom.data.files.columns import Reading, as_trained, split_csv
-from seqloom.data.files.file_format import look
-from seqloom.data.files.lines import STDIN, Line, LineError, decode, place, read_lines
-from seqloom.data.formats.bad_lines import Skipped, note
-from seqloom.data.formats.pairs import OnNote, pass_on, stdin
-from seqloom.data.formats.table import Layout, Row, entries, from_json, sound
-from seqloom.data.formats.table import notes as notes_of
-from seqloom.data.prepare.table import right, unseen
+from seqloom.data.files.columns import ReadOptions, read_options_of_run, split_csv
+from seqloom.data.files.file_format import detect_format
+from seqloom.data.files.lines import STDIN, Line, LineError, decode, local_path, read_lines
+from seqloom.data.formats.bad_lines import Skipped, skipped_notes
+from seqloom.data.formats.pairs import OnNote, pass_notes, stdin
+from seqloom.data.formats.table import Layout, Row, fields_from_json, row_entries, valid_rows
+from seqloom.data.formats.table import file_notes as notes_of
+from seqloom.data.prepare.table import drop_invalid, unseen_category_notes
 from seqloom.decoding.batched import Answer
 from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
@@ -43,25 +43,25 @@ class TableModel(Predicting[Asked]):
         super().__init__(run)
         self.schema = Schema.from_json(run.vocabularies)
 
-    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
+    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> ReadOptions:
         """How files are read: as those of the training, but for what is given. Columns have their names."""
         if columns is not None:
             names = ", ".join(self.schema.layout.columns)
             raise SeqloomError(f"--columns {columns!r}: the columns of a table are found by their names: {names}")
         data = {**self.config["data"], "columns": None, "header": None}
-        return as_trained(data, None, data.get("skip_bad", False) if skip_bad is None else skip_bad)
+        return read_options_of_run(data, None, data.get("skip_bad", False) if skip_bad is None else skip_bad)
 
-    def read(self, files: list[str], reading: Reading) -> tuple[list[Row], list[str]]:
+    def read(self, files: list[str], reading: ReadOptions) -> tuple[list[Row], list[str]]:
         """The rows of some files, and what there is to say about them."""
         skipped = Skipped() if reading.skip_bad else None
-        rows = right(sound(files, self._layout(reading), skipped), self.schema, skipped)
+        rows = drop_invalid(valid_rows(files, self._layout(reading), skipped), self.schema, skipped)
         return rows, [
             *notes_of(files, reading),
-            *unseen(self.schema.number(rows)),
-            *(note(skipped.to_json()) if skipped else ()),
+            *unseen_category_notes(self.schema.encode(rows)),
+            *(skipped_notes(skipped.to_json()) if skipped else ()),
         ]
 
-    def _layout(self, reading: Reading) -> Layout:
+    def _layout(self, reading: ReadOptions) -> Layout:
         layout = self.schema.layout
         if reading.header == layout.numbered:  # given, and otherwise than for the training
             option, found_by = (
@@ -72,27 +72,27 @@ class TableModel(Predicting[Asked]):
             )
         return replace(layout, reading=reading)
 
-    def sources(self, file: str, reading: Reading | None = None, on_note: OnNote | None = None) -> Iterator[str]:
+    def sources(self, file: str, reading: ReadOptions | None = None, on_note: OnNote | None = None) -> Iterator[str]:
         """The rows of a file as `answers` takes them, one JSON object each; the target need not be there.
 
         What is no table, as standard input ("-"), is read as it comes: its lines are rows already.
         """
-        reading = reading or Reading()
+        reading = reading or ReadOptions()
         layout = self._layout(reading)
         if file == STDIN:
             one, lines = stdin(reading)
-            pass_on(one.notes, on_note)
+            pass_notes(one.notes, on_note)
             yield from self._lines("stdin", lines)
             return
-        found = look(file, place(file), reading)
-        pass_on(found.notes, on_note)
+        found = detect_format(file, local_path(file), reading)
+        pass_notes(found.notes, on_note)
         if found.kind == "parallel":
-            yield from self._lines(file, read_lines(file, place(file), found.encoding))
+            yield from self._lines(file, read_lines(file, local_path(file), found.encoding))
             return
-        for entry in entries(file, layout, need_target=False):
+        for entry in row_entries(file, layout, need_target=False):
             if not isinstance(entry, Row):
                 raise SeqloomError(str(entry))
-            if problem := self.schema.wrong(entry, need_target=False):
+            if problem := self.schema.problem(entry, need_target=False):
                 raise SeqloomError(str(problem))
             yield json.dumps(dict(zip(self.schema.layout.columns, entry.fields, strict=True)), ensure_ascii=False)
 
@@ -119,9 +119,13 @@ class TableModel(Predicting[Asked]):
         turns = enumerate(sources, 1)
         while chunk := list(islice(turns, ahead * rows)):
             asked = [self._row(source, turn) for turn, source in chunk]
-            logits = iter(self.logits(self.schema.number([row for row in asked if row is not None]), rows))
+            logits = iter(self.logits(self.schema.encode([row for row in asked if row is not None]), rows))
             for row in asked:
-                yield [EMPTY_ANSWER] if row is None else label_answers(self.schema.answer, next(logits), search.n_best)
+                yield (
+                    [EMPTY_ANSWER]
+                    if row is None
+                    else label_answers(self.schema.prediction, next(logits), search.n_best)
+                )
 
     def _row(self, source: Asked, turn: int) -> Row | None:
         """None: an empty line, whose answer is empty."""
@@ -132,7 +136,7 @@ class TableModel(Predicting[Asked]):
             if not source.strip():
                 return None
             if source.lstrip().startswith("{"):
-                fields = from_json(source, layout)[:-1]
+                fields = fields_from_json(source, layout)[:-1]
             elif (cut := split_csv(source)) is None:
                 raise LineError("the quote is never closed", "quote")
             else:
@@ -143,7 +147,7 @@ class TableModel(Predicting[Asked]):
         except LineError as error:
             raise SeqloomError(f"row {turn}: {error}") from None
         row = Row(fields, "", "", 0)
-        if problem := self.schema.wrong(row, need_target=False):
+        if problem := self.schema.problem(row, need_target=False):
             raise SeqloomError(f"row {turn}: {problem.reason}")
         return row
 
@@ -152,13 +156,13 @@ class TableModel(Predicting[Asked]):
         columns = self.schema.layout.columns
         text = {column.name for column in self.schema.columns if column.kind == "text"}
         fields = tuple(" ".join(["word"] * length) if name in text else "" for name in columns)
-        self.model(self.schema.number([Row(fields, "", "", 0)]).batch(np.zeros(1, np.int64)).source)
+        self.model(self.schema.encode([Row(fields, "", "", 0)]).batch(np.zeros(1, np.int64)).source)
 
     @torch.inference_mode()
     def logits(self, rows: TableSource, size: int = 256) -> np.ndarray:
         """[N, outputs], in batches of rows with texts of like length."""
         self.model.eval()
-        found = np.zeros((len(rows), self.schema.answer.size), np.float32)
+        found = np.zeros((len(rows), self.schema.prediction.size), np.float32)
         order = np.argsort(rows.lengths, kind="stable")
         for start in range(0, len(order), size):
             chosen = order[start : start + size]
@@ -171,17 +175,17 @@ class TableModel(Predicting[Asked]):
         search: Search | None = None,
         *,
         metrics: Sequence[str] | None = None,
-        reading: Reading | None = None,
+        reading: ReadOptions | None = None,
     ) -> Evaluation:
         """Scores on tables, or on the test split of a dataset by name."""
         rows, notes = examples_of(self, files, reading, "rows")
-        numbered = self.schema.number(rows)
+        numbered = self.schema.encode(rows)
         scored = self.score(numbered, self.logits(numbered), metrics)
         return replace(scored, notes=(*notes, *scored.notes))
 
     def score(self, rows: TableSource, logits: np.ndarray, metrics: Sequence[str] | None = None) -> Evaluation:
         """Scores of outputs that were computed already, [N, outputs], one for each row."""
-        answer, found = self.schema.answer, self.found(rows, logits)
+        answer, found = self.schema.prediction, self.found(rows, logits)
         if metrics is None and answer.kind == "label":
             metrics = ["accuracy", "macro_f1", "calibration_error"]  # the micro F1 is the accuracy
         scores = score_labels(found, metrics=metrics)
@@ -192,7 +196,7 @@ class TableModel(Predicting[Asked]):
 
     def found(self, rows: TableSource, logits: np.ndarray) -> LabelPredictions | NumberPredictions:
         """Predictions beside their references."""
-        return with_references(self.schema.answer, logits, rows.values)
+        return with_references(self.schema.prediction, logits, rows.values)
 
     def evaluation_details(
         self, examples: Sequence[Row], search: Search | None = None, *, most: int = 1000
@@ -211,7 +215,7 @@ class TableModel(Predicting[Asked]):
             return None
         scaled, bias = (tensor.double().cpu().numpy() for tensor in found)
         means, scales = self._scales()
-        answer = self.schema.answer
+        answer = self.schema.prediction
         per_unit, start = scaled / scales, bias - (scaled * means / scales).sum(1)
         if answer.kind == "number":
             scaled, per_unit = scaled * answer.deviation, per_unit * answer.deviation

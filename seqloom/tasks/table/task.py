@@ -44,12 +44,12 @@ class Table:
             "value_count": len(schema.labels),
             "text_count": len(schema.texts),
             "source_size": schema.codec.size,
-            "label_count": schema.answer.size,
+            "label_count": schema.prediction.size,
         }
 
     def decoding(self, data: PreparedTable, before: Mapping[str, Any]) -> dict[str, Any]:
         """What the target turned out to be: the objective must know, and only the data says."""
-        return {"target": data.schema.answer.kind}
+        return {"target": data.schema.prediction.kind}
 
     def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
         return label_objective(config["decoding"]["target"], model, settings.label_smoothing, settings.r_drop)

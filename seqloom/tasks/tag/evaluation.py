@@ -13,7 +13,7 @@ from seqloom.data.formats.conll import Sentence
 from seqloom.decoding.batched import Answer
 from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import ratio_interval
-from seqloom.metrics.span_f1 import Tagged, by_kind
+from seqloom.metrics.span_f1 import TagSequences, by_type
 from seqloom.reporting.number_format import finite
 from seqloom.tasks.shared.evaluation import error_by_length, frame
 
@@ -86,7 +86,7 @@ def evaluation_details(runner: TagModel, examples: Sequence[Sentence], most: int
 
 def _kinds(scored: Sequence[ScoredExample], scheme: str | None) -> list[dict[str, Any]]:
     """Scores of each tag, or type of spans."""
-    found = by_kind(Tagged([one.written for one in scored], [one.sentence.tags for one in scored], scheme))
+    found = by_type(TagSequences([one.written for one in scored], [one.sentence.tags for one in scored], scheme))
     return [{name: round(v, 3) if isinstance(v, float) else v for name, v in asdict(one).items()} for one in found]
 
 

@@ -12,7 +12,7 @@ import torch
 
 from seqloom.data.batches.tags import TagOptions, Tags, lexicon_of
 from seqloom.data.encoding.tag_schemes import spans
-from seqloom.data.files.columns import Reading
+from seqloom.data.files.columns import ReadOptions
 from seqloom.data.formats.conll import LONGEST, Sentence, read, sentences
 from seqloom.data.formats.pairs import OnNote, read_sources
 from seqloom.data.prepare.tags import clean_tags
@@ -20,7 +20,7 @@ from seqloom.data.tokenizers.tokenizers import UNK
 from seqloom.decoding.batched import Answer
 from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
-from seqloom.metrics.span_f1 import Tagged, score_tags
+from seqloom.metrics.span_f1 import TagSequences, score_tags
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of, reading_of
 from seqloom.tasks.shared.predict import LoadedRun, Predicting
 from seqloom.tasks.shared.unseen_characters import unknown_tokens
@@ -46,18 +46,18 @@ class TagModel(Predicting[Asked]):
         self._allowed = allowed_moves(self.tags)
         self._most = run.config["data"].get("max_length") or LONGEST
 
-    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
+    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> ReadOptions:
         """How files are read: as those of the training, but for what is given."""
         return reading_of(self.config, columns, skip_bad)
 
-    def read(self, files: Sequence[str], reading: Reading) -> tuple[list[Sentence], list[str]]:
+    def read(self, files: Sequence[str], reading: ReadOptions) -> tuple[list[Sentence], list[str]]:
         """The tagged sentences of some files, mended if those of the training were, and notes on them."""
         found = read(files, reading, longest=None)  # `tag` reads long ones in parts
         options = TagOptions(repair_tags=self.config["data"].get("repair_tags", False))
         sentences, notes = clean_tags(found.sentences, options, self.tags)
         return sentences, [*found.notes, *notes]
 
-    def sources(self, file: str, reading: Reading | None = None, on_note: OnNote | None = None) -> Iterator[Asked]:
+    def sources(self, file: str, reading: ReadOptions | None = None, on_note: OnNote | None = None) -> Iterator[Asked]:
         """What to tag: sentences of a CoNLL file (.conll, .conllu, .tsv), with or without tags, or lines of text."""
         if file.removesuffix(".gz").endswith(COLUMNED):
             return sentences(file, reading or self.reading(), on_note)
@@ -143,7 +143,7 @@ class TagModel(Predicting[Asked]):
         search: Search | None = None,
         *,
         metrics: Sequence[str] | None = None,
-        reading: Reading | None = None,
+        reading: ReadOptions | None = None,
     ) -> Evaluation:
         """Scores on files of tagged sentences, or on the test split of a dataset by name."""
         sentences, notes = examples_of(self, files, reading, "tagged sentences")
@@ -154,7 +154,7 @@ class TagModel(Predicting[Asked]):
         scored = []
         for sentence, answer in zip(sentences, self.tag([one.words for one in sentences]), strict=True):
             predicted = tuple(self.tags.names[tag] for tag in answer.tokens)
-            unknown = tuple(self.lexicon.number(word) == UNK for word in sentence.words)
+            unknown = tuple(self.lexicon.word_id(word) == UNK for word in sentence.words)
             scored.append(ScoredExample(sentence, answer, predicted, unknown))
         return scored
 
@@ -162,7 +162,7 @@ class TagModel(Predicting[Asked]):
         self, scored: Sequence[ScoredExample], metrics: Sequence[str] | None = None, notes: tuple[str, ...] = ()
     ) -> Evaluation:
         """Scores of tags that were written already."""
-        tagged = Tagged([one.written for one in scored], [one.sentence.tags for one in scored], self.tags.scheme)
+        tagged = TagSequences([one.written for one in scored], [one.sentence.tags for one in scored], self.tags.scheme)
         scores = score_tags(tagged, metrics)
         new = sorted({tag for one in scored for tag in one.sentence.tags} - set(self.tags.names))
         if new:

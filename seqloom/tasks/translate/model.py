@@ -10,21 +10,21 @@ from typing import Any
 import torch
 
 from seqloom.data.batches.collate import pad
-from seqloom.data.files.columns import Reading
-from seqloom.data.formats.bad_lines import examples as read_examples
+from seqloom.data.files.columns import ReadOptions
+from seqloom.data.formats.bad_lines import read_examples as read_examples
 from seqloom.data.formats.pairs import Example
-from seqloom.data.tokenizers.tokenizers import BOS, EOS, UNK, lost
+from seqloom.data.tokenizers.tokenizers import BOS, EOS, UNK, normalization_suffix
 from seqloom.decoding.batched import Answer, Texts, may_be_long
 from seqloom.decoding.options import Search
 from seqloom.errors import known
 from seqloom.inspection.attention_maps import AttentionMap, attention_maps
-from seqloom.metrics.text.bleu_chrf import advice, tokenizer
+from seqloom.metrics.text.bleu_chrf import tokenizer, tokenizer_advice
 from seqloom.metrics.text.text_metrics import score
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of, reading_of
 from seqloom.tasks.shared.predict import LoadedRun, Predicting
 from seqloom.tasks.shared.unseen_characters import unknown_tokens
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
-from seqloom.training.validation import group_by_source, likelihood, paired_batches
+from seqloom.training.validation import group_by_source, paired_batches, validation_loss
 
 SYMBOLS, SHORT = 300, 5  # an inventory of sounds: at most so many, each of so many characters at most
 
@@ -36,11 +36,11 @@ class Translator(Predicting[str]):
         super().__init__(run)
         self.texts = texts
 
-    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
+    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> ReadOptions:
         """How files are read: as those of the training, but for what is given."""
         return reading_of(self.config, columns, skip_bad)
 
-    def read(self, files: list[str], reading: Reading) -> tuple[list[Example], list[str]]:
+    def read(self, files: list[str], reading: ReadOptions) -> tuple[list[Example], list[str]]:
         """The examples of files, and notes on them."""
         return read_examples(files, reading)
 
@@ -68,7 +68,7 @@ class Translator(Predicting[str]):
         metrics: Sequence[str] | None = None,
         together: bool = False,
         tokenize: str = "13a",
-        reading: Reading | None = None,
+        reading: ReadOptions | None = None,
     ) -> Evaluation:
         """Scores on files of examples, or on the test split of a dataset by name.
 
@@ -105,8 +105,10 @@ class Translator(Predicting[str]):
             values["perplexity"] = self._perplexity(examples)
         # What both sides lost before they were compared.
         target = self.texts.target
-        signature = {name: text + lost(target.fold, target.half_width) for name, text in scores.signature.items()}
-        hint = advice(references, tokenize) if "bleu" in values else None
+        signature = {
+            name: text + normalization_suffix(target.fold, target.half_width) for name, text in scores.signature.items()
+        }
+        hint = tokenizer_advice(references, tokenize) if "bleu" in values else None
         notes = () if hint is None else (hint,)
         found = (values, scores.intervals, signature, scores.count, predictions, notes)
         members = self.config.get("members", ())
@@ -128,7 +130,7 @@ class Translator(Predicting[str]):
         target = self.texts.target
         pairs = [(self.texts.encode(e.source), [BOS, *target.encode(e.targets[0]), EOS]) for e in examples]
         objective = TeacherForcing(self.texts.model)
-        return likelihood(objective, paired_batches(pairs), self.texts.device)["perplexity"]
+        return validation_loss(objective, paired_batches(pairs), self.texts.device)["perplexity"]
 
     def evaluation_details(
         self, examples: Sequence[Example], search: Search | None = None, *, most: int = 1000, tokenize: str = "13a"

@@ -23,7 +23,7 @@ from seqloom.tasks.translate.model import Translator
 from seqloom.training.distributed.processes import Ranks
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from seqloom.training.settings import Training
-from seqloom.training.validation import all_batches, greedy_scores, likelihood
+from seqloom.training.validation import all_batches, greedy_scores, validation_loss
 
 
 class Translate:
@@ -63,7 +63,7 @@ class Translate:
 
         def scores(objective: nn.Module, settings: Training, ranks: Ranks) -> dict[str, float]:
             assert data.valid is not None
-            found = likelihood(objective, all_batches(data.valid, settings, ranks), device, ranks)
+            found = validation_loss(objective, all_batches(data.valid, settings, ranks), device, ranks)
             if settings.valid_decode:
                 metrics = list(dict.fromkeys(["per", "exact_match", *({settings.select} & METRICS.keys())]))
                 found |= greedy_scores(texts, examples, metrics, settings.valid_decode, ranks)

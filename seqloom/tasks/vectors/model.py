@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from seqloom.data.batches.chunks import ChunkedTexts
 from seqloom.data.encoding.encode import Rows
-from seqloom.data.files.columns import Reading
+from seqloom.data.files.columns import ReadOptions
 from seqloom.data.formats.pairs import Example
 from seqloom.data.prepare.texts import read_texts
 from seqloom.data.tokenizers.tokenizers import SPECIALS, UNK
@@ -27,7 +27,7 @@ from seqloom.tasks.shared.evaluation import Evaluation, examples_of, reading_of
 from seqloom.tasks.shared.predict import LoadedRun, Predicting
 from seqloom.tasks.vectors.evaluation import evaluation_details
 from seqloom.training.objectives.skip_gram import NegativeSampling, Windows
-from seqloom.training.validation import likelihood
+from seqloom.training.validation import validation_loss
 from seqloom.version import __version__
 
 SEED = 7  # of the words drawn in an evaluation
@@ -40,11 +40,11 @@ class VectorModel(Predicting[str]):
         super().__init__(run)
         self.codec = Codec.from_json(run.vocabularies["source"])
 
-    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> Reading:
+    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> ReadOptions:
         """How files are read: as those of the training, but for what is given."""
         return reading_of(self.config, columns, skip_bad)
 
-    def read(self, files: list[str], reading: Reading) -> tuple[list[Example], list[str]]:
+    def read(self, files: list[str], reading: ReadOptions) -> tuple[list[Example], list[str]]:
         return read_texts(files, reading)
 
     @cached_property
@@ -86,7 +86,7 @@ class VectorModel(Predicting[str]):
         search: Search | None = None,
         *,
         metrics: Sequence[str] | None = None,
-        reading: Reading | None = None,
+        reading: ReadOptions | None = None,
     ) -> Evaluation:
         """The mean loss of the pairs of neighbours in the texts."""
         for name in metrics or ():
@@ -106,7 +106,7 @@ class VectorModel(Predicting[str]):
             raise SeqloomError("no two words of the vocabulary stand in one of the texts")
         plan = windows.plan(seed=0, epoch=0, batch_tokens=None, batch_rows=64)
         objective = NegativeSampling(self.model)  # pyright: ignore[reportArgumentType]
-        found = likelihood(objective, map(windows.batch, plan), self.device)
+        found = validation_loss(objective, map(windows.batch, plan), self.device)
         signature = "|".join(f"{name}:{value:g}" for name, value in how.items())
         return Evaluation(
             metrics={"loss": found["loss"]},

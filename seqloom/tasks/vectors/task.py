@@ -22,7 +22,7 @@ from seqloom.tasks.vectors.model import VectorModel
 from seqloom.training.distributed.processes import Ranks
 from seqloom.training.objectives.skip_gram import NegativeSampling, Windows
 from seqloom.training.settings import Training
-from seqloom.training.validation import all_batches, likelihood
+from seqloom.training.validation import all_batches, validation_loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class Vectors:
         def scores(objective: nn.Module, settings: Training, ranks: Ranks) -> dict[str, float]:
             """The mean loss of a pair; the same pairs and drawn words in every validation."""
             assert data.valid is not None
-            return {"loss": likelihood(objective, all_batches(data.valid, settings, ranks), device, ranks)["loss"]}
+            return {"loss": validation_loss(objective, all_batches(data.valid, settings, ranks), device, ranks)["loss"]}
 
         return scores
 

@@ -1,7 +1,7 @@
-"""Several processes as one training: their ranks, what they exchange, how they fail together.
+"""Distributed training: ranks, collective operations, and failing together.
 
-They exchange tensors, or JSON as bytes in a tensor; nothing is pickled. They are started by torchrun; a process alone
-makes no group, and every function here returns its argument.
+Ranks exchange tensors, or JSON as bytes in a tensor; nothing is pickled. They are started by torchrun; with a single
+process there is no group, and every function returns its argument.
 """
 
 from __future__ import annotations
@@ -28,19 +28,27 @@ from seqloom.errors import SeqloomError
 
 Value = TypeVar("Value")
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-STEP, PREPARING = timedelta(minutes=30), timedelta(days=1)  # how long one rank waits for another
-BROKEN = ("gloo", "nccl", "connection closed", "connection reset", "broken pipe", "process group", "tcpstore")
+STEP_TIMEOUT, DATA_TIMEOUT = timedelta(minutes=30), timedelta(days=1)  # how long one rank waits for another
+CONNECTION_ERRORS = (
+    "gloo",
+    "nccl",
+    "connection closed",
+    "connection reset",
+    "broken pipe",
+    "process group",
+    "tcpstore",
+)
 DTYPES = {str(t): t for t in (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.uint8)}
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What torchrun sets for this process. The environment is read here and nowhere else."""
+    """The environment variables of torchrun, which are read only here."""
 
     rank: int = 0
     world: int = 1
-    local: int = 0  # which process of its machine
-    attempt: int = 0  # how often the torchrun of this machine has started it again after a failure
+    local: int = 0  # rank on its machine
+    attempt: int = 0  # restarts by the torchrun of this machine
     name: str | None = None  # of that torchrun: the same for all attempts
 
     @classmethod
@@ -59,12 +67,12 @@ class Ranks:
     def __init__(self, launch: Launch, device: torch.device) -> None:
         self.launch, self.device = launch, device
         self.rank, self.world = launch.rank, launch.world
-        # For exchanges on the CPU, with a long timeout, since data may take hours to prepare.
-        self._hosts: Any = dist.new_group(backend="gloo", timeout=PREPARING) if self.several else None
+        # For collectives on the CPU, with a long timeout, since preparing data may take hours.
+        self._hosts: Any = dist.new_group(backend="gloo", timeout=DATA_TIMEOUT) if self.distributed else None
         self.launches = [Launch(*fields) for fields in self.all_gather(astuple(launch))]
 
     @property
-    def several(self) -> bool:
+    def distributed(self) -> bool:
         return self.world > 1
 
     @property
@@ -76,13 +84,13 @@ class Ranks:
 
     def all_reduce(self, numbers: Tensor) -> Tensor:
         """The sum over all ranks, on the device; the host does not wait for it until it is read."""
-        if self.several:
+        if self.distributed:
             dist.all_reduce(numbers)
         return numbers
 
     def broadcast(self, value: Value) -> Value:
         """The first rank's value, a JSON one, on every rank."""
-        if not self.several:
+        if not self.distributed:
             return value
         raw = _bytes(value) if self.first else torch.empty(0, dtype=torch.uint8)
         size = torch.tensor(raw.numel())
@@ -93,7 +101,7 @@ class Ranks:
 
     def all_gather(self, value: Value) -> list[Value]:
         """Every rank's value, a JSON one, on every rank. All wait for the last."""
-        if not self.several:
+        if not self.distributed:
             return [value]
         raw = _bytes(value)
         sizes = [int(size) for size in self.all_gather_tensors(torch.tensor([raw.numel()]))]
@@ -103,7 +111,7 @@ class Ranks:
 
     def all_gather_tensors(self, tensor: Tensor) -> list[Tensor]:
         """A tensor of one shape, on the host, from every rank."""
-        if not self.several:
+        if not self.distributed:
             return [tensor]
         every = [torch.empty_like(tensor) for _ in range(self.world)]
         dist.all_gather(every, tensor.contiguous(), group=self._hosts)
@@ -111,11 +119,11 @@ class Ranks:
 
     def broadcast_tensors(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """The first rank's tensors on every rank, each sent when it is looked up."""
-        return Shared(tensors, self) if self.several else tensors
+        return SharedTensors(tensors, self) if self.distributed else tensors
 
     def run_on_first(self, work: Callable[[], Value]) -> Value:
-        """Run on the first rank and broadcast the result, JSON. If it fails there, all end, and one reports why."""
-        if not self.several:
+        """Run on the first rank and broadcast its JSON result. If it fails, all ranks end and one reports why."""
+        if not self.distributed:
             return work()
         if self.first:
             try:
@@ -137,7 +145,7 @@ class Ranks:
         try:
             yield
         except SeqloomError as error:
-            if not self.several:
+            if not self.distributed:
                 raise
             problem = error
         problems = self.all_gather(None if problem is None else str(problem))
@@ -153,9 +161,9 @@ class Ranks:
         of earlier ones, whether machines share their files or not."""
         mine = 0 if self.first else 1 if self.launch.local == 0 else 2
         made: list[Value] = []
-        for turn in range(3):
+        for group in range(3):
             with self.fail_together():
-                if turn == mine:
+                if group == mine:
                     made.append(work())
         return made[0]
 
@@ -163,8 +171,8 @@ class Ranks:
 ALONE = Ranks(Launch(), torch.device("cpu"))
 
 
-class Shared(Mapping[str, Tensor]):
-    """Tensors of the first rank. To look one up is an exchange: every rank looks up the same, in the same order."""
+class SharedTensors(Mapping[str, Tensor]):
+    """Tensors of the first rank. A lookup is a collective: all ranks must look up the same names in the same order."""
 
     def __init__(self, held: Mapping[str, Tensor], ranks: Ranks) -> None:
         self._held, self._ranks = held, ranks
@@ -187,7 +195,7 @@ class Shared(Mapping[str, Tensor]):
 
 @contextmanager
 def connected(launch: Launch, device: torch.device) -> Iterator[Ranks]:
-    """The group of all processes, for the length of the block. A lost process is one line, not a traceback."""
+    """The process group within the block. A lost process is a one-line error, not a traceback."""
     if launch.world == 1:
         yield Ranks(launch, device)
         return
@@ -199,7 +207,7 @@ def connected(launch: Launch, device: torch.device) -> Iterator[Ranks]:
         yield Ranks(launch, device)
         whole = True
     except RuntimeError as error:
-        if not isinstance(error, dist.DistError) and not any(word in str(error).lower() for word in BROKEN):
+        if not isinstance(error, dist.DistError) and not any(word in str(error).lower() for word in CONNECTION_ERRORS):
             raise
         why = str(error).strip().splitlines()[0][:200]
         raise SeqloomError(
@@ -207,15 +215,15 @@ def connected(launch: Launch, device: torch.device) -> Iterator[Ranks]:
             f"has probably ended, and its own message says why ({why})"
         ) from error
     finally:
-        # NCCL would wait here for a process that is gone; the end of this process frees everything as well.
+        # NCCL would wait here for a lost process; exiting frees everything as well.
         if ours and dist.is_initialized() and (whole or device.type == "cpu"):
             dist.destroy_process_group()
 
 
 def _connect(device: torch.device) -> None:
-    store, rank, world = next(rendezvous("env://", timeout=STEP))
-    store = PrefixStore(_meet(store, rank, world), store)
-    common = {"store": store, "rank": rank, "world_size": world, "timeout": STEP}
+    store, rank, world = next(rendezvous("env://", timeout=STEP_TIMEOUT))
+    store = PrefixStore(_agree_on_name(store, rank, world), store)
+    common = {"store": store, "rank": rank, "world_size": world, "timeout": STEP_TIMEOUT}
     if device.type == "cuda":
         torch.cuda.set_device(device)
         dist.init_process_group("nccl", device_id=device, **common)
@@ -223,12 +231,11 @@ def _connect(device: torch.device) -> None:
         dist.init_process_group("gloo", **common)
 
 
-def _meet(store: Any, rank: int, world: int) -> str:
-    """A name for this group that no group had before.
+def _agree_on_name(store: Any, rank: int, world: int) -> str:
+    """Agree on a new name for this group.
 
-    torchrun keeps one store over restarts, with addresses of processes that have ended. So each rank asks for the name
-    under a key of its own that was never used, and the first rank answers all requests until every rank has
-    acknowledged the name.
+    torchrun keeps one store over restarts, with addresses of ended processes. So each rank asks for the name under a
+    fresh key, and the first rank answers until every rank has acknowledged the name.
     """
     key = uuid4().hex
     if rank:
@@ -236,7 +243,7 @@ def _meet(store: Any, rank: int, world: int) -> str:
         name = store.get(f"answered/{key}").decode()
         store.set(f"thanked/{name}/{rank}", "")
         return name
-    missing, deadline = set(range(1, world)), time.monotonic() + STEP.total_seconds()
+    missing, deadline = set(range(1, world)), time.monotonic() + STEP_TIMEOUT.total_seconds()
     while missing:
         for other in sorted(missing):
             if store.check([f"thanked/{key}/{other}"]):
@@ -244,7 +251,7 @@ def _meet(store: Any, rank: int, world: int) -> str:
             elif store.check([f"asked/{other}"]):
                 store.set(f"answered/{store.get(f'asked/{other}').decode()}", key)
         if time.monotonic() > deadline:
-            raise SeqloomError(f"{len(missing)} of {world} processes did not come within {STEP}")
+            raise SeqloomError(f"{len(missing)} of {world} processes did not come within {STEP_TIMEOUT}")
         time.sleep(0.01)
     return key
 

@@ -1,4 +1,4 @@
-"""The state of the random numbers, out and back: of this process, and of every rank for a checkpoint."""
+"""Saving and restoring random states: of this process, and of all ranks for a checkpoint."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def random_states(device: torch.device, ranks: Ranks) -> dict[str, Tensor]:
 
 
 def restore_random(tensors: Mapping[str, Tensor], device: torch.device, ranks: Ranks) -> None:
-    """This rank's own of what `random_states` gave; every rank looks all of them up, since that may be an exchange."""
+    """Restore this rank's part of `random_states`. Every rank looks all of them up, since that may be a collective."""
     states = {name.removeprefix("random."): tensors[name].cpu() for name in tensors if name.startswith("random.")}
     mine = f"{ranks.rank}." if ranks.rank else ""
     set_rng_state({name: states[mine + name] for name in DEVICES if mine + name in states}, device)

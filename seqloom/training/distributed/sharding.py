@@ -1,4 +1,4 @@
-"""One model on several ranks: which rows each rank takes, what wraps the objective (DDP, FSDP), and joining shards.
+"""One model on several ranks: the rows of each rank, DDP and FSDP, and joining shards.
 
 DDP copies the model to every rank and averages gradients (Li et al. 2020, arXiv:2006.15704); FSDP cuts every parameter,
 its gradient and its optimizer state into a shard a rank, and joins a layer only while it runs (Zhao et al. 2023,
@@ -20,15 +20,15 @@ from seqloom.parts.state import State, flatten
 from seqloom.training.distributed.processes import DTYPES, Ranks
 
 
-def rank_batch(supply: BatchSource, rows: np.ndarray, ranks: Ranks) -> Any:
-    """This rank's rows of a batch: every `world`-th, as rows are sorted by length and none should get all the long
-    ones. With fewer rows than ranks, some get a row of weight zero: they must take part all the same."""
+def rank_batch(source: BatchSource, rows: np.ndarray, ranks: Ranks) -> Any:
+    """This rank's rows of a batch: every `world`-th, as rows are sorted by length. With fewer rows than ranks, some get
+    a row of weight zero, since all must take part in collectives."""
     mine = rows[ranks.rank :: ranks.world]
-    return supply.batch(mine) if len(mine) else supply.batch(rows[:1]).zero_weight_row()
+    return source.batch(mine) if len(mine) else source.batch(rows[:1]).zero_weight_row()
 
 
 def exact_micro_batches(batch: AnyBatch, count: int) -> list[Any]:
-    """Exactly `count` micro-batches, so that every rank runs as many passes as the others."""
+    """Exactly `count` micro-batches, so that all ranks run the same number of passes."""
     parts = batch.micro_batches(count)
     return parts + [parts[0].zero_weight_row()] * (count - len(parts))
 
@@ -36,8 +36,8 @@ def exact_micro_batches(batch: AnyBatch, count: int) -> list[Any]:
 def gather_states(state: State, ranks: Ranks) -> tuple[dict[str, Tensor], Any]:
     """The state of every rank, as `carried.<rank>.<number>`, and the layout of them all.
 
-    Ranks may differ in their number of rows, or have none and so no state; an exchange needs one shape, so the states
-    are padded with rows, which are removed again.
+    Ranks may have different numbers of rows, or none; the collective needs one shape, so states are padded with rows,
+    which are removed again.
     """
     tensors, layout = flatten(state)
     forms = ranks.all_gather([layout, [[str(one.dtype), list(one.shape)] for one in tensors]])
@@ -55,12 +55,12 @@ def gather_states(state: State, ranks: Ranks) -> tuple[dict[str, Tensor], Any]:
 
 
 def distributed_objective(objective: nn.Module, ranks: Ranks, shard: bool) -> nn.Module:
-    """What the loop calls, on the rank's device: the objective itself, inside DDP, or with its model sharded."""
-    if ranks.several and shard:
-        _shard(objective, ranks)  # moves it to the device unit by unit: the whole may not fit there
+    """The objective on the rank's device: as it is, inside DDP, or with its model sharded."""
+    if ranks.distributed and shard:
+        _shard(objective, ranks)  # moves it to the device unit by unit, as the whole may not fit
         return objective
     objective = objective.to(ranks.device)
-    if not ranks.several or not any(parameter.requires_grad for parameter in objective.parameters()):
+    if not ranks.distributed or not any(parameter.requires_grad for parameter in objective.parameters()):
         return objective
     with warnings.catch_warnings():
         # `RunningStatistics` keeps buffers equal; the keyword that torch 2.13 wants instead is not in 2.11.
@@ -72,11 +72,11 @@ def _shard(objective: nn.Module, ranks: Ranks) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
-    # Outputs that are views are never written to here.
+    # Outputs that are views are never modified in place.
     warnings.filterwarnings("ignore", "FSDP2-wrapped module", UserWarning)
     mesh = init_device_mesh(ranks.device.type, (ranks.world,))
     for part, methods in _units(objective.model):  # pyright: ignore[reportArgumentType]
-        # Also the outermost: if it stayed joined after validation, its parameters would not be the optimizer's.
+        # The outermost too: joined after validation, its parameters would not be those of the optimizer.
         fully_shard(part, mesh=mesh, reshard_after_forward=True)
         for method in methods:
             register_fsdp_forward_method(part, method)
@@ -106,14 +106,14 @@ def parameters_by_name(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
 
 
 def saved_buffers(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Buffers that forward passes update in training and a saved model must have, not those that are constants."""
+    """Persistent buffers, such as running statistics; not constants."""
     persistent = module.state_dict(keep_vars=True)
     return ((name, buffer) for name, buffer in module.named_buffers() if name in persistent)
 
 
 class RunningStatistics:
-    """Running statistics of norms in training: the same on all ranks after every update, and undone where a pass does
-    not count. Each rank normalizes by its own rows; their statistics are averaged."""
+    """Running statistics of norms in training: averaged over ranks after every update, and undone for passes that do
+    not count. Each rank normalizes by its own rows."""
 
     def __init__(self, module: nn.Module, ranks: Ranks) -> None:
         self.ranks, self.tensors = ranks, [buffer for _, buffer in saved_buffers(module)]
@@ -139,8 +139,8 @@ class RunningStatistics:
 
 
 def unshard(tensors: Iterable[tuple[str, Tensor]], wanted: bool = True) -> dict[str, Tensor]:
-    """Tensors by name with their shards joined, one after the other. With `wanted` off nothing is returned, which needs
-    no memory; but for shards this is an exchange, so every rank must call it.
+    """Tensors by name with their shards joined, one after the other. Joining is a collective, so every rank must call
+    it; without `wanted` nothing is returned.
     """
     tensors_by_name = {}
     for name, tensor in tensors:

@@ -1,1 +1,1 @@
-"""What is trained: a batch in, a loss out."""
+"""Objectives: batch to loss."""

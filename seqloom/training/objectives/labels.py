@@ -1,8 +1,7 @@
-"""What is trained where an example has one value: a label, several labels, or a number.
+"""Objectives for one value per example: a label, several labels, or a number.
 
 A batch has `source` (what the model reads), `target`, `weight` (of each target; None: all 1) and `count`. The sum is
-weighted, the count is not: it stays the number of rows, as if a row of weight 2 came twice in one update. Class
-weights: see `data/batches/class_weights.py`.
+weighted, the count is the number of rows. Class weights: see `data/batches/class_weights.py`.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ class CrossEntropy(nn.Module):
     a share of the label's mass is spread over all labels (Szegedy et al. 2016, section 7). With `agreement`, every row
     is predicted twice, and the divergence of the two is added (R-Drop; see TeacherForcing)."""
 
-    def __init__(self, model: nn.Module, smoothing: float = 0.0, agreement: float = 0.0) -> None:
+    def __init__(self, model: nn.Module, smoothing: float = 0.0, r_drop: float = 0.0) -> None:
         super().__init__()
-        self.model, self.smoothing, self.agreement = model, smoothing, agreement
+        self.model, self.smoothing, self.r_drop = model, smoothing, r_drop
 
     def forward(self, batch: Any) -> Loss:
         logits = self.model(batch.source)
-        if not (self.training and self.agreement):
+        if not (self.training and self.r_drop):
             return self.loss(logits, batch)
         other = self.model(batch.source)  # with another dropout mask
-        apart = _weighted_sum(divergence(logits, other).masked_fill(batch.target < 0, 0.0), batch).total
-        total = self.loss(logits, batch).total + self.loss(other, batch).total + self.agreement * apart
+        r_drop = _weighted_sum(divergence(logits, other).masked_fill(batch.target < 0, 0.0), batch).total
+        total = self.loss(logits, batch).total + self.loss(other, batch).total + self.r_drop * r_drop
         return Loss(total / 2, batch.count)
 
     def loss(self, logits: Tensor, batch: Any) -> Loss:
@@ -81,9 +80,9 @@ class SquaredError(nn.Module):
 OBJECTIVES = {"label": CrossEntropy, "labels": BinaryCrossEntropy, "number": SquaredError}
 
 
-def label_objective(target: str, model: nn.Module, smoothing: float = 0.0, agreement: float = 0.0) -> nn.Module:
+def label_objective(target: str, model: nn.Module, smoothing: float = 0.0, r_drop: float = 0.0) -> nn.Module:
     """The objective for a kind of target: label, labels or number. R-Drop is for one label only."""
-    more = (agreement,) if target == "label" else ()
+    more = (r_drop,) if target == "label" else ()
     return OBJECTIVES[known(target, OBJECTIVES, "kind of target")](model, smoothing, *more)
 
 

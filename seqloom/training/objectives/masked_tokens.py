@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from seqloom.data.batches.bucketing import Plan, plan
 from seqloom.data.batches.chunks import ChunkedTexts
-from seqloom.data.batches.collate import Padded, cuts, send
+from seqloom.data.batches.collate import Padded, send, split_points
 from seqloom.data.tokenizers.tokenizers import SPECIALS
 from seqloom.models.pretraining.masked_language_model import MASK, MaskedLanguageModel
 from seqloom.parts.visibility import keep
@@ -21,10 +21,10 @@ MASKED, REPLACED = 0.8, 0.1  # of the chosen tokens; the others stay as they are
 
 @dataclass(frozen=True, eq=False)
 class MaskedBatch:
-    """Whole texts, and how many of their tokens are to be predicted. Which ones is drawn where the batch is used."""
+    """Whole texts, and how many tokens to predict in each; which ones is drawn when the batch is used."""
 
     source: Padded  # x1 … xn <eos>
-    counts: tuple[int, ...]  # tokens to be predicted in each row
+    counts: tuple[int, ...]  # tokens to predict in each row
     index: Tensor  # [N] flat places of the [B, most] matrix of chosen places that are within a row's count
     rows: tuple[int, ...]
     draws: Tensor | None = None  # [B, S] random numbers: the lowest of a row are chosen; None: drawn anew every time
@@ -33,7 +33,7 @@ class MaskedBatch:
     def of(
         cls, source: Padded, counts: np.ndarray, rows: tuple[int, ...] = (), draws: Tensor | None = None
     ) -> MaskedBatch:
-        """`index` is made on the host: on a GPU, finding it would wait for the device."""
+        """`index` is computed on the host: on a GPU it would wait for the device."""
         taken = np.arange(int(counts.max(initial=0))) < counts[:, None]
         index = torch.from_numpy(np.flatnonzero(taken))
         return cls(source, tuple(counts.tolist()), index, rows, draws)
@@ -49,14 +49,14 @@ class MaskedBatch:
         return MaskedBatch.of(source, counts, self.rows[first:last], draws)
 
     def micro_batches(self, n: int) -> list[MaskedBatch]:
-        return [self.part(a, b) for a, b in cuts(len(self.counts), n)] or [self]
+        return [self.part(a, b) for a, b in split_points(len(self.counts), n)] or [self]
 
     def zero_weight_row(self) -> MaskedBatch:
         first = self.part(0, 1)
         return replace(first, counts=(0,), index=first.index[:0], rows=())
 
-    def places(self) -> Tensor:
-        """[N]: the flat places of the [B, S] matrix that were chosen, neither padding nor <eos> among them."""
+    def positions(self) -> Tensor:
+        """[N]: flat positions of the chosen tokens in the [B, S] matrix, without padding and <eos>."""
         tokens, most = self.source.tokens, max(self.counts)
         width = tokens.size(1)
         draws = torch.rand(tokens.shape, device=tokens.device) if self.draws is None else self.draws
@@ -65,7 +65,7 @@ class MaskedBatch:
         rows = torch.arange(len(tokens), device=tokens.device)[:, None]
         return (lowest + rows * width).flatten().index_select(0, self.index)
 
-    def replaced(self, places: Tensor, tokens: Tensor) -> Padded:
+    def with_tokens(self, places: Tensor, tokens: Tensor) -> Padded:
         """The texts with `tokens` at `places`."""
         whole = self.source.tokens
         return replace(self.source, tokens=whole.flatten().index_copy(0, places, tokens).view(whole.shape))
@@ -97,20 +97,20 @@ def predict_masked(model: nn.Module, batch: MaskedBatch) -> tuple[Tensor, Tensor
 
 def _mask(model: nn.Module, batch: MaskedBatch) -> tuple[Tensor, Tensor, Padded]:
     """The chosen places [N], their tokens [N], and the texts with these masked."""
-    places = batch.places()
+    places = batch.positions()
     labels = batch.source.tokens.flatten().index_select(0, places)
     if batch.draws is None:
         instead = corrupt(labels, model.source.num_embeddings)  # pyright: ignore
     else:
         instead = torch.full_like(labels, MASK)
-    return places, labels, batch.replaced(places, instead)
+    return places, labels, batch.with_tokens(places, instead)
 
 
 def corrupt(labels: Tensor, size: int) -> Tensor:
     """What the chosen tokens are replaced with: 80 % <mask>, 10 % random tokens, 10 % themselves."""
     draws = torch.rand(labels.shape, device=labels.device)
     others = torch.randint(len(SPECIALS), max(size, len(SPECIALS) + 1), labels.shape, device=labels.device)
-    others.clamp_(max=size - 1)  # without any token but the special ones, those are drawn
+    others.clamp_(max=size - 1)  # without other tokens, special ones are drawn
     shown = torch.where(draws < MASKED + REPLACED, others, labels)
     return shown.masked_fill(draws < MASKED, MASK)
 
@@ -118,10 +118,10 @@ def corrupt(labels: Tensor, size: int) -> Tensor:
 class MaskedTexts:
     """Texts with a share of their tokens to be predicted, at least one in each; with a `seed` always the same ones."""
 
-    def __init__(self, pieces: ChunkedTexts, share: float, seed: int | None = None) -> None:
-        self.texts, self.fingerprint, self.folder = pieces, pieces.fingerprint, pieces.folder
-        self.counts = np.maximum(1, np.rint(share * (pieces.lengths - 1))).astype(np.int64)
-        self.draws = None if seed is None else np.random.default_rng(seed).random(len(pieces.ids), np.float32)
+    def __init__(self, texts: ChunkedTexts, share: float, seed: int | None = None) -> None:
+        self.texts, self.fingerprint, self.folder = texts, texts.fingerprint, texts.folder
+        self.counts = np.maximum(1, np.rint(share * (texts.lengths - 1))).astype(np.int64)
+        self.draws = None if seed is None else np.random.default_rng(seed).random(len(texts.ids), np.float32)
 
     def __len__(self) -> int:
         return len(self.texts)

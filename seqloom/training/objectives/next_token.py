@@ -19,9 +19,9 @@ from seqloom.training.distributed.processes import ALONE, Ranks
 from seqloom.training.distributed.sharding import rank_batch
 from seqloom.training.objectives.teacher_forcing import Loss
 
-STREAMS = 8  # in which the held-out text is read while training, where a state is carried on
+VALIDATION_STREAMS = 8  # parallel streams of held-out text, where the state is carried
 CHUNK = 1024  # steps of a stream at a time
-MOST_LOGITS = 1 << 26  # logits at a time, whatever the vocabulary
+MAX_LOGITS = 1 << 26  # logits at a time, whatever the vocabulary
 
 
 class NextToken(nn.Module):
@@ -40,35 +40,35 @@ class NextToken(nn.Module):
         total = losses.nats
         if losses.penalty is not None:
             total = total + batch.count * losses.penalty
-        goes_on = batch.goes_on and self.model.carries
-        return Loss(total, batch.count, detached(losses.state) if goes_on else None)
+        goes_on = batch.continues and self.model.carries
+        return Loss(total, batch.count, detach(losses.state) if goes_on else None)
 
 
-def detached(state: State) -> State:
+def detach(state: State) -> State:
     if isinstance(state, Tensor):
         return state.detach()
-    return None if state is None else tuple(map(detached, state))
+    return None if state is None else tuple(map(detach, state))
 
 
-class Surprise(NamedTuple):
-    """−log p of every token of a text but the first of each row, in nats, and where in its row each stands."""
+class TokenLosses(NamedTuple):
+    """−log p of every token but the first of each row, in nats, with its position in the row."""
 
     nats: np.ndarray  # [N] float64
     ids: np.ndarray  # [N]: the tokens
-    place: np.ndarray  # [N]: which token of its line or block, counted from 0; of a stream, of its batch
+    position: np.ndarray  # [N]: from 0, in its line or block; of a stream, in its batch
 
 
 @torch.inference_mode()
-def surprise(model: Any, stream: Stream, length: int, device: torch.device) -> Surprise:
-    """Every token once. A model that carries its state reads running text from beginning to end; others read it in
-    blocks of `length`, each by itself."""
+def token_losses(model: Any, stream: Stream, length: int, device: torch.device) -> TokenLosses:
+    """Losses of all tokens. A model that carries its state reads running text as one stream; others read independent
+    blocks of `length`."""
     losses = _token_losses(model, stream, length, device, 1)
     parts = [(nats.double().cpu().numpy(), *_labels(batch)) for batch, nats in losses]
-    return Surprise(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+    return TokenLosses(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
 def _labels(batch: LanguageBatch) -> tuple[np.ndarray, np.ndarray]:
-    """The labels of a batch, and their places."""
+    """The labels of a batch, and their positions."""
     labels = batch.tokens[:, 1:].cpu().numpy()
     place = np.broadcast_to(np.arange(labels.shape[1]), labels.shape).ravel()
     chosen = slice(None) if batch.index is None else batch.index.cpu().numpy()
@@ -76,17 +76,17 @@ def _labels(batch: LanguageBatch) -> tuple[np.ndarray, np.ndarray]:
 
 
 @torch.inference_mode()
-def likelihood(
+def validation_loss(
     objective: nn.Module, stream: Stream, length: int, device: torch.device, ranks: Ranks = ALONE
 ) -> dict[str, float]:
-    """Mean nats a token (`loss`) and `perplexity` of the held-out text, for choosing the best model: a state is carried
-    along in a few streams. Each rank brings its rows of every batch; the sums are over all."""
+    """Mean nats a token (`loss`) and `perplexity` of the held-out text, to select the best model: the state is
+    carried in a few streams. Each rank takes its rows of every batch; sums are over all ranks."""
     model: Any = getattr(objective, "module", objective).model
     total, count = torch.zeros((), dtype=torch.float64, device=device), 0
-    for batch, nats in _token_losses(model, stream, length, device, max(STREAMS, ranks.world), ranks):
+    for batch, nats in _token_losses(model, stream, length, device, max(VALIDATION_STREAMS, ranks.world), ranks):
         total, count = total + nats.double().sum(), count + batch.count
     nats = float(total)
-    if ranks.several:
+    if ranks.distributed:
         nats, count = ranks.all_reduce(torch.tensor([nats, count], dtype=torch.float64, device=device)).tolist()
     return {"loss": nats / max(count, 1), "perplexity": perplexity(nats, count)}
 
@@ -94,10 +94,10 @@ def likelihood(
 def _token_losses(
     model: Any, stream: Stream, length: int, device: torch.device, streams: int, ranks: Ranks = ALONE
 ) -> Iterator[tuple[LanguageBatch, Tensor]]:
-    """The batches of a whole text with the nats of their labels."""
+    """The batches of a whole text with the losses of their labels in nats."""
     carry, training, state = model.carries and stream.offsets is None, model.training, None
     model.eval()
-    for rows in stream.whole(*_sizes(model, length, carry, streams), carry):
+    for rows in stream.full_plan(*_batch_size(model, length, carry, streams), carry):
         batch: LanguageBatch = rank_batch(stream, rows, ranks).to(device)
         losses = model(batch.tokens[:, :-1], batch.tokens[:, 1:], batch.index, state)
         state = losses.state if carry else None
@@ -105,15 +105,15 @@ def _token_losses(
     model.train(training)
 
 
-def _sizes(model: Any, length: int, carry: bool, streams: int) -> tuple[int, int]:
+def _batch_size(model: Any, length: int, carry: bool, streams: int) -> tuple[int, int]:
     """Steps and rows of a batch."""
-    positions = max(1, MOST_LOGITS // model.size)
+    positions = max(1, MAX_LOGITS // model.size)
     if carry:
         return max(1, min(CHUNK, positions // streams)), streams
     return length, max(1, min(64, positions // length))
 
 
-def measures(losses: Surprise, stream: Stream, codec: Codec) -> dict[str, float]:
+def language_metrics(losses: TokenLosses, stream: Stream, codec: Codec) -> dict[str, float]:
     """Perplexity a token, nats a token (`loss`) and bits a character."""
     nats, count, written = float(losses.nats.sum()), len(losses.nats), characters(stream, codec)
     bits = nats / math.log(2) / written if written > 0 else math.nan
@@ -121,10 +121,9 @@ def measures(losses: Surprise, stream: Stream, codec: Codec) -> dict[str, float]
 
 
 def characters(stream: Stream, codec: Codec) -> int:
-    """How many characters of a text are predicted: in running text all but its first token, which is given. An unknown
-    one counts as one character."""
+    """The number of predicted characters: in running text all but the first token. An unknown token counts as one."""
     if stream.offsets is not None:
         return stream.characters
     first = int(stream.ids[0])
     given = 1 if first == UNK else len(codec.decode([first]))
-    return stream.characters - given - (codec.kind == "words")  # after a word stands a blank or a line end
+    return stream.characters - given - (codec.kind == "words")  # a word is followed by a blank or a line end

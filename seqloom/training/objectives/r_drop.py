@@ -1,4 +1,4 @@
-"""R-Drop: two passes over the same batch, each with its own dropout, should give the same predictions."""
+"""R-Drop: two passes over a batch with different dropout should give the same predictions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def divergence(one: Tensor, other: Tensor) -> Tensor:
 
 def check_r_drop(objective: nn.Module, settings: Training, task: str) -> nn.Module:
     """The objective, after a check that it supports R-Drop if the settings ask for it."""
-    if settings.r_drop and not getattr(objective, "agreement", 0.0):
+    if settings.r_drop and not getattr(objective, "r_drop", 0.0):
         raise SeqloomError(
             "training.r_drop goes with translate and tag, and with classify and table where one label is predicted; "
             f"leave it out for this training of {task}"

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from seqloom.data.batches.bucketing import Plan, plan
 from seqloom.data.batches.chunks import ChunkedTexts
-from seqloom.data.batches.collate import cuts, send
+from seqloom.data.batches.collate import send, split_points
 from seqloom.data.tokenizers.tokenizers import SPECIALS
 from seqloom.models.pretraining.skip_gram import SkipGram
 from seqloom.training.objectives.teacher_forcing import Loss
@@ -31,7 +31,7 @@ class WordPairs:
         return replace(self, centre=send(self.centre, device), others=send(self.others, device))
 
     def micro_batches(self, n: int) -> list[WordPairs]:
-        parts = cuts(len(self.centre), n)
+        parts = split_points(len(self.centre), n)
         return [replace(self, centre=self.centre[a:b], others=self.others[a:b]) for a, b in parts] or [self]
 
     def zero_weight_row(self) -> WordPairs:
@@ -69,10 +69,10 @@ class Windows:
         counts = counts.astype(np.float64)
         counts[: len(SPECIALS)] = 0.0  # special tokens have no vectors and are never drawn
         share = counts / max(counts.sum(), 1.0)
-        self.stays = np.where(counts > 0, np.sqrt(often / np.maximum(share, 1e-12)), 0.0)
+        self.keep_probability = np.where(counts > 0, np.sqrt(often / np.maximum(share, 1e-12)), 0.0)
         drawn = np.cumsum(counts**0.75)
-        self.drawn = drawn / max(drawn[-1], 1.0)
-        known = np.add.reduceat(self.stays[texts.ids] > 0, texts.offsets[:-1], dtype=np.int64)
+        self.negative_cdf = drawn / max(drawn[-1], 1.0)
+        known = np.add.reduceat(self.keep_probability[texts.ids] > 0, texts.offsets[:-1], dtype=np.int64)
         self.usable = np.flatnonzero(known > 1)  # alone, a word has no neighbor
 
     def __len__(self) -> int:
@@ -86,7 +86,7 @@ class Windows:
     def batch(self, rows: np.ndarray) -> WordPairs:
         ids, places, centre, other = self._pairs(np.asarray(rows, np.int64))
         keys = (places[centre] * (2 * self.window + 1) + other - centre + self.window)[:, None] * self.negatives
-        drawn = np.searchsorted(self.drawn, self._random(keys + np.arange(self.negatives), DRAW), side="right")
+        drawn = np.searchsorted(self.negative_cdf, self._random(keys + np.arange(self.negatives), DRAW), side="right")
         others = np.concatenate([ids[other][:, None], drawn], axis=1)
         return WordPairs(torch.from_numpy(ids[centre]), torch.from_numpy(others), tuple(rows.tolist()))
 
@@ -104,9 +104,9 @@ class Windows:
         flat, lengths = self.texts.gather(self.usable[text])
         places = flat + np.repeat(epoch, lengths) * len(self.texts.ids)
         ids, owner = self.texts.ids[flat].astype(np.int64), np.repeat(np.arange(len(rows)), lengths)
-        stay = self._random(places, KEEP) < self.stays[ids]
+        stay = self._random(places, KEEP) < self.keep_probability[ids]
         few = np.bincount(owner[stay], minlength=len(rows)) < 2
-        stay |= few[owner] & (self.stays[ids] > 0)
+        stay |= few[owner] & (self.keep_probability[ids] > 0)
         ids, places, owner = ids[stay], places[stay], owner[stay]
         reach = 1 + (self._random(places, SPAN) * self.window).astype(np.int64)
         centres, others = [], []

@@ -1,4 +1,4 @@
-"""What a tagger is trained by, and how well it tags the held-out sentences."""
+"""The objective of taggers, and their scores on held-out sentences."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from seqloom.data.batches.tags import Tags, TagSource
 from seqloom.data.batches.words import TagBatch
-from seqloom.data.encoding.tag_schemes import ENDED, legal
-from seqloom.metrics.span_f1 import Tagged, score_sums
+from seqloom.data.encoding.tag_schemes import END_LETTERS, is_allowed
+from seqloom.metrics.span_f1 import TagSequences, score_sums
 from seqloom.parts.layers.crf import Allowed, real
 from seqloom.training.distributed.processes import ALONE, Ranks
 from seqloom.training.objectives.r_drop import divergence
@@ -25,12 +25,12 @@ class TagLikelihood(nn.Module):
     every sentence is predicted twice, and the divergence of the two p(tag | words) at each word is added (Liang et al.
     2021; see TeacherForcing)."""
 
-    def __init__(self, model: nn.Module, smoothing: float = 0.0, agreement: float = 0.0) -> None:
+    def __init__(self, model: nn.Module, smoothing: float = 0.0, r_drop: float = 0.0) -> None:
         super().__init__()
-        self.model, self.smoothing, self.agreement = model, smoothing, agreement
+        self.model, self.smoothing, self.r_drop = model, smoothing, r_drop
 
     def forward(self, batch: TagBatch) -> Loss:
-        if self.training and self.agreement:
+        if self.training and self.r_drop:
             total = self._twice(batch)
         else:  # a validation loss is a likelihood: smoothing belongs to training alone
             total = -self.model(batch.source, batch.tags, self.smoothing if self.training else 0.0).sum()
@@ -40,24 +40,24 @@ class TagLikelihood(nn.Module):
         model: Any = self.model
         first, second = (model.distribution(batch.source, batch.tags, self.smoothing) for _ in range(2))
         apart = real(divergence(first.marginals, second.marginals), batch.source.lengths)
-        return (self.agreement * apart.sum() - first.likelihood.sum() - second.likelihood.sum()) / 2
+        return (self.r_drop * apart.sum() - first.likelihood.sum() - second.likelihood.sum()) / 2
 
 
 def allowed_moves(tags: Tags) -> Allowed | None:
-    """What may follow what in the scheme of the tags; None where everything may."""
-    if tags.scheme not in ("bio", *ENDED):
+    """The transitions that the scheme allows; None if all."""
+    if tags.scheme not in ("bio", *END_LETTERS):
         return None
     names, scheme = tags.names, tags.scheme
-    start = torch.tensor([legal(None, name, scheme) for name in names])
-    move = torch.tensor([[legal(before, after, scheme) for after in names] for before in names])
-    end = torch.tensor([legal(name, None, scheme) for name in names])
+    start = torch.tensor([is_allowed(None, name, scheme) for name in names])
+    move = torch.tensor([[is_allowed(before, after, scheme) for after in names] for before in names])
+    end = torch.tensor([is_allowed(name, None, scheme) for name in names])
     return Allowed(start, move, end)
 
 
 @torch.inference_mode()
 def tag_scores(
     objective: nn.Module,
-    supply: TagSource,
+    source: TagSource,
     tags: Tags,
     settings: Training,
     device: torch.device,
@@ -68,21 +68,21 @@ def tag_scores(
     objective.eval()
     model: Any = getattr(objective, "module", objective).model  # unwrap DDP
     allowed, sums = allowed_moves(tags), np.zeros(7)
-    for batch in all_batches(supply, settings, ranks):
+    for batch in all_batches(source, settings, ranks):
         there = batch.to(device)
         best = model.best(there.source, allowed, there.tags)
-        if batch.rows:  # else this rank only takes part in the exchange
-            right = score_sums(Tagged(*_by_name(best.tags, batch, tags), tags.scheme))
+        if batch.rows:  # else the row has weight zero
+            right = score_sums(TagSequences(*_tag_names(best.tags, batch, tags), tags.scheme))
             sums += [-float(best.likelihood.double().sum()), batch.count, *right]
     objective.train(training)
-    if ranks.several:
+    if ranks.distributed:
         sums = ranks.all_reduce(torch.from_numpy(sums).to(device)).cpu().numpy()
     nats, count, right, words, *spans = sums.tolist()
     scores = {"loss": nats / max(count, 1), "accuracy": 100 * right / max(words, 1)}
     return scores if tags.scheme is None else scores | {"f1": 100 * 2 * spans[0] / max(spans[1] + spans[2], 1)}
 
 
-def _by_name(predicted: Tensor, batch: TagBatch, tags: Tags) -> tuple[list[list[str]], list[list[str]]]:
+def _tag_names(predicted: Tensor, batch: TagBatch, tags: Tags) -> tuple[list[list[str]], list[list[str]]]:
     """The predicted and the reference tags of a batch, by name."""
     lengths = batch.source.tokens.host
     sides = (predicted.tolist(), batch.tags.tolist())

@@ -1,4 +1,4 @@
-"""What is trained: a batch in, a loss out. A loss is a sum and a count, so that ranks and micro-batches add up."""
+"""Teacher forcing, and `Loss`: a sum and a count, so that ranks and micro-batches add up."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class TeacherForcing(nn.Module):
     With `agreement` α, every row is predicted twice, with two dropout masks, and their divergence is added: half of
     Σ −log p − log q + α ½ (KL(p‖q) + KL(q‖p)) (R-Drop: Liang et al. 2021, equation 4)."""
 
-    def __init__(self, model: Seq2Seq, smoothing: float = 0.0, agreement: float = 0.0) -> None:
+    def __init__(self, model: Seq2Seq, smoothing: float = 0.0, r_drop: float = 0.0) -> None:
         super().__init__()
         self.model = model
         self.smoothing = smoothing
-        self.agreement = agreement
+        self.r_drop = r_drop
 
     def forward(self, batch: Batch) -> Loss:
-        if self.training and self.agreement:
+        if self.training and self.r_drop:
             return self._twice(batch)
         # A validation loss is a likelihood: smoothing belongs to training alone.
         smoothing = self.smoothing if self.training else 0.0
@@ -47,7 +47,7 @@ class TeacherForcing(nn.Module):
         logits = self.model(both.source, both.target.tokens[:, :-1], both.index)
         nats = of_logits(logits, labels, self.smoothing, PAD)
         real = labels.chunk(2)[0] != PAD
-        total = (nats + self.agreement * divergence(*logits.chunk(2)).masked_fill(~real, 0.0).sum()) / 2
+        total = (nats + self.r_drop * divergence(*logits.chunk(2)).masked_fill(~real, 0.0).sum()) / 2
         return Loss(total, batch.count)
 
 

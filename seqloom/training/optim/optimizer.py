@@ -1,4 +1,4 @@
-"""Optimizers, and the update, which never makes the host wait."""
+"""Optimizers, and the update, without waiting for the device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from seqloom.errors import SeqloomError
 from seqloom.training.distributed.sharding import is_shard, parameters_by_name, place_like, unshard
-from seqloom.training.optim.muon import Muon, between
+from seqloom.training.optim.muon import Muon, hidden_matrices
 from seqloom.training.settings import Training
 
 
@@ -20,7 +20,7 @@ def make_optimizer(model: nn.Module, settings: Training) -> torch.optim.Optimize
     Averaged SGD (`Averaging`) steps as plain SGD does, without momentum.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    trained = trained or [nn.Parameter(torch.zeros(1))]  # a model that is counted has none, but torch needs one
+    trained = trained or [nn.Parameter(torch.zeros(1))]  # counting models have none, but torch needs one
     matrices = [p for p in trained if p.dim() > 1]
     others = [p for p in trained if p.dim() <= 1]
     groups = [
@@ -31,7 +31,7 @@ def make_optimizer(model: nn.Module, settings: Training) -> torch.optim.Optimize
     if settings.optimizer in ("sgd", "asgd"):
         fused = not any(map(is_shard, model.parameters()))  # torch has no fused SGD for shards
         made = torch.optim.SGD(groups, lr=settings.learning_rate, momentum=settings.momentum, fused=fused)
-        # Otherwise they would be uninitialized memory if the first step is skipped.
+        # Initialized here, in case the first step is skipped.
         for parameter in trained if settings.momentum else ():
             made.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         return made
@@ -39,7 +39,7 @@ def make_optimizer(model: nn.Module, settings: Training) -> torch.optim.Optimize
     if settings.optimizer == "muon":
         if any(map(is_shard, trained)):
             raise SeqloomError("muon needs whole matrices: leave --shard out, or choose adamw")
-        return Muon(between(model), groups, **adam)
+        return Muon(hidden_matrices(model), groups, **adam)
     return torch.optim.AdamW(groups, fused=True, **adam)
 
 
@@ -48,9 +48,9 @@ def apply_gradients(
 ) -> Tensor:
     """One update from gradients of a summed loss over `count` tokens; returns the gradient's norm, on the device.
 
-    The fused kernel divides by the count, clips and, where the norm is not finite, skips the update, by a scale and a
-    flag: no further pass over the gradients, and nothing is read on the host. For shards the norm is that of all
-    ranks, so that all scale or skip alike.
+    The fused kernel divides by the count, clips, and skips the update if the norm is not finite, by a scale and a
+    flag: no further pass over the gradients, and the host reads nothing. For shards the norm is over all ranks, so
+    that all scale or skip together.
     """
     gradients = [p.grad for p in parameters if p.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
@@ -60,7 +60,7 @@ def apply_gradients(
         scale = scale * (norm / clip).clamp(min=1.0)
     bad = ~norm.isfinite()
     if not optimizer.defaults["fused"]:
-        if not bool(bad):  # a wait, and the same answer on every rank
+        if not bool(bad):  # waits; the same answer on every rank
             for gradient in gradients:
                 gradient.div_(float(scale))
             optimizer.step()
@@ -88,6 +88,6 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensor
         if key.startswith("optimiser."):
             _, what, name = key.split(".", 2)
             value, parameter = tensors[key], parameters[name]
-            # The count of steps is one number, held whole by every rank.
+            # The step count is a scalar, not sharded.
             restored = place_like(value, parameter) if value.shape == parameter.shape else value.to(parameter.device)
             optimizer.state[parameter][what] = restored.clone()

@@ -1,4 +1,4 @@
-"""A number on its way from the device to the host."""
+"""Asynchronous copies from the device to the host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class PendingValue:
-    """Copies a tensor to the host without waiting; `read` waits for the step that made it, not for later ones."""
+    """Copies a tensor to the host without waiting; `read` waits for the step that computed it, not for later ones."""
 
     def __init__(self, value: Tensor) -> None:
         self.host = value

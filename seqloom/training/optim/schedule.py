@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class Point(NamedTuple):
-    """Where a training stands: all that a schedule depends on."""
+    """Everything that a schedule depends on."""
 
     peak: float  # the learning rate at its highest
-    warmup: int  # updates over which the rate rises to its peak
+    warmup: int  # updates over which the learning rate rises to its peak
     step: int  # the number of the update; the first is 1
     progress: float  # the share of the training that is done, 0 … 1
     plateau: float = 1.0  # the factor of `Plateau`
@@ -65,7 +65,7 @@ class Plateau:
     factor: float = 1.0
     worse: int = 0
 
-    def see(self, better: bool) -> None:
+    def update(self, better: bool) -> None:
         self.worse = 0 if better else self.worse + 1
         if self.worse >= 2:
             self.factor, self.worse = self.factor / 2, 0

@@ -4,7 +4,7 @@ NT-ASGD (Merity et al. 2018, arXiv:1708.02182, algorithm 1): plain SGD until a t
 mean of all its weights (Polyak & Juditsky 1992).
 
 `ema`, for any optimizer: from the first update on, mean ← d mean + (1 − d) weights (Kingma & Ba 2015, section 7.2).
-For fewer than 1/(1 − d) updates it is the plain mean of them all, so that the beginning is soon forgotten.
+For the first 1/(1 − d) updates it is the plain mean of all, so that the beginning is soon forgotten.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Averaging:
     """The trigger and, once it has fired, the mean of the weights. It never fires for optimizers other than asgd; with
     `ema` the mean begins at once.
 
-    It is over the trained parameters, each once, in fp32, by name; of a sharded one each rank has its shard. The
-    weights at which the trigger fires are the first in the mean.
+    It covers the trained parameters, in fp32, by name; of a sharded one each rank has its shard. The weights at which
+    the trigger fires are the first in the mean.
     """
 
     def __init__(self, model: nn.Module, settings: Training, device: torch.device) -> None:
@@ -35,38 +35,38 @@ class Averaging:
         self.trained = {name: parameter for name, parameter in parameters_by_name(model) if parameter.requires_grad}
         self.scores: list[float] = []  # of validations before the trigger; lower is better
         self.means: dict[str, Tensor] = {}
-        # How many weights are in the mean; on the device, where it is known which updates were skipped.
+        # Number of weights in the mean; on the device, since skipped updates are known there.
         self.count = torch.zeros((), dtype=torch.int64, device=device)
 
     @property
-    def begun(self) -> bool:
+    def started(self) -> bool:
         return bool(self.means)
 
-    def see(self, score: float) -> bool:
+    def after_validation(self, score: float) -> bool:
         """After a validation: whether the trigger fires now.
 
         It does if the score is worse than the best one of more than `trigger` validations ago, as in the
         authors' code and corrected algorithm 1; the first print had the best of the last few.
         """
-        if self.trigger is None or self.begun:
+        if self.trigger is None or self.started:
             return False
         fires = score > min(self.scores[: -self.trigger], default=math.inf)
         self.scores.append(score)
         if fires:
-            self._begin()
+            self._start()
             self.count += 1
         return fires
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         self.means = {name: parameter.detach().clone() for name, parameter in self.trained.items()}
 
     @torch.no_grad()
     def add(self, finite: Tensor) -> None:
         """Add the weights after an update; nothing where its gradient was not `finite`."""
-        if not self.begun:
+        if not self.started:
             if self.decay is None:
                 return
-            self._begin()
+            self._start()
         self.count += finite
         share = finite / self.count.clamp(min=1)
         if self.decay is not None:
@@ -75,9 +75,9 @@ class Averaging:
             mean.lerp_(parameter, share)
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
-        """The mean in the place of the weights, within the block."""
-        if not self.begun:
+    def applied(self) -> Iterator[None]:
+        """Use the mean as weights within the block."""
+        if not self.started:
             yield
             return
         self._swap()
@@ -88,7 +88,7 @@ class Averaging:
 
     @torch.no_grad()
     def _swap(self) -> None:
-        """By values, not by pointers: optimizers, DDP, FSDP and recorded graphs know where the weights are."""
+        """Swap values, not tensors: optimizers, DDP, FSDP and CUDA graphs hold the tensors."""
         for mean, parameter in self._pairs():
             weights = parameter.clone()
             parameter.copy_(mean)
@@ -103,7 +103,7 @@ class Averaging:
         return tensors, {"scores": list(self.scores), "count": int(self.count)}
 
     def restore(self, tensors: Mapping[str, Tensor], values: dict[str, Any] | None) -> None:
-        """None: of a checkpoint from before there was averaging."""
+        """`values` None: a checkpoint of a version without averaging."""
         if values is None:
             return
         self.scores = list(values["scores"])
@@ -114,5 +114,5 @@ class Averaging:
 
 
 def _own(tensor: Tensor) -> Tensor:
-    """This rank's part of it."""
+    """The shard of this rank."""
     return tensor.to_local() if is_shard(tensor) else tensor  # pyright: ignore[reportAttributeAccessIssue]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from seqloom.data.batches.bucketing import Plan, _cut, _stable, plan, waste
+from seqloom.data.batches.bucketing import Plan, _batch_ends, _stable_argsort, padding_share, plan
 from seqloom.errors import SeqloomError
 
 lengths = st.lists(st.tuples(st.integers(1, 30), st.integers(2, 30)), max_size=80)
@@ -25,7 +25,7 @@ def test_everything_once_and_within_the_budget(pairs, tokens, rows, epoch):
         assert 1 <= len(batch) <= (rows or len(pairs))
         width = max(int(source[batch].max()), int(target[batch].max()))
         assert tokens is None or len(batch) == 1 or len(batch) * width <= tokens
-    assert 0 <= waste(batches, source, target) < 1
+    assert 0 <= padding_share(batches, source, target) < 1
 
 
 def realistic(n: int = 20_000) -> tuple[np.ndarray, np.ndarray]:
@@ -38,10 +38,10 @@ def realistic(n: int = 20_000) -> tuple[np.ndarray, np.ndarray]:
 def test_like_lengths_waste_little():
     source, target = realistic()
     bucketed = plan(source, target, seed=1, epoch=0, batch_tokens=4000)
-    assert waste(bucketed, source, target) < 0.10
+    assert padding_share(bucketed, source, target) < 0.10
     order = np.random.default_rng(1).permutation(len(source))
     ends = np.minimum(np.arange(128, len(source) + 128, 128), len(source))
-    assert waste(Plan(order, ends), source, target) > 0.30
+    assert padding_share(Plan(order, ends), source, target) > 0.30
 
 
 def test_most_batches_have_one_source_length():
@@ -79,7 +79,7 @@ def test_batches_come_in_random_order():
 def test_waste_by_hand():
     source, target = np.array([2, 4, 3]), np.array([2, 2, 5])
     batches = Plan(np.array([0, 1, 2]), np.array([2, 3]))
-    assert waste(batches, source, target) == pytest.approx(1 - 18 / 20)
+    assert padding_share(batches, source, target) == pytest.approx(1 - 18 / 20)
 
 
 def test_indexing():
@@ -109,10 +109,10 @@ def test_cutting_in_runs_is_cutting_one_by_one(widths, tokens, rows):
             last += 1
         first = last
         ends.append(first)
-    assert _cut(np.array(widths, np.int64), tokens, rows).tolist() == ends
+    assert _batch_ends(np.array(widths, np.int64), tokens, rows).tolist() == ends
 
 
 @given(st.lists(st.integers(0, 5) | st.integers(0, 2**62), max_size=40))
 def test_the_quick_sort_is_stable(keys):
     key = np.array(keys, np.int64)
-    assert _stable(key).tolist() == np.argsort(key, kind="stable").tolist()
+    assert _stable_argsort(key).tolist() == np.argsort(key, kind="stable").tolist()

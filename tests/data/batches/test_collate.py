@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.data.batches.collate import Batch, cut, cuts, pad
+from seqloom.data.batches.collate import Batch, cut, pad, split_points
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD
 from seqloom.errors import SeqloomError
 
@@ -101,7 +101,7 @@ def test_to_another_device_and_back():
 
 @given(st.integers(0, 50), st.integers(1, 60))
 def test_cuts_are_nearly_equal_and_leave_nothing_out(total, n):
-    found = cuts(total, n) or [(0, total)]
+    found = split_points(total, n) or [(0, total)]
     assert [row for a, b in found for row in range(a, b)] == list(range(total))
     assert len(found) == max(min(n, total), 1)
     assert max(b - a for a, b in found) - min(b - a for a, b in found) <= 1

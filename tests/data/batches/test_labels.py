@@ -13,9 +13,9 @@ from seqloom.data.batches.labels import Target
 from seqloom.data.checks.pairs import check
 from seqloom.data.prepare.labels import LabelOptions
 from seqloom.data.prepare.request import PrepareRequest
-from seqloom.data.tokenizers.base_tokenizer import Cleaned, Labels, Terms
+from seqloom.data.tokenizers.base_tokenizer import CleanedTokenizer, Labels, Terms
 from seqloom.data.tokenizers.tokenizer_json import tokenizer_json
-from seqloom.data.tokenizers.tokenizers import Words, make
+from seqloom.data.tokenizers.tokenizers import Words, make_tokenizer
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError
 from seqloom.tasks.classify.task import TASK
@@ -203,7 +203,7 @@ def test_a_file_of_stop_words_counts_by_its_content(tmp_path):
 
 
 def test_repair_leaves_two():
-    cleaned = Cleaned(Words(), repair=True)
+    cleaned = CleanedTokenizer(Words(), repair=True)
     assert cleaned.split("gooood soooo see 1000 ... ééé") == ["good", "soo", "see", "1000", "...", "éé"]
 
 
@@ -212,7 +212,7 @@ def test_terms():
     assert Terms().split(text) == [
         *("It's", "well-made", ".", "<br />", "Don't", "miss", "(", "2", "of", "3", ")", "…", "我爱")
     ]
-    assert make("terms").join(["a", "."]) == "a ."
+    assert make_tokenizer("terms").join(["a", "."]) == "a ."
 
 
 def test_labels_are_nobodys_tokens():

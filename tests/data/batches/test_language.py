@@ -50,7 +50,7 @@ def test_streams_go_on_where_they_ended():
     batches = [one.batch(rows) for rows in planned(one)]
     for before, after in pairwise(batches):
         assert torch.equal(before.tokens[:, -1], after.tokens[:, 0])
-        assert before.goes_on
+        assert before.continues
     found = [label for batch in batches for label in labels(batch)]
     assert len(found) == len(set(found)) == 3 * (199 // 3)
     assert len(batches) == -(-(199 // 3) // 7)
@@ -88,7 +88,7 @@ def test_random_stretches_are_anywhere():
 @pytest.mark.parametrize("rows", [1, 3, 8])
 def test_the_whole_text_is_guessed_once(carry, rows):
     one = stream(batches="stream", length=7)
-    found = sorted(label for chosen in one.whole(7, rows, carry) for label in labels(one.batch(chosen)))
+    found = sorted(label for chosen in one.full_plan(7, rows, carry) for label in labels(one.batch(chosen)))
     assert found == TEXT[1:].tolist()
 
 
@@ -99,7 +99,7 @@ def test_lines_are_padded_and_counted():
     assert batch.tokens.tolist() == [rows[0], [BOS, EOS, PAD, PAD, PAD], [BOS, 8, EOS, PAD, PAD]]
     assert labels(batch) == [5, 6, 7, EOS, EOS, 8, EOS]
     assert batch.count == 7 == one.count(np.array([0, 1, 2])) == one.labels
-    assert not batch.goes_on
+    assert not batch.continues
 
 
 def test_pieces_are_of_rows_and_those_of_a_stream_go_on():
@@ -107,7 +107,7 @@ def test_pieces_are_of_rows_and_those_of_a_stream_go_on():
     batch = one.batch(planned(one)[0])
     parts = batch.micro_batches(2)
     assert [part.tokens.shape for part in parts] == [(1, 9), (2, 9)]
-    assert all(part.goes_on for part in parts)
+    assert all(part.continues for part in parts)
     assert torch.equal(torch.cat([part.tokens for part in parts]), batch.tokens)
     assert sum(part.count for part in parts) == batch.count
     apart = stream(batches="blocks", length=8)

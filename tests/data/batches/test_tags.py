@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from seqloom.data.batches.tags import TagOptions
-from seqloom.data.batches.words import LONGEST
+from seqloom.data.batches.words import MAX_CHARACTERS
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.prepare.tags import prepare_tags
 from seqloom.data.splits.split import Fold
@@ -92,7 +92,7 @@ def test_rare_words_and_small_vocabularies(file):
 def test_very_long_words_keep_both_ends(file):
     data = ready(file)
     spelt = data.lexicon.spell("t" + 500 * "h" + "o")
-    assert len(spelt) == LONGEST + 2
+    assert len(spelt) == MAX_CHARACTERS + 2
     assert spelt[1] == data.lexicon.spell("t")[1]
     assert spelt[-2] == data.lexicon.spell("o")[1]
 

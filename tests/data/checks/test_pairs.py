@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from seqloom.data.checks.pairs import check, summary
+from seqloom.data.checks.pairs import check, counter_statistics
 
 
 @pytest.fixture
@@ -109,4 +109,4 @@ def test_a_file_without_one_good_line(put):
 
 def test_summary():
     lengths = Counter(range(1, 101))
-    assert summary(lengths) == {"mean": 50.5, "median": 50, "p95": 95, "longest": 100}
+    assert counter_statistics(lengths) == {"mean": 50.5, "median": 50, "p95": 95, "longest": 100}

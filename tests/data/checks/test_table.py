@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seqloom.data.checks.table import check
-from seqloom.data.files.columns import Reading
+from seqloom.data.files.columns import ReadOptions
 from seqloom.data.formats.table import TableOptions
 from tests.data.formats.test_table import people, write
 
@@ -61,7 +61,7 @@ def test_what_cannot_be_learned_from_is_said(tmp_path):
     file = write(tmp_path / "t.csv", "x,y", *(f"{i},name {i}" for i in range(50)))
     assert "too many for classes" in str(*check([file]))
     assert not list(check([file], reading=TableOptions(target="x")))
-    assert not list(check([file], reading=Reading(columns="y,x")))
+    assert not list(check([file], reading=ReadOptions(columns="y,x")))
     empty = write(tmp_path / "e.csv", "x,y")
     assert str(*check([empty])) == f"{empty}:1: the table has no rows"
     long = write(tmp_path / "l.csv", "x,y", "a long field here,p", "short,q")

@@ -195,9 +195,15 @@ def test_resolve(fresh, tmp_path, monkeypatch):
 
 def test_suited():
     sounds = {"source_tokens": "chars", "target_tokens": "words"}
-    assert catalog.suited(["pinyin"], {}, "translate") == (sounds, "pinyin:valid")
+    assert catalog.with_suited_options(["pinyin"], {}, "translate") == (sounds, "pinyin:valid")
     given = {"target_tokens": "chars", "lowercase": None}
-    assert catalog.suited(["pinyin"], given, "translate") == ({**sounds, "target_tokens": "chars"}, "pinyin:valid")
-    assert catalog.suited(["pinyin:test"], {}, "translate")[1] is None
-    assert catalog.suited(["pinyin", "dates"], {}, "translate") == ({}, None)
-    assert catalog.suited(["some.tsv"], {"lowercase": "lower"}, "translate") == ({"lowercase": "lower"}, None)
+    assert catalog.with_suited_options(["pinyin"], given, "translate") == (
+        {**sounds, "target_tokens": "chars"},
+        "pinyin:valid",
+    )
+    assert catalog.with_suited_options(["pinyin:test"], {}, "translate")[1] is None
+    assert catalog.with_suited_options(["pinyin", "dates"], {}, "translate") == ({}, None)
+    assert catalog.with_suited_options(["some.tsv"], {"lowercase": "lower"}, "translate") == (
+        {"lowercase": "lower"},
+        None,
+    )

@@ -83,7 +83,7 @@ def test_without_a_connection(entry, fresh):
 
 
 def test_a_silent_server_is_given_up(entry, fresh, monkeypatch):
-    monkeypatch.setattr(download, "SECONDS", 0.2)
+    monkeypatch.setattr(download, "TIMEOUT", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         entry(f"http://127.0.0.1:{silent.getsockname()[1]}/good.tsv")
         refused("no answer within")
@@ -167,8 +167,8 @@ def test_an_archive_that_lies_is_not_unpacked(server, served, entry, fresh, monk
 
 
 def test_archives_of_too_many_files_and_too_many_bytes(server, served, entry, fresh, monkeypatch):
-    monkeypatch.setattr(download, "MEMBERS", 10)
-    monkeypatch.setattr(download, "BESIDE", 1 << 12)
+    monkeypatch.setattr(download, "MAX_MEMBERS", 10)
+    monkeypatch.setattr(download, "OTHER_MEMBERS_BYTES", 1 << 12)
     monkeypatch.setitem(download.sizes(), "squares/pairs.tsv", len(PAIRS))
     for name, raw, told in (
         ("many.zip", bomb(size=0, count=11), "more than 10 files"),
@@ -182,8 +182,8 @@ def test_archives_of_too_many_files_and_too_many_bytes(server, served, entry, fr
 
 
 def test_of_an_unknown_size_there_is_a_limit(server, served, entry, fresh, monkeypatch):
-    monkeypatch.setattr(download, "ROOM", 1 << 16)
-    monkeypatch.setattr(download, "BESIDE", 1 << 16)
+    monkeypatch.setattr(download, "UNKNOWN_SIZE_BYTES", 1 << 16)
+    monkeypatch.setattr(download, "OTHER_MEMBERS_BYTES", 1 << 16)
     served["/bomb.zip"] = bomb(size=1 << 20)
     entry(f"{server}/bomb.zip")
     refused(f"{server}/bomb.zip", "more than the 65,536 bytes")

@@ -25,7 +25,7 @@ def pairs(tmp_path):
 @pytest.fixture
 def large(monkeypatch):
     """Every cache counts as a large one."""
-    monkeypatch.setattr(cache_check, "AT_ONCE", -1)
+    monkeypatch.setattr(cache_check, "SMALL_CACHE", -1)
 
 
 def prepared(pairs, tmp_path):
@@ -53,27 +53,27 @@ def test_a_cache_that_cannot_be_read_is_not_taken_for_whole(pairs, tmp_path, mon
         raise SeqloomError(f"{folder}: could not be read: Input/output error")
 
     folder = prepared(pairs, tmp_path).train.folder
-    cache_check.settle(folder)
+    cache_check.finish_check(folder)
     cache_check._checks.clear()
     monkeypatch.setattr(cache_check, "damage", unreadable)
-    cache_check.begin(folder)
+    cache_check.start_check(folder)
     with pytest.raises(SeqloomError, match="Input/output error"):
-        cache_check.settle(folder)
+        cache_check.finish_check(folder)
 
 
 @pytest.mark.usefixtures("large")
 def test_a_large_cache_is_compared_beside_the_training(pairs, tmp_path):
     folder = prepared(pairs, tmp_path).train.folder
-    cache_check.settle(folder)
+    cache_check.finish_check(folder)
     for file in arrays(folder)[:3]:
         cache_check._checks.clear()  # as in another process
         raw = file.read_bytes()
         file.write_bytes(flipped(raw, random.Random(2), first=128))
         prepared(pairs, tmp_path)
         with pytest.raises(SeqloomError, match=rf"{file.name} does not match its checksum; nothing trained on it"):
-            cache_check.settle(folder)
+            cache_check.finish_check(folder)
         prepared(pairs, tmp_path)
-        cache_check.settle(folder)
+        cache_check.finish_check(folder)
         assert file.read_bytes() == raw, "numbered anew by the next"
 
 
@@ -86,7 +86,7 @@ def test_damage_that_breaks_the_training_is_what_is_said(pairs, tmp_path):
     raw[-1] ^= 0x40
     offsets.write_bytes(raw)
 
-    @cache_check.explained()
+    @cache_check.explain_damage()
     def train():
         prepared(pairs, tmp_path)
         raise IndexError("from a row that begins nowhere")
@@ -111,7 +111,7 @@ def test_once_a_process(pairs, tmp_path, monkeypatch):
     monkeypatch.setattr(cache_check, "damage", lambda folder: started.append((folder, threading.current_thread())))
     for _ in range(3):
         folder = prepared(pairs, tmp_path).train.folder
-        cache_check.settle(folder)
+        cache_check.finish_check(folder)
     [(compared, thread)] = started
     assert compared == folder
     assert thread is not threading.main_thread()

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from seqloom.data.files.columns import Reading
-from seqloom.data.formats.bad_lines import examples
+from seqloom.data.files.columns import ReadOptions
+from seqloom.data.formats.bad_lines import read_examples
 from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.errors import SeqloomError
@@ -148,8 +148,8 @@ def test_facts(put, cache):
 
 def test_examples_for_evaluation(put):
     file = put("a.tsv", BAD)
-    found, notes = examples([file], Reading(skip_bad=True))
+    found, notes = read_examples([file], ReadOptions(skip_bad=True))
     assert [(example.source, example.line) for example in found] == [("a", 1), ("c", 4), ("e", 6), ("g", 7)]
     assert notes[0].startswith("left out 3 broken lines")
     with pytest.raises(SeqloomError, match=r"a\.tsv:2"):
-        examples([file], Reading())
+        read_examples([file], ReadOptions())

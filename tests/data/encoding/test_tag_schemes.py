@@ -6,7 +6,17 @@ from itertools import product
 
 import pytest
 
-from seqloom.data.encoding.tag_schemes import ENDED, breaks, legal, meant, odd, repaired, scheme_of, spans, strict_spans
+from seqloom.data.encoding.tag_schemes import (
+    END_LETTERS,
+    detect_scheme,
+    is_allowed,
+    not_in_scheme,
+    repair_tags,
+    spans,
+    strict_spans,
+    suggest_tag,
+    violations,
+)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +41,7 @@ from seqloom.data.encoding.tag_schemes import ENDED, breaks, legal, meant, odd, 
     ],
 )
 def test_schemes_are_recognised(rows, scheme):
-    assert scheme_of([row.split() for row in rows]) == scheme
+    assert detect_scheme([row.split() for row in rows]) == scheme
 
 
 @pytest.mark.parametrize(
@@ -54,12 +64,15 @@ def test_schemes_are_recognised(rows, scheme):
     ],
 )
 def test_breaks_are_found_at_their_place(tags, scheme, places):
-    assert [place for place, _ in breaks(tags.split(), scheme)] == places
+    assert [place for place, _ in violations(tags.split(), scheme)] == places
 
 
 def test_breaks_say_what_is_wrong():
-    assert [reason for _, reason in breaks(["I-A", "O", "I-B"], "bio")] == ["I-A begins the sentence", "I-B after O"]
-    assert [reason for _, reason in breaks(["B-A"], "bioes")] == ["B-A ends the sentence: its span has no end"]
+    assert [reason for _, reason in violations(["I-A", "O", "I-B"], "bio")] == [
+        "I-A begins the sentence",
+        "I-B after O",
+    ]
+    assert [reason for _, reason in violations(["B-A"], "bioes")] == ["B-A ends the sentence: its span has no end"]
 
 
 @pytest.mark.parametrize(
@@ -77,37 +90,43 @@ def test_breaks_say_what_is_wrong():
     ],
 )
 def test_repair(tags, scheme, mended):
-    assert repaired(tags.split(), scheme) == mended.split()
+    assert repair_tags(tags.split(), scheme) == mended.split()
 
 
-@pytest.mark.parametrize(("scheme", "letters"), [("bio", "BI"), *((s, f"B{letters}") for s, letters in ENDED.items())])
+@pytest.mark.parametrize(
+    ("scheme", "letters"), [("bio", "BI"), *((s, f"B{letters}") for s, letters in END_LETTERS.items())]
+)
 def test_whatever_is_broken_is_whole_after_repair_and_marks_the_same_spans(scheme, letters):
     every = ["O", *(f"{letter}-{kind}" for letter in letters for kind in "AB")]
     for tags in product(every, repeat=3):
-        mended = repaired(tags, scheme)
-        assert not list(breaks(mended, scheme)), tags
+        mended = repair_tags(tags, scheme)
+        assert not list(violations(mended, scheme)), tags
         assert list(spans(mended)) == list(spans(tags)) == list(strict_spans(mended, scheme))
-        if not list(breaks(tags, scheme)):
+        if not list(violations(tags, scheme)):
             assert tuple(mended) == tags
 
 
 def test_tags_of_no_scheme_may_always_follow():
-    assert legal("NOUN", "I-A", "bio")
-    assert legal("I-A", None, "bio")
-    assert not legal("I-A", None, "bioes")
+    assert is_allowed("NOUN", "I-A", "bio")
+    assert is_allowed("I-A", None, "bio")
+    assert not is_allowed("I-A", None, "bioes")
 
 
 def test_odd_tags_and_what_they_were_meant_to_be():
-    assert [tag for tag in ("O", "B-A", "I-A", "E-A", "B_A", "NOUN") if odd(tag, "bio")] == ["E-A", "B_A", "NOUN"]
-    assert [tag for tag in ("O", "B-A", "M-A", "I-A", "S-A") if odd(tag, "bmes")] == ["I-A"]
+    assert [tag for tag in ("O", "B-A", "I-A", "E-A", "B_A", "NOUN") if not_in_scheme(tag, "bio")] == [
+        "E-A",
+        "B_A",
+        "NOUN",
+    ]
+    assert [tag for tag in ("O", "B-A", "M-A", "I-A", "S-A") if not_in_scheme(tag, "bmes")] == ["I-A"]
     known = ["B-LOC", "I-LOC", "O"]
     odd_ones = ("B_LOC", "b-loc", "I LOC", "BLOC", "В-LOC", "О", "0", "o", "B-PER", "LOC", "B-")
-    assert [meant(tag, known) for tag in odd_ones] == [
+    assert [suggest_tag(tag, known) for tag in odd_ones] == [
         "B-LOC", "B-LOC", "I-LOC", "B-LOC", "B-LOC", "O", "O", "O", None, None, None
     ]  # fmt: skip
 
 
 def test_runs_of_earlier_versions_keep_their_scheme():
     rows = [["B-PER", "I-PER"], ["B_LOC"]], [["B-PER", "M-PER", "E-PER"]], [["B-PER"] * 9, ["S-LOC"]]
-    assert [scheme_of(one, most=False) for one in rows] == [None, None, "bioes"]
-    assert [scheme_of(one) for one in rows] == ["bio", "bmes", "bio"]
+    assert [detect_scheme(one, majority=False) for one in rows] == [None, None, "bioes"]
+    assert [detect_scheme(one) for one in rows] == ["bio", "bmes", "bio"]

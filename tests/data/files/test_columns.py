@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from seqloom.data.batches.language import StreamOptions
 from seqloom.data.batches.tags import TagOptions
-from seqloom.data.files.columns import LEAST, Reading, as_trained, csv_records, split_csv
+from seqloom.data.files.columns import MINIMA, ReadOptions, csv_records, read_options_of_run, split_csv
 from seqloom.data.files.lines import LineError
-from seqloom.data.formats.pairs import Problem, entries, group, read, read_sources
+from seqloom.data.formats.pairs import Problem, group_files, read, read_entries, read_sources
 from seqloom.data.formats.table import TableOptions
 from seqloom.data.prepare.labels import LabelOptions
 from seqloom.data.prepare.pairs import DataOptions
@@ -37,7 +37,9 @@ def put(tmp_path, monkeypatch):
 
 
 def pairs(file: str, columns: str | None = None, **more) -> list[tuple[str, tuple[str, ...]]]:
-    return [(e.source, e.targets) for one in group([file], Reading(columns=columns, **more)) for e in read(one)]
+    return [
+        (e.source, e.targets) for one in group_files([file], ReadOptions(columns=columns, **more)) for e in read(one)
+    ]
 
 
 TABLE = "id,text,label,other\n1,a b,x,p\n2,c,y z,\n"
@@ -82,12 +84,12 @@ def test_wrong_columns(put, name, content, columns, message):
 
 def test_parallel_files_have_no_columns(put):
     with pytest.raises(SeqloomError, match=r"a\.en \+ a\.de: --columns '1,2' goes with TSV, CSV and JSON lines"):
-        group([put("a.en", "a\n"), put("a.de", "x\n")], Reading(columns="1,2"))
+        group_files([put("a.en", "a\n"), put("a.de", "x\n")], ReadOptions(columns="1,2"))
 
 
 def test_a_header_is_guessed_only_from_well_known_names(put):
     for first, known in (("source,target", True), ("Text, Label", True), ("input,output", True), ("cat,katze", False)):
-        [one] = group([put("a.csv", f"{first}\na,x\n")])
+        [one] = group_files([put("a.csv", f"{first}\na,x\n")])
         assert one.header == known
         assert len(list(read(one))) == 2 - known
         told = f"a.csv: the first line ({first}) is taken as a header; --no-header reads it as data"
@@ -97,7 +99,7 @@ def test_a_header_is_guessed_only_from_well_known_names(put):
 
 
 def test_a_byte_order_mark_is_noted(put):
-    [one] = group([put("a.csv", "\ufefftext,label\na,x\n")])
+    [one] = group_files([put("a.csv", "\ufefftext,label\na,x\n")])
     assert one.header
     assert one.notes[0] == "a.csv: the byte order mark at its start was dropped"
     assert len(list(read(one))) == 1
@@ -105,7 +107,10 @@ def test_a_byte_order_mark_is_noted(put):
 
 def test_quotes(put):
     file = put("a.csv", 'a,"x, y"\n"b ""c""","1\n2\r\n3"\n\n"d",e "f" g,h\n')
-    found = [(e.line, e.reason if isinstance(e, Problem) else (e.source, e.targets)) for e in entries(group([file])[0])]
+    found = [
+        (e.line, e.reason if isinstance(e, Problem) else (e.source, e.targets))
+        for e in read_entries(group_files([file])[0])
+    ]
     assert found == [
         (1, ("a", ("x, y",))),
         (2, ('b "c"', ("1\n2\n3",))),
@@ -116,7 +121,7 @@ def test_quotes(put):
 
 def test_broken_quotes_cost_one_line_each(put):
     content = 'a,x\nb,"never closed\nc,y\n"d" e,z\nf,g"\nh,"fine\nhere"\ni;j\nk\n"l,m\n'
-    found = [(e.line, isinstance(e, Problem) and e.code) for e in entries(group([put("a.csv", content)])[0])]
+    found = [(e.line, isinstance(e, Problem) and e.code) for e in read_entries(group_files([put("a.csv", content)])[0])]
     assert found == [
         (1, False), (2, "quote"), (3, False), (4, "quote"), (5, "quote"), (6, False), (8, "delimiter"), (9, "columns"),
         (10, "quote"),
@@ -144,54 +149,56 @@ def test_open_quote():
 
 def test_sources_for_prediction(put, monkeypatch):
     file = put("a.csv", TABLE)
-    assert list(read_sources(file, Reading(columns="label,text"))) == ["x", "y z"]
-    assert list(read_sources(file, Reading(columns="4", header=False))) == ["other", "p", ""]
+    assert list(read_sources(file, ReadOptions(columns="label,text"))) == ["x", "y z"]
+    assert list(read_sources(file, ReadOptions(columns="4", header=False))) == ["other", "p", ""]
     assert list(read_sources(put("b.csv", 'text,label\n"a, b",x\n\nc\n'))) == ["a, b", "", "c"]
-    assert list(read_sources(put("a.tsv", TABLE.replace(",", "\t")), Reading(columns="text"))) == ["a b", "c"]
+    assert list(read_sources(put("a.tsv", TABLE.replace(",", "\t")), ReadOptions(columns="text"))) == ["a b", "c"]
     with pytest.raises(SeqloomError, match="not plain text"):
-        list(read_sources(put("a.txt", "a\nb\n"), Reading(columns="text")))
+        list(read_sources(put("a.txt", "a\nb\n"), ReadOptions(columns="text")))
     json_lines = b'{"source": "a"}\n\n{"source": "b"}\n'
     for raw, wanted in ((json_lines, ["a", "", "b"]), (b"a {\n{b\n", ["a {", "{b"]), (b"", [])):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
         assert list(read_sources("-")) == wanted
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"q": "a"}\n')))
-    assert list(read_sources("-", Reading(columns="q"))) == ["a"]
+    assert list(read_sources("-", ReadOptions(columns="q"))) == ["a"]
 
 
 def test_limits_are_checked():
     with pytest.raises(SeqloomError, match="limit must be a whole number of 1 or more, not 0"):
-        Reading(limit=0)
+        ReadOptions(limit=0)
 
 
 @pytest.mark.parametrize(
     "options", [DataOptions, LabelOptions, TableOptions, TagOptions, PlainTextOptions, StreamOptions]
 )
 def test_whole_numbers_are_checked_alike_in_every_kind_of_data(options):
-    names = LEAST.keys() & hints_of(options).keys()
+    names = MINIMA.keys() & hints_of(options).keys()
     assert names >= {"limit", "max_vocab", "min_count"}
     for name in names:
-        for wrong in (LEAST[name] - 1, True, "9", 9.0):
-            with pytest.raises(SeqloomError, match=f"^{name} must be a whole number of {LEAST[name]} or more, not "):
+        for wrong in (MINIMA[name] - 1, True, "9", 9.0):
+            with pytest.raises(SeqloomError, match=f"^{name} must be a whole number of {MINIMA[name]} or more, not "):
                 options(**{name: wrong})
-    options(**{name: LEAST[name] for name in names - {"stride", "sample"}})  # which do not go with all
+    options(**{name: MINIMA[name] for name in names - {"stride", "sample"}})  # which do not go with all
 
 
 def test_more_than_two_columns_of_a_csv_are_spoken_of(put):
     """A header that nobody named would be trained on in silence."""
-    (one,) = group([put("own.csv", TABLE.partition("\n")[2])])
+    (one,) = group_files([put("own.csv", TABLE.partition("\n")[2])])
     assert "4 columns, and the first line is data" in one.notes[0]
     assert "--columns" in one.notes[0]
-    (one,) = group([put("own.csv", TABLE)])
+    (one,) = group_files([put("own.csv", TABLE)])
     assert "the first line (id,text,label,other) is taken as a header" in one.notes[0]
     assert "4 columns, and the first column is the source, the others are targets" in one.notes[1]
-    assert group([put("two.csv", "a,b\n")])[0].notes == ()
-    assert group(["own.csv"], Reading(columns="text,label"))[0].notes == ()
+    assert group_files([put("two.csv", "a,b\n")])[0].notes == ()
+    assert group_files(["own.csv"], ReadOptions(columns="text,label"))[0].notes == ()
 
 
 def test_further_files_are_read_as_those_of_the_training():
     data = {"columns": "1,2", "header": False, "delimiter": ";", "encoding": "latin-1", "detect": True}
-    assert as_trained(data, None, False) == Reading(columns="1,2", header=False, delimiter=";", encoding="latin-1")
-    others = as_trained(data, "text,label", True)
-    assert others == Reading(columns="text,label", skip_bad=True, delimiter=";", encoding="latin-1")
+    assert read_options_of_run(data, None, False) == ReadOptions(
+        columns="1,2", header=False, delimiter=";", encoding="latin-1"
+    )
+    others = read_options_of_run(data, "text,label", True)
+    assert others == ReadOptions(columns="text,label", skip_bad=True, delimiter=";", encoding="latin-1")
     for old in ({}, {"detect": False}):
-        assert as_trained(old, None, False) == Reading(detect=False), "as the earlier version read them"
+        assert read_options_of_run(old, None, False) == ReadOptions(detect=False), "as the earlier version read them"

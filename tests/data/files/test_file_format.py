@@ -12,14 +12,14 @@ import pytest
 from seqloom.data.batches.language import StreamOptions
 from seqloom.data.batches.tags import TagOptions
 from seqloom.data.checks.pairs import check
-from seqloom.data.files.columns import Reading
-from seqloom.data.files.encodings import detect_encoding, recoded
-from seqloom.data.files.file_format import look
-from seqloom.data.files.header import is_header, known
+from seqloom.data.files.columns import ReadOptions
+from seqloom.data.files.encodings import as_utf8, detect_encoding
+from seqloom.data.files.file_format import detect_format
+from seqloom.data.files.header import is_column_name, is_header
 from seqloom.data.formats.conll import read as read_conll
-from seqloom.data.formats.pairs import entries, group, read_sources
-from seqloom.data.formats.pairs_fast import Pairs, bulk
-from seqloom.data.formats.table import TableOptions, layout, sound
+from seqloom.data.formats.pairs import group_files, read_entries, read_sources
+from seqloom.data.formats.pairs_fast import Pairs, read_bulk
+from seqloom.data.formats.table import TableOptions, detect_layout, valid_rows
 from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.prepare.texts import PlainTextOptions, prepare_texts
@@ -51,9 +51,9 @@ def put(tmp_path, monkeypatch):
 
 def pairs(file: str, **reading) -> list[tuple[str, str]]:
     """By the quick reader, which must agree with the plain one."""
-    [one] = group([file], Reading(**reading))
-    found = [each for many in bulk(one) if isinstance(many, Pairs) for each in many.examples(one.files[0])]
-    assert found == list(entries(one))
+    [one] = group_files([file], ReadOptions(**reading))
+    found = [each for many in read_bulk(one) if isinstance(many, Pairs) for each in many.examples(one.files[0])]
+    assert found == list(read_entries(one))
     return [(each.source, each.targets[0]) for each in found]
 
 
@@ -80,7 +80,7 @@ def test_the_encoding_is_told_by_the_content_and_said(put, encoding, wanted, tol
     for end in ("\n", "\r\n"):
         file = put("a.tsv", rows(wanted, end=end), encoding)
         assert pairs(file) == wanted
-        notes = group([file])[0].notes
+        notes = group_files([file])[0].notes
         assert (told is None and not notes) or told in notes[0]
         assert pairs(file, encoding=encoding) == wanted
     (gzipped := "a.tsv.gz", put(gzipped, gzip.compress(rows(wanted).encode(encoding))))
@@ -91,22 +91,22 @@ def test_what_is_told_wins_and_single_damaged_lines_stay_errors(put):
     file = put("a.tsv", rows(GERMAN), "cp1252")
     assert pairs(file, encoding="latin-1") == GERMAN
     with pytest.raises(SeqloomError, match=r"a\.tsv:1: not UTF-8: byte 0xdc"):
-        [str(one) for one in _raise(group([file], Reading(encoding="utf-8"))[0])]
+        [str(one) for one in _raise(group_files([file], ReadOptions(encoding="utf-8"))[0])]
     with pytest.raises(SeqloomError, match=r"a\.tsv:1: not UTF-8"):
-        _raise(group([file], Reading(detect=False))[0])
+        _raise(group_files([file], ReadOptions(detect=False))[0])
     names_alone = put("e.tsv", "词\t读音\n" + "ab\tba\n" * 30, "gb18030")
     assert pairs(names_alone)[0] == ("ab", "ba")
     damaged = put("b.tsv", rows(GERMAN).encode() + b"caf\xe9\tgut\n")
     assert [problem.line for problem in check([damaged])] == [4]
     undefined = put("c.tsv", b"gut\x81er Tag\tgut\n")
     with pytest.raises(SeqloomError, match=r"c\.tsv:1: byte 0x81 is no character in the encoding of the file"):
-        _raise(group([undefined], Reading(encoding="cp1252"))[0])
-    (one,) = group([put("d.tsv", rows(GERMAN))], Reading(encoding="cp1252"))
+        _raise(group_files([undefined], ReadOptions(encoding="cp1252"))[0])
+    (one,) = group_files([put("d.tsv", rows(GERMAN))], ReadOptions(encoding="cp1252"))
     assert "read as cp1252 as requested, although it is valid UTF-8" in one.notes[0]
     with pytest.raises(SeqloomError, match="unknown --encoding 'utf-99'; for example utf-8"):
-        Reading(encoding="utf-99")
+        ReadOptions(encoding="utf-99")
     with pytest.raises(SeqloomError, match="--encoding 'rot13'"):
-        Reading(encoding="rot13")
+        ReadOptions(encoding="rot13")
 
 
 def _raise(one) -> list:
@@ -131,14 +131,14 @@ def test_other_encodings_are_not_taken_for_those_that_are_guessed_but_named(put,
     raw = f"{text}\t1\n".encode(encoding) * 30
     assert detect_encoding(raw) == "utf-8"
     with pytest.raises(SeqloomError, match=rf":1: not UTF-8: .*; if it is {encoding}, --encoding {encoding} reads it"):
-        _raise(group([put("a.tsv", raw)])[0])
+        _raise(group_files([put("a.tsv", raw)])[0])
     assert pairs("a.tsv", encoding=encoding)[0] == (text, "1")
 
 
 def test_a_csv_of_a_german_spreadsheet(put):
     file = put("a.csv", "Text;Klasse\r\n" + 'eins, zwei;gut\r\n"mit; und\nZeile";böse\r\n1,5 Grad;gut\r\n', "cp1252")
     assert pairs(file) == [("eins, zwei", "gut"), ("mit; und\nZeile", "böse"), ("1,5 Grad", "gut")]
-    told = " ".join(group([file])[0].notes)
+    told = " ".join(group_files([file])[0].notes)
     assert all(part in told for part in ("cp1252", "semicolons stand between", "the first line (Text,Klasse) is taken"))
     assert not list(check([file])), "the line end inside the cell is none of the file's"
 
@@ -153,9 +153,9 @@ def test_delimiters_by_name_and_sign(put):
     assert pairs(put("b.csv", "a;b,c\nd;e,f\n")) == [("a;b", "c"), ("d;e", "f")], "a comma, where both would do"
     for wrong in ("", "ab", "x", '"'):
         with pytest.raises(SeqloomError, match="--delimiter"):
-            Reading(delimiter=wrong)
+            ReadOptions(delimiter=wrong)
     with pytest.raises(SeqloomError, match="not with JSON lines"):
-        group([put("a.jsonl", "{}\n")], Reading(delimiter=";"))
+        group_files([put("a.jsonl", "{}\n")], ReadOptions(delimiter=";"))
 
 
 MANY = [[f"a sentence of words number {n}", "good" if n % 3 else "bad"] for n in range(30)]
@@ -199,8 +199,8 @@ def test_headers_are_known_by_words_and_by_being_unlike_the_rest(first, rest, he
 
 
 def test_known_words():
-    assert all(map(known, ("text", "Source Text", "label_1", "#word", "标签", "text (en)")))
-    assert not any(map(known, ("", "12", "tweets!", "a b")))
+    assert all(map(is_column_name, ("text", "Source Text", "label_1", "#word", "标签", "text (en)")))
+    assert not any(map(is_column_name, ("", "12", "tweets!", "a b")))
 
 
 def test_header_and_no_header(put):
@@ -209,7 +209,7 @@ def test_header_and_no_header(put):
     assert pairs(file, header=True) == [("c", "d")]
     assert pairs(put("b.tsv", "text\tlabel\nc\td\n"), header=False) == [("text", "label"), ("c", "d")]
     with pytest.raises(SeqloomError, match="without a header columns have numbers"):
-        Reading(columns="text,label", header=False)
+        ReadOptions(columns="text,label", header=False)
 
 
 def test_a_header_of_the_training_file_is_one_of_the_validation_file(put, tmp_path):
@@ -250,7 +250,7 @@ def test_prediction_hears_of_the_header_and_reads_standard_input_as_it_comes(put
     def asked(raw: bytes, **reading) -> list[str]:
         stream = io.BufferedReader(io.BytesIO(raw))  # pyright: ignore
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(stream))
-        return list(read_sources("-", Reading(**reading)))
+        return list(read_sources("-", ReadOptions(**reading)))
 
     assert asked("schön\ngroß\n".encode("cp1252")) == ["schön", "groß"]
     assert asked("schön\ngroß\n".encode("utf-16"), encoding="utf-16") == ["schön", "groß"]
@@ -261,8 +261,8 @@ def test_prediction_hears_of_the_header_and_reads_standard_input_as_it_comes(put
 
 def test_tables_and_running_text(put, tmp_path):
     file = put("a.csv", "größe;klasse\n1;schön\n2;böse\n", "cp1252")
-    plan = layout([file], TableOptions())
-    assert [row.target for row in sound([file], plan, None)] == ["schön", "böse"]
+    plan = detect_layout([file], TableOptions())
+    assert [row.target for row in valid_rows([file], plan, None)] == ["schön", "böse"]
     lines = put("b.txt", "Schöne Grüße aus Köln\n" * 40, "utf-16")
     found = prepare_texts(PrepareRequest([lines], 0.0, PlainTextOptions(tokens="words"), seed=1, cache=tmp_path))
     assert "Grüße" in found.codec.tokens
@@ -305,7 +305,7 @@ def test_the_cache_knows_how_a_file_was_read(put, tmp_path):
 )
 def test_files_that_are_no_text_are_named(put, name, start, told):
     with pytest.raises(SeqloomError, match=r"^a\.\w+: that is ") as raised:
-        group([put(name, start)])
+        group_files([put(name, start)])
     assert told in str(raised.value)
 
 
@@ -317,11 +317,11 @@ def test_folders_of_sounds_and_pictures(tmp_path, ending, told):
         (tmp_path / label).mkdir()
         (tmp_path / label / f"0.{ending}").write_bytes(b"\0\1")
     with pytest.raises(SeqloomError) as raised:
-        group([str(tmp_path)], LabelOptions())
+        group_files([str(tmp_path)], LabelOptions())
     assert f"that is {told}" in str(raised.value)
-    for named, options in ((tmp_path / "yes", LabelOptions()), (tmp_path, Reading())):
+    for named, options in ((tmp_path / "yes", LabelOptions()), (tmp_path, ReadOptions())):
         with pytest.raises(SeqloomError, match=r": that is (audio|pictures) \(0"):
-            group([str(named)], options)
+            group_files([str(named)], options)
 
 
 def test_one_line_without_an_end_and_names_without_examples(put):
@@ -348,7 +348,7 @@ def test_odd_files(put):
     assert pairs(put("header.tsv", "text\tlabel\n")) == []
     long = "x" * 300_000
     assert pairs(put("long.csv", f"text,label\n{long},a\nb,c\n")) == [(long, "a"), ("b", "c")]
-    assert look("long.csv", Path("long.csv")).separator == ","
+    assert detect_format("long.csv", Path("long.csv")).separator == ","
 
 
 def test_a_full_disk_is_told_with_what_is_needed_and_what_is_free(tmp_path, monkeypatch):
@@ -375,7 +375,7 @@ def test_wide_encodings_need_no_mark(tmp_path):
     for encoding in ("utf-16-le", "utf-16-be", "utf-32-le"):
         (tmp_path / f"{encoding}.tsv").write_bytes(rows.encode(encoding))
         family = encoding[:6]
-        found = [*recoded((tmp_path / f"{encoding}.tsv").open("rb"), family)]
+        found = [*as_utf8((tmp_path / f"{encoding}.tsv").open("rb"), family)]
         assert b"".join(found).decode() == rows
     (tmp_path / "plain.tsv").write_text(rows)
-    assert b"".join(recoded((tmp_path / "plain.tsv").open("rb"), "utf-16")), "other characters, and no exception"
+    assert b"".join(as_utf8((tmp_path / "plain.tsv").open("rb"), "utf-16")), "other characters, and no exception"

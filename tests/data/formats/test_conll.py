@@ -7,7 +7,7 @@ import gzip
 import pytest
 
 from seqloom.data.checks.tags import check
-from seqloom.data.files.columns import Reading
+from seqloom.data.files.columns import ReadOptions
 from seqloom.data.formats.conll import read, sentences
 from seqloom.errors import SeqloomError
 
@@ -28,7 +28,7 @@ UNIVERSAL = (
 def found(tmp_path, text, name="x.conll", longest=5000, **reading):
     path = tmp_path / name
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return read([path], Reading(**reading), longest)
+    return read([path], ReadOptions(**reading), longest)
 
 
 def pairs(tmp_path, text, name="x.conll", **reading):
@@ -127,21 +127,21 @@ def test_a_file_without_empty_lines_is_not_one_sentence(tmp_path):
     with pytest.raises(SeqloomError, match=r"x.conll:1: a sentence of 6 words, more than 5: are the empty lines"):
         found(tmp_path, "a X\n" * 6, longest=5)
     with pytest.raises(SeqloomError, match="no such file"):
-        read([tmp_path / "none"], Reading())
+        read([tmp_path / "none"], ReadOptions())
 
 
 def test_words_alone_can_be_read_for_prediction(tmp_path):
     path = tmp_path / "x.tsv"
     path.write_text("a\nb\n\nc\n")
-    assert list(sentences(path, Reading())) == [("a", "b"), ("c",)]
+    assert list(sentences(path, ReadOptions())) == [("a", "b"), ("c",)]
     path.write_text("a\tX\nb\tY\n")
-    assert list(sentences(path, Reading())) == [("a", "b")]
+    assert list(sentences(path, ReadOptions())) == [("a", "b")]
     universal = tmp_path / "x.conllu"
     universal.write_text(UNIVERSAL.replace("AUX", "_").replace("\tgo\tgo\tVERB", "\t_\tgo\t_"))
-    assert list(sentences(universal, Reading())) == [("do", "n't", "_"), ("#",)]
+    assert list(sentences(universal, ReadOptions())) == [("do", "n't", "_"), ("#",)]
     path.write_text("a\tX\n\tY\n")
     with pytest.raises(SeqloomError, match=r"x.tsv:2: the word is empty"):
-        list(sentences(path, Reading()))
+        list(sentences(path, ReadOptions()))
 
 
 def test_check_names_everything(tmp_path):
@@ -168,5 +168,5 @@ def test_check_of_an_empty_file_and_of_the_columns(tmp_path):
         "the file holds no sentences"
     ]
     (tmp_path / "x").write_text(UNIVERSAL)
-    assert check([str(tmp_path / "x")], reading=Reading(columns="XPOS")).statistics[0].tags["RB"] == 1
+    assert check([str(tmp_path / "x")], reading=ReadOptions(columns="XPOS")).statistics[0].tags["RB"] == 1
     assert check([str(tmp_path / "x")], max_length=2).errors == 1

@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from seqloom.data.files import lines
-from seqloom.data.formats.pairs import Example, group, read, read_sources
+from seqloom.data.formats.pairs import Example, group_files, read, read_sources
 from seqloom.errors import SeqloomError
 
 
@@ -38,7 +38,7 @@ def stdin(monkeypatch):
 
 
 def pairs(*files: str) -> list[tuple[str, tuple[str, ...]]]:
-    return [(example.source, example.targets) for one in group(files) for example in read(one)]
+    return [(example.source, example.targets) for one in group_files(files) for example in read(one)]
 
 
 TWO = [("a b", ("x",)), ("c", ("y z",))]
@@ -52,7 +52,7 @@ def test_formats(put, end):
     left, right = put(f"a.en{end}", "a b\nc\n"), put(f"a.de{end}", "x\ny z\n")
     for files in ([tsv], [sniffed], [jsonl], [left, right]):
         assert pairs(*files) == TWO, files
-    groups = group([tsv, left, right, jsonl])
+    groups = group_files([tsv, left, right, jsonl])
     assert [one.form for one in groups] == ["tsv", "parallel", "jsonl"]
     assert list(read(groups[1]))[1] == Example("c", ("y z",), left, 2)
 
@@ -94,7 +94,7 @@ def test_a_pipe_can_be_read_twice(tmp_path):
     os.mkfifo(pipe)
     feeder = threading.Thread(target=lambda: pipe.write_bytes(b"a b\tx\nc\ty z\n"))
     feeder.start()
-    [one] = group([str(pipe)])
+    [one] = group_files([str(pipe)])
     feeder.join()
     assert [(e.source, e.targets) for e in read(one)] == [(e.source, e.targets) for e in read(one)] == TWO
 
@@ -149,7 +149,7 @@ def test_a_broken_side_names_its_own_file(put):
 
 
 def test_reading_stops_at_the_first_broken_line(put):
-    [one] = group([put("a.tsv", "a\tx\nb\ty\nbroken\n")])
+    [one] = group_files([put("a.tsv", "a\tx\nb\ty\nbroken\n")])
     examples = read(one)
     assert [next(examples).source, next(examples).source] == ["a", "b"]
     with pytest.raises(SeqloomError, match=":3:"):
@@ -157,7 +157,7 @@ def test_reading_stops_at_the_first_broken_line(put):
 
 
 def test_sources_without_targets(put):
-    [one] = group([put("a.tsv", "a\nb\t\nc\tx\n")])
+    [one] = group_files([put("a.tsv", "a\nb\t\nc\tx\n")])
     assert [(e.source, e.targets) for e in read(one, need_target=False)] == [("a", ()), ("b", ()), ("c", ("x",))]
 
 
@@ -167,19 +167,19 @@ def test_lone_file(put):
         with pytest.raises(
             SeqloomError, match=r"train\.en: no second file .* source TAB target .* train\.en train\.de"
         ):
-            group(files)
+            group_files(files)
 
 
 def test_files_that_cannot_be_read(put, tmp_path):
     with pytest.raises(SeqloomError, match=r"nowhere\.tsv: no such file$"):
-        group([str(tmp_path / "nowhere.tsv")])
+        group_files([str(tmp_path / "nowhere.tsv")])
     with pytest.raises(SeqloomError, match=r"is a folder, not a file; name the files in it$"):
-        group([str(tmp_path)])
+        group_files([str(tmp_path)])
     if os.getuid():
         locked = put("locked.tsv", "a\tx\n")
         os.chmod(locked, 0)
         with pytest.raises(SeqloomError, match=r"locked\.tsv: cannot be read: Permission denied$"):
-            group([locked])
+            group_files([locked])
 
 
 def test_damaged_gz(put, tmp_path):

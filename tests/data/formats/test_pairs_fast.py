@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seqloom.data.encoding.encode import PairEncoder, Rows, encode_texts, normalize_all
-from seqloom.data.files.file_groups import group
-from seqloom.data.formats.pairs import Example, Problem, entries
-from seqloom.data.formats.pairs_fast import Pairs, bulk
+from seqloom.data.files.file_groups import group_files
+from seqloom.data.formats.pairs import Example, Problem, read_entries
+from seqloom.data.formats.pairs_fast import Pairs, read_bulk
 from seqloom.data.prepare import count_tokens
 from seqloom.data.prepare.count_tokens import TokenCounts
 from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.splits.split import Split
-from seqloom.data.tokenizers.tokenizers import BOS, EOS, SPECIALS, UNK, make, normalize
+from seqloom.data.tokenizers.tokenizers import BOS, EOS, SPECIALS, UNK, make_tokenizer, normalize
 from seqloom.data.tokenizers.vocabulary import Codec
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
@@ -33,11 +33,11 @@ ends = st.sampled_from([b"\n", b"\r\n", b"\n", b"\n"])
 
 def same(files: list[str]) -> None:
     """Examples and problems, in order, from both ways."""
-    for one in group(files):
+    for one in group_files(files):
         quick: list[Example | Problem] = []
-        for found in bulk(one):
+        for found in read_bulk(one):
             quick += found.examples(one.files[0]) if isinstance(found, Pairs) else [found]
-        assert quick == list(entries(one))
+        assert quick == list(read_entries(one))
 
 
 @given(st.lists(st.tuples(pieces, ends), max_size=30), st.booleans(), st.sampled_from([8, 64, 1 << 20]))
@@ -67,14 +67,14 @@ def test_odd_ends_of_files(tmp_path, monkeypatch, raw):
 
 
 def test_columns_and_headers_in_blocks(tmp_path, monkeypatch):
-    from seqloom.data.files.columns import Reading
+    from seqloom.data.files.columns import ReadOptions
 
     monkeypatch.setattr("seqloom.data.files.lines.BLOCK", 32)
     (tmp_path / "a.tsv").write_text("id\ttext\tlabel\n" + "".join(f"{i}\tsource {i}\ttarget {i}\n" for i in range(50)))
     for columns in ("text,label", "label,id", "2,3", "2,3,1"):
-        [one] = group([str(tmp_path / "a.tsv")], Reading(columns=columns))
-        quick = [e for found in bulk(one) if isinstance(found, Pairs) for e in found.examples(one.files[0])]
-        assert quick == list(entries(one))
+        [one] = group_files([str(tmp_path / "a.tsv")], ReadOptions(columns=columns))
+        quick = [e for found in read_bulk(one) if isinstance(found, Pairs) for e in found.examples(one.files[0])]
+        assert quick == list(read_entries(one))
         assert len(quick) == 50, "its first line is known as a header"
 
 
@@ -90,11 +90,11 @@ def test_numbering_many_is_numbering_each(many, fold, half_width):
     for kind in KINDS:
         codec = Codec.build(kind, many, **ways)
         vocabulary = TokenCounts()
-        side = encode_texts(make(kind), plain)
+        side = encode_texts(make_tokenizer(kind), plain)
         table = vocabulary.add_tokens(side)
         vocabulary.count(side.rows, table)
-        assert Codec.of_counts(kind, vocabulary.counts(), **ways).tokens == codec.tokens
-        ids = vocabulary.final(codec)[table[side.rows.ids]]
+        assert Codec.from_counts(kind, vocabulary.counts(), **ways).tokens == codec.tokens
+        ids = vocabulary.final_ids(codec)[table[side.rows.ids]]
         expected = [codec.encode(text) for text in many]
         assert ids.tolist() == [number for row in expected for number in row]
         assert side.rows.lengths.tolist() == [len(row) for row in expected]
@@ -111,9 +111,9 @@ def test_bpe_many_is_bpe_each():
 @given(st.lists(texts | tricky, max_size=5), st.booleans())
 def test_hashes_of_many_are_those_of_each(sources, fold):
     ways = {"fold": fold, "half_width": False}
-    settings = {"source": "chars", "target": "words", "ways": ways, "key": "7"}
+    settings = {"source": "chars", "target": "words", "normalization": ways, "key": "7"}
     found = PairEncoder.of(settings)(sources, sources).hashes
-    number = Split([], [], ways=ways)._number
+    number = Split([], [], normalization=ways)._number
     assert found.tolist() == [number(source, b"7") for source in sources]
 
 
@@ -133,7 +133,7 @@ def test_rows(lists, limit, drop, draw):
 
     many = flat(lists)
     assert back(many.cut(limit, drop)) == [cut(row, limit, drop) for row in lists]
-    assert back(many.between((1,), (2, 3))) == [[1, *row, 2, 3] for row in lists]
+    assert back(many.with_specials((1,), (2, 3))) == [[1, *row, 2, 3] for row in lists]
     mask = np.array([draw.random() < 0.5 for _ in lists], bool)
     assert back(many.select(mask)) == [row for row, kept in zip(lists, mask, strict=True) if kept]
     order = np.array([draw.randrange(len(lists)) for _ in lists], np.int64)
@@ -142,8 +142,8 @@ def test_rows(lists, limit, drop, draw):
 
 def plain_corpus(file: Path, options: DataOptions, share: float, seed: int) -> list[list[list[list[int]]]]:
     """Training and held-out rows, made line by line with the single-text functions."""
-    examples = [entry for entry in entries(group([str(file)])[0]) if isinstance(entry, Example)]
-    number, key = Split([], [], ways=options.normalization)._number, str(seed).encode()
+    examples = [entry for entry in read_entries(group_files([str(file)])[0]) if isinstance(entry, Example)]
+    number, key = Split([], [], normalization=options.normalization)._number, str(seed).encode()
     held = [number(example.source, key) < int(share * 2**64) for example in examples]
     training = [example for example, out in zip(examples, held, strict=True) if not out]
     source = Codec.build(options.source_tokens, (e.source for e in training), **options.vocabulary_of("source"))
@@ -188,7 +188,7 @@ def test_a_worker_that_dies_is_one_line(tmp_path, monkeypatch):
     from seqloom.errors import SeqloomError
 
     monkeypatch.setattr(count_tokens, "workers", lambda split: 1)
-    monkeypatch.setattr(Worker, "ask", lambda self, pairs: (self._process.kill(), self._process.wait()))
+    monkeypatch.setattr(Worker, "submit", lambda self, pairs: (self._process.kill(), self._process.wait()))
     (tmp_path / "a.tsv").write_text("a\tx\n")
     with pytest.raises(SeqloomError, match="a process that encodes the data has ended"):
         prepare_pairs(PrepareRequest([str(tmp_path / "a.tsv")], 0.0, DataOptions(), seed=1, cache=tmp_path / "cache"))

@@ -7,7 +7,7 @@ import gzip
 import pytest
 
 from seqloom.data.checks.texts import check
-from seqloom.data.files.columns import Reading
+from seqloom.data.files.columns import ReadOptions
 from seqloom.data.formats.bad_lines import Skipped
 from seqloom.data.formats.plain_text import raw_chunks, text_chunks
 from seqloom.errors import SeqloomError
@@ -25,32 +25,32 @@ def test_pieces_joined_are_the_text(text, tmp_path):
     assert b"".join(raw.content for raw in found).decode() == text
     for raw in found:
         raw.content.decode()  # no character is cut in two
-    assert "".join(text_chunks(str(file), Reading())) == text
+    assert "".join(text_chunks(str(file), ReadOptions())) == text
 
 
 def test_gz_marks_and_line_ends(tmp_path):
     file = tmp_path / "text.txt.gz"
     file.write_bytes(gzip.compress("\ufeffone\r\ntwo\r\nthree".encode()))
-    assert "".join(text_chunks(str(file), Reading())) == "one\ntwo\nthree"
+    assert "".join(text_chunks(str(file), ReadOptions())) == "one\ntwo\nthree"
     file.write_bytes(gzip.compress(b"one\ntwo\n" * 1000)[:-20])
     with pytest.raises(SeqloomError, match=r"text.txt.gz:\d+: the .gz file is cut off"):
-        list(text_chunks(str(file), Reading()))
+        list(text_chunks(str(file), ReadOptions()))
 
 
 def test_broken_lines_are_named_or_left_out(tmp_path):
     file = tmp_path / "text.txt"
     file.write_bytes(b"good\nbad \xff\nalso good\nnul \0\n\xef\xbb\xbfmark\nend\n")
     with pytest.raises(SeqloomError, match=r"text.txt:2: not UTF-8: byte 0xff at byte 5 of the line; --skip-bad"):
-        list(text_chunks(str(file), Reading()))
+        list(text_chunks(str(file), ReadOptions()))
     skipped = Skipped()
-    assert "".join(text_chunks(str(file), Reading(skip_bad=True), skipped)) == "good\nalso good\nend\n"
+    assert "".join(text_chunks(str(file), ReadOptions(skip_bad=True), skipped)) == "good\nalso good\nend\n"
     assert [problem.line for problem in skipped.first] == [2, 4, 5]
 
 
 def test_a_column_of_a_table(tmp_path):
     file = tmp_path / "rows.csv"
     file.write_text('name,language\n"a, b",x\nc,y\n')
-    assert "".join(text_chunks(str(file), Reading(columns="name"))) == "a, b\nc\n"
+    assert "".join(text_chunks(str(file), ReadOptions(columns="name"))) == "a, b\nc\n"
 
 
 def test_check_names_lines_and_counts(tmp_path):

@@ -13,7 +13,7 @@ import torch
 
 from seqloom import SeqloomError
 from seqloom.data.formats import python_data as module
-from seqloom.data.formats.python_data import given
+from seqloom.data.formats.python_data import write_examples
 
 PAIRS = [("ab", "A B"), ("cd", "C D"), ("ba", "B A")]
 
@@ -45,7 +45,7 @@ class Hub:
 
 
 def written(examples, task="translate", **data):
-    (file,), is_new = given(examples, task, data)
+    (file,), is_new = write_examples(examples, task, data)
     assert is_new
     return Path(file).read_text(encoding="utf-8")
 
@@ -65,7 +65,7 @@ def test_every_form_of_the_same_pairs_is_the_same_file():
         Hub([{"id": 7, "translation": {"en": source, "de": target}} for source, target in PAIRS]),
         np.array(PAIRS),
     ]
-    files = {given(form, "translate", {})[0][0] for form in forms}
+    files = {write_examples(form, "translate", {})[0][0] for form in forms}
     assert len(files) == 1
     assert json.loads(written(PAIRS).splitlines()[0]) == {"source": "ab", "target": "A B"}
 
@@ -119,10 +119,10 @@ def test_names_of_files_stay_names_and_texts_are_told_apart(tmp_path):
     for task in ("translate", "mask"):
         for names in (["a.tsv", "b.tsv"], ["pinyin"], "a.tsv", file, [file], [str(file), "two words"], ["one"]):
             expected = [str(names)] if not isinstance(names, list) else list(map(str, names))
-            assert given(names, task, {}) == (expected, False)
-    assert given(["two words", "are texts"], "translate", {}) == (["two words", "are texts"], False)
-    assert given(["two words", "are texts"], "vectors", {})[1]
-    assert given(iter(["word"]), "generate", {})[1]
+            assert write_examples(names, task, {}) == (expected, False)
+    assert write_examples(["two words", "are texts"], "translate", {}) == (["two words", "are texts"], False)
+    assert write_examples(["two words", "are texts"], "vectors", {})[1]
+    assert write_examples(iter(["word"]), "generate", {})[1]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_names_of_files_stay_names_and_texts_are_told_apart(tmp_path):
 )
 def test_what_gives_no_examples_is_refused(value, told):
     with pytest.raises(SeqloomError, match=told):
-        given(value, "translate", {})
+        write_examples(value, "translate", {})
 
 
 def test_an_open_file_is_told_by_its_name(tmp_path):
@@ -164,37 +164,37 @@ def test_an_open_file_is_told_by_its_name(tmp_path):
         (tmp_path / "x.tsv").open() as file,
         pytest.raises(SeqloomError, match=r"an open file: give its name, .*x\.tsv"),
     ):
-        given(file, "translate", {})
+        write_examples(file, "translate", {})
 
 
 def test_an_endless_generator_stops_at_a_bound_and_leaves_nothing_behind(monkeypatch, tmp_path):
     seen = itertools.count()
     endless = (("a", str(next(seen))) for _ in iter(int, 1))
-    monkeypatch.setattr(module, "MOST", 500)
+    monkeypatch.setattr(module, "MAX_EXAMPLES", 500)
     with pytest.raises(SeqloomError, match="more than 500 examples and does not say how many it has; set limit=N"):
-        given(endless, "translate", {}, tmp_path)
+        write_examples(endless, "translate", {}, tmp_path)
     assert next(seen) == 501
-    monkeypatch.setattr(module, "LARGEST", 1 << 20)
+    monkeypatch.setattr(module, "MAX_BYTES", 1 << 20)
     with pytest.raises(SeqloomError, match="more than 1 MiB"):
-        given((("a", "b" * 10_000) for _ in iter(int, 1)), "translate", {}, tmp_path)
+        write_examples((("a", "b" * 10_000) for _ in iter(int, 1)), "translate", {}, tmp_path)
     assert list((tmp_path / "examples").iterdir()) == []
-    (file,), _ = given(endless, "translate", {"limit": 1000}, tmp_path)
+    (file,), _ = write_examples(endless, "translate", {"limit": 1000}, tmp_path)
     assert Path(file).read_text().count("\n") == 1000
-    assert given([PAIRS[0]] * 501, "translate", {}, tmp_path)[1], "a list says how many it has"
+    assert write_examples([PAIRS[0]] * 501, "translate", {}, tmp_path)[1], "a list says how many it has"
 
 
 def test_skip_bad_leaves_broken_examples_to_the_reader():
-    from seqloom.data.files.columns import Reading
-    from seqloom.data.formats.bad_lines import examples
+    from seqloom.data.files.columns import ReadOptions
+    from seqloom.data.formats.bad_lines import read_examples
     from seqloom.data.formats.conll import read
 
-    pairs, _ = given([*PAIRS, ("", "x"), ("x", None)], "translate", {"skip_bad": True})
-    found, notes = examples(pairs, Reading(skip_bad=True))
+    pairs, _ = write_examples([*PAIRS, ("", "x"), ("x", None)], "translate", {"skip_bad": True})
+    found, notes = read_examples(pairs, ReadOptions(skip_bad=True))
     assert [one.source for one in found] == ["ab", "cd", "ba"]
     assert notes[0].startswith("left out 2 broken lines (2 empty)")
-    tagged, _ = given([(["a", "b\tc"], ["X", "Y"]), (["a"], ["X"])], "tag", {"skip_bad": True})
-    assert len(read(tagged, Reading(skip_bad=True)).sentences) == 1
+    tagged, _ = write_examples([(["a", "b\tc"], ["X", "Y"]), (["a"], ["X"])], "tag", {"skip_bad": True})
+    assert len(read(tagged, ReadOptions(skip_bad=True)).sentences) == 1
     with pytest.raises(SeqloomError, match=r"example 1: the word .* holds a TAB"):
-        given([(["a", "b\tc"], ["X", "Y"])], "tag", {})
+        write_examples([(["a", "b\tc"], ["X", "Y"])], "tag", {})
     with pytest.raises(SeqloomError, match="example 1: 2 words but 1 tag"):
-        given([(["a", "b"], ["X"])], "tag", {})
+        write_examples([(["a", "b"], ["X"])], "tag", {})

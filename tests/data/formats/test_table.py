@@ -11,10 +11,17 @@ import numpy as np
 import pytest
 
 from seqloom.data.batches.table import Schema
-from seqloom.data.formats.column_types import Column, detect_target_type, detect_type, learn, number, word
-from seqloom.data.formats.table import Row, TableOptions, entries, layout, sound
+from seqloom.data.formats.column_types import (
+    Column,
+    detect_target_type,
+    detect_type,
+    fit_column,
+    parse_number,
+    parse_yes_no,
+)
+from seqloom.data.formats.table import Row, TableOptions, detect_layout, row_entries, valid_rows
 from seqloom.data.prepare.request import PrepareRequest
-from seqloom.data.prepare.table import prepare_table, unseen
+from seqloom.data.prepare.table import prepare_table, unseen_category_notes
 from seqloom.data.splits.split import Fold
 from seqloom.errors import SeqloomError
 
@@ -89,10 +96,10 @@ def test_the_target_is_a_number_or_classes(fields, kind):
 
 
 def test_words_and_numbers():
-    assert [word(text) for text in ("Yes", "Y", "是", "true", "1", "no", "N", "否", "False", "0", "maybe")] == (
+    assert [parse_yes_no(text) for text in ("Yes", "Y", "是", "true", "1", "no", "N", "否", "False", "0", "maybe")] == (
         [True] * 5 + [False] * 5 + [None]
     )
-    assert [number(text) for text in (" 1.5 ", "1e3", "-2", "1_000", "x", "nan", "inf", "1e31")] == (
+    assert [parse_number(text) for text in (" 1.5 ", "1e3", "-2", "1_000", "x", "nan", "inf", "1e31")] == (
         [1.5, 1000.0, -2.0, None, None, None, None, None]
     )
 
@@ -109,14 +116,14 @@ def test_numbers_are_scaled_by_the_training_rows_alone(tmp_path):
 
 
 def test_equal_numbers_do_not_become_noise():
-    column = learn("x", "number", ["0.1"] * 10)
+    column = fit_column("x", "number", ["0.1"] * 10)
     assert column.deviation == 1
-    assert abs(column.places(["0.1"])[0]) < 1e-9
+    assert abs(column.encode(["0.1"])[0]) < 1e-9
 
 
 def test_a_far_number_stays_finite():
-    column = learn("x", "number", ["1", "1.0000001"])
-    assert np.isfinite(column.dense(column.places(["1e30", "-1e30"]))).all()
+    column = fit_column("x", "number", ["1", "1.0000001"])
+    assert np.isfinite(column.dense(column.encode(["1e30", "-1e30"]))).all()
 
 
 def test_missing_values_stand_at_the_mean_or_have_a_flag(tmp_path):
@@ -137,7 +144,9 @@ def test_an_unseen_category_is_none_and_is_counted(tmp_path):
     valid = write(tmp_path / "valid.csv", "c,x,y", "new,1,p", "a,2,q")
     found = prepare_table(PrepareRequest([train], [valid], TableOptions(), seed=1))
     assert found.valid.dense(np.arange(2))[:, :2].tolist() == [[0, 0], [1, 0]]
-    assert list(unseen(found.valid)) == ["1 of 2 rows have a value of c that no training row has: it counts as none"]
+    assert list(unseen_category_notes(found.valid)) == [
+        "1 of 2 rows have a value of c that no training row has: it counts as none"
+    ]
     assert any("value of c" in note for note in found.notes)
 
 
@@ -168,33 +177,35 @@ def test_kinds_can_be_said(tmp_path):
 @pytest.mark.parametrize(("target", "columns"), [(None, "a b"), ("a", "b c"), (2, "a c"), ("3", "a b")])
 def test_the_target_by_name_or_number(tmp_path, target, columns):
     file = write(tmp_path / "t.csv", "a,b,c", "1,2,3", "2,3,4")
-    assert layout([file], TableOptions(target=target)).columns == tuple(columns.split())
+    assert detect_layout([file], TableOptions(target=target)).columns == tuple(columns.split())
 
 
 def test_columns_are_chosen_and_left_out(tmp_path):
     file = write(tmp_path / "t.tsv", "id\ta\tb\tc", "7\t1\t2\tx", "8\t2\t3\ty")
-    found = layout([file], TableOptions(exclude="id, b"))
+    found = detect_layout([file], TableOptions(exclude="id, b"))
     assert (found.columns, found.target) == (("a",), "c")
-    assert sound([file], found, None)[0] == Row(("1",), "x", file, 2)
-    assert layout([file], TableOptions(columns="a,c,b")).all == ("a", "c", "b")
+    assert valid_rows([file], found, None)[0] == Row(("1",), "x", file, 2)
+    assert detect_layout([file], TableOptions(columns="a,c,b")).all == ("a", "c", "b")
     with pytest.raises(SeqloomError, match=r"unknown column to leave out 'idd'; did you mean 'id'"):
-        layout([file], TableOptions(exclude="idd"))
+        detect_layout([file], TableOptions(exclude="idd"))
     with pytest.raises(SeqloomError, match=r"'c' is the target"):
-        layout([file], TableOptions(exclude="c"))
+        detect_layout([file], TableOptions(exclude="c"))
     with pytest.raises(SeqloomError, match=r"no column is left"):
-        layout([file], TableOptions(exclude="id,a,b"))
+        detect_layout([file], TableOptions(exclude="id,a,b"))
     with pytest.raises(SeqloomError, match=r"unknown target column 'd'"):
-        layout([file], TableOptions(target="d"))
+        detect_layout([file], TableOptions(target="d"))
 
 
 def test_columns_by_number_need_no_names(tmp_path):
     file = write(tmp_path / "t.csv", "7,1,x", "8,2,y")
-    found = layout([file], TableOptions(columns="2,3"))
-    assert [row.fields for row in sound([file], found, None)] == [("1",), ("2",)]
+    found = detect_layout([file], TableOptions(columns="2,3"))
+    assert [row.fields for row in valid_rows([file], found, None)] == [("1",), ("2",)]
     with pytest.raises(SeqloomError, match=r"t.csv:1: column 9 is missing: the line has 3 fields"):
-        sound([file], layout([file], TableOptions(columns="2,9")), None)
-    assert layout([file], TableOptions(header=False)).all == ("1", "2", "3")
-    assert [row.fields for row in sound([file], layout([file], TableOptions(header=False, target=1)), None)] == [
+        valid_rows([file], detect_layout([file], TableOptions(columns="2,9")), None)
+    assert detect_layout([file], TableOptions(header=False)).all == ("1", "2", "3")
+    assert [
+        row.fields for row in valid_rows([file], detect_layout([file], TableOptions(header=False, target=1)), None)
+    ] == [
         ("1", "x"),
         ("2", "y"),
     ]
@@ -213,23 +224,23 @@ def test_files_may_be_packed_marked_and_quoted(tmp_path):
     raw = '\ufeffx,"the, note",y\r\n1,"a ""b""\nc",p\r\n2,d,q\r\n'.encode()
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(raw))
     file = str(tmp_path / "t.csv.gz")
-    found = layout([file], TableOptions())
+    found = detect_layout([file], TableOptions())
     assert found.all == ("x", "the, note", "y")
-    assert sound([file], found, None) == [Row(("1", 'a "b"\nc'), "p", file, 2), Row(("2", "d"), "q", file, 4)]
+    assert valid_rows([file], found, None) == [Row(("1", 'a "b"\nc'), "p", file, 2), Row(("2", "d"), "q", file, 4)]
 
 
 def test_json_lines_have_keys(tmp_path):
     rows = [{"x": 1.5, "member": True, "y": "p"}, {"x": None, "note": "hi", "y": "q"}, {"member": False, "y": "p"}]
     file = write(tmp_path / "t.jsonl", *map(json.dumps, rows))
-    found = layout([file], TableOptions(target="y"))
+    found = detect_layout([file], TableOptions(target="y"))
     assert found.columns == ("x", "member", "note")
-    assert [row.fields for row in sound([file], found, None)] == [
+    assert [row.fields for row in valid_rows([file], found, None)] == [
         ("1.5", "true", ""),
         ("", "", "hi"),
         ("", "false", ""),
     ]
     with pytest.raises(SeqloomError, match=r"JSON lines have names"):
-        layout([file], TableOptions(columns="1,2"))
+        detect_layout([file], TableOptions(columns="1,2"))
 
 
 BROKEN = [
@@ -303,13 +314,13 @@ def test_other_files_are_no_tables(tmp_path):
 
 def test_later_files_may_order_their_columns_otherwise(tmp_path):
     train = write(tmp_path / "train.csv", "a,b,y", "1,2,p", "3,4,q")
-    found = layout([train], TableOptions())
+    found = detect_layout([train], TableOptions())
     other = write(tmp_path / "other.csv", "more,y,b,a", "0,p,2,1")
-    assert sound([other], found, None)[0].fields == ("1", "2")
+    assert valid_rows([other], found, None)[0].fields == ("1", "2")
     without = write(tmp_path / "without.csv", "b,a", "2,1")
-    assert next(iter(entries(without, found, need_target=False))).fields == ("1", "2")
+    assert next(iter(row_entries(without, found, need_target=False))).fields == ("1", "2")
     with pytest.raises(SeqloomError, match=r"without.csv:1: unknown column 'y'"):
-        sound([without], found, None)
+        valid_rows([without], found, None)
 
 
 def test_a_share_is_held_out_by_the_row(tmp_path):
@@ -363,8 +374,8 @@ def test_what_was_learned_is_written_and_read_back(tmp_path):
         found.schema.layout,
     )
     rows = [Row(("3", "no", "number 4", "k9"), "", "", 0)]
-    assert again.number(rows).batch(np.arange(1)).source.values.tolist() == (
-        found.schema.number(rows).batch(np.arange(1)).source.values.tolist()
+    assert again.encode(rows).batch(np.arange(1)).source.values.tolist() == (
+        found.schema.encode(rows).batch(np.arange(1)).source.values.tolist()
     )
     kept = prepare_table(
         PrepareRequest([str(tmp_path / "t.csv")], 0.0, TableOptions(), seed=1, vocabularies=found.vocabularies())
@@ -410,11 +421,11 @@ def test_a_column_can_be_shuffled(tmp_path):
     order = np.array([1, 2, 3, 4, 5, 0])
     rows = np.arange(6)
     for column, part in ((0, slice(0, 1)), (2, slice(1, 4))):
-        mixed = found.shuffled(column, order).dense(rows)
+        mixed = found.permute_column(column, order).dense(rows)
         assert (mixed[:, part] == found.dense(rows)[order][:, part]).all()
         rest = [i for i in range(4) if i not in range(*part.indices(4))]
         assert (mixed[:, rest] == found.dense(rows)[:, rest]).all()
-    text = found.shuffled(1, order).batch(rows).source.texts[0].tokens
+    text = found.permute_column(1, order).batch(rows).source.texts[0].tokens
     assert (text == found.batch(rows).source.texts[0].tokens[order]).all()
 
 
@@ -428,10 +439,10 @@ def test_a_plan_covers_every_row_once(tmp_path):
 
 def test_columns_say_what_is_wrong():
     column = Column("age", "number")
-    assert column.wrong("4") is None
-    assert column.wrong(" ") is None
-    assert column.wrong("n/a") is None
-    assert column.wrong("old") == "column 'age': 'old' is no number"
+    assert column.problem("4") is None
+    assert column.problem(" ") is None
+    assert column.problem("n/a") is None
+    assert column.problem("old") == "column 'age': 'old' is no number"
 
 
 @pytest.mark.parametrize(
@@ -447,5 +458,5 @@ def test_a_missing_target_is_named_or_left_out(tmp_path, values, gap):
     assert len(found.train) == 9
     assert np.isfinite(found.train.values).all()
     schema = found.schema
-    assert schema.wrong(Row(("1",), gap, "b.csv", 2), need_target=False) is None
-    assert str(schema.wrong(Row(("1",), gap, "b.csv", 2))) == "b.csv:2: the target (y) is missing"
+    assert schema.problem(Row(("1",), gap, "b.csv", 2), need_target=False) is None
+    assert str(schema.problem(Row(("1",), gap, "b.csv", 2))) == "b.csv:2: the target (y) is missing"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from seqloom.data.batches.language import StreamOptions
-from seqloom.data.prepare.language import encode_files, line_hash, prepare_language, seen
+from seqloom.data.prepare.language import encode_files, line_hash, line_hashes, prepare_language
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.splits.split import Fold
 from seqloom.data.tokenizers.tokenizers import BOS, EOS
@@ -24,7 +24,7 @@ def test_words_end_their_lines_with_eos(tmp_path):
     file = tmp_path / "text.txt"
     file.write_text(" a b \n\n c <eos> a")
     found = prepare_language(PrepareRequest([str(file)], 0.0, StreamOptions(tokens="words"), seed=1))
-    a, b, c, literal = (found.codec.number(word) for word in ("a", "b", "c", "<eos>"))
+    a, b, c, literal = (found.codec.token_id(word) for word in ("a", "b", "c", "<eos>"))
     assert found.train.ids.tolist() == [a, b, EOS, EOS, c, literal, a, EOS]
     assert literal > EOS
     assert found.valid is None
@@ -71,7 +71,7 @@ def test_lines_stand_between_bos_and_eos_and_long_ones_are_cut(tmp_path):
     file.write_text("ab\n\nabcdef\nb")
     found = prepare_language(PrepareRequest([str(file)], 0.0, StreamOptions(batches="lines", length=4), seed=1))
     rows = np.split(found.train.ids, found.train.offsets[1:-1])
-    a, b, c, d = (found.codec.number(letter) for letter in "abcd")
+    a, b, c, d = (found.codec.token_id(letter) for letter in "abcd")
     assert [row.tolist() for row in rows] == [[BOS, a, b, EOS], [BOS, a, b, c, d], [BOS, b, EOS]]
     assert any("1 lines cut to 4 tokens" in note for note in found.notes)
 
@@ -168,7 +168,7 @@ def test_lines_can_be_recognised(tmp_path):
     found = prepare_language(PrepareRequest([str(file)], 0.0, StreamOptions(batches="lines"), seed=1))
     import base64
 
-    hashes = base64.b64decode(seen(found.train))
+    hashes = base64.b64decode(line_hashes(found.train))
     assert line_hash(found.codec.encode("ab")) in hashes
     assert line_hash(found.codec.encode("aa")) not in hashes
 

@@ -244,7 +244,7 @@ def test_cache_that_cannot_be_written(put, tmp_path):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_full_disk(put, cache, monkeypatch):
-    real = module.Writer
+    real = module.PairWriter
 
     def on_a_full_disk(folder, name):
         writer = real(folder, name)
@@ -252,7 +252,7 @@ def test_full_disk(put, cache, monkeypatch):
         writer._source._ids._file = open("/dev/full", "wb")  # noqa: SIM115
         return writer
 
-    monkeypatch.setattr(module, "Writer", on_a_full_disk)
+    monkeypatch.setattr(module, "PairWriter", on_a_full_disk)
     with pytest.raises(SeqloomError, match="could not be written: No space left on device"):
         prepare_pairs(PrepareRequest([put("a.tsv", many(5000))], 0.0, DataOptions(), seed=1, cache=cache))
     assert list(cache.iterdir()) == []

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from seqloom.data.batches.chunks import in_chunks
+from seqloom.data.batches.chunks import split_long_rows
 from seqloom.data.encoding.encode import Rows
-from seqloom.data.files.columns import Reading
+from seqloom.data.files.columns import ReadOptions
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.prepare.texts import PlainTextOptions, prepare_texts, read_texts
 from seqloom.data.splits.split import Fold
@@ -27,10 +27,10 @@ def rows_of(found, part):
 
 
 def test_long_texts_become_pieces_of_like_length():
-    rows = in_chunks(Rows(np.arange(23), np.array([10, 0, 3, 10])), 4)
+    rows = split_long_rows(Rows(np.arange(23), np.array([10, 0, 3, 10])), 4)
     assert rows.lengths.tolist() == [4, 3, 3, 3, 4, 3, 3]
     assert rows.ids.tolist() == list(range(23))
-    assert in_chunks(Rows(np.arange(3), np.array([0, 3])), None).lengths.tolist() == [3]
+    assert split_long_rows(Rows(np.arange(3), np.array([0, 3])), None).lengths.tolist() == [3]
 
 
 def test_nothing_of_a_text_is_lost(tmp_path):
@@ -164,6 +164,6 @@ def test_the_cache_is_used_again_and_mended(tmp_path):
 
 def test_reading_for_an_evaluation(tmp_path):
     file = write(tmp_path / "a.txt", ["a b", "", "c"])
-    examples, notes = read_texts([file], Reading())
+    examples, notes = read_texts([file], ReadOptions())
     assert [(one.source, one.line) for one in examples] == [("a b", 1), ("c", 3)]
     assert notes == []

@@ -10,10 +10,10 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from seqloom.data.files.columns import Reading
+from seqloom.data.files.columns import ReadOptions
 from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
 from seqloom.data.prepare.request import PrepareRequest
-from seqloom.data.splits.holdout import codes, drawn, hashes, held_out
+from seqloom.data.splits.holdout import held_out_mask, keyed_hashes, sample_mask, source_codes
 from seqloom.data.splits.split import Fold
 from seqloom.errors import SeqloomError
 from seqloom.tasks.registry import task as find
@@ -113,17 +113,17 @@ def test_a_source_larger_than_the_share_is_spoken_of(tmp_path):
 @pytest.mark.parametrize("labelled", [False, True])
 def test_folds_are_of_one_size_and_hold_everything_once(labelled):
     examples = repeated(1000)
-    found = hashes(codes([text for text, _ in examples]), "7")
+    found = keyed_hashes(source_codes([text for text, _ in examples]), "7")
     labels = np.array([label == "rare" for _, label in examples], np.int64) if labelled else None
-    parts = [held_out(found, 0.25, (number, 4), labels) for number in range(1, 5)]
+    parts = [held_out_mask(found, 0.25, (number, 4), labels) for number in range(1, 5)]
     assert (sum(part.astype(int) for part in parts) == 1).all()
     assert all(abs(part.mean() - 0.25) < 0.05 for part in parts)
 
 
 def test_folds_without_enough_sources_are_all_empty():
-    found = hashes(np.array([1, 1, 2, 3], np.uint32), "7")
-    assert not held_out(found, 1 / 4, (1, 4)).any()
-    assert all(held_out(found, 1 / 3, (number, 3)).any() for number in (1, 2, 3))
+    found = keyed_hashes(np.array([1, 1, 2, 3], np.uint32), "7")
+    assert not held_out_mask(found, 1 / 4, (1, 4)).any()
+    assert all(held_out_mask(found, 1 / 3, (number, 3)).any() for number in (1, 2, 3))
 
 
 def test_folds_of_a_task(tmp_path):
@@ -137,24 +137,24 @@ def test_folds_of_a_task(tmp_path):
 def test_any_share_of_any_weights(share):
     draw = np.random.default_rng(3)
     for most in (1, 5, 40):
-        found = np.repeat(hashes(np.arange(400, dtype=np.uint32), "7"), draw.integers(1, most + 1, 400))
-        held = held_out(found, share)
+        found = np.repeat(keyed_hashes(np.arange(400, dtype=np.uint32), "7"), draw.integers(1, most + 1, 400))
+        held = held_out_mask(found, share)
         assert abs(held.sum() - share * len(found)) <= most / 2 + 1e-9
         assert len({*found[held]} & {*found[~held]}) == 0
 
 
 def test_many_labels_that_come_once_are_held_out_together():
-    found = hashes(np.arange(5000, dtype=np.uint32), "7")
-    assert held_out(found, 0.05, labels=np.arange(5000)).sum() == 250
+    found = keyed_hashes(np.arange(5000, dtype=np.uint32), "7")
+    assert held_out_mask(found, 0.05, labels=np.arange(5000)).sum() == 250
 
 
 def test_the_size_comes_before_the_mix_where_the_sources_of_a_label_are_large():
     sizes = np.array([1] * 1000 + [300 + number % 7 for number in range(30)])
     labels = np.repeat(np.arange(len(sizes)) >= 1000, sizes).astype(np.int64)
     for seed in range(20):
-        found = np.repeat(hashes(np.arange(len(sizes), dtype=np.uint32), f"{seed}"), sizes)
+        found = np.repeat(keyed_hashes(np.arange(len(sizes), dtype=np.uint32), f"{seed}"), sizes)
         for share in (0.05, 0.1):
-            held = held_out(found, share, labels=labels)
+            held = held_out_mask(found, share, labels=labels)
             assert abs(held.mean() - share) <= 0.2 * share
 
 
@@ -182,11 +182,11 @@ def test_a_sample_is_drawn_from_everywhere(tmp_path):
     lines = [sorted(one.source for one in each.prepared.validation_examples()) for each in (ready, other)]
     assert lines[0] != lines[1]  # another part of the same sample is held out
     with pytest.raises(SeqloomError, match="choose one"):
-        Reading(limit=3, sample=3)
-    assert [drawn(np.array([5, 1, 1, 9], np.uint64), count).sum() for count in range(6)] == [0, 1, 2, 3, 4, 4]
+        ReadOptions(limit=3, sample=3)
+    assert [sample_mask(np.array([5, 1, 1, 9], np.uint64), count).sum() for count in range(6)] == [0, 1, 2, 3, 4, 4]
 
 
 def test_the_rules_are_checked():
     with pytest.raises(SeqloomError, match=r"data\.split_version is 1 or 2, not 3"):
-        Reading(split_version=3)
-    assert json.dumps(asdict(Reading()))
+        ReadOptions(split_version=3)
+    assert json.dumps(asdict(ReadOptions()))

@@ -11,9 +11,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from seqloom.data.tokenizers.pretrained import renumbered
+from seqloom.data.tokenizers.pretrained import prepend_tokens
 from seqloom.data.tokenizers.tokenizer_json import special_names, tokenizer_json
-from seqloom.data.tokenizers.tokenizers import BOS, EOS, SPECIALS, make
+from seqloom.data.tokenizers.tokenizers import BOS, EOS, SPECIALS, make_tokenizer
 from seqloom.data.tokenizers.vocabulary import Codec
 
 CORPUS = [
@@ -106,7 +106,7 @@ def test_a_wrapped_tokenizer_is_the_codec_again(kind):
     codec = Codec.build(kind, CORPUS)
     stored = tokenizer_json(codec)
     names = {number: token for token, number in Tokenizer.from_str(json.dumps(stored)).get_vocab().items()}
-    wrapped = Codec("tokenizer", make("tokenizer", tokenizer=stored), [names[n] for n in range(codec.size)])
+    wrapped = Codec("tokenizer", make_tokenizer("tokenizer", tokenizer=stored), [names[n] for n in range(codec.size)])
     wrapped = Codec.from_json(json.loads(json.dumps(wrapped.to_json())))
     again = Tokenizer.from_str(json.dumps(tokenizer_json(wrapped, shift=1000)))
     for text in CORPUS:
@@ -126,7 +126,7 @@ def test_a_unigram_tokenizer_is_renumbered():
     tokenizer.add_special_tokens(["</s>", "<extra>"])
     tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 4)])
     stored = json.loads(tokenizer.to_str())
-    moved = Tokenizer.from_str(json.dumps(renumbered(stored, list("ABCD"), 3, (4, 5))))
+    moved = Tokenizer.from_str(json.dumps(prepend_tokens(stored, list("ABCD"), 3, (4, 5))))
     for text in ("ab b a", "a z b", "<extra> ab"):
         ids = tokenizer.encode(text).ids
         assert moved.encode(text).ids == [*(number + 7 for number in ids[:-1]), 5]

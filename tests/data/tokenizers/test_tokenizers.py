@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.tokenizers import tokenizers
-from seqloom.data.tokenizers.tokenizers import UNK, make, normalize
+from seqloom.data.tokenizers.tokenizers import UNK, make_tokenizer, normalize
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError
 
@@ -27,14 +27,14 @@ mixed = st.text(
 @pytest.fixture
 def no_rjieba(monkeypatch):
     monkeypatch.setitem(sys.modules, "rjieba", None)
-    tokenizers._cutter.cache_clear()
+    tokenizers._jieba_cut.cache_clear()
     yield
-    tokenizers._cutter.cache_clear()
+    tokenizers._jieba_cut.cache_clear()
 
 
 def test_jieba_cuts_words():
     pytest.importorskip("rjieba")
-    assert make("jieba").split("我来到北京清华大学，version 2.0") == [
+    assert make_tokenizer("jieba").split("我来到北京清华大学，version 2.0") == [
         *("我", "来到", "北京", "清华大学", "，"),
         *("version", " ", "2.0"),
     ]
@@ -44,7 +44,7 @@ def test_jieba_cuts_words():
 @settings(max_examples=200)
 def test_joined_words_are_the_text_again(text, fold, half_width):
     pytest.importorskip("rjieba")
-    splitter, plain = make("jieba"), normalize(text, fold, half_width)
+    splitter, plain = make_tokenizer("jieba"), normalize(text, fold, half_width)
     assert splitter.join(splitter.split(plain)) == plain
     assert all(splitter.split(plain))
 
@@ -74,7 +74,7 @@ def test_writing_needs_no_rjieba_reading_names_the_extra(no_rjieba, tmp_path):
 
 def test_jieba_takes_no_size():
     with pytest.raises(SeqloomError, match="jieba takes no size"):
-        make("jieba:3")
+        make_tokenizer("jieba:3")
 
 
 def test_full_width_forms_become_plain():

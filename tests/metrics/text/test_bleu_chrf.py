@@ -4,7 +4,7 @@ import pytest
 import sacrebleu
 
 from seqloom.errors import SeqloomError
-from seqloom.metrics.text.bleu_chrf import advice, bleu, chrf, streams
+from seqloom.metrics.text.bleu_chrf import bleu, chrf, reference_streams, tokenizer_advice
 from seqloom.metrics.text.moses_tokenizer import moses
 
 PREDICTIONS = ["The dog bit the man .", "It wasn't surprising.", "", "The man had just bitten him, hard."]
@@ -33,10 +33,10 @@ def test_moses_is_bleu_over_its_tokens_in_lower_case(language):
 
 def test_moses_without_a_language_is_english_and_says_so():
     assert bleu(PREDICTIONS, ONE, tokenize="moses").signature == bleu(PREDICTIONS, ONE, tokenize="moses:en").signature
-    hint = advice(ONE, "moses")
+    hint = tokenizer_advice(ONE, "moses")
     assert hint is not None
     assert "moses:de" in hint
-    assert advice(ONE, "moses:en") is None
+    assert tokenizer_advice(ONE, "moses:en") is None
     with pytest.raises(SeqloomError, match="the languages of moses are"):
         bleu(PREDICTIONS, ONE, tokenize="moses:e")
     with pytest.raises(SeqloomError, match="are one text; put it into a tuple"):
@@ -68,7 +68,7 @@ def test_two_references_equal_sacrebleu():
 
 def test_a_missing_reference_is_left_out_and_not_taken_for_an_empty_one():
     varying = [(FIRST[0], SECOND[0]), (FIRST[1],)]
-    assert streams(varying) == [[FIRST[0], FIRST[1]], [SECOND[0], None]]
+    assert reference_streams(varying) == [[FIRST[0], FIRST[1]], [SECOND[0], None]]
     ours = bleu(["The dog had bit the man.", "It"], varying)
     assert ours.table[1, 1] == 5  # the length of "It was not unexpected ."; an empty reference would be the closer one
     assert "nrefs:var" in ours.signature
@@ -80,10 +80,10 @@ def test_repeating_a_reference_changes_nothing():
 
 def test_advice_for_chinese_alone():
     chinese = [("我喜欢 iPhone。", "not looked at"), ("今天天气很好",)]
-    assert "--tokenize zh" in str(advice(chinese, "13a"))
-    assert advice(chinese, "zh") is None
+    assert "--tokenize zh" in str(tokenizer_advice(chinese, "13a"))
+    assert tokenizer_advice(chinese, "zh") is None
     for other in ([("the cat 猫",)], [("ひらがなだけ",)], [("안녕하세요",)], [("",)], []):
-        assert advice(other, "13a") is None
+        assert tokenizer_advice(other, "13a") is None
 
 
 def test_empty_input():

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from seqloom.build import build
 from seqloom.data.datasets import catalog
-from seqloom.data.datasets.synthetic.ambiguous_words import DISTANCES, asked
+from seqloom.data.datasets.synthetic.ambiguous_words import DISTANCES, word_and_distance
 from seqloom.models.encoders import ENCODERS
 from seqloom.parts.layers.embedding import embedding_of
 
@@ -31,7 +31,7 @@ class Guess(nn.Module):
 def numbered(split, numbers):
     sentences = list(catalog.find("saw").examples(split))
     rows = [torch.tensor([numbers.setdefault(word, len(numbers)) for word, _ in one]) for one in sentences]
-    places = torch.tensor([asked(one) for one in sentences])
+    places = torch.tensor([word_and_distance(one) for one in sentences])
     label = torch.tensor([one[at][1] == "NOUN" for one, at in zip(sentences, places[:, 0], strict=True)]).long()
     return nn.utils.rnn.pad_sequence(rows, True), torch.tensor([len(row) for row in rows]), *places.unbind(1), label
 

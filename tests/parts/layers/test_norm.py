@@ -207,7 +207,7 @@ def test_two_layers_train_eager_and_compiled(name, norm):
 @pytest.mark.parametrize("name", ["batch", "power"])
 def test_padding_of_the_target_counts_for_nothing(name):
     """More of it changes neither the loss nor what a decoder counts."""
-    wider = Batch.of(BATCH.source.wider(9), BATCH.target.wider(11), BATCH.rows)
+    wider = Batch.of(BATCH.source.pad_to(9), BATCH.target.pad_to(11), BATCH.rows)
     results = []
     for batch in (BATCH, wider):
         model = shake(transformer(name).double(), 1).train()

@@ -12,7 +12,7 @@ import torch
 import seqloom
 from seqloom import Search, SeqloomError
 from seqloom.build import build, complete
-from seqloom.data.tokenizers.tokenizers import EOS, make
+from seqloom.data.tokenizers.tokenizers import EOS, make_tokenizer
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import LengthLimit, Texts
 from seqloom.models.seq2seq import MODELS
@@ -52,7 +52,7 @@ def made(settings, bound=None):
     model = build(MODELS, config, source_size=30, target_size=24).eval()
     with torch.no_grad():
         model.output.weight.mul_(3.0)
-    codecs = [Codec("words", make("words"), [f"t{i}" for i in range(size - 4)]) for size in (30, 24)]
+    codecs = [Codec("words", make_tokenizer("words"), [f"t{i}" for i in range(size - 4)]) for size in (30, 24)]
     texts = Texts(model, *codecs, bound or LengthLimit(1.0, 12), torch.device("cpu"))
     return SimpleNamespace(texts=texts, folder="runs/mine"), config
 

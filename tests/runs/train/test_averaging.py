@@ -13,7 +13,7 @@ import seqloom
 from seqloom.errors import SeqloomError
 from seqloom.runs.progress import message_of
 from seqloom.tasks.generate.task import TASK
-from seqloom.training.checkpoint import folders
+from seqloom.training.checkpoint import checkpoint_folders
 from tests.conftest import words
 
 NOISY = {
@@ -62,7 +62,7 @@ def plain(pairs, tmp_path_factory) -> seqloom.Run:
 
 
 def test_the_training_goes_on_with_the_plain_weights(averaged, plain):
-    steps = [folder.name for folder in folders(plain.folder / "checkpoints")]
+    steps = [folder.name for folder in checkpoint_folders(plain.folder / "checkpoints")]
     assert len(steps) == 10
     for step in steps:
         ours, theirs = (
@@ -98,7 +98,7 @@ def test_a_running_mean_is_scored_and_kept_from_the_first_step(pairs, tmp_path):
 
 def test_a_running_mean_is_kept_where_nothing_is_held_out(pairs, tmp_path):
     run = train(pairs, tmp_path / "run", "0%", optimizer="adamw", learning_rate=1e-2, ema=0.9, max_steps=6)
-    last = folders(run.folder / "checkpoints")[-1]
+    last = checkpoint_folders(run.folder / "checkpoints")[-1]
     kept, state = load_file(run.folder / "model.safetensors"), load_file(last / "training.safetensors")
     assert all(torch.equal(kept[name], state[f"mean.model.{name}"]) for name in kept)
 

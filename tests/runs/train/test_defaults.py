@@ -20,7 +20,7 @@ from seqloom.runs.train.job import Job
 from seqloom.runs.train.resolve import resolve
 from seqloom.tasks.registry import task as find
 from seqloom.training.distributed.processes import ALONE
-from seqloom.training.settings import Training, planned, suited_rows
+from seqloom.training.settings import Training, default_batch_rows, planned_updates
 
 
 class Heard(Silent):
@@ -61,15 +61,15 @@ def texts(tmp_path):
 
 def test_small_data_has_small_batches():
     usual = Training.of({})
-    found = [suited_rows(128, count, usual) for count in (10, 1000, 3600, 5000, 9000, 20_000, 30_000, 10**7)]
+    found = [default_batch_rows(128, count, usual) for count in (10, 1000, 3600, 5000, 9000, 20_000, 30_000, 10**7)]
     assert found == [16, 16, 16, 16, 16, 32, 32, 128]
-    assert suited_rows(32, 20_000, usual) == 32  # what suits a model is not made larger
-    assert suited_rows(8, 100, usual) == 8
-    assert suited_rows(128, 3600, Training.of({"epochs": 500})) == 128
-    assert suited_rows(128, 3600, Training.of({"max_steps": 100})) == 128  # updates are as many in any case
-    assert planned(usual, 29) == 580
-    assert planned(Training.of({"accumulate": 4}), 29) == 160
-    assert planned(Training.of({"time": 60}), 29) is None
+    assert default_batch_rows(32, 20_000, usual) == 32  # what suits a model is not made larger
+    assert default_batch_rows(8, 100, usual) == 8
+    assert default_batch_rows(128, 3600, Training.of({"epochs": 500})) == 128
+    assert default_batch_rows(128, 3600, Training.of({"max_steps": 100})) == 128  # updates are as many in any case
+    assert planned_updates(usual, 29) == 580
+    assert planned_updates(Training.of({"accumulate": 4}), 29) == 160
+    assert planned_updates(Training.of({"time": 60}), 29) is None
 
 
 def test_the_size_of_the_batch_is_written_and_resumed(pairs, tmp_path):

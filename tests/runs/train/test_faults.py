@@ -212,7 +212,7 @@ def outcome(folder):
     """What must come out the same, whatever went wrong between."""
     run = folder / "run"
     found = {name: (run / name).read_bytes() for name in ("model.safetensors", "source.json")}
-    for one in checkpoint.folders(run / "checkpoints")[-2:]:
+    for one in checkpoint.checkpoint_folders(run / "checkpoints")[-2:]:
         found[one.name] = (one / "weights.safetensors").read_bytes()
     lines = [
         {key: value for key, value in line.items() if key not in TIMES}

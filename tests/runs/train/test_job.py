@@ -110,11 +110,11 @@ def test_what_comes_with_the_weights_cannot_be_chosen_again(run, pairs, tmp_path
 
 def test_folds_hold_out_every_example_once(pairs, tmp_path):
     count, hashes = 4, np.random.default_rng(0).integers(0, 2**64, 1000, dtype=np.uint64)
-    held = [Split.of([str(pairs)], Fold(number + 1, count), seed=7).held(hashes) for number in range(count)]
+    held = [Split.of([str(pairs)], Fold(number + 1, count), seed=7).held_out(hashes) for number in range(count)]
     assert (np.sum(held, 0) == 1).all()
     assert min(one.sum() for one in held) > 200
     edges = np.array([0, 2**64 - 1], dtype=np.uint64)
-    assert (np.sum([Split.of([str(pairs)], Fold(n + 1, 3), seed=7).held(edges) for n in range(3)], 0) == 1).all()
+    assert (np.sum([Split.of([str(pairs)], Fold(n + 1, 3), seed=7).held_out(edges) for n in range(3)], 0) == 1).all()
 
 
 def test_cross_validation(pairs, tmp_path):

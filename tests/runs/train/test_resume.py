@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from seqloom.runs.folder.metrics_log import TIMES
-from seqloom.training.checkpoint import folders
+from seqloom.training.checkpoint import checkpoint_folders
 from tests.conftest import words, write_pairs
 
 STEPS = 60
@@ -95,7 +95,7 @@ def being_written(checkpoints: Path) -> bool:
 
 
 def same(one: Path, other: Path) -> None:
-    last, expected = folders(one / "checkpoints")[-1], folders(other / "checkpoints")[-1]
+    last, expected = checkpoint_folders(one / "checkpoints")[-1], checkpoint_folders(other / "checkpoints")[-1]
     assert last.name == expected.name == f"step-{STEPS:09d}"
     for name in ("weights.safetensors", "training.safetensors"):
         a, b = load_file(last / name), load_file(expected / name)

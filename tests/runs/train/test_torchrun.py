@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 import seqloom
 from seqloom.runs.folder.metrics_log import TIMES
-from seqloom.training.checkpoint import averaged, folders
+from seqloom.training.checkpoint import average_weights, checkpoint_folders
 from tests.conftest import words, write_pairs
 from tests.runs.train.launched import torchrun
 
@@ -132,7 +132,9 @@ def same_course(one: Path, other: Path) -> None:
     )
     for step in theirs:
         assert ours[step] == pytest.approx(theirs[step], rel=1e-4), step
-    ours, theirs = (load_file(folders(folder / "checkpoints")[-1] / "weights.safetensors") for folder in (one, other))
+    ours, theirs = (
+        load_file(checkpoint_folders(folder / "checkpoints")[-1] / "weights.safetensors") for folder in (one, other)
+    )
     assert ours.keys() == theirs.keys()
     assert all(torch.allclose(ours[name], theirs[name], atol=1e-3) for name in ours)
 
@@ -150,13 +152,16 @@ def test_files_are_those_of_one_process(launched, single):
     for kind in ("ddp", "shard"):
         for name in ("weights.safetensors", "training.safetensors"):
             ours, theirs = (
-                {key: (t.shape, t.dtype) for key, t in load_file(folders(f / "checkpoints")[-1] / name).items()}
+                {
+                    key: (t.shape, t.dtype)
+                    for key, t in load_file(checkpoint_folders(f / "checkpoints")[-1] / name).items()
+                }
                 for f in (launched / f"transformer-{kind}", single["transformer"])
             )
             assert ours.items() >= theirs.items()
             assert set(ours) - set(theirs) <= {"random.1.cpu"}
         lines = history(launched / f"transformer-{kind}")
-        mean = averaged(launched / f"transformer-{kind}" / "checkpoints", 2)
+        mean = average_weights(launched / f"transformer-{kind}" / "checkpoints", 2)
         kept = load_file(launched / f"transformer-{kind}" / "model.safetensors")
         assert lines[-1]["average"] == 2
         assert lines[-1]["best"] == all(torch.equal(kept[name], mean[name]) for name in mean)
@@ -182,8 +187,10 @@ def test_averaged_weights_are_those_of_one_process(launched):
         begun = [[line["averaging"] for line in history(folder) if "averaging" in line] for folder in (two, one)]
         assert begun[0] == begun[1]
         assert 10 < begun[0][0] < 30
-        ours, theirs = (load_file(folders(f / "checkpoints")[-1] / "training.safetensors") for f in (two, one))
-        plain = load_file(folders(two / "checkpoints")[-1] / "weights.safetensors")
+        ours, theirs = (
+            load_file(checkpoint_folders(f / "checkpoints")[-1] / "training.safetensors") for f in (two, one)
+        )
+        plain = load_file(checkpoint_folders(two / "checkpoints")[-1] / "weights.safetensors")
         for name, weights in plain.items():
             assert torch.allclose(ours[f"mean.model.{name}"], theirs[f"mean.model.{name}"], atol=1e-4), name
             assert not torch.equal(ours[f"mean.model.{name}"], weights), name
@@ -234,7 +241,7 @@ def test_a_signal_saves_once_and_ends_all(home, all_of_them):
     wait_for_step(process, folder, 10)
     os.kill(process.pid if all_of_them else worker(process.pid, rank=1), signal.SIGTERM)
     process.communicate(timeout=60)
-    last = folders(folder / "checkpoints")[-1]
+    last = checkpoint_folders(folder / "checkpoints")[-1]
     assert last.name.endswith("-interrupted")
     steps = [line["step"] for line in history(folder) if "learning_rate" in line]
     assert steps == list(range(1, int(last.name.split("-")[1]) + 1))
@@ -284,7 +291,7 @@ def test_streams_that_ranks_share_unevenly_go_on_after_a_resume(home, rows):
         return wanted | more | {"settings": {}}
 
     ends_well(torchrun([text("through", 8), text("stopped", 4), text("stopped", 8) | {"resume": True}], home))
-    last = [folders(home / f"{name}-{rows}" / "checkpoints")[-1] for name in ("through", "stopped")]
+    last = [checkpoint_folders(home / f"{name}-{rows}" / "checkpoints")[-1] for name in ("through", "stopped")]
     ours, theirs = (load_file(folder / "training.safetensors") for folder in last)
     assert {name for name in ours if name.startswith("carried.1.")} == (
         set() if rows == 1 else {"carried.1.0", "carried.1.1"}
@@ -309,7 +316,7 @@ def worker(torchrun: int, rank: int) -> int:
 
 def same(one: Path, other: Path) -> None:
     """To the last bit, and no line of the journal missing or double."""
-    last, expected = folders(one / "checkpoints")[-1], folders(other / "checkpoints")[-1]
+    last, expected = checkpoint_folders(one / "checkpoints")[-1], checkpoint_folders(other / "checkpoints")[-1]
     assert last.name == expected.name
     for name in ("weights.safetensors", "training.safetensors"):
         a, b = load_file(last / name), load_file(expected / name)
@@ -324,7 +331,9 @@ def test_what_norms_count_is_one_on_all_ranks(launched):
     """Saved and resumed to the last bit, with the model copied or sharded; and a loaded run has the statistics."""
     for shard in (False, True):
         whole, cut = (
-            load_file(folders(launched / f"counted-{name}-{shard}" / "checkpoints")[-1] / "weights.safetensors")
+            load_file(
+                checkpoint_folders(launched / f"counted-{name}-{shard}" / "checkpoints")[-1] / "weights.safetensors"
+            )
             for name in ("whole", "cut")
         )
         assert whole.keys() == cut.keys()

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 import seqloom
 from seqloom.runs.progress import Silent
 from seqloom.tasks.translate.presets import PRESETS
-from seqloom.training.checkpoint import averaged, folders
+from seqloom.training.checkpoint import average_weights, checkpoint_folders
 from seqloom.version import FORMAT
 from tests.conftest import pronounce, words, write_pairs
 
@@ -158,7 +158,9 @@ def test_best_is_kept_and_last_goes_on(pairs, tmp_path):
     scores = [line["valid"]["per"] for line in run.history() if "valid" in line]
     assert marked[-1]["valid"]["per"] == min(scores) == run.best["scores"]["per"]
     best = load_file(run.folder / "model.safetensors")
-    kept = {json.loads((f / "training.json").read_text())["step"]: f for f in folders(run.folder / "checkpoints")}
+    kept = {
+        json.loads((f / "training.json").read_text())["step"]: f for f in checkpoint_folders(run.folder / "checkpoints")
+    }
     assert list(kept) == [10, 20, 30]
     chosen = load_file(kept[run.best["step"]] / "weights.safetensors")
     assert all(torch.equal(best[name], chosen[name]) for name in best)
@@ -173,8 +175,10 @@ def test_patience_stops(pairs, tmp_path):
 
 def test_average_is_the_mean_of_checkpoints(pairs, tmp_path):
     run = train(pairs, tmp_path / "run", max_steps=40, save_every=5, average_checkpoints=3, learning_rate=5e-3)
-    three = [load_file(folder / "weights.safetensors") for folder in folders(run.folder / "checkpoints")[-3:]]
-    mean = averaged(run.folder / "checkpoints", 3)
+    three = [
+        load_file(folder / "weights.safetensors") for folder in checkpoint_folders(run.folder / "checkpoints")[-3:]
+    ]
+    mean = average_weights(run.folder / "checkpoints", 3)
     for name, value in mean.items():
         assert torch.allclose(value, sum(weights[name] for weights in three) / 3, atol=1e-6)
     line = run.history()[-1]
@@ -195,7 +199,9 @@ def test_a_signal_saves_and_leaves(pairs, tmp_path, number):
     threading.Thread(target=interrupt, daemon=True).start()
     run = train(pairs, folder, max_steps=100000, log_every=1)
     assert run.signal == number
-    assert json.loads((folders(folder / "checkpoints")[-1] / "training.json").read_text())["step"] == run.step
+    assert (
+        json.loads((checkpoint_folders(folder / "checkpoints")[-1] / "training.json").read_text())["step"] == run.step
+    )
     assert signal.getsignal(number) is handler
     more = seqloom.train(
         "translate", pairs, output=folder, valid="10%", resume=True, training={"max_steps": run.step + 2}, quiet=True
@@ -225,7 +231,9 @@ def test_of_two_signals_only_a_second_ctrl_c_leaves_at_once(pairs, tmp_path, sec
         assert not (tmp_path / "run" / "checkpoints").exists()
     else:
         assert go().signal == signal.SIGINT
-        assert [one.name for one in folders(tmp_path / "run" / "checkpoints")] == ["step-000000001-interrupted"]
+        assert [one.name for one in checkpoint_folders(tmp_path / "run" / "checkpoints")] == [
+            "step-000000001-interrupted"
+        ]
 
 
 def test_who_comes_second_leaves_the_first_ones_run_alone(pairs, tmp_path, monkeypatch):
@@ -251,7 +259,7 @@ def test_an_interrupted_run_averages_the_same_checkpoints(pairs, tmp_path):
     checkpoints = half.folder / "checkpoints"
     (checkpoints / "step-000000007").rename(checkpoints / "step-000000007-interrupted")
     again = train(pairs, half.folder, resume=True, max_steps=12, save_every=3, average_checkpoints=3)
-    names = [[folder.name for folder in folders(run.folder / "checkpoints")] for run in (whole, again)]
+    names = [[folder.name for folder in checkpoint_folders(run.folder / "checkpoints")] for run in (whole, again)]
     assert names[0] == names[1] == ["step-000000006", "step-000000009", "step-000000012"]
 
 

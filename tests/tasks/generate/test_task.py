@@ -14,7 +14,7 @@ import torch
 
 import seqloom
 from seqloom.cli.main import run as main
-from seqloom.data.files.columns import Reading
+from seqloom.data.files.columns import ReadOptions
 from seqloom.data.tokenizers.tokenizers import BOS, EOS
 from seqloom.decoding.generation import GenerationOptions
 from seqloom.decoding.options import Search
@@ -191,7 +191,7 @@ def test_evaluation_reads_other_files_and_columns(labelled, tmp_path):
     model = seqloom.load(labelled, "cpu")
     turned = tmp_path / "turned.csv"
     turned.write_text("name,language\nvanjan,Dutch\ngwynllo,Welsh\n")
-    first = model.evaluate(turned, reading=Reading(columns="language,name"))
+    first = model.evaluate(turned, reading=ReadOptions(columns="language,name"))
     plain = tmp_path / "plain.tsv"
     plain.write_text("Dutch\tvanjan\nWelsh\tgwynllo\n")
     assert model.evaluate(plain).metrics == pytest.approx(first.metrics)

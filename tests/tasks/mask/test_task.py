@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from seqloom.build import build, complete
-from seqloom.data.files.columns import Reading
+from seqloom.data.files.columns import ReadOptions
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
@@ -126,7 +126,7 @@ def test_scores_are_of_tokens_not_of_texts(filler):
 
 
 def test_a_record_is_json_and_shows_guesses(filler, plain):
-    examples, _ = filler.read([str(plain)], Reading())
+    examples, _ = filler.read([str(plain)], ReadOptions())
     record = filler.evaluation_details(examples, most=20)
     assert json.loads(json.dumps(record)) == record
     assert record["count"] == 20

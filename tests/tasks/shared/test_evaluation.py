@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from seqloom.data.datasets import catalog
-from seqloom.data.files.columns import Reading
+from seqloom.data.files.columns import ReadOptions
 from seqloom.tasks.shared.evaluation import SCHEMA, Evaluation, examples_of, frame, reading_of
 
 
@@ -48,8 +48,8 @@ def test_what_was_told_of_the_training_files_is_nothing_to_a_dataset(monkeypatch
     )
     monkeypatch.setattr(catalog, "resolve", lambda names, *_: ["cache/a.tsv"] if names == ["cmudict"] else names)
     examples_of(runner, ["mine.tsv"], None)
-    assert asked[-1] == Reading(columns="text,label", header=True, delimiter=";", encoding="latin-1")
+    assert asked[-1] == ReadOptions(columns="text,label", header=True, delimiter=";", encoding="latin-1")
     examples_of(runner, ["cmudict"], None)
-    assert asked[-1] == Reading()
+    assert asked[-1] == ReadOptions()
     examples_of(runner, ["cmudict"], replace(runner.reading(), encoding="utf-16", skip_bad=True))
-    assert asked[-1] == Reading(encoding="utf-16", skip_bad=True), "what is told now goes for it"
+    assert asked[-1] == ReadOptions(encoding="utf-16", skip_bad=True), "what is told now goes for it"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seqloom.build import build, complete
-from seqloom.data.files.columns import Reading
+from seqloom.data.files.columns import ReadOptions
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.documents import read_json, read_yaml
 from seqloom.errors import SeqloomError
@@ -124,7 +124,7 @@ def test_a_task_that_reads_words_takes_over_words_alone(base):
 
     class Tagger(StandinTask):
         name = "tag"
-        options = Reading
+        options = ReadOptions
 
     assert handed("runs/base", config, vocabularies, Tagger()).data == {}
     config = {**config, "data": {**config["data"], "tokens": "chars"}}

@@ -19,7 +19,7 @@ import torch
 import seqloom
 from seqloom.cli.main import app
 from seqloom.data.datasets import catalog
-from seqloom.data.files.columns import Reading
+from seqloom.data.files.columns import ReadOptions
 from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
 from seqloom.tasks.shared.predict import LoadedRun
@@ -159,7 +159,7 @@ def test_evaluation_tells_of_what_is_strange(classes, tmp_path):
     file.write_text(file.read_text() + "30,1.7,yes,violet,good,none\n40,1.8,no,red,bad,bronze\n50,1.8\n")
     with pytest.raises(SeqloomError, match=r"t.csv:24: 2 fields, but the first line names 6"):
         classes.evaluate(file)
-    found = classes.evaluate(file, reading=Reading(skip_bad=True))
+    found = classes.evaluate(file, reading=ReadOptions(skip_bad=True))
     assert found.count == 22
     assert "1 of 22 rows have a value of colour that no training row has: it counts as none" in found.notes
     assert "1 of 22 rows have a class that no training row has" in found.notes
@@ -184,13 +184,13 @@ def test_a_linear_model_tells_its_weights(linear):
 
 
 def test_columns_that_count_are_found(linear, classes, tmp_path):
-    rows, _ = linear.read([str(write_people(tmp_path / "t.csv", 200, seed=5, wanted="number"))], Reading())
+    rows, _ = linear.read([str(write_people(tmp_path / "t.csv", 200, seed=5, wanted="number"))], ReadOptions())
     found = linear.evaluation_details(rows)["importance"]
     assert found["metric"] == "r2"
     assert found["columns"][0]["column"] == "age"
     fall = {one["column"]: one["fall"] for one in found["columns"]}
     assert fall["age"] > 100 * fall["height"] > 0
-    rows, _ = classes.read([str(write_people(tmp_path / "c.csv", 200, seed=5))], Reading())
+    rows, _ = classes.read([str(write_people(tmp_path / "c.csv", 200, seed=5))], ReadOptions())
     fall = {one["column"]: one["fall"] for one in classes.evaluation_details(rows)["importance"]["columns"]}
     assert min(fall["age"], fall["colour"], fall["note"]) > 3 + max(fall["height"], fall["member"], 0)
 
@@ -200,7 +200,7 @@ def test_records_are_json_and_drawn(classes, linear, tmp_path):
     from seqloom.reporting.sections.labels import sections as label_sections
     from seqloom.reporting.sections.table import sections
 
-    rows, _ = classes.read([str(write_people(tmp_path / "c.csv", 60, seed=5))], Reading())
+    rows, _ = classes.read([str(write_people(tmp_path / "c.csv", 60, seed=5))], ReadOptions())
     told = json.loads(json.dumps(classes.evaluation_details(rows, most=50), allow_nan=False))
     assert (told["count"], told["available"]) == (50, 60)
     assert told == told | {
@@ -211,7 +211,7 @@ def test_records_are_json_and_drawn(classes, linear, tmp_path):
     safe(page)
     assert "Importance of columns" in page.text
     assert "Confusion matrix" in page.text
-    rows, _ = linear.read([str(write_people(tmp_path / "n.csv", 60, seed=5, wanted="number"))], Reading())
+    rows, _ = linear.read([str(write_people(tmp_path / "n.csv", 60, seed=5, wanted="number"))], ReadOptions())
     told = json.loads(json.dumps(linear.evaluation_details(rows), allow_nan=False))
     page = Page(whole_page("A record", *sections(told)))
     safe(page)
@@ -295,7 +295,7 @@ def command(data, output):
 def test_killed_and_resumed_is_bit_identical(tmp_path):
     from safetensors.torch import load_file
 
-    from seqloom.training.checkpoint import folders
+    from seqloom.training.checkpoint import checkpoint_folders
 
     data = write_people(tmp_path / "people.csv")
     subprocess.run(command(data, tmp_path / "whole"), check=True)
@@ -309,7 +309,7 @@ def test_killed_and_resumed_is_bit_identical(tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     subprocess.run(command(data, tmp_path / "killed"), check=True)
-    one, other = (folders(tmp_path / name / "checkpoints")[-1] for name in ("whole", "killed"))
+    one, other = (checkpoint_folders(tmp_path / name / "checkpoints")[-1] for name in ("whole", "killed"))
     assert one.name == other.name == f"step-{STEPS:09d}"
     for name in ("weights.safetensors", "training.safetensors"):
         a, b = load_file(one / name), load_file(other / name)
@@ -356,4 +356,4 @@ def test_plain_rows_are_read_in_their_encoding(classes, tmp_path, monkeypatch, e
     (tmp_path / "rows.txt").write_bytes(raw)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(raw)))
     for file in (str(tmp_path / "rows.txt"), "-"):
-        assert list(classes.sources(file, Reading(encoding=encoding))) == rows
+        assert list(classes.sources(file, ReadOptions(encoding=encoding))) == rows

@@ -14,7 +14,7 @@ from torch import nn
 
 import seqloom
 from seqloom.build import build, complete
-from seqloom.data.files.columns import Reading
+from seqloom.data.files.columns import ReadOptions
 from seqloom.data.formats.word_vectors import read_vectors, write_vectors
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.tokenizers.tokenizers import SPECIALS
@@ -56,7 +56,7 @@ def likeness(ready, tmp_path_factory):
 
 def test_words_in_like_places_are_near(likeness):
     """Every animal is nearer to every other than to any food, and the other way round."""
-    units = likeness._units[[likeness.codec.number(word) for word in (*ANIMALS, *FOODS)]]
+    units = likeness._units[[likeness.codec.token_id(word) for word in (*ANIMALS, *FOODS)]]
     cosine, n = units @ units.T, len(ANIMALS)
     alike, unlike = torch.cat([cosine[:n, :n], cosine[n:, n:]]), torch.cat([cosine[:n, n:], cosine[n:, :n]])
     assert alike.min() > 0.5
@@ -106,12 +106,12 @@ def test_the_same_numbers_whatever_the_batch_and_others_in_another_epoch(ready):
 
 def test_frequent_words_are_thinned_and_seldom_ones_drawn_more_often(ready):
     windows = ready.train
-    counts = np.bincount(windows.texts.ids, minlength=len(windows.stays)).astype(float)
+    counts = np.bincount(windows.texts.ids, minlength=len(windows.keep_probability)).astype(float)
     counts[: len(SPECIALS)] = 0
     centres = np.bincount(windows.batch(np.arange(len(windows))).centre, minlength=len(counts))
     often = np.argmax(counts)
     assert centres[often] / centres.sum() < counts[often] / counts.sum()
-    share = np.diff(windows.drawn, prepend=0.0)
+    share = np.diff(windows.negative_cdf, prepend=0.0)
     assert np.allclose(share, counts**0.75 / (counts**0.75).sum())
 
 
@@ -138,7 +138,7 @@ def test_scores_and_record(likeness, plain):
     found = likeness.evaluate(plain)
     assert 0 < found.metrics["loss"] < 4.0
     assert found == likeness.evaluate([plain])
-    examples, _ = likeness.read([str(plain)], Reading())
+    examples, _ = likeness.read([str(plain)], ReadOptions())
     record = likeness.evaluation_details(examples)
     assert json.loads(json.dumps(record)) == record
     assert len(record["alike"]) == min(20, len(likeness.codec.tokens))
@@ -204,9 +204,9 @@ def test_an_embedding_is_filled_where_there_is_a_vector(tmp_path):
     before = model.source.weight.detach().clone()
     coverage = pretrained_vectors.initialise(model, codec, pretrained_vectors.load(str(file), codec))
     assert str(coverage) == "3 of 4 tokens (1 by their lower case), 75.0%, have a vector"
-    rows = {token: model.source.weight[codec.number(token)].tolist() for token in codec.tokens}
+    rows = {token: model.source.weight[codec.token_id(token)].tolist() for token in codec.tokens}
     assert (rows["the"], rows["The"], rows["cat"]) == ([1, 2], [1, 2], [3, 4])
-    untouched = [*range(len(SPECIALS)), codec.number("zyx")]
+    untouched = [*range(len(SPECIALS)), codec.token_id("zyx")]
     assert torch.equal(model.source.weight[untouched], before[untouched])
 
 
@@ -233,7 +233,7 @@ def test_vectors_of_another_run(run, tmp_path):
     count = pretrained_vectors.export_vectors(run, tmp_path / "vectors.txt")
     again = pretrained_vectors.load(str(tmp_path / "vectors.txt"), codec)
     assert count == len(vectors.words)
-    row = model.source.weight[codec.number("a")].detach().numpy()
+    row = model.source.weight[codec.token_id("a")].detach().numpy()
     assert np.allclose(again.table[again.words["a"]], row, rtol=1e-4, atol=1e-6)
     with pytest.raises(SeqloomError, match=r"source\.json: no such file"):
         pretrained_vectors.load(str(tmp_path), codec)

@@ -117,7 +117,7 @@ def test_units_hold_every_parameter_and_the_model_comes_last(data, model):
 
 def test_alone_everything_is_what_it_was():
     assert ALONE.first
-    assert not ALONE.several
+    assert not ALONE.distributed
     assert ALONE.broadcast({"a": 1}) == {"a": 1}
     assert ALONE.all_gather("a") == ["a"]
     tensors = {"x": torch.ones(2)}

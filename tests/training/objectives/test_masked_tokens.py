@@ -35,7 +35,7 @@ def test_as_many_places_of_every_row_are_chosen_as_were_promised():
     supply = MaskedTexts(texts(), 0.15)
     rows = np.arange(len(supply))
     batch = supply.batch(rows)
-    places = batch.places()
+    places = batch.positions()
     row, column = places // batch.source.tokens.size(1), places % batch.source.tokens.size(1)
     assert torch.bincount(row, minlength=len(rows)).tolist() == list(batch.counts)
     assert list(batch.counts) == [max(1, round(0.15 * (n - 1))) for n in batch.source.host]
@@ -46,9 +46,9 @@ def test_as_many_places_of_every_row_are_chosen_as_were_promised():
 
 def test_other_places_are_chosen_every_time_unless_they_are_fixed():
     batch = MaskedTexts(texts(), 0.15).batch(np.arange(20))
-    assert not torch.equal(batch.places(), batch.places())
+    assert not torch.equal(batch.positions(), batch.positions())
     fixed = MaskedTexts(texts(), 0.15, seed=5)
-    assert torch.equal(fixed.batch(np.arange(20)).places(), fixed.batch(np.arange(20)).places())
+    assert torch.equal(fixed.batch(np.arange(20)).positions(), fixed.batch(np.arange(20)).positions())
 
 
 def test_fixed_places_do_not_depend_on_the_batch():
@@ -59,7 +59,7 @@ def test_fixed_places_do_not_depend_on_the_batch():
 
     def chosen(batch):
         width = batch.source.tokens.size(1)
-        return {(batch.rows[place // width], place % width) for place in batch.places().tolist()}
+        return {(batch.rows[place // width], place % width) for place in batch.positions().tolist()}
 
     assert chosen(whole) == set().union(*map(chosen, parts))
     alone = [fixed.batch(np.array([row])) for row in range(20)]
@@ -95,9 +95,9 @@ def test_the_loss_is_of_the_chosen_tokens_alone():
     batch = MaskedTexts(texts(), 0.15, seed=5).batch(np.arange(16))
     net = model().eval()
     loss = MaskedPrediction(net)(batch)
-    places = batch.places()
+    places = batch.positions()
     labels = batch.source.tokens.flatten()[places]
-    source = batch.replaced(places, torch.full_like(labels, MASK))
+    source = batch.with_tokens(places, torch.full_like(labels, MASK))
     every = net.output(net.project(net.read(source).states)).flatten(0, 1)
     torch.testing.assert_close(loss.total, F.cross_entropy(every[places], labels, reduction="sum"))
     assert loss.count == len(labels)
@@ -110,7 +110,7 @@ def test_a_hidden_token_is_not_seen(kind):
     net = model(kind).eval()
     places, labels, logits = predict_masked(net, batch)
     others = (labels - len(SPECIALS) + 7) % (SIZE - len(SPECIALS)) + len(SPECIALS)
-    changed = type(batch)(batch.replaced(places, others), batch.counts, batch.index, batch.rows, batch.draws)
+    changed = type(batch)(batch.with_tokens(places, others), batch.counts, batch.index, batch.rows, batch.draws)
     assert not torch.equal(predict_masked(net, changed)[1], labels)
     torch.testing.assert_close(predict_masked(net, changed)[2], logits)
 

@@ -17,7 +17,13 @@ from seqloom.models.language_model import LANGUAGE
 from seqloom.parts.state import flatten
 from seqloom.training.distributed.sharding import gather_states
 from seqloom.training.loop import Loop
-from seqloom.training.objectives.next_token import NextToken, characters, likelihood, measures, surprise
+from seqloom.training.objectives.next_token import (
+    NextToken,
+    characters,
+    language_metrics,
+    token_losses,
+    validation_loss,
+)
 from seqloom.training.settings import Training
 
 CPU = torch.device("cpu")
@@ -94,7 +100,7 @@ class Pair:
     """One of two ranks whose states are to hand: what `Ranks` would gather, without a second process."""
 
     def __init__(self, rank, states):
-        self.rank, self.world, self.several, self.first = rank, 2, True, rank == 0
+        self.rank, self.world, self.distributed, self.first = rank, 2, True, rank == 0
         self.states, self.turn = [flatten(state) for state in states], 0
 
     def all_gather(self, value):
@@ -133,7 +139,7 @@ def test_the_whole_text_is_scored_once(text, kind):
     model = Ngram(ready.codec.size, 0, 3) if kind == "ngram" else make(ready, kind)
     if kind == "ngram":
         model.fit(ready.train)
-    found = surprise(model, ready.train, 16, CPU)
+    found = token_losses(model, ready.train, 16, CPU)
     assert len(found.nats) == len(TEXT) - 1
     ids = torch.from_numpy(ready.train.ids.astype(np.int64))[None]
     if kind == "transformer":
@@ -141,12 +147,12 @@ def test_the_whole_text_is_scored_once(text, kind):
             model.eval()(part[:, :-1], part[:, 1:]).nats
             for part in (ids[:, i : i + 17] for i in range(0, len(TEXT) - 1, 16))
         ]
-        assert found.place.max() == 15
+        assert found.position.max() == 15
     else:
         by_hand = [model.eval()(ids[:, :-1], ids[:, 1:]).nats]
         assert np.array_equal(found.ids, ids[0, 1:].numpy())
     assert math.isclose(found.nats.sum(), float(torch.cat(by_hand).detach().double().sum()), rel_tol=1e-5)
-    scores = likelihood(NextToken(model), ready.train, 16, CPU)
+    scores = validation_loss(NextToken(model), ready.train, 16, CPU)
     near = 1e-6 if kind == "transformer" else 0.05  # in eight streams
     assert abs(scores["loss"] - found.nats.mean()) < near
 
@@ -159,9 +165,9 @@ def test_bits_per_character_whatever_the_tokens(text):
         assert ready.train.characters == total
         given = {"words": "the ", "bpe:280": "the"}.get(tokens, "t")
         assert characters(ready.train, ready.codec) == total - len(given)
-    found = surprise(make(ready), ready.train, 16, CPU)
+    found = token_losses(make(ready), ready.train, 16, CPU)
     assert math.isclose(
-        measures(found, ready.train, ready.codec)["bits_per_character"],
+        language_metrics(found, ready.train, ready.codec)["bits_per_character"],
         found.nats.sum() / math.log(2) / (total - len("the ")),
         rel_tol=1e-9,
     )
@@ -198,7 +204,7 @@ def test_32_lines_are_learned_by_heart(tmp_path, kind):
     )
     for _ in make_loop(ready, model, max_steps=200, batch_rows=32, schedule="constant", weight_decay=0.0):
         pass
-    found = surprise(model, ready.train, 16, CPU)
+    found = token_losses(model, ready.train, 16, CPU)
     random = sum(math.log(32) for _ in lines) / len(found.nats)  # which line it is cannot be known
     assert found.nats.mean() < random + 0.15
 

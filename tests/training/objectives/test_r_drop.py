@@ -55,7 +55,7 @@ def test_with_dropout_the_weight_counts_and_spare_places_do_not():
     seen = [float(TeacherForcing(model(0.4), 0.1, weight)(batch()).total.detach()) for weight in (1e-9, 1.0, 3.0)]
     assert seen[2] - seen[0] == pytest.approx(3 * (seen[1] - seen[0]), rel=1e-4)
     assert seen[1] > seen[0]
-    rounded = Batch.of(batch().source, batch().target.wider(9))
+    rounded = Batch.of(batch().source, batch().target.pad_to(9))
     index = torch.cat([rounded.index, torch.tensor([2, 2])])  # places of <pad> in the first row
     spare = Batch(rounded.source, rounded.target, index, rounded.rows, 2)
     same = model(0.0)
@@ -82,7 +82,7 @@ class Noisy(nn.Module):
 
 def test_labels_by_hand_with_weights():
     labelled = LabelBatch(pad([[4], [4]]), torch.tensor([0, -1]), torch.tensor([2.0, 1.0]), 1, (0, 1))
-    loss = CrossEntropy(Noisy(), agreement=4.0)(labelled)
+    loss = CrossEntropy(Noisy(), r_drop=4.0)(labelled)
     first, second = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 2.0])
     nats = -first.log_softmax(-1)[0] - second.log_softmax(-1)[0]
     wanted = 2.0 * (nats + 4.0 * divergence(first[None], second[None])[0]) / 2

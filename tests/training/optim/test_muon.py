@@ -11,7 +11,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import MODELS
 from seqloom.tasks.translate.presets import PRESETS, preset
 from seqloom.training.optim import optimizer
-from seqloom.training.optim.muon import Muon, between, orthogonal
+from seqloom.training.optim.muon import Muon, hidden_matrices, orthogonal
 from seqloom.training.optim.optimizer import apply_gradients, make_optimizer, optimizer_state, restore_optimizer
 from seqloom.training.settings import Training
 
@@ -71,7 +71,7 @@ def test_it_is_torchs_own(monkeypatch):
 @pytest.mark.parametrize("model", PRESETS)
 def test_matrices_between_hidden_states_are_its_own(model):
     made = build(MODELS, {"kind": "seq2seq", **preset(model, "tiny")}, source_size=30, target_size=40)
-    found, names = between(made), {id(p): name for name, p in made.named_parameters()}
+    found, names = hidden_matrices(made), {id(p): name for name, p in made.named_parameters()}
     said = {names[id(p)]: parts for p, parts in found.items()}
     assert said
     assert not any(name.split(".")[0] in ("source", "target", "output") for name in said)

@@ -56,7 +56,7 @@ def weights(loop) -> dict[str, torch.Tensor]:
 
 
 def begin(loop) -> None:
-    assert [loop.averaging.see(score) for score in (1, 2, 3, 4)] == [False, False, True, False]
+    assert [loop.averaging.after_validation(score) for score in (1, 2, 3, 4)] == [False, False, True, False]
 
 
 def same(one, other) -> bool:
@@ -97,17 +97,17 @@ def by_hand(scores: list[float], n: int) -> int | None:
 )
 def test_fires_when_algorithm_1_says(trigger, scores, fires):
     averaging = Averaging(nn.Linear(2, 2), Training.of({"optimizer": "asgd", "asgd_patience": trigger}), CPU)
-    found = [averaging.see(score) for score in scores]
+    found = [averaging.after_validation(score) for score in scores]
     assert [at for at, fired in enumerate(found) if fired] == ([] if fires is None else [fires])
     assert by_hand(scores, trigger) == fires
-    assert averaging.begun == (fires is not None)
+    assert averaging.started == (fires is not None)
 
 
 @pytest.mark.parametrize("optimiser", ["sgd", "adamw"])
 def test_others_never_average(corpus, optimiser):
     loop = make_loop(corpus, optimizer=optimiser)
-    assert not any(loop.averaging.see(score) for score in range(20))
-    assert not loop.averaging.begun
+    assert not any(loop.averaging.after_validation(score) for score in range(20))
+    assert not loop.averaging.started
     assert not any(name.startswith("mean.") for name in loop.state()[0])
 
 
@@ -135,7 +135,7 @@ def test_a_running_mean_forgets_by_its_decay(corpus):
         share = max(1 / update.step, 0.25)
         for name, now in weights(loop).items():
             wanted[name] = now.double() if update.step == 1 else (1 - share) * wanted[name] + share * now.double()
-    assert loop.averaging.begun
+    assert loop.averaging.started
     assert loop.averaging.count == 12
     for name, value in wanted.items():
         assert torch.allclose(loop.averaging.means[name].double(), value, atol=1e-6), name
@@ -182,18 +182,18 @@ def test_an_update_that_is_skipped_does_not_count(corpus):
 
 def test_the_mean_is_shown_and_the_weights_come_back(corpus):
     loop = make_loop(corpus)
-    with loop.averaging.shown():
+    with loop.averaging.applied():
         first = weights(loop)
     assert same(first, weights(loop))  # nothing to show yet
     begin(loop)
     list(loop)
     plain, means = weights(loop), {name: mean.clone() for name, mean in loop.averaging.means.items()}
-    with loop.averaging.shown():
+    with loop.averaging.applied():
         assert same(weights(loop), means)
         assert not same(weights(loop), plain)
     assert same(weights(loop), plain)
     assert same(loop.averaging.means, means)
-    with pytest.raises(ZeroDivisionError), loop.averaging.shown():
+    with pytest.raises(ZeroDivisionError), loop.averaging.applied():
         _ = 1 / 0
     assert same(weights(loop), plain)
 
@@ -205,8 +205,8 @@ def test_the_training_does_not_notice(corpus):
         loop = make_loop(corpus, **settings)
         torch.manual_seed(3)
         for update in loop:
-            with loop.averaging.shown():
-                loop.averaging.see(update.step)
+            with loop.averaging.applied():
+                loop.averaging.after_validation(update.step)
         courses.append(weights(loop))
     assert same(*courses)
 
@@ -218,7 +218,7 @@ def test_frozen_parts_are_not_in_the_mean(corpus):
     list(loop)
     assert loop.averaging.means
     assert not any(name.startswith(("model.encoder", "model.source")) for name in loop.averaging.means)
-    with loop.averaging.shown():
+    with loop.averaging.applied():
         shown = weights(loop)
     assert {name for name in before if torch.equal(shown[name], before[name])} == (
         before.keys() - loop.averaging.means.keys()
@@ -251,7 +251,7 @@ def test_dropped_weights_are_averaged_whole(tmp_path):
 def test_goes_on_exactly_before_and_after_the_trigger(corpus, stop):
     def course(loop, until):
         for update in loop:
-            loop.averaging.see(update.step)  # each worse than the one before: fires at the sixth
+            loop.averaging.after_validation(update.step)  # each worse than the one before: fires at the sixth
             if update.step == until:
                 return
 
@@ -259,13 +259,13 @@ def test_goes_on_exactly_before_and_after_the_trigger(corpus, stop):
     for loop, until in ((whole, 12), (first, stop)):
         torch.manual_seed(3)
         course(loop, until)
-    assert first.averaging.begun == (stop == 8)
+    assert first.averaging.started == (stop == 8)
     tensors, values = first.state()
     second = make_loop(corpus, asgd_patience=4)
     second.objective.load_state_dict(first.objective.state_dict())
     second.restore({name: tensor.clone() for name, tensor in tensors.items()}, values)
     course(second, 12)
-    assert whole.averaging.begun
+    assert whole.averaging.started
     assert same(weights(whole), weights(second))
     assert same(whole.averaging.means, second.averaging.means)
     assert whole.state()[1]["averaging"] == second.state()[1]["averaging"]
@@ -276,7 +276,7 @@ def test_a_checkpoint_from_before_averaging_is_read(corpus):
     tensors, values = first.state()
     del values["averaging"]
     second.restore(tensors, values)
-    assert not second.averaging.begun
+    assert not second.averaging.started
 
 
 def test_settings_are_checked():

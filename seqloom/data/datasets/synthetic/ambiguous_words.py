@@ -44,11 +44,11 @@ in/ADP cold/ADJ and/CCONJ windy/ADJ places/NOUN"""
 ASIDES: list[Sentence] = [
     [(word, tag) for word, _, tag in (each.partition("/") for each in aside.split())] for aside in _ASIDES.splitlines()
 ]
-FARTHEST = 20  # words back to the one that decides
-DISTANCES = (1, *range(4, FARTHEST + 1))  # an aside is one word and two commas at least
+MAX_DISTANCE = 20  # words back to the one that decides
+DISTANCES = (1, *range(4, MAX_DISTANCE + 1))  # an aside is one word and two commas at least
 
 
-def saw(dataset: Dataset, split: str) -> Iterator[Sentence]:
+def ambiguous_words(dataset: Dataset, split: str) -> Iterator[Sentence]:
     """Sentences in pairs: a noun in one, a verb in the other, all else alike (pairs as in the Winograd schemas,
     Levesque et al. 2012; tags as in Nivre et al. 2020). One in 18 has each distance; no pair is in two splits."""
     draw, seen = Draw(7), set()
@@ -64,7 +64,7 @@ def saw(dataset: Dataset, split: str) -> Iterator[Sentence]:
             return
 
 
-def asked(sentence: Sentence) -> tuple[int, int]:
+def word_and_distance(sentence: Sentence) -> tuple[int, int]:
     """Where the word stands that is a noun or a verb, and how far before it the one that decides."""
     at = next(place for place, (word, _) in enumerate(sentence) if word in WORDS)
     decides = next(place for place in range(2, len(sentence)) if sentence[place - 1][0] in KNOW)

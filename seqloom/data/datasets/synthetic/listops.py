@@ -39,22 +39,22 @@ def listops(dataset: Dataset, split: str) -> Iterator[tuple[str, str]]:
     """
     shape, random, seen = SHAPES[dataset.name], Random(SEEDS[split]).random, set()
     while len(seen) < dataset.sizes[split]:
-        found = _drawn(random, shape)
+        found = _draw_expression(random, shape)
         if found is None:
             continue
         text = " ".join(found[0])
         mark = blake2b(text.encode(), digest_size=8).digest()
-        if mark not in seen and (len(found[0]) > LONG or split == _home(mark)):
+        if mark not in seen and (len(found[0]) > LONG or split == _split_of(mark)):
             seen.add(mark)
             yield text, str(found[1])
 
 
-def _home(mark: bytes) -> str:
+def _split_of(mark: bytes) -> str:
     """Of short texts, which may be drawn again: half are for training."""
     return ("train", "train", "valid", "test")[mark[0] % 4]
 
 
-def _drawn(random: Callable[[], float], shape: Shape) -> tuple[list[str], int] | None:
+def _draw_expression(random: Callable[[], float], shape: Shape) -> tuple[list[str], int] | None:
     """The tokens of an expression and its value; None if it is too short or too long."""
     tokens: list[str] = []
     pending: list[tuple[str, int, list[int]]] = []  # operators still open: the name, how many arguments, their values
@@ -81,12 +81,12 @@ def _drawn(random: Callable[[], float], shape: Shape) -> tuple[list[str], int] |
             pending.pop()
             tokens.append(END)
             missing -= 1
-            value = _applied(name, values)
+            value = _evaluate(name, values)
         if not pending:
             return (tokens, value) if len(tokens) >= shape.shortest else None
 
 
-def _applied(name: str, values: list[int]) -> int:
+def _evaluate(name: str, values: list[int]) -> int:
     if name == "MED":
         middle = sorted(values)[(len(values) - 1) // 2 : len(values) // 2 + 1]
         return sum(middle) // len(middle)

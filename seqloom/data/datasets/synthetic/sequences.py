@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from seqloom.data.datasets.dataset import Dataset
-from seqloom.data.datasets.from_packages import share
+from seqloom.data.datasets.from_packages import hash_fraction
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 Pair = tuple[str, tuple[str, ...]]
@@ -183,7 +183,7 @@ def dates(dataset: Dataset, split: str) -> Iterator[Pair]:
     draw, seen = Draw(5), set()
     while len(seen) < dataset.sizes[split]:
         day, form = FIRST + timedelta(draw.whole(0, COUNT - 1)), draw.one(FORMATS)
-        number = share(day.isoformat())
+        number = hash_fraction(day.isoformat())
         home = "test" if number < 0.05 else "valid" if number < 0.1 else "train"
         text = written(day, form)
         if home == split and text not in seen:

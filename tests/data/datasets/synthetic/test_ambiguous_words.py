@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter, defaultdict
 
 from seqloom.data.datasets import catalog
-from seqloom.data.datasets.synthetic.ambiguous_words import DETERMINERS, DISTANCES, PRONOUNS, WORDS, asked
+from seqloom.data.datasets.synthetic.ambiguous_words import DETERMINERS, DISTANCES, PRONOUNS, WORDS, word_and_distance
 
 SPLITS = ("train", "valid", "test")
 
@@ -18,8 +18,8 @@ def sentences(split):
 def test_pairs_differ_in_the_word_that_decides_and_in_the_tag_alone():
     every = sentences("test")
     for noun, verb in zip(every[::2], every[1::2], strict=True):
-        at, distance = asked(noun)
-        assert asked(verb) == (at, distance)
+        at, distance = word_and_distance(noun)
+        assert word_and_distance(verb) == (at, distance)
         assert len(noun) == len(verb)
         assert [place for place in range(len(noun)) if noun[place] != verb[place]] == [at - distance, at]
         assert noun[at][0] == verb[at][0] in WORDS
@@ -31,7 +31,7 @@ def test_pairs_differ_in_the_word_that_decides_and_in_the_tag_alone():
 def test_nothing_between_decides_and_every_distance_is_as_frequent():
     counts = Counter()
     for sentence in sentences("train"):
-        at, distance = asked(sentence)
+        at, distance = word_and_distance(sentence)
         counts[distance] += 1
         assert not {word for word, _ in sentence[at - distance + 1 : at]} & {*DETERMINERS, *PRONOUNS, *WORDS}
     assert set(counts) == set(DISTANCES)

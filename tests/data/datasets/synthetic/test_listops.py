@@ -51,10 +51,10 @@ def test_arguments_are_expressions_as_often_as_published():
     """Of all places above the deepest level one in four, in texts that were not chosen by their length."""
     from random import Random
 
-    from seqloom.data.datasets.synthetic.listops import Shape, _drawn
+    from seqloom.data.datasets.synthetic.listops import Shape, _draw_expression
 
     random, any_size = Random(1).random, Shape(20, 5, 1, 10**6)
-    tokens = [token for _ in range(20_000) for token in _drawn(random, any_size)[0]]
+    tokens = [token for _ in range(20_000) for token in _draw_expression(random, any_size)[0]]
     opened = sum(token.startswith("[") for token in tokens)
     assert opened / (len(tokens) - tokens.count("]")) == pytest.approx(0.25, abs=0.01)
     for name in ("[MIN", "[MAX", "[MED", "[SM"):

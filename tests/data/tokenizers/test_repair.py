@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seqloom.data.prepare.labels import LabelOptions
 from seqloom.data.prepare.request import PrepareRequest
-from seqloom.data.tokenizers.base_tokenizer import Cleaned
+from seqloom.data.tokenizers.base_tokenizer import CleanedTokenizer
 from seqloom.data.tokenizers.tokenizers import Words
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.tasks.classify.task import TASK
@@ -61,6 +61,6 @@ def test_older_runs_leave_two(tmp_path):
 
 
 def test_many_repeated_letters_end():
-    cleaned = Cleaned(Words(), repair="known", vocabulary=["abab"])
+    cleaned = CleanedTokenizer(Words(), repair="known", vocabulary=["abab"])
     assert cleaned.split("aaabbbaaabbb") == ["abab"]
     assert cleaned.split("abc" * 3 + "aaabbb" * 200) == ["abc" * 3 + "aabb" * 200]
