@@ -13,7 +13,7 @@ from seqloom.data.files.lines import Line, LineError, decode
 from seqloom.data.tokenizers.base_tokenizer import SPECIALS
 from seqloom.errors import SeqloomError, known, shown
 from seqloom.plural import counted
-from seqloom.setting_names import fold_of, former
+from seqloom.setting_names import by_first_names, fold_of
 
 FARTHEST = 10_000  # lines a quoted field may span before its quote counts as forgotten
 # What a first row of a .csv had to be to be taken as names before its content was looked at; see `header`.
@@ -139,7 +139,7 @@ class Reading:
 def since(reading: Reading) -> dict[str, Any]:
     """What the name of a cache is made of: all settings under the names that they had first, but for those of how files
     are written, and the latest only where they are set, so that runs of earlier versions can go on."""
-    settings = former({name: value for name, value in asdict(reading).items() if name not in WRITTEN})
+    settings = by_first_names({name: value for name, value in asdict(reading).items() if name not in WRITTEN})
     return {name: value for name, value in settings.items() if (name, value) not in LATEST.items()}
 
 

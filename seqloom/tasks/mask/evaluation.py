@@ -11,7 +11,7 @@ import torch
 
 from seqloom.data.formats.pairs import Example
 from seqloom.errors import SeqloomError
-from seqloom.tasks.shared.evaluation import frame
+from seqloom.tasks.shared.evaluation import common_details
 from seqloom.training.objectives.masked_tokens import predict_masked
 from seqloom.training.validation import subsample
 
@@ -29,7 +29,7 @@ def evaluation_details(model: MaskModel, examples: Sequence[Example], most: int 
     started = time.monotonic()
     scores = model.score(texts)
     seconds = time.monotonic() - started
-    return {**frame(model, scores, sorted(texts), seconds, len(every)), "masks": _shown(model, texts[:SHOWN])}
+    return {**common_details(model, scores, sorted(texts), seconds, len(every)), "masks": _shown(model, texts[:SHOWN])}
 
 
 @torch.inference_mode()

@@ -99,7 +99,7 @@ def _unseen_notes(runner: Any, examples: Sequence[Any]) -> Iterator[str]:
         yield from UnseenTokens.of(map(runner.unknown, asked), runner.unseen_unit).notes()
 
 
-def frame(runner: Any, scores: Evaluation, asked: Any, seconds: float, available: int) -> dict[str, Any]:
+def common_details(runner: Any, scores: Evaluation, asked: Any, seconds: float, available: int) -> dict[str, Any]:
     """What every record tells, whatever the task; fit for `json.dump`.
 
     `asked`: what was evaluated, by which records can be compared, as values for JSON or as bytes; `seconds`: how long
