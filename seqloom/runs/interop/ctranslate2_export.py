@@ -1,4 +1,4 @@
-"""`seqloom export --to ct2`: a run's Transformer as a CTranslate2 model, kept only if it says what torch says.
+"""`seqloom export --to ct2`: a run's Transformer as a CTranslate2 model, which is checked against torch.
 
 Their architecture has most of our positions, both positions of the norms and most activations; heads, layers and widths
 may differ between the sides. Positions of a table end: sinusoids at LONGEST. <pad>, <bos>, <unk> and what a run never

@@ -1,7 +1,7 @@
 """Engines: a run's model in the form of another library, in a folder that needs nothing else.
 
-`seqloom export` writes one where it is told; `predict --engine` keeps one in the run's folder `engines` and makes it
-anew when the run's weights have changed.
+`seqloom export` writes one to --output; `predict --engine` keeps one in the run's folder `engines` and exports again
+when the run's weights have changed.
 """
 
 from __future__ import annotations

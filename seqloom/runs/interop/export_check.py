@@ -1,4 +1,4 @@
-"""What an exported model is held to: it says what torch says, at several shapes, or it is not kept."""
+"""The check of an exported model: its outputs equal torch's at several shapes, or the export fails."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def check_close(found: Iterable[tuple[str, float]], name: str) -> float:
 
 
 def relative_difference(one: Tensor, other: Tensor) -> float:
-    """By how much they differ, in terms of the largest number where that is above 1. What is never said does not
-    count: beside its bias of −1000 all would look alike."""
+    """The largest difference, relative to the largest number if that is above 1. Tokens that are never written do not
+    count: beside their bias of −1000 all other differences would vanish."""
     real = one > NEVER / 2
     return float((one - other)[real].abs().max() / one[real].abs().max().clamp(min=1.0))
 

@@ -1,4 +1,4 @@
-"""`seqloom export --to onnx`: a run as two ONNX files, which are kept only if they say what torch says."""
+"""`seqloom export --to onnx`: a run as two ONNX files, which are checked against torch."""
 
 from __future__ import annotations
 
@@ -69,8 +69,9 @@ def differences(model: Seq2Seq, other: OnnxModel) -> Iterator[tuple[str, float]]
         mine, theirs = (stepper.start(source, width=2, room=STEPS) for stepper in (model, other))
         for step in range(min(STEPS, other.max_positions[1] or STEPS)):
             tokens = torch.randint(model.target.num_embeddings, (2 * rows, 1), generator=draw)
-            (said, mine), (heard, theirs) = model.step(tokens, mine), other.step(tokens, theirs)
-            yield f"{rows} × {source.tokens.size(1)} tokens, step {step + 1}", relative_difference(said, heard)
+            (logits, mine), (other_logits, theirs) = model.step(tokens, mine), other.step(tokens, theirs)
+            where = f"{rows} × {source.tokens.size(1)} tokens, step {step + 1}"
+            yield where, relative_difference(logits, other_logits)
             order = torch.arange(2 * rows).view(rows, 2).flip(1).flatten()  # as in a beam, hypotheses change places
             mine, theirs = mine.pick(order), theirs.pick(order)
 

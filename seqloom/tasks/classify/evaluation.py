@@ -1,4 +1,4 @@
-"""What an evaluation of labels or numbers found, as values for a report."""
+"""Evaluates a classifier or regressor: scores and details as values for a report."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def evaluation_details(labeller: ClassifyModel, examples: Sequence[Example], *, 
 def _details(
     labeller: ClassifyModel, asked: Sequence[Example], logits: np.ndarray, found: LabelPredictions | NumberPredictions
 ) -> dict[str, Any]:
-    """All but the scores."""
+    """The details beside the scores."""
     answers = [label_answers(labeller.target, row)[0] for row in logits]
     texts = [example.source for example in asked]
     lengths = np.array([len(labeller.display_tokens(text)) for text in texts])
@@ -146,7 +146,7 @@ def _confusion(found: LabelPredictions, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _attention_maps(labeller: ClassifyModel, asked: Sequence[Example], answers: list[Answer]) -> dict[str, Any]:
-    """Which words counted, in some examples of readable length; nothing where the summary is no attention."""
+    """The weights of attention pooling in some examples of readable length; empty for other poolings."""
     fitting = [i for i, one in enumerate(asked) if 3 <= len(labeller.display_tokens(one.source)) < LONGEST_PICTURE]
     drawn = sorted(fitting, key=lambda i: _hash(asked[i].source, b"looked"))[:ATTENTION_SHOWN]
     seen = [(i, labeller.attention(asked[i].source)) for i in drawn]

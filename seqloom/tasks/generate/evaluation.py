@@ -1,4 +1,4 @@
-"""What an evaluation of a language model found, for a report: scores, where they are good and bad, samples."""
+"""Evaluates a language model: scores, loss by position and samples as values for a report."""
 
 from __future__ import annotations
 

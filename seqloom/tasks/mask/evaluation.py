@@ -1,4 +1,4 @@
-"""What an evaluation of a masked model found, as values for a report: scores, and some texts with what was hidden."""
+"""Evaluates a masked language model: scores, and predictions in some texts, as values for a report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def evaluation_details(model: MaskModel, examples: Sequence[Example], most: int 
 
 @torch.inference_mode()
 def _shown(model: MaskModel, texts: list[str]) -> list[dict[str, Any]]:
-    """First pieces of texts, token by token, with what was predicted where."""
+    """The first chunks of some texts, token by token, with the predictions for hidden tokens."""
     clozes, owners = model.clozes(texts)
     shown = []
     for row in np.flatnonzero(np.diff(owners, prepend=-1)):

@@ -1,4 +1,4 @@
-"""Handing over from one task to another: how text is encoded, the encoder, and the weights that read it.
+"""Transfer from one task to another: the encoding of text, the encoder, and the weights of both.
 
 Every model's source side is called alike: `source`, the embedding of the ids of source.json, and `encoder`.
 """
@@ -34,7 +34,7 @@ VOCABULARY_SETTINGS = (
 
 @dataclass(frozen=True)
 class Transfer:
-    """What a run of another task begins with. Everything else of it is as for a run from scratch."""
+    """What a run takes over from one of another task. Everything else is as for a run from scratch."""
 
     data: dict[str, Any]  # settings of the new task's `data` section; others would not fit the vocabulary
     vocabularies: dict[str, Any]  # what the new task's `prepare` takes as vocabularies

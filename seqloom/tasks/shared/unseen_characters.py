@@ -1,4 +1,4 @@
-"""Characters that a model has never seen: how many, which, and on how many lines of what it is asked."""
+"""Counts the characters or words of inputs that are not in a model's vocabulary."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""What an evaluation of rows found, as values for a report."""
+"""Evaluates a model of table rows: scores and details as values for a report."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -98,8 +97,8 @@ def _display(estimator: TableModel, row: Row) -> str:
 
 
 def _rounded(values: np.ndarray) -> Any:
-    """To six digits, whatever the size."""
-    return json.loads(json.dumps(values.tolist()), parse_float=lambda text: float(f"{float(text):.6g}"))
+    """The values with six significant digits, as lists."""
+    return np.array([float(f"{value:.6g}") for value in values.ravel().tolist()]).reshape(values.shape).tolist()
 
 
 def _hash(row: Row) -> bytes:

@@ -1,4 +1,4 @@
-"""What an evaluation of a tagger found, as values for a report: scores, errors in their context, examples."""
+"""Evaluates a tagger: scores, errors in context and examples as values for a report."""
 
 from __future__ import annotations
 

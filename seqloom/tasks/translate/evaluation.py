@@ -1,4 +1,4 @@
-"""What an evaluation found, as values for a report: scores, where errors lie, examples, a look at attention."""
+"""Evaluates a translation model: scores, errors, examples and an attention map as values for a report."""
 
 from __future__ import annotations
 

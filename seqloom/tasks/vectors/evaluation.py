@@ -1,4 +1,4 @@
-"""What an evaluation of word vectors found, as values for a report: the loss, and words that are alike."""
+"""Evaluates word vectors: the loss, and similar words, as values for a report."""
 
 from __future__ import annotations
 
