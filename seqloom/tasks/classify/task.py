@@ -57,7 +57,7 @@ class PreparedLabels:
 
 
 class Classify:
-    """The task `classify`. Its vocabularies: the tokens of the text, and the labels, or mean and deviation of numbers."""
+    """The task `classify`. Its vocabularies: the tokens of texts, and the labels, or mean and deviation of numbers."""
 
     name = "classify"
     models: Mapping[str, Any] = CLASSIFIERS
