@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, get_args, get_origin
 
 from seqloom.errors import SeqloomError, known, shown
-from seqloom.options import hints_of, typed
-from seqloom.setting_names import renamed
+from seqloom.options import converted, hints_of
+from seqloom.setting_names import with_current_names
 
 # The least that a setting of this name may be, in every part that has it.
-LEAST = dict.fromkeys(("dim", "layers", "heads", "embedding", "longest", "length", "window"), 1) | {"hidden": 0}
+MINIMUM = dict.fromkeys(("dim", "layers", "heads", "embedding", "longest", "length", "window"), 1) | {"hidden": 0}
 # The most: more is a slip or a trap, and would be out of memory or time before it is found to be wrong.
-MOST = dict.fromkeys(("dim", "embedding", "hidden"), 1 << 20) | {"layers": 1000, "heads": 1 << 12}
-MOST |= dict.fromkeys(("longest", "length", "window"), 1 << 24)
+MAXIMUM = dict.fromkeys(("dim", "embedding", "hidden"), 1 << 20) | {"layers": 1000, "heads": 1 << 12}
+MAXIMUM |= dict.fromkeys(("longest", "length", "window"), 1 << 24)
 Choice = str | Mapping[str, Any] | Callable[..., Any]  # "gru", {"kind": "gru", "layers": 2}, or the user's own class
 Table = Mapping[str, Any]  # name -> class, or name -> {"kind": another name, keyword: value}
 
@@ -46,18 +46,18 @@ def complete(table: Table, choice: Choice, place: str = "") -> dict[str, Any]:
     for name, default in settings(make).items():
         value = options.get(name, default)
         inner = f"{place}.{name}" if place else name
-        result[name] = complete(tables[name], value, inner) if name in tables else _fitting(make, name, value)
+        result[name] = complete(tables[name], value, inner) if name in tables else _checked_value(make, name, value)
     return result
 
 
-def _fitting(make: Callable[..., Any], name: str, value: Any) -> Any:
+def _checked_value(make: Callable[..., Any], name: str, value: Any) -> Any:
     """A setting of the right type and within its bounds."""
-    value = typed(f"{name} of {make.__name__}", hints_of(make)[name], value)
+    value = converted(f"{name} of {make.__name__}", hints_of(make)[name], value)
     numbers = value if isinstance(value, list) else [value]
-    if name in LEAST and any(isinstance(n, int | float) and n < LEAST[name] for n in numbers):
-        raise SeqloomError(f"{name} of {make.__name__} is at least {LEAST[name]}, here {value}")
-    if name in MOST and any(isinstance(n, int | float) and n > MOST[name] for n in numbers):
-        raise SeqloomError(f"{name} of {make.__name__} is at most {MOST[name]:,}, here {value}")
+    if name in MINIMUM and any(isinstance(n, int | float) and n < MINIMUM[name] for n in numbers):
+        raise SeqloomError(f"{name} of {make.__name__} is at least {MINIMUM[name]}, here {value}")
+    if name in MAXIMUM and any(isinstance(n, int | float) and n > MAXIMUM[name] for n in numbers):
+        raise SeqloomError(f"{name} of {make.__name__} is at most {MAXIMUM[name]:,}, here {value}")
     if name == "dropout" and not 0 <= numbers[0] < 1:
         raise SeqloomError(f"dropout of {make.__name__} is at least 0 and below 1, here {value}")
     return value
@@ -90,14 +90,14 @@ def by_current_names(table: Table, choice: Any, base: Any = None) -> Any:
     while isinstance(make, Mapping):
         make, usual = table[make["kind"]], {**make, **usual}
     defaults, tables = settings(make), nested_tables(make)
-    found = renamed("model", choice, {"kind", *defaults})
+    found = with_current_names("model", choice, {"kind", *defaults})
     for name in found.keys() & tables.keys():
-        inner = _opened(defaults[name], usual[name]) if name in usual else defaults[name]
+        inner = _with_default_kind(defaults[name], usual[name]) if name in usual else defaults[name]
         found[name] = by_current_names(tables[name], found[name], inner)
     return found
 
 
-def change(config: dict[str, Any], key: str, value: Any) -> None:
+def set_by_path(config: dict[str, Any], key: str, value: Any) -> None:
     """Set `a.b.c` in nested dicts. A choice given as a bare name opens into `{"kind": name}` when a keyword is set."""
     *path, last = key.split(".")
     here = config
@@ -124,12 +124,12 @@ def _resolve(table: Table, choice: Any, place: str = "") -> tuple[Callable[..., 
         raise SeqloomError(f"{where}a choice needs its kind, one of: {', '.join(sorted(table))}")
     make = table[_known(options.pop("kind"), table, "kind", where)]
     if isinstance(make, Mapping):
-        opened = {name: _opened(make.get(name), value) for name, value in options.items()}
+        opened = {name: _with_default_kind(make.get(name), value) for name, value in options.items()}
         return _resolve(table, {**make, **opened}, place)
     defaults = settings(make)
     for name in options:
         _known(name, defaults, f"setting of {make.__name__}", where)
-    return make, {name: _opened(defaults[name], value) for name, value in options.items()}
+    return make, {name: _with_default_kind(defaults[name], value) for name, value in options.items()}
 
 
 def _known(name: Any, names: Mapping[str, Any], what: str, where: str) -> str:
@@ -139,7 +139,7 @@ def _known(name: Any, names: Mapping[str, Any], what: str, where: str) -> str:
         raise SeqloomError(f"{where}{error}") from None
 
 
-def _opened(usual: Any, value: Any) -> Any:
+def _with_default_kind(usual: Any, value: Any) -> Any:
     """Settings of a choice without its kind are settings of the default kind."""
     if not isinstance(value, Mapping) or "kind" in value or not isinstance(usual, str | Mapping):
         return value

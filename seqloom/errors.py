@@ -19,7 +19,7 @@ class SettingError(SeqloomError):
 
 
 @contextmanager
-def setting(name: str = "") -> Iterator[None]:
+def setting_errors(name: str = "") -> Iterator[None]:
     """Turn errors in this block into a SettingError, with the name of the setting."""
     try:
         yield

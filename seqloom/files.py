@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from seqloom.documents import parse_json
 from seqloom.errors import SeqloomError
-from seqloom.safety import failing, kind_of, open_own
+from seqloom.safety import file_errors, kind_of, open_own
 
 MANIFEST = "manifest.json"
 BLOCK = 1 << 23  # bytes summed at a time: long enough that a thread which sums rarely waits for the others
@@ -45,7 +45,7 @@ def writing(path: Path, needed: int = 0) -> Iterator[BinaryIO]:
     """
     temporary = _beside(path)
     try:
-        with failing(path, "written", temporary, needed):
+        with file_errors(path, "written", temporary, needed):
             with temporary.open("wb") as file:
                 yield file
                 file.flush()
@@ -64,13 +64,13 @@ def writing_output(path: Path) -> Iterator[BinaryIO]:
     A link keeps its place and the file that it leads to is written; a device, a FIFO and our own standard streams
     (/dev/stdout) get the bytes as they come.
     """
-    with failing(path, "written"):
+    with file_errors(path, "written"):
         opened = _stream(path)
     if opened is None:
         with writing(Path(os.path.realpath(path)) if path.is_symlink() else path) as file:
             yield file
         return
-    with failing(path, "written"), opened as file:
+    with file_errors(path, "written"), opened as file:
         yield file
 
 
@@ -108,7 +108,7 @@ def new_folder(path: Path, keep_existing: bool = False) -> Iterator[Path]:
     """
     temporary = _beside(path)
     try:
-        with failing(path, "written", temporary):
+        with file_errors(path, "written", temporary):
             temporary.mkdir(parents=True)
             yield temporary
             sums = {file.name: sha256(file) for file in sorted(temporary.iterdir())}
@@ -143,7 +143,7 @@ def _put(temporary: Path, path: Path, keep_existing: bool) -> None:
 
 def tidy(parent: Path) -> None:
     """After a kill: bring back what was moved aside and not replaced, and remove what was half written."""
-    with failing(parent, "tidied up"):
+    with file_errors(parent, "tidied up"):
         for aside in parent.glob(".*.old"):
             path = parent / aside.name[1:].removesuffix(".old")
             if path.exists():
@@ -178,7 +178,7 @@ def damage(folder: Path, required: Iterable[str] = (), beside: Iterable[str] = (
     whole, and is an error.
     """
     try:
-        with failing(folder, "read"):
+        with file_errors(folder, "read"):
             found = {entry.name: entry.stat(follow_symlinks=False) for entry in os.scandir(folder)}
     except SeqloomError as error:
         if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
@@ -196,7 +196,7 @@ def damage(folder: Path, required: Iterable[str] = (), beside: Iterable[str] = (
         if not name.startswith("."):
             return f"{_shown(name)} is not in {MANIFEST}"
     for name, expected in sums.items():
-        with failing(folder / name, "read"):
+        with file_errors(folder / name, "read"):
             if sha256(folder / name) != expected:
                 return f"{_shown(name)} does not match its checksum"
     return None
@@ -213,7 +213,7 @@ def _is_plain(about: os.stat_result) -> bool:
 
 def _sums(manifest: Path) -> dict[str, Any] | None:
     """None: it cannot be one that `new_folder` wrote."""
-    with failing(manifest, "read"), manifest.open("rb") as file:
+    with file_errors(manifest, "read"), manifest.open("rb") as file:
         raw = file.read(BLOCK)
     try:
         found = parse_json(raw, manifest)

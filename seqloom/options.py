@@ -10,28 +10,28 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from seqloom.errors import SeqloomError, known, shown
 
-WIDEST = 2**63  # larger whole numbers fit nowhere
+LARGEST = 2**63  # larger whole numbers fit nowhere
 
 
 def checked(make: Callable[..., Any], values: Mapping[str, Any], section: str) -> dict[str, Any]:
     """`values` for the keywords of a dataclass or function: names known, types as annotated."""
     hints = hints_of(make)
     return {
-        name: typed(f"{section}.{known(name, hints, f'setting of {section}')}", hints[name], v)
+        name: converted(f"{section}.{known(name, hints, f'setting of {section}')}", hints[name], v)
         for name, v in values.items()
     }
 
 
-def set_values(values: Mapping[str, Any]) -> dict[str, Any]:
+def without_none(values: Mapping[str, Any]) -> dict[str, Any]:
     """Without the values that are None, which means not set."""
     return {name: value for name, value in values.items() if value is not None}
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings by their dotted names."""
     found: dict[str, Any] = {}
     for name, value in values.items():
-        found.update(flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
+        found.update(flattened(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
     return found
 
 
@@ -50,7 +50,7 @@ def hints_of(make: Callable[..., Any]) -> dict[str, Any]:
     return {name: hint for name, hint in get_type_hints(home, include_extras=True).items() if name != "return"}
 
 
-def typed(name: str, hint: Any, value: Any) -> Any:
+def converted(name: str, hint: Any, value: Any) -> Any:
     """The value as the annotation wants it. A number written as text, as YAML reads 1e-3, is taken as a number."""
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     if any(kind is Any or get_origin(kind) is Annotated for kind in kinds):
@@ -71,12 +71,12 @@ def typed(name: str, hint: Any, value: Any) -> Any:
         except (TypeError, ValueError, OverflowError):
             pass
         else:
-            return typed(name, float, number)
+            return converted(name, float, number)
     raise SeqloomError(f"{name} takes {' or '.join(_name(kind) for kind in kinds)}, here {shown(value)}")
 
 
 def _is_too_wide(value: Any) -> bool:
-    return any(map(_is_too_wide, value)) if isinstance(value, list) else isinstance(value, int) and abs(value) > WIDEST
+    return any(map(_is_too_wide, value)) if isinstance(value, list) else isinstance(value, int) and abs(value) > LARGEST
 
 
 def _name(kind: Any) -> str:

@@ -15,7 +15,7 @@ from seqloom.errors import SeqloomError
 
 
 @contextmanager
-def failing(path: Path, done: str, begun: Path | None = None, needed: int = 0) -> Iterator[None]:
+def file_errors(path: Path, done: str, begun: Path | None = None, needed: int = 0) -> Iterator[None]:
     """Turn system errors in this block into one line that names the file: `PATH: could not be DONE: reason`.
 
     For a full disk it adds how much is free and how much is needed: at least the size of the file or folder `begun`,
@@ -41,7 +41,7 @@ def _room(begun: Path, needed: int) -> str:
 
 
 @contextmanager
-def named(what: object) -> Iterator[None]:
+def system_errors(what: object) -> Iterator[None]:
     """The last safety net: system errors in this block become one line with the file they are about."""
     try:
         yield
@@ -51,11 +51,11 @@ def named(what: object) -> Iterator[None]:
         raise SeqloomError(f"{error.filename or what}: {error.strerror or error}") from error
 
 
-UNFIT = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError)
+CONTENT_ERRORS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError)
 
 
 @contextmanager
-def understood(where: object) -> Iterator[None]:
+def content_errors(where: object) -> Iterator[None]:
     """Turn unexpected errors, caused by the content of a file, into one line that names the file."""
     try:
         yield
@@ -63,7 +63,7 @@ def understood(where: object) -> Iterator[None]:
         if str(where) in str(error):
             raise
         raise SeqloomError(f"{where}: {error}") from error
-    except UNFIT as error:
+    except CONTENT_ERRORS as error:
         if "memory" in str(error):
             raise  # that is not the file's fault
         reason = (str(error).splitlines() or [""])[0]
@@ -82,12 +82,12 @@ def open_own(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
         handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK):  # the error codes of links that may not be followed
-            raise no_file(path, "a link") from error
+            raise not_a_file(path, "a link") from error
         done = "read" if mode == "rb" else "written"
         raise SeqloomError(f"{path}: could not be {done}: {error.strerror or error}") from error
     if kind := kind_of(os.fstat(handle).st_mode):
         os.close(handle)
-        raise no_file(path, kind)
+        raise not_a_file(path, kind)
     return open(handle, mode)
 
 
@@ -101,17 +101,17 @@ def check_own(folder: Path, paths: Iterable[Path]) -> None:
     for path in paths:
         try:
             if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(home):
-                raise no_file(path, f"a link that leads out of {folder}")
+                raise not_a_file(path, f"a link that leads out of {folder}")
             kind = kind_of(path.stat().st_mode)
         except FileNotFoundError:
             continue
         except OSError as error:
             raise SeqloomError(f"{path}: cannot be read: {error.strerror or error}") from error
         if kind and kind != "a folder":
-            raise no_file(path, kind)
+            raise not_a_file(path, kind)
 
 
-def no_file(path: Path, kind: str) -> SeqloomError:
+def not_a_file(path: Path, kind: str) -> SeqloomError:
     return SeqloomError(f"{path}: is {kind}, not a file; put the file itself in its place")
 
 

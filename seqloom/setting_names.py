@@ -3,7 +3,7 @@
 An old name is understood wherever settings are given: options, `--set`, keywords in Python, YAML files, recipes, the
 config of a saved run, keywords of a part. It means the new one where the section's dataclass or the part's constructor
 takes the new name and not the old one: `reset` is `reset_gate` of a GRU cell and `state_reset` of a language model, and
-`start` of a part that has a `start` is just that. Caches of data are known by the old names for ever: see `former`.
+`start` of a part that has a `start` is just that. Fingerprints of caches keep the first names: see `by_first_names`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ OPTIONS = {  # of `seqloom train`
     "--cut": "--truncate",
     "--average": "--average-checkpoints",
 }
-LOGGED = {"rate": "learning_rate"}  # in the lines of metrics.jsonl
+LOG_KEYS = {"rate": "learning_rate"}  # in the lines of metrics.jsonl
 
 _FIRST = {
     one: old
@@ -81,7 +81,7 @@ _FIRST = {
 _FOLDS = {"casefold": True, "full": "casefold"}
 
 
-def current(section: str, name: str, names: Collection[str]) -> str:
+def current_name(section: str, name: str, names: Collection[str]) -> str:
     """What a setting is called now in a section or part that has settings of these names; itself if it is not old."""
     if name in names:
         return name
@@ -89,7 +89,9 @@ def current(section: str, name: str, names: Collection[str]) -> str:
     return next((one for one in ([new] if isinstance(new, str) else new) if one in names), name)
 
 
-def renamed(section: str, values: Mapping[str, Any], names: Collection[str], prefix: str = "") -> dict[str, Any]:
+def with_current_names(
+    section: str, values: Mapping[str, Any], names: Collection[str], prefix: str = ""
+) -> dict[str, Any]:
     """`values` by the names of now, for a section or part that has settings of these names.
 
     One setting that is given by both of its names must have one value; None is nothing given. `prefix` is what stands
@@ -98,29 +100,29 @@ def renamed(section: str, values: Mapping[str, Any], names: Collection[str], pre
     found: dict[str, Any] = {}
     given: dict[str, str] = {}
     for name, value in values.items():
-        new = current(section, name, names) if isinstance(name, str) else name
-        value = value if new == name else _value(section, name, value)
+        new = current_name(section, name, names) if isinstance(name, str) else name
+        value = value if new == name else _current_value(section, name, value)
         if None not in (value, found.get(new)):
-            check_one(prefix + given[new], prefix + name, found[new] == value, new=prefix + new)
+            check_equal(prefix + given[new], prefix + name, found[new] == value, new=prefix + new)
         if new not in found or value is not None:
             found[new], given[new] = value, name
     return found
 
 
-def check_one(first: str, second: str, equal: bool, new: str) -> None:
+def check_equal(first: str, second: str, equal: bool, new: str) -> None:
     """Refuse two values for one setting that was given by an old name and by its `new` one."""
     if first != second and not equal:
         old = first if second == new else second
         raise SettingError(f"{old} is the earlier name of {new}, and both are given, with different values: set one")
 
 
-def over(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+def override(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Settings, of one section or by dotted names, and others that win where both set the same, by whatever names."""
     taken = set(map(_first_name, second))
     return {**{name: value for name, value in first.items() if _first_name(name) not in taken}, **second}
 
 
-def former(values: Mapping[str, Any]) -> dict[str, Any]:
+def by_first_names(values: Mapping[str, Any]) -> dict[str, Any]:
     """`values` by their first names: what caches are known by, so that those made before are found again."""
     return {_FIRST.get(name, name): fold_of(value) if name == "lowercase" else value for name, value in values.items()}
 
@@ -136,7 +138,7 @@ def fold_of(lowercase: Any) -> Any:
     return _FOLDS.get(lowercase, lowercase) if isinstance(lowercase, str) else lowercase
 
 
-def _value(section: str, name: str, value: Any) -> Any:
+def _current_value(section: str, name: str, value: Any) -> Any:
     if (section, name) != ("data", "fold"):
         return value
     return "casefold" if value is True else "full" if value == "casefold" else value

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from seqloom.runs.interop.huggingface_weights import FAMILIES, names
+from seqloom.runs.interop.huggingface_weights import FAMILIES, name_map
 from tests.hostile import ANY, DEEP, WEIGHTS, written
 
 SIZE, DIM = 20, 16
@@ -58,7 +58,7 @@ def make(folder: Path) -> None:
     folder.mkdir()
     torch.manual_seed(1)
     tensors = {"model.shared.weight": torch.randn(SIZE, DIM), "final_logits_bias": torch.zeros(1, SIZE)}
-    for theirs in names(FAMILIES["marian"], (1, 1)).values():
+    for theirs in name_map(FAMILIES["marian"], (1, 1)).values():
         for name in theirs:
             square = name.endswith("weight") and "norm" not in name
             tensors[name] = torch.randn(DIM, DIM) / 4 if square else torch.ones(DIM)

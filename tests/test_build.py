@@ -4,7 +4,7 @@ from typing import Annotated
 
 import pytest
 
-from seqloom.build import Choice, build, change, complete, nested_tables, settings
+from seqloom.build import Choice, build, complete, nested_tables, set_by_path, settings
 from seqloom.errors import SeqloomError
 from seqloom.models.classifier import CLASSIFIERS
 from seqloom.models.decoders import DECODERS
@@ -130,10 +130,10 @@ def test_settings_come_from_the_signature():
 
 def test_change():
     config = {"model": {"encoder": "lstm", "decoder": {"kind": "attentive", "dim": 3}, "dropout": 0.1}}
-    change(config, "model.dropout", 0.2)
-    change(config, "model.encoder.layers", 2)  # a bare name opens
-    change(config, "model.decoder.score.hidden", 7)  # what is not there is made
-    change(config, "training.learning_rate", 1.0)
+    set_by_path(config, "model.dropout", 0.2)
+    set_by_path(config, "model.encoder.layers", 2)  # a bare name opens
+    set_by_path(config, "model.decoder.score.hidden", 7)  # what is not there is made
+    set_by_path(config, "training.learning_rate", 1.0)
     assert config == {
         "model": {
             "encoder": {"kind": "lstm", "layers": 2},
@@ -142,12 +142,12 @@ def test_change():
         },
         "training": {"learning_rate": 1.0},
     }
-    change(config, "model.decoder", "recurrent")  # another kind keeps its width and depth, and nothing else
+    set_by_path(config, "model.decoder", "recurrent")  # another kind keeps its width and depth, and nothing else
     assert config["model"]["decoder"] == {"kind": "recurrent", "dim": 3}
     spelt = {"characters": {"kind": "recurrent", "dim": 32}}
-    change(spelt, "characters", "none")  # which has no width to keep
+    set_by_path(spelt, "characters", "none")  # which has no width to keep
     assert spelt == {"characters": {"kind": "none"}}
-    change(config, "model.decoder.kind", "transformer")
+    set_by_path(config, "model.decoder.kind", "transformer")
     assert config["model"]["decoder"] == {"kind": "transformer", "dim": 3}
 
 

@@ -223,7 +223,6 @@ PARSED = {
         "what the library of tokenizers has just written",
     ),
     **dict.fromkeys(("data/datasets/from_packages.py", "runs/settings/setting_table.py"), "a file of a package"),
-    "tasks/table/evaluation.py": "what was written in the same line",
 }
 
 

@@ -20,9 +20,9 @@ from seqloom.runs.recipes.run_recipe import job_of
 from seqloom.runs.settings import setting_table
 from seqloom.runs.settings.train_keywords import DataKeywords, TrainingKeywords, into_sections
 from seqloom.runs.train.job import Job
-from seqloom.setting_names import OPTIONS, RENAMED, current
+from seqloom.setting_names import OPTIONS, RENAMED, current_name
 from seqloom.tasks.registry import TASKS
-from seqloom.tasks.registry import task as find
+from seqloom.tasks.registry import task as get_task
 
 BOOK = json.loads(setting_table.FILE.read_text(encoding="utf-8"))
 TEXTS = {"truncate": "head", "class_weights": "balanced", "exclude": "a", "optimizer": "sgd", "cuda_graphs": "off"}
@@ -47,7 +47,7 @@ def places(section: str) -> list[Any]:
     if section == "training":
         return [("translate", f"training.{old}", f"training.{new}", {}) for old, new in pairs(section)]
     if section == "data":
-        tasks = {task: hints_of(find(task).options) for task in TASKS}
+        tasks = {task: hints_of(get_task(task).options) for task in TASKS}
         every = [(t, o, n) for t, names in tasks.items() for o, n in pairs(section) if n in names]
         return [(task, f"data.{old}", f"data.{new}", {}) for task, old, new in every]
     found: dict[tuple[str, str], Any] = {}
@@ -146,7 +146,7 @@ def merged(model: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_word_that_two_parts_have_means_each_ones_own():
     both = {"model": "gru", "settings": {"encoder.cell.reset": "before", "reset": 0.5, "decoder.start": "zero"}}
-    assert current("model", "reset", keywords(CELLS["gru"])) == "reset_gate"
+    assert current_name("model", "reset", keywords(CELLS["gru"])) == "reset_gate"
     made = configs.compose("generate", "gru", "tiny", {}, {}, {"encoder.cell.reset": "before", "reset": 0.5})["model"]
     assert (made["encoder"]["cell"]["reset_gate"], made["state_reset"]) == ("before", 0.5), both
     moved = {"encoder": "transformer", "encoder.position": "floater", "encoder.position.start": "zero"}
@@ -190,7 +190,7 @@ def test_both_names_are_refused_in_python():
 
 def test_caches_are_known_by_the_old_names():
     """What `since` gives is hashed: a change here makes every cache new and lets no run of before go on."""
-    options: Any = find("classify").options
+    options: Any = get_task("classify").options
     made = options(lowercase="casefold", truncate="head", shorten_repeats=True, class_weights="balanced")
     assert cache_settings(made) == {
         "columns": None,
@@ -210,7 +210,7 @@ def test_caches_are_known_by_the_old_names():
         "weights": "balanced",
     }
     for task in TASKS:
-        assert not cache_settings(find(task).options()).keys() & {new for _, new in pairs("data")}, task
+        assert not cache_settings(get_task(task).options()).keys() & {new for _, new in pairs("data")}, task
     folds = [cache_settings(options(**configs.section("classify", "data", {"fold": fold})))["fold"] for fold in FOLDS]
     assert folds == FOLDS, "of every value"
 

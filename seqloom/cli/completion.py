@@ -23,7 +23,7 @@ def offer(*values: str) -> Callable[[str], list[str]]:
 
 
 def models(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Those of the task that is typed already, else of all."""
+    """Presets of the task that was typed before, else of all tasks."""
     from seqloom.tasks.presets import TASKS, about
 
     task = _task(ctx)
@@ -42,7 +42,7 @@ def devices(incomplete: str) -> list[str]:
 
 
 def datasets(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Datasets of the task that is typed already, and the files beside them; none: the shell offers its files."""
+    """Datasets of the task that was typed before, and files; nothing if no dataset fits: the shell offers its files."""
     from seqloom.data.datasets.catalog import DATASETS, OTHER_TASKS
 
     task = _task(ctx)
@@ -53,7 +53,7 @@ def datasets(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def metrics(ctx: typer.Context, incomplete: str) -> list[str]:
-    """After the last comma; of the task of the run that is typed already."""
+    """The metric after the last comma, of the task of the run that was typed before."""
     task = _task(ctx)
     every = (
         TASK_METRICS.get(task, ()) if task else dict.fromkeys(name for names in TASK_METRICS.values() for name in names)
@@ -65,7 +65,7 @@ def metrics(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def settings(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Keys of `--set`; once there is one left, or an `=` is typed, its values too."""
+    """Keys of `--set`; if one is left, or an `=` was typed, with values."""
     from seqloom.runs.settings.setting_table import Setting
     from seqloom.runs.settings.setting_table import settings as every
 
@@ -80,9 +80,9 @@ def settings(ctx: typer.Context, incomplete: str) -> list[str]:
     near = [one for one in found if (one.key == key if equals else one.key.startswith(key))]
 
     def values(one: Setting) -> list[str]:
-        from seqloom.cli.settings import shown
+        from seqloom.cli.settings import as_set_value
 
-        offered = one.choices or (("true", "false") if isinstance(one.default, bool) else (shown(one.default),))
+        offered = one.choices or (("true", "false") if isinstance(one.default, bool) else (as_set_value(one.default),))
         return [f"{one.key}={value}" for value in offered]
 
     return _starting_with(values(near[0]) if len(near) == 1 else [one.key for one in near], incomplete)
@@ -96,7 +96,7 @@ def _model(ctx: typer.Context, task: str) -> str | None:
 
 
 def _task(ctx: typer.Context) -> str | None:
-    """By the task that is typed, by the recipe, or by the run that is named."""
+    """The task that was typed, or that of the recipe or the run that was named."""
     from seqloom.tasks.registry import TASKS
 
     named = _first(ctx, "task")
@@ -108,8 +108,8 @@ def _task(ctx: typer.Context) -> str | None:
 
 
 def _first(ctx: typer.Context, name: str) -> str | None:
-    """The command's first argument, if it has this name. Behind an option that has no value yet, as while it is
-    completed, arguments are left among the words that nothing was made of."""
+    """The command's first argument, if it has this name. While an option's value is completed, the arguments are still
+    among the words that were not parsed."""
     if name not in ctx.params and name not in (one.name for one in ctx.command.params[:1]):
         return None
     words = [ctx.params.get(name), *ctx.args]
@@ -151,15 +151,15 @@ def _starting_with(values: Iterable[str], incomplete: str) -> list[str]:
 
 @contextmanager
 def whole_words() -> Iterator[None]:
-    """bash takes `=` and `:` for words of their own: `--set a.b=c` comes as three. They are joined again, and of
-    each suggestion only the part that bash completes is printed."""
+    """bash splits words at `=` and `:`: `--set a.b=c` comes as three. They are joined again, and of each suggestion
+    only the part that bash completes is printed."""
     words = os.environ.get("COMP_WORDS", "")
     place = os.environ.get("COMP_CWORD", "")
     if os.environ.get("_SEQLOOM_COMPLETE") != "complete_bash" or not place.isdecimal():
         yield
         return
-    mended, before = _rejoined(words.split("\n" if "\n" in words else " ")[: int(place) + 1])
-    os.environ |= {"COMP_WORDS": "\n".join(mended), "COMP_CWORD": str(len(mended) - 1)}
+    joined, before = _joined_words(words.split("\n" if "\n" in words else " ")[: int(place) + 1])
+    os.environ |= {"COMP_WORDS": "\n".join(joined), "COMP_CWORD": str(len(joined) - 1)}
     offered = io.StringIO()
     try:
         with redirect_stdout(offered):
@@ -168,17 +168,17 @@ def whole_words() -> Iterator[None]:
         print("\n".join(line.removeprefix(before) for line in offered.getvalue().splitlines()))
 
 
-def _rejoined(words: list[str]) -> tuple[list[str], str]:
-    """The words as they were typed, and what stands before the part of the last one that bash replaces."""
-    mended: list[str] = []
-    before, glue = "", False
+def _joined_words(words: list[str]) -> tuple[list[str], str]:
+    """The words as they were typed, and the start of the last one that bash does not replace."""
+    joined: list[str] = []
+    before, after_break = "", False
     for word in words:
-        breaks = bool(word) and set(word) <= set("=:")
-        if len(mended) > 1 and (breaks or (glue and not word.startswith("-"))):
-            before = mended[-1] + (word if breaks else "")
-            mended[-1] += word
+        is_break = bool(word) and set(word) <= set("=:")
+        if len(joined) > 1 and (is_break or (after_break and not word.startswith("-"))):
+            before = joined[-1] + (word if is_break else "")
+            joined[-1] += word
         else:
             before = ""
-            mended.append(word)
-        glue = breaks
-    return mended, before
+            joined.append(word)
+        after_break = is_break
+    return joined, before

@@ -11,6 +11,7 @@ from seqloom.cli import completion
 from seqloom.cli.arguments import UsageError, output_name, runs_and_files
 from seqloom.cli.data import COLUMNS, DELIMITER, ENCODING, HEADER
 from seqloom.metrics.text.moses_tokenizer import LANGUAGES, MOSES
+from seqloom.options import without_none
 
 TOKENIZERS = ("13a", "intl", "zh", "char", "none", *MOSES)
 
@@ -78,16 +79,15 @@ def evaluate(
     chosen = None if metrics is None else [name.strip() for name in metrics.split(",")]
     search = Search(beam=beam, alpha=alpha)
     model = load(*runs, device=device)
-    written = {"header": header, "delimiter": delimiter, "encoding": encoding}
-    written = {name: value for name, value in written.items() if value is not None}
-    asked = columns is not None or skip_bad is not None or written
-    reading = replace(model.reading(columns=columns, skip_bad=skip_bad), **written) if asked else None
-    how = {"together": together or None, "tokenize": tokenize, "beam": beam if beam > 1 else None}
-    how = {name: value for name, value in how.items() if value is not None}
-    if how and (task := model.config["task"]) != "translate":
-        raise UsageError(f"--{next(iter(how))} is for translations, and {run} is a model of the task {task}")
-    how.pop("beam", None)
-    result = model.evaluate(files, search, metrics=chosen, reading=reading, **how)
+    format_options = without_none({"header": header, "delimiter": delimiter, "encoding": encoding})
+    reading = None  # as in training
+    if columns is not None or skip_bad is not None or format_options:
+        reading = replace(model.reading(columns=columns, skip_bad=skip_bad), **format_options)
+    options = without_none({"together": together or None, "tokenize": tokenize, "beam": beam if beam > 1 else None})
+    if options and (task := model.config["task"]) != "translate":
+        raise UsageError(f"--{next(iter(options))} is for translations, and {run} is a model of the task {task}")
+    options.pop("beam", None)
+    result = model.evaluate(files, search, metrics=chosen, reading=reading, **options)
     for note in result.notes:
         typer.echo(f"note: {note}", err=True)
     if predictions is not None:
@@ -95,11 +95,11 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(result.to_json(), ensure_ascii=False))
         return
-    way = f", {'greedy' if beam == 1 else f'beam {beam}'}" if model.config["task"] == "translate" else ""
-    several = f", {len(result.members)} models together" if result.members else ""
-    typer.echo(f"{counted(result.count, result.unit)}{several}{way}")
+    decoding = f", {'greedy' if beam == 1 else f'beam {beam}'}" if model.config["task"] == "translate" else ""
+    ensemble = f", {len(result.members)} models together" if result.members else ""
+    typer.echo(f"{counted(result.count, result.unit)}{ensemble}{decoding}")
     rows = list(result.rows(all_of_them=chosen is not None))
     width = max(12, *(len(name) for name, *_ in rows))
     for name, value, interval, signature in rows:
-        spread = "" if interval is None else f"   95 %: {interval[0]:.2f} … {interval[1]:.2f}"
-        typer.echo(f"  {name:<{width}} {value:8.2f}{spread:<26}  {signature}".rstrip())
+        shown = "" if interval is None else f"   95 %: {interval[0]:.2f} … {interval[1]:.2f}"
+        typer.echo(f"  {name:<{width}} {value:8.2f}{shown:<26}  {signature}".rstrip())

@@ -46,16 +46,17 @@ def generate(
     model = load(run, device=device)
     if model.config["task"] != "generate":
         raise SeqloomError(f"{run}: is a model of the task {model.config['task']}; seqloom predict answers with it")
-    usual = model.config["decoding"]["longest"]
+    default_length = model.config["decoding"]["longest"]
     codec = model.texts.codec
     for note in UnseenTokens.of([unknown_tokens(codec, prompt) if codec.kind == "chars" else []]).notes():
         typer.echo(f"note: {note}", err=True)
-    course = GenerationOptions(length=usual if length is None else length, stop=tuple(stop or ()), label=label)
+    most = default_length if length is None else length
+    options = GenerationOptions(length=most, stop=tuple(stop or ()), label=label)
     put = exact_printer(end="", flush=True)
     for number in range(count):
         if number and not model.texts.lines:
             put("\n")
         put(prompt)
-        for text in model.generate(prompt, search, course, number):
+        for text in model.generate(prompt, search, options, number):
             put(text)
         put("\n")

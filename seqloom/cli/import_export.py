@@ -8,7 +8,7 @@ import typer
 
 from seqloom.cli.arguments import output_name
 from seqloom.cli.completion import offer
-from seqloom.errors import SettingError, known, setting
+from seqloom.errors import SettingError, known, setting_errors
 
 ENGINES = ("onnx", "ct2")
 
@@ -25,7 +25,7 @@ def import_(
     ] = False,
 ) -> None:
     """Import a checkpoint of another library as a run: predict, evaluate and look inside as with your own."""
-    with setting():
+    with setting_errors():
         known(kind, ("hf",), "kind of checkpoint")
     from seqloom.runs.interop.huggingface_import import import_hf
 
@@ -55,7 +55,7 @@ def export(
     ] = False,
 ) -> None:
     """Export a run to a format that other libraries read, with the same outputs."""
-    with setting():
+    with setting_errors():
         known(to, ("hf", "tokenizers", *ENGINES), "form")
     if int8 and to not in ENGINES:
         raise SettingError(f"--int8 goes with --to {' or '.join(ENGINES)}, not with {to}")

@@ -33,7 +33,7 @@ def info(
 
     check_folder(Path(run))
     if (Path(run) / ENGINE).is_file():
-        _exported(Path(run), as_json)
+        _print_exported(Path(run), as_json)
         return
     model = load(run, device="cpu")
     layers = cost(model.model, lambda: model.dummy_forward(length))
@@ -50,11 +50,11 @@ def info(
         typer.echo(f"{name:<34} {layer.parameters:>12,} {layer.operations:>14,} {layer.memory / 1024:>8,.0f} K")
 
 
-def _exported(folder: Path, as_json: bool) -> None:
-    """An exported folder holds no layers of ours to count: what it is for, and how near it is to torch."""
-    from seqloom.runs.interop.engines import facts_of
+def _print_exported(folder: Path, as_json: bool) -> None:
+    """Of an exported folder, which has no layers to count: its engine, its libraries and its difference from torch."""
+    from seqloom.runs.interop.engines import engine_facts
 
-    facts = facts_of(folder)
+    facts = engine_facts(folder)
     if as_json:
         typer.echo(json.dumps(facts, ensure_ascii=False))
         return

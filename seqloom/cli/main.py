@@ -55,7 +55,7 @@ app.command(name="import")(import_export.import_)
 app.command(name="export")(import_export.export)
 app.add_typer(data.app, name="data")
 
-LONGEST = 1500  # signs of an error
+LONGEST = 1500  # characters of an error
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 
 
@@ -89,49 +89,45 @@ def run() -> None:
     except UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help, as far as it is not printed yet
             sys.exit(error.format_message() or error.exit_code)
-        _leave(_usage(error), error.exit_code)
+        _exit(_usage_message(error), error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
-        _leave("stopped", 130)
+        _exit("stopped", 130)
     except SeqloomError as error:
-        _leave(str(error), 2 if isinstance(error, SettingError) else 1)
-    except BrokenPipeError:  # the reader of our output has ended, as `head` does
+        _exit(str(error), 2 if isinstance(error, SettingError) else 1)
+    except BrokenPipeError:  # the reader of the output has ended, as `head` does
         standard_streams.flush()
         sys.exit(1)
     except OSError as error:
-        _leave(f"{error.filename or 'standard output, or a file'}: {error.strerror or error}", 1)
+        _exit(f"{error.filename or 'standard output, or a file'}: {error.strerror or error}", 1)
     except (MemoryError, RuntimeError) as error:
-        # By name: torch, whose error it may be, is not imported for commands that do not need it.
-        short = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-        if not short and "DefaultCPUAllocator" not in str(error):
+        # By name: commands that do not need torch do not import it.
+        out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+        if not out_of_memory and "DefaultCPUAllocator" not in str(error):
             raise
-        _leave(f"out of memory{_wanted(error)}; try a smaller --size or --batch-rows", 1)
+        size = re.search(r"tried to allocate (\d+) bytes", str(error))  # torch's message on the CPU
+        wanted = f": failed to allocate {int(size[1]):,} bytes" if size else ""
+        _exit(f"out of memory{wanted}; try a smaller --size or --batch-rows", 1)
     else:
         sys.exit(status)
 
 
-def _wanted(error: Exception) -> str:
-    """How much could not be allocated, from torch's message on the CPU."""
-    found = re.search(r"tried to allocate (\d+) bytes", str(error))
-    return f": failed to allocate {int(found[1]):,} bytes" if found else ""
-
-
-def _usage(error: Any) -> str:
-    """What was wrong with the command line, what was probably meant, and where to read more."""
+def _usage_message(error: Any) -> str:
+    """What is wrong with the command line, what was probably meant, and which --help to read."""
     message = " ".join(error.format_message().split()).rstrip(".").replace(". Did you mean", "; did you mean")
     if near := getattr(error, "possibilities", None):
         message = f"{error.message}; did you mean {OPTIONS.get(near[0], near[0])!r}?"
-    elif "did you mean" not in message and (near := _command_like(error)):
+    elif "did you mean" not in message and (near := _similar_command(error)):
         message += f"; did you mean {near!r}?"
     command = error.ctx.command_path if error.ctx else " ".join(["seqloom", *sys.argv[1:2]])
     more = " Try" if message.endswith("?") else "; try"
     return f"{message[:1].lower()}{message[1:]}{more} {command} --help"
 
 
-def _command_like(error: Any) -> str | None:
+def _similar_command(error: Any) -> str | None:
     """The command that was probably meant; newer typers suggest it themselves."""
-    found = re.match(r"No such command '(.*)'", error.format_message())
+    unknown = re.match(r"No such command '(.*)'", error.format_message())
     commands = getattr(getattr(error.ctx, "command", None), "commands", {})
-    return next(iter(get_close_matches(found[1], commands, 1)), None) if found else None
+    return next(iter(get_close_matches(unknown[1], commands, 1)), None) if unknown else None
 
 
 def _accept_shell_name(arguments: list[str]) -> None:
@@ -141,14 +137,10 @@ def _accept_shell_name(arguments: list[str]) -> None:
             os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
 
 
-def _leave(message: str, status: int) -> NoReturn:
+def _exit(message: str, status: int) -> NoReturn:
+    """Print the error on one line: names of files and values may hold control characters and be very long."""
+    line = "".join(character if character.isprintable() else repr(character)[1:-1] for character in message)
     with suppress(OSError):  # stderr may be closed
-        print(f"seqloom: {_on_one_line(message)}", file=sys.stderr)
+        print(f"seqloom: {line if len(line) <= LONGEST else f'{line[:LONGEST]}…'}", file=sys.stderr)
     standard_streams.flush()
     sys.exit(status)
-
-
-def _on_one_line(message: str) -> str:
-    """Names of files and values may hold anything: line ends, signs that steer a terminal, thousands of letters."""
-    line = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in message)
-    return line if len(line) <= LONGEST else f"{line[:LONGEST]}…"

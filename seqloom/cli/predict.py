@@ -16,12 +16,13 @@ from seqloom.cli.arguments import MOST_ROWS, UsageError, output_name, runs_and_f
 from seqloom.cli.data import DELIMITER, ENCODING, HEADER
 from seqloom.cli.standard_streams import exact_printer
 from seqloom.errors import SeqloomError, SettingError
+from seqloom.options import without_none
 
 if TYPE_CHECKING:
     from seqloom.decoding.batched import Answer
 
 # Options under headings of their own in the help.
-DOUBT = partial(typer.Option, rich_help_panel="Confidence")
+CONFIDENCE = partial(typer.Option, rich_help_panel="Confidence")
 SAMPLING = partial(typer.Option, rich_help_panel="Sampling")
 
 
@@ -66,7 +67,7 @@ def predict(
     ] = 1.0,
     scores: Annotated[
         bool,
-        DOUBT(
+        CONFIDENCE(
             "--scores",
             help="Write confidence TAB text; confidence: the geometric mean of the tokens' probabilities, 0 to 1.",
         ),
@@ -80,9 +81,11 @@ def predict(
         ),
     ] = False,
     threshold: Annotated[
-        float | None, DOUBT(help="Leave out predictions below this confidence: an empty line in their place.")
+        float | None, CONFIDENCE(help="Leave out predictions below this confidence: an empty line in their place.")
     ] = None,
-    below: Annotated[str | None, DOUBT(help="With --threshold: print this text instead of the empty line.")] = None,
+    below: Annotated[
+        str | None, CONFIDENCE(help="With --threshold: print this text instead of the empty line.")
+    ] = None,
     sample: Annotated[
         bool, SAMPLING("--sample", help="Sample from the model's distribution; results do not depend on --batch.")
     ] = False,
@@ -125,12 +128,11 @@ def predict(
     from seqloom.tasks.shared.unseen_characters import UnseenTokens
 
     runs, rest = runs_and_files(run, files or [])
-    file, *over = rest or ["-"]
-    if over:
-        raise UsageError(f"got unexpected extra argument(s) ({' '.join(over)})")
-    written = {"header": header, "delimiter": delimiter, "encoding": encoding}
-    written = {name: value for name, value in written.items() if value is not None}
-    options = [f"--{'no-' if value is False else ''}{name}" for name, value in written.items()]
+    file, *extra = rest or ["-"]
+    if extra:
+        raise UsageError(f"got unexpected extra argument(s) ({' '.join(extra)})")
+    format_options = without_none({"header": header, "delimiter": delimiter, "encoding": encoding})
+    options = [f"--{'no-' if value is False else ''}{name}" for name, value in format_options.items()]
     of_files = [*rest, *([] if columns is None else ["--columns"]), *options]
     if text and of_files:
         raise UsageError(f"give a file or --text, not both: {of_files[0]}")
@@ -156,37 +158,38 @@ def predict(
     stream = stream or (file == "-" and not text and output is None and sys.stdin.isatty())
     rows, ahead = (1, 1) if stream else (batch, 16)
     if text:
-        every = map(_typed, text)
+        sources = map(_checked_text, text)
     else:
-        [found] = catalog.resolve([file], "test", model.config["task"])
-        table = found == file and file.removesuffix(".gz").endswith((".tsv", ".csv", ".jsonl"))
+        [path] = catalog.resolve([file], "test", model.config["task"])
+        is_table = path == file and file.removesuffix(".gz").endswith((".tsv", ".csv", ".jsonl"))
         # Plain lines have no columns, and a dataset has its own.
-        reading = replace(model.reading(columns) if table else ReadOptions(columns=columns), **written)
-        sources = getattr(model, "sources", read_sources)
-        every = sources(found, reading, on_note=lambda note: typer.echo(f"note: {note}", err=True))
-    asked, shown = tee(every)
+        reading = replace(model.reading(columns) if is_table else ReadOptions(columns=columns), **format_options)
+        read = getattr(model, "sources", read_sources)
+        sources = read(path, reading, on_note=lambda note: typer.echo(f"note: {note}", err=True))
+    inputs, sources = tee(sources)
     count, below_threshold, unseen = 0, 0, UnseenTokens(model.unseen_unit)
     with _writer(output, stream) as write:
-        each = model.answers(model.warned(asked), search, rows, ahead)
-        for number, (source, answers) in enumerate(zip(shown, each, strict=True)):
-            unseen.add(new := model.unknown(source))
+        predictions = model.answers(model.warn_of_long(inputs), search, rows, ahead)
+        for number, (source, answers) in enumerate(zip(sources, predictions, strict=True)):
+            unseen.add(unknown := model.unknown(source))
             for rank, answer in enumerate(answers):
-                doubt = threshold is not None and answer.confidence < threshold
-                count, below_threshold = count + 1, below_threshold + doubt
-                text_out = below or "" if doubt else answer.text
+                doubtful = threshold is not None and answer.confidence < threshold
+                count, below_threshold = count + 1, below_threshold + doubtful
+                answer_text = below or "" if doubtful else answer.text
                 place = (number + 1, rank + 1) if n_best > 1 else ()
-                more = ({} if doubt else model.answer_json(source, answer)) | ({"unknown": new} if new else {})
-                write(
-                    _json(source, text_out, answer, place, more) if as_json else _line(text_out, answer, place, scores)
-                )
+                if as_json:
+                    more = {} if doubtful else model.answer_json(source, answer)
+                    write(_json(source, answer_text, answer, place, more | ({"unknown": unknown} if unknown else {})))
+                else:
+                    write(_line(answer_text, answer, place, scores))
     for note in unseen.notes():
         typer.echo(f"note: {note}", err=True)
     if threshold is not None:
         typer.echo(f"{below_threshold:,} of {count:,} predictions are below a confidence of {threshold:g}", err=True)
 
 
-def _check(right: bool, message: str) -> None:
-    if not right:
+def _check(valid: bool, message: str) -> None:
+    if not valid:
         raise SettingError(message)
 
 
@@ -202,8 +205,8 @@ def _json(source: str | Sequence[str], text: str, answer: Answer, place: tuple[i
     return json.dumps(facts | dict(zip(("number", "rank"), place, strict=False)) | more, ensure_ascii=False)
 
 
-def _typed(text: str) -> str:
-    """The text of --text, which a shell may pass in another encoding than its own."""
+def _checked_text(text: str) -> str:
+    """The text of --text; the shell may pass bytes that are no UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -213,7 +216,7 @@ def _typed(text: str) -> str:
 
 @contextmanager
 def _writer(output: str | None, stream: bool) -> Iterator[Callable[[str], object]]:
-    """A function that writes one line, to standard output or to a file that is whole or not there."""
+    """A function that writes one line, to standard output or to a file that appears when it is complete."""
     if output is None:
         yield exact_printer(flush=stream)
         return

@@ -26,7 +26,7 @@ def recipes(
     from seqloom.runs.recipes import recipe as shelf
 
     if name is not None:
-        one = shelf.written(shelf.load(name))
+        one = shelf.recipe_values(shelf.load(name))
         typer.echo(
             json.dumps(one, ensure_ascii=False)
             if as_json
@@ -35,7 +35,7 @@ def recipes(
         return
     every = [shelf.load(one) for one in shelf.names()]
     if as_json:
-        typer.echo(json.dumps([shelf.written(one) for one in every], ensure_ascii=False))
+        typer.echo(json.dumps([shelf.recipe_values(one) for one in every], ensure_ascii=False))
         return
     for one in every:
         scores = ", ".join(f"{metric} {value:g}" for metric, value in one.scores().items())

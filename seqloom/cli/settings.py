@@ -31,10 +31,10 @@ def settings(
 
     Examples: seqloom settings translate transformer; seqloom settings tag --find dropout
     """
-    from seqloom.errors import known, setting
+    from seqloom.errors import known, setting_errors
     from seqloom.runs.settings.setting_table import settings as every
 
-    with setting():
+    with setting_errors():
         known(task, TASKS, "task")
         if model is not None:
             known(model, about(task), f"model of {task}")
@@ -49,34 +49,34 @@ def settings(
     typer.echo(f"{task} {model or DEFAULT[task]} {size}: what --set takes, as in --set {_example(found)}")
     if model is None:
         typer.echo(f"models: {', '.join(about(task))}")
-    for line in table(found):
+    for line in setting_lines(found):
         typer.echo(line)
     if not found:
         typer.echo(f"no setting has {find!r} in it")
 
 
-def table(found: list[Setting]) -> list[str]:
-    """A line for each; in a narrow terminal what it does goes on below itself."""
+def setting_lines(found: list[Setting]) -> list[str]:
+    """A line for each setting; in a narrow terminal its description continues below."""
     from shutil import get_terminal_size
     from textwrap import wrap
 
     names = max((len(one.key) for one in found), default=0)
-    usual = max((len(shown(one.default)) for one in found), default=0)
-    room = get_terminal_size().columns - names - usual - 4 if sys.stdout.isatty() else 10_000
+    defaults = max((len(as_set_value(one.default)) for one in found), default=0)
+    room = get_terminal_size().columns - names - defaults - 4 if sys.stdout.isatty() else 10_000
     lines = []
     for one in found:
         choices = f" ({', '.join(choice or repr('') for choice in one.choices)})" if one.choices else ""
         first, *rest = wrap(one.about + choices, max(room, 30)) or [""]
-        lines.append(f"{one.key:<{names}}  {shown(one.default):<{usual}}  {first}".rstrip())
-        lines += [f"{'':<{names + usual + 4}}{more}" for more in rest]
+        lines.append(f"{one.key:<{names}}  {as_set_value(one.default):<{defaults}}  {first}".rstrip())
+        lines += [f"{'':<{names + defaults + 4}}{more}" for more in rest]
     return lines
 
 
-def shown(value: Any) -> str:
-    """As --set takes it."""
+def as_set_value(value: Any) -> str:
+    """A value in the form that --set takes."""
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
 
 
 def _example(found: list[Setting]) -> str:
     one = next((one for one in found if one.key.count(".") and one.default is not None), None)
-    return "training.clip=1.0" if one is None else f"{one.key}={shown(one.default)}"
+    return "training.clip=1.0" if one is None else f"{one.key}={as_set_value(one.default)}"

@@ -1,4 +1,4 @@
-"""Standard streams as shells, cron and services pass them on: closed, full, abandoned by their reader, not UTF-8."""
+"""Standard streams as shells, cron and services leave them: closed, full, without a reader, not in UTF-8."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = ("stdin", "stdout", "stderr")
 
 
 def prepare() -> None:
-    """Replace closed streams by /dev/null, before a file of ours gets their numbers.
+    """Replace closed streams by /dev/null, before another file gets their numbers.
 
     Letters that the encoding of standard output does not have are written as \\u4e2d; file names, which may hold any
     bytes, as these bytes.

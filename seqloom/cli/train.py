@@ -27,7 +27,7 @@ TRAINING = partial(typer.Option, rich_help_panel="How to train")
 STARTING = partial(typer.Option, rich_help_panel="What to start from")
 SEVERAL = partial(typer.Option, rich_help_panel="Several trainings or processes")
 PRINTED = partial(typer.Option, rich_help_panel="What is printed")
-EARLIER = partial(typer.Option, hidden=True)  # what an option was called in earlier versions
+FORMER_OPTION = partial(typer.Option, hidden=True)  # what an option was called in earlier versions
 
 # Options that are settings of the same name, in the sections `data` and `training` of the config.
 DATA_OPTIONS = (
@@ -38,7 +38,7 @@ TRAINING_OPTIONS = (
     *("epochs", "max_steps", "patience", "batch_rows", "batch_tokens", "accumulate", "optimizer"),
     *("learning_rate", "schedule", "average_checkpoints", "seed", "precision", "shard", "freeze", "vectors"),
 )
-SHOWN = ("quiet", "verbose", "log_json")  # what is printed meanwhile, if not the usual
+OUTPUT_KINDS = ("quiet", "verbose", "log_json")  # what is printed meanwhile, if not the usual
 
 
 def train(
@@ -236,11 +236,11 @@ def train(
         bool,
         PRINTED("--log-json", help="Print every line of the log as JSON on stderr, for log collectors."),
     ] = False,
-    earlier_fold: Annotated[bool | None, EARLIER("--fold")] = None,
-    earlier_cut: Annotated[str | None, EARLIER("--cut")] = None,
-    earlier_optimiser: Annotated[str | None, EARLIER("--optimiser")] = None,
-    earlier_rate: Annotated[float | None, EARLIER("--rate")] = None,
-    earlier_average: Annotated[int | None, EARLIER("--average")] = None,
+    earlier_fold: Annotated[bool | None, FORMER_OPTION("--fold")] = None,
+    earlier_cut: Annotated[str | None, FORMER_OPTION("--cut")] = None,
+    earlier_optimiser: Annotated[str | None, FORMER_OPTION("--optimiser")] = None,
+    earlier_rate: Annotated[float | None, FORMER_OPTION("--rate")] = None,
+    earlier_average: Annotated[int | None, FORMER_OPTION("--average")] = None,
 ) -> None:
     """Train a model on your own data: one command from files to a run folder.
 
@@ -249,7 +249,7 @@ def train(
     given = current_options(locals())
     _check(given)
     task, files = task_and_files(task, files, recipe)
-    from seqloom.errors import setting
+    from seqloom.errors import setting_errors
     from seqloom.runs.settings.set_option import parse_set
     from seqloom.runs.train.job import Job
     from seqloom.runs.train.validation_split import parse_valid
@@ -257,8 +257,9 @@ def train(
 
     held_out = valid[0] if valid is not None and len(valid) == 1 else valid
     if isinstance(held_out, str):
-        with setting("--valid"):
+        with setting_errors("--valid"):
             parse_valid(held_out)
+    case = "lower" if given["lowercase"] else "casefold" if given["casefold"] else None
     job = Job(
         task=task,
         files=files,
@@ -267,7 +268,7 @@ def train(
         test=test,
         model=model,
         size=size,
-        data={name: given[name] for name in DATA_OPTIONS} | {"lowercase": _lowercase(given)},
+        data={name: given[name] for name in DATA_OPTIONS} | {"lowercase": case},
         training={name: given[name] for name in TRAINING_OPTIONS}
         | {"time": None if time is None else parse_seconds(time)},
         settings=dict(map(parse_set, set_ or [])),
@@ -275,23 +276,19 @@ def train(
         device=device,
         resume=resume,
     )
-    show = next((name for name in SHOWN if given[name]), "usual")
+    show = next((name for name in OUTPUT_KINDS if given[name]), "default")
     run(job, Mode(recipe, folds, jobs, dry_run, show))
 
 
 def _check(given: Mapping[str, Any]) -> None:
-    """That something is named to train on and to write, and no two options that contradict each other."""
+    """Refuse a command without data or output, and options that contradict each other."""
     if given["recipe"] is None and not (given["task"] and given["files"]):
         raise UsageError("name a task and files, as in: seqloom train translate words.tsv -o runs/words; or a --recipe")
     if given["recipe"] is None and not given["output"] and not given["dry_run"]:
         raise UsageError("missing option '--output' / '-o': a folder for the run")
     if given["recipe"] is not None and given["folds"] is not None:
         raise UsageError("--recipe and --folds exclude one another: a recipe has its own split")
-    if sum(given[name] for name in SHOWN) > 1:
+    if sum(given[name] for name in OUTPUT_KINDS) > 1:
         raise UsageError("--quiet, --verbose and --log-json exclude one another: choose one")
     if given["lowercase"] and given["casefold"]:
         raise UsageError("--lowercase and --casefold exclude one another: the first keeps ß, the second makes it ss")
-
-
-def _lowercase(given: Mapping[str, Any]) -> str | None:
-    return "lower" if given["lowercase"] else "casefold" if given["casefold"] else None

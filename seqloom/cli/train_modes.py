@@ -1,4 +1,4 @@
-"""The ways to train that `seqloom train` offers: one run, a recipe, folds, or only a dry run of two steps."""
+"""The modes of `seqloom train`: one run, a recipe, folds, or a dry run of two steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from seqloom.cli.arguments import UsageError
-from seqloom.errors import known, missing, setting
+from seqloom.errors import known, missing, setting_errors
 from seqloom.tasks.registry import TASKS
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Mode(NamedTuple):
-    """How to train, as the options say."""
+    """The options that choose how to train."""
 
     recipe: str | None
     folds: int | None
@@ -33,7 +33,7 @@ def task_and_files(task: str | None, files: Sequence[str] | None, recipe: str | 
     """The task and the files of a training. A recipe has its own task: then the first word may be a file."""
     given = list(files or [])
     if recipe is None:
-        with setting():
+        with setting_errors():
             return known(task or "", TASKS, "task"), given
     if task is None:
         return "", given
@@ -59,10 +59,10 @@ def run(job: Job, mode: Mode) -> None:
     from seqloom.training.distributed.processes import Launch
 
     recipe = None if mode.recipe is None else recipes.load(mode.recipe)
-    parallel_jobs.check(mode.jobs)
+    parallel_jobs.check_jobs(mode.jobs)
     if mode.jobs > 1 and mode.folds is None and not (recipe and recipe.members):
         raise UsageError("--jobs is for --folds and for recipes with members: here one model is trained")
-    first, asked = Launch.of().rank == 0, job
+    first, given_job = Launch.of().rank == 0, job
     if recipe is not None:
         recipe, job = _with_recipe(recipe, job, mode)
     if mode.dry_run:
@@ -74,13 +74,13 @@ def run(job: Job, mode: Mode) -> None:
         typer.echo(line)
     if number is not None:
         if first:
-            resume = f"seqloom train {_again(asked, mode)} --output {job.output} --resume"
+            resume = f"seqloom train {_resume_words(given_job, mode)} --output {job.output} --resume"
             progress(mode.show).note(f"saved; go on with: {resume}")
         raise typer.Exit(128 + signal.Signals(number).value)
 
 
 def _with_recipe(recipe: Recipe, job: Job, mode: Mode) -> tuple[Recipe, Job]:
-    """The recipe, on the user's own data if the job names any, and the job that follows it."""
+    """The recipe, with the user's own data if the job names any, and its job."""
     from dataclasses import replace
 
     from seqloom.data.datasets.catalog import DATASETS
@@ -93,7 +93,7 @@ def _with_recipe(recipe: Recipe, job: Job, mode: Mode) -> tuple[Recipe, Job]:
     if job.task not in ("", recipe.task):
         raise UsageError(f"recipe {mode.recipe} is of the task {recipe.task}, not of {job.task}")
     job = replace(job, output=job.output or f"runs/{recipe.name}")
-    if job.names == file_names(recipe.train):  # its own data by name: followed as it is
+    if job.names == file_names(recipe.train):  # the recipe's own data
         job = replace(job, files=[])
     own = run_recipe.on_own_data(recipe, job)
     if own is not recipe and Launch.of().rank == 0:
@@ -105,7 +105,7 @@ def _with_recipe(recipe: Recipe, job: Job, mode: Mode) -> tuple[Recipe, Job]:
 
 
 def _dry_run(recipe: Recipe | None, job: Job, mode: Mode) -> Iterator[str]:
-    """What the training would cost; of a recipe with members, each kind of them."""
+    """What the training would cost; of a recipe with members, each group that differs in the seed alone."""
     from dataclasses import replace
 
     from seqloom.runs.many import recipe_members
@@ -113,8 +113,8 @@ def _dry_run(recipe: Recipe | None, job: Job, mode: Mode) -> Iterator[str]:
     from seqloom.runs.train import train
     from seqloom.training.distributed.processes import Launch
 
-    jobs = recipe_members.jobs_of(recipe, job) if recipe is not None and recipe.members else [job]
-    for one, times in recipe_members.distinct(jobs):
+    jobs = recipe_members.member_jobs(recipe, job) if recipe is not None and recipe.members else [job]
+    for one, times in recipe_members.distinct_jobs(jobs):
         cost = train.dry_run(replace(one, output=one.output or "(dry run)"), progress(mode.show))
         if Launch.of().rank == 0:
             yield from [f"{times} members, each:"] if times > 1 else []
@@ -136,14 +136,14 @@ def _train(recipe: Recipe | None, job: Job, mode: Mode) -> tuple[list[str], int 
         members = recipe_members.run_members(recipe, job, mode.show, mode.jobs)
         return members.lines(recipe), members.signal
     if recipe is not None:
-        followed = run_recipe.run_recipe(recipe, job, progress(mode.show))
-        return followed.lines(recipe), followed.signal
-    done = train.run_job(job, progress(mode.show))
-    return ([] if done.scores is None else test_scores.lines(done.scores)), done.signal
+        result = run_recipe.run_recipe(recipe, job, progress(mode.show))
+        return result.lines(recipe), result.signal
+    run = train.run_job(job, progress(mode.show))
+    return ([] if run.scores is None else test_scores.lines(run.scores)), run.signal
 
 
-def _again(job: Job, mode: Mode) -> str:
-    """The words that resume an interrupted training, as far as its folder does not hold them."""
+def _resume_words(job: Job, mode: Mode) -> str:
+    """The arguments that resume an interrupted training, except those that are saved in its folder."""
     from seqloom.runs.train.job import file_names
 
     words = ["--recipe", mode.recipe, *job.names] if mode.recipe else [job.task, "…"]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.documents import read_json
-from seqloom.errors import known, setting
+from seqloom.errors import known, setting_errors
 from seqloom.plural import counted
 
 LANGUAGES = {"en": "en", "zh": "zh-CN"}  # and what HTML calls them
@@ -40,7 +40,7 @@ def preferred(environment: Mapping[str, str]) -> str:
 
 def checked(name: str, given_by: str) -> str:
     """A language by any of its names (zh, zh_CN, zh_CN.UTF-8); a SettingError for one that there is no table for."""
-    with setting(given_by):
+    with setting_errors(given_by):
         return short if (short := _short(name)) in LANGUAGES else known(name, LANGUAGES, "language")
 
 

@@ -149,12 +149,14 @@ def _scores(facts: Facts) -> str:
 
 
 def _score_table(name: str, record: Record) -> str:
-    lines = [f"{evaluation.held_out(name)}{_(': ')}{plain(evaluation.method(record))}", ""]
+    lines = [f"{evaluation.held_out(name)}{_(': ')}{plain(evaluation.method_text(record))}", ""]
     lines += [f"| {_('metric')} | {_('score')} | {_('95 % interval')} | {_('signature')} |", "|---|---:|---:|---|"]
     for key, value in (record.get("metrics") or {}).items():
         signature = tick((record.get("signature") or {}).get(key, "")).replace("|", "\\|")  # a bar would end the cell
-        shown = evaluation.shown(key, value)
-        lines.append(f"| {plain(_(metric(key).title))} | {shown} | {evaluation.spread(record, key)} | {signature} |")
+        shown = evaluation.score_text(key, value)
+        lines.append(
+            f"| {plain(_(metric(key).title))} | {shown} | {evaluation.interval_text(record, key)} | {signature} |"
+        )
     return "\n".join(lines)
 
 

@@ -68,8 +68,8 @@ def duration(seconds: Any) -> str:
 
 
 # Parts of models' names as papers write them.
-WRITTEN = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM", "lstmn": "LSTMN", "mlp": "MLP", "crf": "CRF", "awd": "AWD"}
-WRITTEN |= {"mingru": "minGRU", "minlstm": "minLSTM", "transformer": "Transformer"}
+PAPER_NAMES = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM", "lstmn": "LSTMN", "mlp": "MLP", "crf": "CRF", "awd": "AWD"}
+PAPER_NAMES |= {"mingru": "minGRU", "minlstm": "minLSTM", "transformer": "Transformer"}
 
 
 def article(name: str) -> str:
@@ -82,10 +82,10 @@ def display_name(name: str) -> str:
     """The name of a preset as papers write it: LSTM-attention; the name of a file stays as it is."""
     if "." in name or "/" in name:
         return name
-    return re.sub(r"[a-z]+", lambda part: WRITTEN.get(part[0], part[0]), name)
+    return re.sub(r"[a-z]+", lambda part: PAPER_NAMES.get(part[0], part[0]), name)
 
 
-def setting(value: Any) -> str:
+def setting_text(value: Any) -> str:
     """The value of a setting as YAML would write it."""
     words = {None: "none", True: "true", False: "false"}
     return words[value] if value is None or isinstance(value, bool) else str(value)

@@ -25,9 +25,9 @@ class Demo:
 
 
 def demo(output: Path, steps: int = STEPS, quiet: bool = False) -> Demo | None:
-    """Train on CMUdict, score on words never seen, and hand everything over to be shown; None if interrupted."""
+    """Train on CMUdict and score on test words; None if interrupted."""
     training, valid, test = (catalog.files("cmudict", split)[0] for split in ("train", "valid", "test"))
-    _make_way(output, training)
+    _remove_earlier_demo(output, training)
     run = train(
         "translate",
         training,
@@ -46,8 +46,8 @@ def demo(output: Path, steps: int = STEPS, quiet: bool = False) -> Demo | None:
     return Demo(run, model, model.evaluate(test, metrics=["per", "exact_match"], together=True))
 
 
-def _make_way(output: Path, training: Path) -> None:
-    """An earlier demo may be replaced; anything else may not."""
+def _remove_earlier_demo(output: Path, training: Path) -> None:
+    """Make room for the run; anything but an earlier demo is an error."""
     if not output.exists():
         return
     if not output.is_dir() or configs.load(output).get("inputs", {}).get("train") != [str(training)]:

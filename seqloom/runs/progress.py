@@ -1,4 +1,4 @@
-"""What the user sees while a model trains: a bar in a terminal, a plain line every few seconds elsewhere."""
+"""Shows how a training goes: a bar in a terminal, a line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class Progress(Protocol):
         """Show a sentence."""
 
     def detail(self, text: str) -> None:
-        """Show a sentence to those who asked for more (--verbose)."""
+        """Show a sentence with --verbose only."""
 
     def record(self, line: dict[str, Any]) -> None:
         """Show a line that was added to the log."""
 
     def show(self, share: float, facts: dict[str, Any]) -> None:
-        """Show how far the training is. Called at every step; facts that are left out keep their value."""
+        """Show how far the training is. Called at every step; facts left out keep their last value."""
 
     def close(self) -> None: ...
 
 
 class Silent:
-    unit = "tokens"  # what its speed is counted in, so many a second
+    unit = "tokens"  # of the speed, per second
 
     def note(self, text: str) -> None: ...
 
@@ -47,7 +47,7 @@ class Lines(Silent):
 
     def __init__(self, every: float = 5.0) -> None:
         self.every = every
-        self.begun: tuple[float, float] | None = None  # time and share of the first line: a resumed run starts late
+        self.start: tuple[float, float] | None = None  # time and share at the first call: a resumed run starts late
         self.last = float("-inf")
         self.facts: dict[str, Any] = {}
 
@@ -61,13 +61,14 @@ class Lines(Silent):
     def show(self, share: float, facts: dict[str, Any]) -> None:
         self.facts |= facts
         now = time.monotonic()
-        self.begun = self.begun or (now, share)
+        self.start = self.start or (now, share)
         if now - self.last < self.every:
             return
         self.last = now
-        passed, done = now - self.begun[0], share - self.begun[1]
-        left = f"  {_clock(passed * (1 - share) / done)} left" if done > 0.01 else ""
-        self.note(f"{share:4.0%}  {_facts(self.facts)}{left}")
+        passed, done = now - self.start[0], share - self.start[1]
+        minutes, seconds = divmod(round(passed * (1 - share) / done), 60) if done > 0.01 else (0, 0)
+        left = f"  {minutes}:{seconds:02d} left" if done > 0.01 else ""
+        self.note(f"{share:4.0%}  {_values(self.facts)}{left}")
 
 
 class Verbose(Lines):
@@ -87,7 +88,7 @@ class Verbose(Lines):
                 for name in ("step", "epoch", "loss", "learning_rate", "norm")
                 if line[name] is not None
             }
-            text = _facts(shown | {"epoch": line["epoch"] + 1, f"{self.unit}/s": round(line["tokens_per_second"])})
+            text = _values(shown | {"epoch": line["epoch"] + 1, f"{self.unit}/s": round(line["tokens_per_second"])})
         self.note(text)
 
 
@@ -126,15 +127,15 @@ class Bar(Silent):
     def show(self, share: float, facts: dict[str, Any]) -> None:
         self.facts |= facts
         self.bar.start()  # not before there is something to show: it hides the cursor
-        self.bar.update(self.task, completed=share, description=_facts(self.facts))
+        self.bar.update(self.task, completed=share, description=_values(self.facts))
 
     def close(self) -> None:
         with suppress(OSError):
             self.bar.stop()
 
 
-def progress(kind: str = "usual") -> Progress:
-    """quiet, verbose or log_json; else a bar where there is a terminal that can redraw a line, and lines elsewhere."""
+def progress(kind: str = "default") -> Progress:
+    """quiet, verbose or log_json; by default a bar in a terminal that can redraw a line, and lines elsewhere."""
     kinds = {"quiet": Silent, "verbose": Verbose, "log_json": Json}
     if kind in kinds:
         return kinds[kind]()
@@ -142,24 +143,24 @@ def progress(kind: str = "usual") -> Progress:
 
 
 def write_stderr(text: str) -> None:
-    """Print a line on stderr. A training goes on when nobody reads: Ctrl-C also ends a `tee`."""
+    """Print a line on stderr. The training goes on if that fails: Ctrl-C also ends a `tee`."""
     try:
-        sys.stderr.write(text + "\n")  # in one piece: another thread may write too
+        sys.stderr.write(text + "\n")  # one call: other threads may write too
         sys.stderr.flush()
-    except OSError:  # nobody reads the pipe, the terminal is closed, the disk of a log is full
+    except OSError:  # a closed pipe or terminal, a full disk
         discard_output(sys.stderr.fileno())
 
 
 def discard_output(*streams: int) -> None:
-    """Redirect streams that nobody reads any more to /dev/null: writing to them would be an error."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    """Redirect streams whose reader has gone to /dev/null: writing to them would be an error."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
-        os.dup2(nowhere, stream)
-    os.close(nowhere)
+        os.dup2(devnull, stream)
+    os.close(devnull)
 
 
 def message_of(line: dict[str, Any]) -> str | None:
-    """The message for a line of the log; None for one that only shows how far the training is."""
+    """The message for a line of the log; None for a line with training loss alone."""
     if "skipped" in line:
         return f"step {line['skipped']} skipped: its loss or gradient was not finite"
     if "valid" in line and "step" in line:
@@ -177,11 +178,6 @@ def _percent(name: str) -> str:
     return " %" if metric(name).unit == "%" else ""
 
 
-def _facts(facts: dict[str, Any]) -> str:
+def _values(facts: dict[str, Any]) -> str:
     shown = {name: f"{value:.4g}" if isinstance(value, float) else f"{value:,}" for name, value in facts.items()}
     return "  ".join(f"{name} {value}" for name, value in shown.items())
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    return f"{minutes}:{seconds:02d}"

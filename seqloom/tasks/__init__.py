@@ -1,1 +1,1 @@
-"""Tasks by shape: what each reads, builds, trains and says."""
+"""One folder for each task: what it reads, builds, trains and predicts."""

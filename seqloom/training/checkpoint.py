@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from seqloom.documents import read_json
 from seqloom.errors import SeqloomError
 from seqloom.files import damage, new_folder, remove_folder, write_atomic, write_json
-from seqloom.safety import failing, kind_of, no_file
+from seqloom.safety import file_errors, kind_of, not_a_file
 from seqloom.training.distributed.sharding import place_like, saved_buffers, unshard
 
 WEIGHTS, TENSORS, VALUES = "weights.safetensors", "training.safetensors", "training.json"
@@ -80,7 +80,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file, verified by its checksum, if it has one."""
     try:
         if kind := kind_of(path.stat().st_mode):  # reading a FIFO would block
-            raise no_file(path, kind)
+            raise not_a_file(path, kind)
         with safetensors.safe_open(path, framework="pt") as file:
             expected = (file.metadata() or {}).get(CHECKSUM)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -144,7 +144,7 @@ def drop_newer(parent: Path, chosen: Path) -> None:
 
 def checkpoint_folders(parent: Path) -> list[Path]:
     """Checkpoints, oldest first."""
-    with failing(parent, "read"):
+    with file_errors(parent, "read"):
         if not parent.is_dir():
             return []
         # glob would treat an unreadable folder as empty

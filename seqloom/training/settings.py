@@ -9,7 +9,7 @@ from typing import Any
 from seqloom.errors import SeqloomError, SettingError, known, shown
 from seqloom.metrics.metric_table import SELECT
 from seqloom.options import checked, hints_of
-from seqloom.setting_names import renamed
+from seqloom.setting_names import with_current_names
 from seqloom.training.optim.schedule import SCHEDULES
 
 EPOCHS = 20  # if no other limit is set
@@ -102,7 +102,7 @@ class Training:
     @classmethod
     def of(cls, values: dict[str, Any]) -> Training:
         """From a config section: checks the names and fills in all defaults, so that the saved config is complete."""
-        values = checked(cls, renamed("training", values, hints_of(cls), "training."), "training")
+        values = checked(cls, with_current_names("training", values, hints_of(cls), "training."), "training")
         if all(values.get(name) is None for name in ("epochs", "max_steps", "time")):
             values = {**values, "epochs": EPOCHS if values.get("patience") is None else 100}
         if values.get("batch_rows") is None and values.get("batch_tokens") is None:

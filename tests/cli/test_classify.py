@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from seqloom.runs.folder.metrics_log import TIMES
+from seqloom.runs.folder.metrics_log import TIMING_KEYS
 from tests.cli.conftest import one_line
 from tests.tasks.classify.test_task import sentences, write
 
@@ -130,7 +130,7 @@ def test_killed_and_resumed_to_the_last_bit(data, tmp_path):
         assert one.keys() == other.keys()
         assert all(torch.equal(one[key], other[key]) for key in one)
     lines = [
-        [{key: value for key, value in json.loads(line).items() if key not in TIMES} for line in path.open()]
+        [{key: value for key, value in json.loads(line).items() if key not in TIMING_KEYS} for line in path.open()]
         for path in (whole / "metrics.jsonl", killed / "metrics.jsonl")
     ]
     assert lines[0] == lines[1]

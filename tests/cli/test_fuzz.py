@@ -21,9 +21,9 @@ import torch
 
 from seqloom.cli.main import run as main
 from seqloom.errors import SeqloomError, SettingError, shown
-from seqloom.runs.config import built, compose
+from seqloom.runs.config import build_model, compose
 from seqloom.runs.settings.set_option import parse_set
-from seqloom.tasks.registry import task as find
+from seqloom.tasks.registry import task as get_task
 from tests.cli.fuzz import FILES, Case, Fuzz, keys, make_files
 from tests.cli.test_main import COMMAND
 
@@ -141,14 +141,14 @@ def composed(case: Case) -> str | None:
 
 def _built(task: str, config: dict[str, Any]) -> None:
     """The model of a config, without its numbers."""
-    make = find(task).models[config["model"]["kind"]]
+    make = get_task(task).models[config["model"]["kind"]]
     sizes = {
         name: 2 if name == "label_count" else 12
         for name, one in signature(make).parameters.items()
         if one.default is Parameter.empty
     }
     with torch.device("meta"):
-        built(config, sizes)
+        build_model(config, sizes)
 
 
 def _names(case: Case, message: str) -> str | None:

@@ -53,7 +53,7 @@ def test_a_command_is_guessed_by_older_typers_too(seqloom, monkeypatch):
     error = main.UsageError("No such command 'chekc'.")
     error.ctx = type("Context", (), {"command": type("Group", (), {"commands": {"check": 0, "show": 0}})})
     error.ctx.command_path = "seqloom data"
-    assert main._usage(error) == "no such command 'chekc'; did you mean 'check'? Try seqloom data --help"
+    assert main._usage_message(error) == "no such command 'chekc'; did you mean 'check'? Try seqloom data --help"
 
 
 def test_the_help_of_train_has_the_usual_options_first(seqloom, monkeypatch):

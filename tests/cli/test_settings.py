@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from seqloom.options import flat
+from seqloom.options import flattened
 from seqloom.runs.config import compose
 from seqloom.runs.settings import setting_table
 from seqloom.tasks.presets import SIZES, about
@@ -17,9 +17,9 @@ EVERY = [(task, model) for task in TASKS for model in about(task)]
 
 
 def test_the_table_is_that_of_the_constructors():
-    from seqloom.runs.settings.signatures import written
+    from seqloom.runs.settings.signatures import table_json
 
-    now = setting_table.FILE.read_text(encoding="utf-8") == written()
+    now = setting_table.FILE.read_text(encoding="utf-8") == table_json()
     assert now, "a keyword, a default or a table has changed: run python -m seqloom.runs.settings.signatures"
 
 
@@ -32,13 +32,13 @@ def test_every_key_has_a_line_and_right_choices():
 
 def test_no_line_is_left_over():
     """What is in the wordbook but means no keyword is a slip or was renamed."""
-    from seqloom.runs.settings.setting_help import WORDS
+    from seqloom.runs.settings.setting_help import HELP
 
     book = json.loads(setting_table.FILE.read_text(encoding="utf-8"))
     told = [one["about"] for part in book["parts"].values() for one in part.values()]
     told += [one["about"] for task in book["tasks"].values() for one in task["data"].values()]
     told += [one["about"] for one in book["training"].values()]
-    assert not {name for name, line in WORDS.items() if line not in told and name != "kind"}
+    assert not {name for name, line in HELP.items() if line not in told and name != "kind"}
 
 
 @pytest.mark.parametrize(("task", "model"), EVERY)
@@ -46,7 +46,7 @@ def test_keys_and_defaults_are_those_of_a_config(task, model):
     """All that a config holds can be set, and nothing else is listed."""
     made = compose(task, model, "small", {}, {}, {})
     wanted = {f"{section}.{name}": value for section in ("training", "data") for name, value in made[section].items()}
-    wanted |= {name.removesuffix(".kind"): value for name, value in flat(made["model"]).items()}
+    wanted |= {name.removesuffix(".kind"): value for name, value in flattened(made["model"]).items()}
     wanted.pop("kind", None)
     listed = {one.key: one.default for one in setting_table.settings(task, model) if one.key != "kind"}
     assert listed.keys() == wanted.keys()

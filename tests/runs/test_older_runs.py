@@ -12,7 +12,7 @@ import yaml
 import seqloom
 from seqloom.runs import config as configs
 from seqloom.runs.evaluate.report_files import write_run_report
-from seqloom.setting_names import LOGGED, RENAMED, fold_of
+from seqloom.setting_names import LOG_KEYS, RENAMED, fold_of
 from seqloom.training.checkpoint import checkpoint_folders, read_tensors
 from tests.conftest import words, write_pairs
 
@@ -61,7 +61,7 @@ def aged(run: Path) -> None:
     config = {**config, "format": 3} | {name: older(config[name], names) for name, names in OLD.items()}
     (run / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     log = (run / "metrics.jsonl").read_text()
-    for new, old in {new: old for old, new in LOGGED.items()}.items():
+    for new, old in {new: old for old, new in LOG_KEYS.items()}.items():
         assert f'"{new}":' in log
         log = log.replace(f'"{new}":', f'"{old}":'.ljust(len(new) + 3))  # of the length that its checkpoints tell
     (run / "metrics.jsonl").write_text(log)

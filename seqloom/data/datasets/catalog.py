@@ -21,7 +21,7 @@ from seqloom.data.datasets.text_datasets import TEXTS
 from seqloom.data.files.lines import STDIN
 from seqloom.errors import SeqloomError, known
 from seqloom.files import clear_damaged, damage, default_cache, new_folder, sha256, write_atomic, write_output
-from seqloom.setting_names import over
+from seqloom.setting_names import override
 
 DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (*TEXTS, *OTHERS)}
 TASKS = tuple(dict.fromkeys(dataset.task for dataset in DATASETS.values()))
@@ -197,7 +197,7 @@ def with_suited_options(
     if dataset is None:
         return given, None
     own = f"{dataset.name}:valid" if "valid" in dataset.sizes and split in ("", "train") else None
-    return over(dataset.data if dataset.task == task else {}, given), own
+    return override(dataset.data if dataset.task == task else {}, given), own
 
 
 def _named(name: str) -> tuple[Dataset | None, str]:

@@ -13,7 +13,7 @@ from seqloom.data.files.lines import Line, LineError, decode
 from seqloom.data.tokenizers.base_tokenizer import SPECIALS
 from seqloom.errors import SeqloomError, known, shown
 from seqloom.plural import counted
-from seqloom.setting_names import fold_of, former
+from seqloom.setting_names import by_first_names, fold_of
 
 MAX_QUOTED_LINES = 10_000  # lines that a quoted field may span; beyond, its quote was never closed
 # First rows of a .csv that earlier versions took as a header; since then `is_header` decides by the content.
@@ -150,7 +150,7 @@ class ReadOptions:
 def cache_settings(reading: ReadOptions) -> dict[str, Any]:
     """The settings that enter the fingerprint of a cache, under their first names: without those on how files are
     written, and later ones only where set, so that runs of earlier versions can resume."""
-    settings = former({name: value for name, value in asdict(reading).items() if name not in FILE_OPTIONS})
+    settings = by_first_names({name: value for name, value in asdict(reading).items() if name not in FILE_OPTIONS})
     return {name: value for name, value in settings.items() if (name, value) not in LATER_DEFAULTS.items()}
 
 

@@ -24,7 +24,7 @@ from typing import BinaryIO
 from seqloom.data.files.binary_files import binary_majority
 from seqloom.data.files.encodings import HEAD, UTF8, as_utf8, likely_encoding, undecodable_byte
 from seqloom.errors import SeqloomError, missing
-from seqloom.safety import failing
+from seqloom.safety import file_errors
 
 STDIN = "-"
 LONGEST = 1 << 26  # bytes of one line; a file without line ends must not fill the memory
@@ -176,6 +176,6 @@ def _spool(name: str) -> Path:
     except OSError as error:
         if error.errno != errno.ENOSPC:  # else the pipe cannot be read
             raise
-        with failing(Path(path), "written", Path(path)):
+        with file_errors(Path(path), "written", Path(path)):
             raise error
     return Path(path)

@@ -28,7 +28,7 @@ from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.splits.split import Split
 from seqloom.data.tokenizers.tokenizers import make_tokenizer
 from seqloom.data.tokenizers.vocabulary import Codec
-from seqloom.errors import SeqloomError, setting
+from seqloom.errors import SeqloomError, setting_errors
 from seqloom.files import MANIFEST, damage, sha256, write_json
 from seqloom.plural import counted
 
@@ -55,7 +55,7 @@ class DataOptions(TwoSideOptions):
 
     def __post_init__(self) -> None:
         for name in ("source_tokens", "target_tokens"):
-            with setting(f"data.{name}"):
+            with setting_errors(f"data.{name}"):
                 make_tokenizer(getattr(self, name))
         super().__post_init__()
 

@@ -54,7 +54,7 @@ class Axis:
 
     def ticks(self) -> list[tuple[float, str]]:
         """Where a number stands, and as what."""
-        found = _decades(self.low, self.high) if self.log else nice(self.low, self.high)
+        found = _decades(self.low, self.high) if self.log else round_ticks(self.low, self.high)
         return list(zip(found, map(short, found) if self.log else tick_labels(found), strict=True))
 
 
@@ -68,7 +68,7 @@ def lines(
     drawn = [(one, thinned(one.points)) for one in series]
     found = [(px, py) for _, points in drawn for px, py in points if py is not None]
     if not found:
-        return empty(_by(x, y))
+        return empty(_title(x, y))
     values = [py for _, py in found]
     log = log and min(values) > 0 and max(values) > 100 * min(values)
     up = _axis(values, HEIGHT - BOTTOM, TOP, zero=zero, log=log)
@@ -77,14 +77,14 @@ def lines(
     body = [_line(one, points, across, up) for one, points in drawn]
     names = _(", ").join(one.name for one, points in drawn if points)
     y_label = _("{axis} (log scale)", axis=y) if log else y
-    return svg(WIDTH, HEIGHT, f"{_by(x, y)}{_(': ')}{names}", _frame(across, up), *body, _labels(x, y_label))
+    return svg(WIDTH, HEIGHT, f"{_title(x, y)}{_(': ')}{names}", _frame(across, up), *body, _labels(x, y_label))
 
 
 def scatter(points: Sequence[Point], *, x: str, y: str) -> Markup:
     """Points on equal axes, and the line on which both values are the same."""
     known = [(px, py) for px, py in points if finite(px) is not None and finite(py) is not None]
     if not known:
-        return empty(_by(x, y))
+        return empty(_title(x, y))
     values = [value for point in known for value in point]
     up = _axis(values, HEIGHT - BOTTOM, TOP)
     across = _axis(values, _left(up), WIDTH - RIGHT)
@@ -92,10 +92,10 @@ def scatter(points: Sequence[Point], *, x: str, y: str) -> Markup:
     same = element("path", d="".join(f"{sign}{px:g} {py:g}" for sign, (px, py) in zip("ML", ends, strict=True)))
     dots = [element("circle", cx=across.at(px), cy=up.at(py), r=1.6, class_="dot s0") for px, py in known]
     line = element("g", same, class_="line s1")
-    return svg(WIDTH, HEIGHT, _by(x, y), _frame(across, up), line, *dots, _labels(x, y))
+    return svg(WIDTH, HEIGHT, _title(x, y), _frame(across, up), line, *dots, _labels(x, y))
 
 
-def _by(x: str, y: str) -> str:
+def _title(x: str, y: str) -> str:
     return _("{y} by {x}", x=x, y=y)
 
 
@@ -126,12 +126,12 @@ def _axis(values: Sequence[float], start: float, end: float, *, zero: bool = Fal
     if high - low <= 1e-9 * max(abs(low), abs(high)):
         room = abs(high) / 2 or 1.0
         low, high = low if zero else _below(low, room), high if high == 100 else high + room
-    return Axis(*(_on_ticks(low, high) if start > end else (low, high)), start, end)  # upwards
+    return Axis(*(_widened_to_ticks(low, high) if start > end else (low, high)), start, end)  # upwards
 
 
-def _on_ticks(low: float, high: float) -> tuple[float, float]:
+def _widened_to_ticks(low: float, high: float) -> tuple[float, float]:
     """A little farther, to round numbers: an axis that began at a value of its own would hide where it begins."""
-    ticks = nice(low, high)
+    ticks = round_ticks(low, high)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else 0.0
     if not step > 0:  # next to nothing, where numbers are rounded
         return low, high
@@ -149,7 +149,7 @@ def _left(up: Axis) -> float:
     return max(LEFT, 12 + 6.6 * max((len(label) for _tick, label in up.ticks()), default=0))
 
 
-def nice(low: float, high: float, most: int = 5) -> list[float]:
+def round_ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Round numbers between low and high: steps of 1, 2 or 5 times a power of ten, at most `most` of them or so."""
     rough = (high - low) / most
     if not rough > 0 or not math.isfinite(rough):

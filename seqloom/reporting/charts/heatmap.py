@@ -17,7 +17,7 @@ LONGEST = 14  # columns of a label
 READABLE = 0.75  # of its own size: below, a narrow window scrolls
 
 
-def heat(
+def heatmap(
     rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[Any]], *, what: str, room: float = HALF
 ) -> Markup:
     """A heat map; darkest is the largest value. Its cells are as large as `room`, a width, allows."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from seqloom.language import _, amount
-from seqloom.options import flat
+from seqloom.options import flattened
 from seqloom.reporting.charts import curves
 from seqloom.reporting.charts.charts import Bar, bars
 from seqloom.reporting.charts.curves import figure
 from seqloom.reporting.html.elements import Markup, element, fill, join, user
 from seqloom.reporting.html.page import page, section, table, warning
-from seqloom.reporting.number_format import NONE, digits, duration, finite, setting, short, whole
+from seqloom.reporting.number_format import NONE, digits, duration, finite, setting_text, short, whole
 from seqloom.reporting.pages import comparable
 from seqloom.reporting.run_facts import HELD_OUT, METRICS, Facts, metric
 from seqloom.reporting.sections import evaluation
@@ -29,7 +29,7 @@ ROWS: tuple[tuple[str, Callable[[Facts], Any]], ...] = (
     ("training speed", lambda run: _speed(run)),
     ("decoding speed, sources per second", lambda run: whole(run.record[1].get("per_second")) if run.record else NONE),
     ("device", lambda run: run.device or NONE),
-    ("seed", lambda run: setting((run.config.get("training") or {}).get("seed"))),
+    ("seed", lambda run: setting_text((run.config.get("training") or {}).get("seed"))),
 )
 
 
@@ -54,13 +54,13 @@ class GroupResult:
         record = self.record or {}
         found = {name: value for name, value in (record.get("metrics") or {}).items() if finite(value) is not None}
         rows = [
-            [_(metric(name).title), evaluation.shown(name, value), evaluation.spread(record, name)]
+            [_(metric(name).title), evaluation.score_text(name, value), evaluation.interval_text(record, name)]
             for name, value in found.items()
         ]
         if not rows:
             text = _("The runs were not scored together: seqloom evaluate does that.")
             return section("All together", element("p", text))
-        method = element("p", evaluation.method(record), class_="quiet")
+        method = element("p", evaluation.method_text(record), class_="quiet")
         scores = table(["", _("score"), _("95 % interval")], rows, numeric=(1, 2))
         return section("All together", scores, method)
 
@@ -122,7 +122,7 @@ def ranking(runs: Sequence[Facts]) -> Markup:
         return Markup("")
     first, second, *_rest = sorted(scored, key=lambda run: run.score(name) or 0.0, reverse=not metric(name).lower)
     names = {"first": user(first.name), "second": user(second.name)}
-    values = {"metric": evaluation.spoken(name), "value": _shown(first, name), "other": _shown(second, name)}
+    values = {"metric": evaluation.metric_phrase(name), "value": _shown(first, name), "other": _shown(second, name)}
     if first.score(name) == second.score(name):
         return element("p", fill("{first} and {second} have the same {metric}, {value}.", **names, **values))
     if metric(name).lower:
@@ -134,7 +134,7 @@ def ranking(runs: Sequence[Facts]) -> Markup:
 
 
 def _shown(run: Facts, name: str) -> str:
-    return evaluation.shown(name, run.score(name))
+    return evaluation.score_text(name, run.score(name))
 
 
 def _overlap(first: Facts, second: Facts, name: str) -> str:
@@ -184,13 +184,13 @@ def _count(run: Facts) -> Any:
     if run.record is None:
         return NONE
     name, record = run.record
-    data = ", ".join(filter(None, (_(SHORT_HELD_OUT[name]), evaluation.how(record))))
+    data = ", ".join(filter(None, (_(SHORT_HELD_OUT[name]), evaluation.search_text(record))))
     return join(whole(record.get("count")), element("small", element("br"), data))
 
 
 def _cell(run: Facts, name: str, best: float | None) -> Markup:
     number = element("strong", _shown(run, name)) if run.score(name) == best is not None else _shown(run, name)
-    spread = evaluation.spread(run.record[1], name) if run.record else ""
+    spread = evaluation.interval_text(run.record[1], name) if run.record else ""
     return join(number, element("small", element("br"), spread, class_="quiet"))
 
 
@@ -204,13 +204,15 @@ def best_bars(runs: Sequence[Facts]) -> Markup:
 
 
 def settings(runs: Sequence[Facts]) -> Markup:
-    every = [flat({key: run.config.get(key) or {} for key in ("data", "model", "training", "inputs")}) for run in runs]
+    every = [
+        flattened({key: run.config.get(key) or {} for key in ("data", "model", "training", "inputs")}) for run in runs
+    ]
     names = dict.fromkeys(name for one in every for name in one)
     differing = [name for name in names if len({repr(one.get(name)) for one in every}) > 1]
     if not differing:
         return element("p", _("None: these runs have the same settings."))
     rows = [
-        [element("code", name), *(user(setting(one[name]) if name in one else NONE) for one in every)]
+        [element("code", name), *(user(setting_text(one[name]) if name in one else NONE) for one in every)]
         for name in differing
     ]
     return table(["", *_names(runs)], rows)

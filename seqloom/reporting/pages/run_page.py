@@ -77,14 +77,14 @@ def verdict(facts: Facts) -> str:
             return _("It was not evaluated here.")
         if facts.best is None:
             return _("Nothing was held out, so its quality is not known.")
-        value = evaluation.shown(name, facts.best["valid"].get(name))
-        return _("On the validation data its {metric} is {value}.", metric=evaluation.spoken(name), value=value)
+        value = evaluation.score_text(name, facts.best["valid"].get(name))
+        return _("On the validation data its {metric} is {value}.", metric=evaluation.metric_phrase(name), value=value)
     which, record = facts.record
     unit = record.get("unit") or {"pairs": "sources"}.get(facts.unit, facts.unit)
-    value = evaluation.shown(name, (record.get("metrics") or {}).get(name))
-    if spread := evaluation.spread(record, name):
+    value = evaluation.score_text(name, (record.get("metrics") or {}).get(name))
+    if spread := evaluation.interval_text(record, name):
         value = _("{value} (95 % interval {spread})", value=value, spread=spread)
-    values = {"amount": amount(record.get("count"), unit), "metric": evaluation.spoken(name), "value": value}
+    values = {"amount": amount(record.get("count"), unit), "metric": evaluation.metric_phrase(name), "value": value}
     if which == "test":
         return _("On {amount} of the test data its {metric} is {value}.", **values)
     return _("On {amount} of the validation data its {metric} is {value}.", **values)
@@ -96,8 +96,8 @@ def headline(facts: Facts) -> Markup:
         values = facts.record[1].get("metrics") or {}
         for name in dict.fromkeys((facts.headline, "exact_match")):
             if finite(values.get(name)) is not None:
-                number = evaluation.shown(name, values[name])
-                entries.append((number, _(metric(name).title), evaluation.spread(facts.record[1], name)))
+                number = evaluation.score_text(name, values[name])
+                entries.append((number, _(metric(name).title), evaluation.interval_text(facts.record[1], name)))
     if facts.parameters:
         entries.append((short(facts.parameters), _("parameters"), ""))
     if facts.seconds:
@@ -152,7 +152,7 @@ def _scores(facts: Facts) -> list[Markup]:
     return [
         section(
             "Scores" if len(facts.records) == 1 else SCORES_ON.get(name, name),
-            element("p", f"{evaluation.held_out(name)}{_(': ')}{evaluation.method(record)}", class_="quiet"),
+            element("p", f"{evaluation.held_out(name)}{_(': ')}{evaluation.method_text(record)}", class_="quiet"),
             evaluation.score_table(record, wording(facts.config)),
         )
         for name, record in facts.records.items()

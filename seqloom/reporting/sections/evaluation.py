@@ -9,7 +9,7 @@ from typing import Any
 from seqloom.language import _, amount
 from seqloom.reporting.charts.charts import Bar, bars
 from seqloom.reporting.charts.curves import figure
-from seqloom.reporting.charts.heatmap import heat
+from seqloom.reporting.charts.heatmap import heatmap
 from seqloom.reporting.html.elements import Markup, element, fill, join, user, visible
 from seqloom.reporting.html.page import folded, table
 from seqloom.reporting.number_format import digits, finite, short, whole
@@ -32,7 +32,9 @@ def score_table(record: Record, words: Wording) -> Markup:
         counts = words.right if name == "accuracy" else about.about
         title = join(_(about.title), element("small", _(counts) if counts else ""))
         signature = (record.get("signature") or {}).get(name, "")
-        rows.append([title, shown(name, value), spread(record, name), element("code", *_breakable(signature))])
+        rows.append(
+            [title, score_text(name, value), interval_text(record, name), element("code", *_breakable(signature))]
+        )
     return table(["", _("score"), _("95 % interval"), _("signature")], rows, numeric=(1, 2))
 
 
@@ -42,30 +44,30 @@ def _breakable(signature: str) -> list[Any]:
     return [first, *(part for text in rest for part in (element("wbr"), text))]
 
 
-def shown(name: str, value: Any) -> str:
+def score_text(name: str, value: Any) -> str:
     """A score with the digits of its metric: 12.35 %, 3.425, 30.71; a dash if it is missing."""
     about = metric(name)
     return digits(value, about.places) + (" %" if about.unit == "%" and finite(value) is not None else "")
 
 
-def spoken(name: str) -> str:
+def metric_phrase(name: str) -> str:
     """What a metric is called within a sentence."""
     return _({"exact_match": "share of exact matches"}.get(name, metric(name).title))
 
 
-def spread(record: Record, name: str) -> str:
+def interval_text(record: Record, name: str) -> str:
     """An interval: 11.05 … 12.12; nothing where there is none."""
     ends = ((record.get("intervals") or {}).get(name) or (None, None))[:2]
     return "" if None in map(finite, ends) else " … ".join(digits(end, metric(name).places) for end in ends)
 
 
-def method(record: Record) -> str:
+def method_text(record: Record) -> str:
     """How the scores were measured, in a sentence: 200 distinct sources of 700, greedy; 400 a second on cpu."""
     count, available = record.get("count"), record.get("available")
     text = amount(count, record.get("unit", "distinct sources"))
     if available and count and available > count:
         text = _("{examples} of {available}, chosen by a hash", examples=text, available=whole(available))
-    if search := how(record):
+    if search := search_text(record):
         text = _("{examples}, {search}", examples=text, search=search)
     if finite(record.get("per_second")) is not None:
         text = _("{examples}; {rate} per second", examples=text, rate=whole(record.get("per_second")))
@@ -74,7 +76,7 @@ def method(record: Record) -> str:
     return _("{sentence}.", sentence=text)
 
 
-def how(record: Record) -> str:
+def search_text(record: Record) -> str:
     """The search: greedy, beam 4, sampled; nothing where there is none, as for a label."""
     search = record.get("search")
     if search is None:
@@ -216,7 +218,7 @@ def confusion(record: Record) -> Markup:
     parts = [table(head, part, numeric=(2,)) for part in (rows[:half], rows[half:]) if part]
     tokens = [*found.get("tokens", []), "∅"]
     what = _("reference tokens (rows) and predicted tokens (columns)")
-    drawn = heat(tokens, tokens, found.get("table") or [], what=what)
+    drawn = heatmap(tokens, tokens, found.get("table") or [], what=what)
     most = max(count for row in found.get("table") or [[0]] for count in row)
     note = _("rows: reference; columns: prediction; ∅: no token; darkest: {times}", times=amount(most, "times"))
     picture = figure(_("Confusion matrix"), element("div", drawn, class_="scroll"), note)
@@ -233,7 +235,7 @@ def attention(record: Record) -> Markup:
     if not found:
         return Markup("")
     layer, heads = found.get("layer", ""), found.get("heads", 1)
-    drawn = heat(found["target"], found["source"], found["weights"], what=_("attention of {layer}", layer=layer))
+    drawn = heatmap(found["target"], found["source"], found["weights"], what=_("attention of {layer}", layer=layer))
     most = digits(max((finite(weight) or 0.0 for row in found["weights"] for weight in row), default=0.0))
     note = _("rows: output; columns: source; darkest: {weight}; layer {layer}", weight=most, layer=layer)
     note = _("{note}; mean over {heads} heads", note=note, heads=heads) if heads > 1 else note

@@ -7,7 +7,7 @@ from typing import Any
 from seqloom.language import _
 from seqloom.reporting.charts.charts import Bar, Series, bars, lines
 from seqloom.reporting.charts.curves import figure
-from seqloom.reporting.charts.heatmap import WHOLE, heat
+from seqloom.reporting.charts.heatmap import WHOLE, heatmap
 from seqloom.reporting.html.elements import Markup, element, fill, join, user
 from seqloom.reporting.html.page import section, table
 from seqloom.reporting.number_format import digits, finite, whole
@@ -50,7 +50,7 @@ def confusion(record: Record) -> Markup:
         text += _(" ") + _("{count} have a label that is not in the training data.", count=unknown)
     # By the share of a row: else a frequent label would leave the others pale.
     shares = [[count / max(sum(row), 1) for count in row] for row in counts]
-    drawn = heat(labels, labels, shares, what=_("reference labels (rows) and predicted labels (columns)"))
+    drawn = heatmap(labels, labels, shares, what=_("reference labels (rows) and predicted labels (columns)"))
     note = _("rows: reference; columns: prediction; the darker, the larger the share of the row")
     picture = figure(_("Confusion matrix"), element("div", drawn, class_="scroll"), note)
     rows = [
@@ -104,7 +104,7 @@ def attention(record: Record) -> Markup:
 
 
 def _words(one: Any) -> Markup:
-    return heat([one["prediction"] or "∅"], one["tokens"], [one["weights"]], what=_("weights of words"), room=WHOLE)
+    return heatmap([one["prediction"] or "∅"], one["tokens"], [one["weights"]], what=_("weights of words"), room=WHOLE)
 
 
 def _interval(one: Any) -> tuple[Any, Any] | None:

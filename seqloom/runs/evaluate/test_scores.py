@@ -1,4 +1,4 @@
-"""Scores of a trained model on test data, and how the terminal shows them."""
+"""Scores a trained model on test data, and formats the scores for the terminal."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError, missing
 from seqloom.files import write_json
 from seqloom.plural import counted
-from seqloom.runs.evaluate.report_files import evaluation
+from seqloom.runs.evaluate.report_files import evaluation_file
 from seqloom.tasks.shared.evaluation import examples_of
 
-EVERY = 10**9  # a test set is scored whole
+NO_LIMIT = 10**9  # test data are scored completely
 
 
 def check(names: Sequence[str], task: str) -> None:
-    """Refuse test data that do not exist before the training, not after it."""
+    """Refuse test data that do not exist; called before the training."""
     if STDIN in names:
         raise SeqloomError("--test names files or a dataset; standard input is for the training data alone")
     for file in catalog.resolve(names, "test", task):
@@ -33,18 +33,18 @@ def score(
     names: Sequence[str],
     note: Callable[[str], object],
     search: Search | None = None,
-    **more: Any,
+    **options: Any,
 ) -> dict[str, Any]:
-    """What a run's model, or several together, reach on test data; written into the folder too. `note` is called with
+    """The evaluation of a model or an ensemble on test data, also written into the folder. `note` is called with
     remarks on the data."""
     try:
         examples, notes = examples_of(model, names, None)
         for text in notes:
             note(f"test data: {text}")
-        scores = model.evaluation_details(examples, search or Search(), most=EVERY, **more)
+        scores = model.evaluation_details(examples, search or Search(), most=NO_LIMIT, **options)
     except SeqloomError as error:
         raise SeqloomError(f"{folder}: is trained, but not scored on its test data: {error}") from error
-    write_json(folder / evaluation("test"), scores)
+    write_json(folder / evaluation_file("test"), scores)
     return scores
 
 
@@ -53,12 +53,12 @@ def lines(
 ) -> list[str]:
     """Lines with the scores, under the same names as in `evaluate`; `beside(name)` is appended to a line."""
     rows = list(_rows(scores, wanted))
-    widest = max([12, *(len(name) for name, *_ in rows)])
-    shown = [counted(scores["count"], f"test {scores.get('unit', 'examples')}")]
+    width = max([12, *(len(name) for name, *_ in rows)])
+    lines = [counted(scores["count"], f"test {scores.get('unit', 'examples')}")]
     for name, value, low, high in rows:
-        spread = "" if low is None else f"  95 %: {low:.2f} … {high:.2f}"
-        shown.append(f"  {name:<{widest}} {'none' if value is None else f'{value:.2f}':>8}{spread}{beside(name)}")
-    return shown
+        interval = "" if low is None else f"  95 %: {low:.2f} … {high:.2f}"
+        lines.append(f"  {name:<{width}} {'none' if value is None else f'{value:.2f}':>8}{interval}{beside(name)}")
+    return lines
 
 
 def _rows(scores: Mapping[str, Any], wanted: Sequence[str] | None) -> Iterator[tuple[str, Any, Any, Any]]:
@@ -69,5 +69,5 @@ def _rows(scores: Mapping[str, Any], wanted: Sequence[str] | None) -> Iterator[t
         value, (low, high) = metrics[name], scores["intervals"].get(name, (None, None))
         yield name, value, low, high
         if name == "exact_match" and scores.get("pronunciations") and value is not None:
-            best, worst = (None, None) if low is None else (100 - high, 100 - low)
-            yield "word error rate", 100 - value, best, worst
+            lowest, highest = (None, None) if low is None else (100 - high, 100 - low)
+            yield "word error rate", 100 - value, lowest, highest

@@ -1,4 +1,4 @@
-"""Where a run was made: versions and hardware."""
+"""Versions and hardware, and the choice of the device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from seqloom.errors import SettingError, known, setting
+from seqloom.errors import SettingError, known, setting_errors
 from seqloom.version import __version__
 
 PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "rapidfuzz", "typer", "rich", "matplotlib")
@@ -36,10 +36,10 @@ def environment() -> dict[str, Any]:
 
 
 def choose_device(name: str, local: int | None = None) -> torch.device:
-    """`auto` takes the GPU where there is one; asking for one that is not there is an error. Of several processes on a
-    machine, `local` says which this is: each has a GPU of its own."""
+    """The device of a name; `auto` is the GPU if there is one. `local`: the number of this process on its machine if
+    there are several, each of which has a GPU of its own."""
     kind = name.partition(":")[0]
-    with setting():
+    with setting_errors():
         known(kind, ("auto", "cpu", "cuda"), "device")
     if kind == "auto":
         name = kind = "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,4 +1,4 @@
-"""Checks of the files in a run folder before they are used: the folder may come from somebody else."""
+"""Checks of the files in a run folder before they are used: the folder may come from a stranger."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from torch.overrides import TorchFunctionMode
 from seqloom.errors import SeqloomError, known, shown
 from seqloom.options import checked, hints_of
 from seqloom.tasks.registry import TASKS
-from seqloom.tasks.registry import task as find
+from seqloom.tasks.registry import task as get_task
 from seqloom.training.settings import Training
 
 SECTIONS = ("data", "model", "training", "preset", "inputs", "decoding")
 LONGEST_NAME = 4096
-COUNT = 10**9
+LARGEST_COUNT = 10**9
 Rule = tuple[Callable[[Any], bool], str]
 
 
@@ -28,9 +28,9 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= LONGEST_NAME and "\0" not in value
 
 
-def is_whole(value: Any, least: int = 0) -> bool:
-    """A whole number, as counts and places are."""
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= COUNT
+def is_count(value: Any, least: int = 0) -> bool:
+    """Whether this is a whole number of `least` or more."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= LARGEST_COUNT
 
 
 def _names(value: Any) -> bool:
@@ -41,9 +41,9 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-_ABOVE: Rule = (lambda value: is_whole(value, 1), "a whole number of 1 or more")
+_POSITIVE: Rule = (lambda value: is_count(value, 1), "a whole number of 1 or more")
 _NAME: Rule = (_is_name, "a name")
-# What stands under these names in any task's config, where it stands.
+# Values that every task's config may have, and what they must be.
 RULES: dict[str, Rule] = {
     "preset.model": _NAME,
     "preset.size": (lambda value: value is None or _is_name(value), "a name"),
@@ -55,43 +55,46 @@ RULES: dict[str, Rule] = {
     "inputs.from": _NAME,
     "inputs.taken": (_names, "a list of names"),
     "decoding.ratio": (lambda value: is_number(value) and value >= 0, "a number of 0 or more"),
-    "decoding.longest": (is_whole, "a whole number"),
-    "decoding.room": _ABOVE,
-    "decoding.limit": (lambda value: value is None or is_whole(value, 1), "a whole number of 1 or more"),
-    "decoding.first": (lambda value: value is None or is_whole(value), "a token's number"),
+    "decoding.longest": (is_count, "a whole number"),
+    "decoding.room": _POSITIVE,
+    "decoding.limit": (lambda value: value is None or is_count(value, 1), "a whole number of 1 or more"),
+    "decoding.first": (lambda value: value is None or is_count(value), "a token's number"),
     "decoding.close": (lambda value: isinstance(value, bool), "true or false"),
     "decoding.never": (
-        lambda value: isinstance(value, Sequence) and not isinstance(value, str) and all(map(is_whole, value)),
+        lambda value: isinstance(value, Sequence) and not isinstance(value, str) and all(map(is_count, value)),
         "a list of tokens' numbers",
     ),
 }
 
 
 def check_config(config: Mapping[str, Any], file: Path) -> None:
-    """Refuse a config whose sections or values are of another type than any that is written."""
+    """Refuse a config whose sections or values have the wrong type."""
     try:
-        if not is_whole(config["format"], 1):
+        if not is_count(config["format"], 1):
             raise SeqloomError(f"format must be a whole number of 1 or more, here {shown(config['format'])}")
         if "task" in config:
-            _known_task(config["task"])
+            if not isinstance(config["task"], str):
+                raise SeqloomError(f"task must be one of {', '.join(TASKS)}, here {shown(config['task'])}")
+            known(config["task"], TASKS, "task")
         for name in SECTIONS:
             if not isinstance(config.get(name, {}), dict):
                 raise SeqloomError(f"{name} must be keys and values, here {shown(config[name])}")
-        for key, (fits, what) in RULES.items():
+        for key, (is_valid, what) in RULES.items():
             section, _, name = key.partition(".")
             values = config.get(section, {})
-            if name in values and not fits(values[name]):
+            if name in values and not is_valid(values[name]):
                 raise SeqloomError(f"{key} must be {what}, here {shown(values[name])}")
         if "task" in config:
-            for name, make in (("data", find(config["task"]).options), ("training", Training)):
-                hints, values = hints_of(make), config.get(name, {})
-                _made(make, {key: value for key, value in values.items() if key in hints}, name)
+            for name, make in (("data", get_task(config["task"]).options), ("training", Training)):
+                hints = hints_of(make)
+                values = {key: value for key, value in config.get(name, {}).items() if key in hints}
+                make(**checked(make, values, name))  # checks types and bounds
     except SeqloomError as error:
         raise SeqloomError(f"{file}: {error}") from error
 
 
-def check_whole(config: Mapping[str, Any], file: Path, names: Sequence[str] = ("task", *SECTIONS[:2])) -> None:
-    """Refuse a config in which a section is missing that is needed now."""
+def check_sections(config: Mapping[str, Any], file: Path, names: Sequence[str] = ("task", *SECTIONS[:2])) -> None:
+    """Refuse a config without one of the sections `names`."""
     for name in names:
         if name not in config:
             raise SeqloomError(f"{file}: {name} is missing")
@@ -99,45 +102,34 @@ def check_whole(config: Mapping[str, Any], file: Path, names: Sequence[str] = ("
         raise SeqloomError(f"{file}: preset names a model and its size, here {shown(config['preset'])}")
 
 
-def _known_task(name: Any) -> None:
-    if not isinstance(name, str):
-        raise SeqloomError(f"task must be one of {', '.join(TASKS)}, here {shown(name)}")
-    known(name, TASKS, "task")
-
-
-def _made(make: Callable[..., Any], values: Mapping[str, Any], section: str) -> None:
-    """Types and bounds, as the section's dataclass has them."""
-    make(**checked(make, values, section))
-
-
 def check_state(values: Mapping[str, Any], where: Path) -> None:
-    """Refuse a checkpoint with values that no training writes."""
+    """Refuse a checkpoint with values of the wrong type."""
     best = values.get("best")
-    rules: dict[str, bool] = {
-        name: is_whole(values.get(name)) for name in ("step", "epoch", "position", "worse", "validated", "averaged")
+    valid: dict[str, bool] = {
+        name: is_count(values.get(name)) for name in ("step", "epoch", "position", "worse", "validated", "averaged")
     }
     journal = values.get("journal")
-    rules["journal"] = isinstance(journal, int) and journal >= 0
-    rules["elapsed"] = is_number(values.get("elapsed"))
-    rules["processes"] = is_whole(values.get("processes", 1), 1)
-    rules["fingerprint"] = isinstance(values.get("fingerprint"), str)
-    rules["best"] = best is None or (
+    valid["journal"] = isinstance(journal, int) and journal >= 0
+    valid["elapsed"] = is_number(values.get("elapsed"))
+    valid["processes"] = is_count(values.get("processes", 1), 1)
+    valid["fingerprint"] = isinstance(values.get("fingerprint"), str)
+    valid["best"] = best is None or (
         isinstance(best, dict)
-        and is_whole(best.get("step"))
+        and is_count(best.get("step"))
         and isinstance(best.get("scores"), dict)
         and all(isinstance(score, int | float) for score in best["scores"].values())
     )
-    for name, fits in rules.items():
-        if not fits:
+    for name, is_valid in valid.items():
+        if not is_valid:
             raise SeqloomError(f"{where}: {name} cannot be {shown(values.get(name))}")
 
 
 SLACK = 1 << 22  # numbers that a model may hold beside its weights: tables of positions, masks
-TIMES = 4  # how often a tied matrix may be created before it is shared
-SIZED = {getattr(torch, name) for name in ("empty", "zeros", "ones", "rand", "randn", "full", "eye")}
+REUSE = 4  # how often a tied matrix may be created before it is shared
+ALLOCATING = {getattr(torch, name) for name in ("empty", "zeros", "ones", "rand", "randn", "full", "eye")}
 
 
-class Allowance(TorchFunctionMode):
+class ModelSizeLimit(TorchFunctionMode):
     """Limits the memory of a model built from an untrusted config to what its weights need."""
 
     def __init__(self, file: Path) -> None:
@@ -149,10 +141,10 @@ class Allowance(TorchFunctionMode):
                     shapes = [stored.get_slice(name).get_shape() for name in stored.keys()]  # noqa: SIM118
             except (OSError, safetensors.SafetensorError):
                 shapes = []  # an error when the file is read
-            self.left += TIMES * sum(math.prod(shape) for shape in shapes)
+            self.left += REUSE * sum(math.prod(shape) for shape in shapes)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in SIZED:
+        if func in ALLOCATING:
             sizes = args[0] if len(args) == 1 or func is torch.full else args
             sizes = sizes if isinstance(sizes, Sequence) else [sizes] if len(args) == 1 else args
             self.left -= math.prod(size for size in sizes if isinstance(size, int))
@@ -161,8 +153,8 @@ class Allowance(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def allowed(folder: Path, config: Mapping[str, Any], name: str) -> AbstractContextManager[Any]:
-    """A model that goes on from weights, or begins with all those of another run, is not to be larger than they are."""
+def model_size_limit(folder: Path, config: Mapping[str, Any], name: str) -> AbstractContextManager[Any]:
+    """A block in which a model that is resumed, or starts from another run, may not be larger than the weights."""
     start = config["inputs"].get("from")
     files = [folder / name] if start is None or "taken" in config["inputs"] else [folder / name, Path(start) / name]
-    return next((Allowance(file) for file in files if file.is_file()), nullcontext())
+    return next((ModelSizeLimit(file) for file in files if file.is_file()), nullcontext())

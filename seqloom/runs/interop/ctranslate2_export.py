@@ -1,6 +1,6 @@
-"""`seqloom export --to ct2`: a run's Transformer as a CTranslate2 model, kept only if it says what torch says.
+"""`seqloom export --to ct2`: a run's Transformer as a CTranslate2 model, which is checked against torch.
 
-Their architecture has most of our positions, both places of the norms and most activations; heads, layers and widths
+Their architecture has most of our positions, both positions of the norms and most activations; heads, layers and widths
 may differ between the sides. Positions of a table end: sinusoids at LONGEST. <pad>, <bos>, <unk> and what a run never
 writes get a bias that leaves them no share in any softmax, so their search needs no rules of its own.
 """
@@ -19,19 +19,19 @@ from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, SPECIALS, UNK
 from seqloom.decoding.batched import Texts
 from seqloom.errors import SeqloomError
 from seqloom.parts.positions.positions import sinusoids
-from seqloom.runs.interop.ctranslate2_run import Searched, named, opened
-from seqloom.runs.interop.export_check import SHAPES, STEPS, apart, close, sources
+from seqloom.runs.interop.ctranslate2_run import Ct2Texts, load_ct2, token_names
+from seqloom.runs.interop.export_check import SHAPES, STEPS, check_close, random_sources, relative_difference
 from seqloom.runs.interop.huggingface_files import NEVER
-from seqloom.runs.interop.huggingface_weights import ATTENTION, SIDES, Tensors, unusual
+from seqloom.runs.interop.huggingface_weights import ATTENTION, SIDES, Tensors, unsupported_setting
 from seqloom.tasks.translate.model import Translator
 from seqloom.training.checkpoint import weights
 
-LONGEST = 2048  # places in a table of sinusoids, which by itself has no end
+LONGEST = 2048  # positions in a table of sinusoids, which by itself has no end
 POSITIONS = ("sinusoidal", "learned", "rotary", "none")
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "sigmoid": "Sigmoid", "tanh": "Tanh"}
 
 
-def expressible(model: Mapping[str, Any], run: str) -> None:
+def check_supported(model: Mapping[str, Any], run: str) -> None:
     """Refuse what CTranslate2 has no word for, by its name."""
 
     def refuse(setting: str, instead: str) -> None:
@@ -58,11 +58,11 @@ def expressible(model: Mapping[str, Any], run: str) -> None:
         if stack["activation"] not in ACTIVATIONS:
             held = ", ".join(ACTIVATIONS)
             refuse(f"{side}.activation={stack['activation']}", f"it would hold {held}; --to onnx holds any")
-    if setting := unusual(model):
+    if setting := unsupported_setting(model):
         refuse(setting, "--to onnx holds it")
 
 
-def places_of(model: Mapping[str, Any]) -> list[int | None]:
+def max_positions_of(model: Mapping[str, Any]) -> list[int | None]:
     """How many positions each side has there; None: no end."""
     ends = {"sinusoidal": LONGEST, "none": LONGEST, "rotary": None}
     return [model[side]["position"].get("longest", ends.get(model[side]["position"]["kind"])) for side in SIDES]
@@ -70,24 +70,24 @@ def places_of(model: Mapping[str, Any]) -> list[int | None]:
 
 @torch.no_grad()
 def write_ct2(
-    made: Translator, config: Mapping[str, Any], folder: Path, places: Sequence[int | None], int8: bool
+    made: Translator, config: Mapping[str, Any], folder: Path, max_positions: Sequence[int | None], int8: bool
 ) -> float:
     """Write the model into a folder; gives the largest difference from torch, with `int8` after the weights of
     products became whole numbers of 8 bits."""
     texts = made.texts
     _save(texts, config, folder, None)
-    found = close(_differences(texts, opened(folder, places, texts)), str(made.folder))
+    found = check_close(_differences(texts, load_ct2(folder, max_positions, texts)), str(made.folder))
     if not int8:
         return found
     _save(texts, config, folder, "int8")
-    return max(difference for _, difference in _differences(texts, opened(folder, places, texts)))
+    return max(difference for _, difference in _differences(texts, load_ct2(folder, max_positions, texts)))
 
 
 def _save(texts: Texts, config: Mapping[str, Any], folder: Path, quantization: str | None) -> None:
     spec = _spec(weights(texts.model), config, texts.bound.never)
     for side, codec in (("source", texts.source), ("target", texts.target)):
-        getattr(spec, f"register_{side}_vocabulary")(named(codec))
-    names = named(texts.target)
+        getattr(spec, f"register_{side}_vocabulary")(token_names(codec))
+    names = token_names(texts.target)
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = names[UNK], names[BOS], names[EOS]
     spec.config.decoder_start_token = names[BOS]
     spec.validate()
@@ -114,8 +114,8 @@ def _spec(ours: Tensors, config: Mapping[str, Any], never: Sequence[int]) -> Any
         specs[side] = spec
     source = ours["source.weight"]
     target = ours.get("target.weight", source)
-    specs["encoder"].embeddings[0].weight = _array(_entered(ours, "encoder", source))
-    specs["decoder"].embeddings.weight = _array(_entered(ours, "decoder", target))
+    specs["encoder"].embeddings[0].weight = _array(_projected(ours, "encoder", source))
+    specs["decoder"].embeddings.weight = _array(_projected(ours, "decoder", target))
     bias = ours["output.bias"].clone()
     bias[[PAD, BOS, UNK, *never]] = NEVER
     specs["decoder"].projection.weight = _array(ours.get("output.weight", target))
@@ -128,7 +128,7 @@ def _fill(spec: Any, ours: Tensors, side: str, stack: Mapping[str, Any]) -> None
     if stack["position"]["kind"] == "rotary":
         spec.__dict__.pop("position_encodings", None)
     else:
-        spec.position_encodings.encodings = _array(_table(ours, side, stack))
+        spec.position_encodings.encodings = _array(_position_table(ours, side, stack))
     for theirs, mine in (("layer_norm", "norm"), ("layernorm_embedding", "enter.norm")):
         if hasattr(spec, theirs):
             _norm(getattr(spec, theirs), ours, f"{side}.{mine}")
@@ -142,7 +142,7 @@ def _fill(spec: Any, ours: Tensors, side: str, stack: Mapping[str, Any]) -> None
         _linear(layer.ffn.linear_1, ours, f"{block}.feed.down")
 
 
-def _table(ours: Tensors, side: str, stack: Mapping[str, Any]) -> Tensor:
+def _position_table(ours: Tensors, side: str, stack: Mapping[str, Any]) -> Tensor:
     """The positions as a table, whatever they are made of."""
     position = stack["position"]
     if position["kind"] == "learned":
@@ -152,7 +152,7 @@ def _table(ours: Tensors, side: str, stack: Mapping[str, Any]) -> Tensor:
     return sinusoids(LONGEST, stack["dim"], halves=position["layout"] == "halves")
 
 
-def _entered(ours: Tensors, side: str, embedding: Tensor) -> Tensor:
+def _projected(ours: Tensors, side: str, embedding: Tensor) -> Tensor:
     """Embeddings of another width go through a matrix first, which is done here once for each of them."""
     project = ours.get(f"{side}.enter.project.weight")
     return embedding if project is None else embedding @ project.mT
@@ -177,16 +177,19 @@ def _array(tensor: Tensor) -> Any:
     return tensor.detach().float().cpu().clone(memory_format=torch.contiguous_format).numpy()
 
 
-def _differences(texts: Texts, made: Searched) -> Iterator[tuple[str, float]]:
+def _differences(texts: Texts, made: Ct2Texts) -> Iterator[tuple[str, float]]:
     """Where, and by how much the logarithms of the probabilities of random targets differ there."""
-    draw, places = torch.Generator().manual_seed(7), made.held.places
+    draw, max_positions = torch.Generator().manual_seed(7), made.held.max_positions
     unsaid = [PAD, BOS, UNK, *texts.bound.never]
     for rows, length in SHAPES:
-        source = sources(texts.source.size, rows, length, places[0], draw)
-        steps = min(STEPS, (places[1] or STEPS + 1) - 1)
+        source = random_sources(texts.source.size, rows, length, max_positions[0], draw)
+        steps = min(STEPS, (max_positions[1] or STEPS + 1) - 1)
         target = torch.randint(len(SPECIALS), texts.target.size, (rows, steps), generator=draw)
         logits = texts.model(source, F.pad(target, (1, 0), value=BOS))
         logits[..., unsaid] = NEVER
         said = logits.log_softmax(-1).gather(-1, F.pad(target, (0, 1), value=EOS)[..., None])[..., 0]
         asked = [row[:count] for row, count in zip(source.tokens.tolist(), source.host, strict=True)]
-        yield f"{rows} × {source.tokens.size(1)} tokens", apart(said, torch.tensor(made.scored(asked, target.tolist())))
+        yield (
+            f"{rows} × {source.tokens.size(1)} tokens",
+            relative_difference(said, torch.tensor(made.scored(asked, target.tolist()))),
+        )

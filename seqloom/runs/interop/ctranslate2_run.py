@@ -1,8 +1,8 @@
 """A Transformer behind CTranslate2, which searches by itself: greedy and beam.
 
-Greedy search finds what ours finds, and so does the best of a beam with alpha 0. With another alpha the two may stop at
-different steps: theirs when PATIENCE times a beam's width of hypotheses has ended, ours when no live one scores better
-than the worst of the best ended ones.
+Greedy search, and the best of a beam with alpha 0, equal ours. With another alpha the two may stop at different steps:
+theirs when PATIENCE times the beam's width of hypotheses has ended, ours when no live one scores better than the worst
+of the best ended ones.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from seqloom.decoding.batched import Answer, Texts
 from seqloom.decoding.hypotheses import Hypothesis
 from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
-from seqloom.runs.interop.onnx_run import within
+from seqloom.runs.interop.onnx_run import check_position
 
 PATIENCE = 2.0  # of 200 words, beam 4: all as ours, in 1.19 of the time of 1.0, by which 10 to 19 differ
 
 
-class Held(nn.Module):
-    """A model that is CTranslate2's: it answers, and nothing else can be asked of it. `places`: how many positions
-    source and target have, None where there is no end; `names`: of the tokens of both."""
+class Ct2Model(nn.Module):
+    """A model that CTranslate2 runs; it only predicts. `max_positions` of source and target, None if unlimited;
+    `names` of the tokens of both."""
 
-    places: Sequence[int | None]
+    max_positions: Sequence[int | None]
     names: tuple[list[str], list[str]]
     translator: Any
 
-    def __init__(self, folder: Path, places: Sequence[int | None], names: tuple[list[str], list[str]]) -> None:
+    def __init__(self, folder: Path, max_positions: Sequence[int | None], names: tuple[list[str], list[str]]) -> None:
         super().__init__()
-        self.places, self.names, self.translator = places, names, _translator(folder)
+        self.max_positions, self.names, self.translator = max_positions, names, _translator(folder)
         self.ids = {name: number for number, name in enumerate(names[1])}
 
     def forward(self, *inputs: Any) -> Any:
@@ -45,11 +45,11 @@ class Held(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class Searched(Texts):
+class Ct2Texts(Texts):
     """Texts whose `model` is Held."""
 
     @property
-    def held(self) -> Held:
+    def held(self) -> Ct2Model:
         return self.model  # pyright: ignore[reportReturnType]
 
     def answers(self, texts: Iterable[str], search: Search, rows: int = 64, ahead: int = 16) -> Iterator[list[Answer]]:
@@ -64,20 +64,20 @@ class Searched(Texts):
     def decoded(
         self, sources: Sequence[list[int]], limits: list[int], search: Search, numbers: Sequence[int]
     ) -> list[list[Hypothesis]]:
-        """Their search knows one limit for all, so each limit has its own batch."""
-        alike: dict[int, list[int]] = defaultdict(list)
+        """Their search takes one length limit, so that each limit is a batch of its own."""
+        by_limit: dict[int, list[int]] = defaultdict(list)
         for row, limit in enumerate(limits):
-            within(self.held.places[0], len(sources[row]), "source")
-            alike[limit].append(row)
-        found: dict[int, list[Hypothesis]] = {}
-        for limit, rows in alike.items():
-            found |= zip(rows, self._alike([sources[row] for row in rows], limit, search), strict=True)
-        return [found[row] for row in range(len(sources))]
+            check_position(self.held.max_positions[0], len(sources[row]), "source")
+            by_limit[limit].append(row)
+        hypotheses: dict[int, list[Hypothesis]] = {}
+        for limit, rows in by_limit.items():
+            hypotheses |= zip(rows, self._search([sources[row] for row in rows], limit, search), strict=True)
+        return [hypotheses[row] for row in range(len(sources))]
 
-    def _alike(self, sources: Sequence[list[int]], limit: int, search: Search) -> list[list[Hypothesis]]:
+    def _search(self, sources: Sequence[list[int]], limit: int, search: Search) -> list[list[Hypothesis]]:
         names, ids = self.held.names[0], self.held.ids
-        most = limit - search.close  # an <eos> that is certain costs nothing: it need not be searched for
-        reach = min(most, self.held.places[1] or most)
+        longest = limit - search.close  # a certain <eos> need not be searched for
+        reach = min(longest, self.held.max_positions[1] or longest)
         results = self.held.translator.translate_batch(
             [[names[token] for token in source] for source in sources],
             beam_size=search.beam,
@@ -91,11 +91,11 @@ class Searched(Texts):
         )
         found = []
         for result in results:
-            written = [tuple(ids[name] for name in one) for one in result.hypotheses]
-            if reach < most and max(map(len, written)) == reach:
-                within(reach, reach + 1, "target")
-            every = [_hypothesis(*one, reach, search) for one in zip(written, result.scores, strict=True)]
-            found.append(sorted(every, key=lambda one: -one.score)[: search.n_best])
+            tokens = [tuple(ids[name] for name in hypothesis) for hypothesis in result.hypotheses]
+            if reach < longest and max(map(len, tokens)) == reach:
+                check_position(reach, reach + 1, "target")
+            scored = [_hypothesis(*pair, reach, search) for pair in zip(tokens, result.scores, strict=True)]
+            found.append(sorted(scored, key=lambda one: -one.score)[: search.n_best])
         return found
 
     def scored(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
@@ -110,7 +110,7 @@ class Searched(Texts):
 
 
 def _hypothesis(tokens: tuple[int, ...], score: float, most: int, search: Search) -> Hypothesis:
-    """With our score: theirs, but that a certain <eos> counts as a token."""
+    """With our score, which counts a certain <eos> as a token; theirs does not."""
     if search.beam == 1:
         return Hypothesis(tokens, score, score)
     counted = len(tokens) + (len(tokens) < most)
@@ -120,14 +120,14 @@ def _hypothesis(tokens: tuple[int, ...], score: float, most: int, search: Search
     )
 
 
-def opened(folder: Path, places: Sequence[int | None], texts: Texts) -> Searched:
-    """The same texts by the model in a folder."""
-    model: Any = Held(folder, places, (named(texts.source), named(texts.target)))
-    return Searched(model, texts.source, texts.target, texts.bound, texts.device, texts.max_length, texts.cut)
+def load_ct2(folder: Path, max_positions: Sequence[int | None], texts: Texts) -> Ct2Texts:
+    """The texts with the CTranslate2 model of a folder in place of theirs."""
+    model: Any = Ct2Model(folder, max_positions, (token_names(texts.source), token_names(texts.target)))
+    return Ct2Texts(model, texts.source, texts.target, texts.bound, texts.device, texts.max_length, texts.cut)
 
 
-def named(codec: Codec) -> list[str]:
-    """Every id's name."""
+def token_names(codec: Codec) -> list[str]:
+    """The names of all tokens by id."""
     return [*special_names(codec), *codec.tokens]
 
 

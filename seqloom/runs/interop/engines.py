@@ -1,7 +1,7 @@
 """Engines: a run's model in the form of another library, in a folder that needs nothing else.
 
-`seqloom export` writes one where it is told; `predict --engine` keeps one in the run's folder `engines` and makes it
-anew when the run's weights have changed.
+`seqloom export` writes one to --output; `predict --engine` keeps one in the run's folder `engines` and exports again
+when the run's weights have changed.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from seqloom.errors import SeqloomError, known, shown
 from seqloom.files import damage, new_folder, sha256, write_atomic, write_json
 from seqloom.models.seq2seq import MODELS
 from seqloom.runs import config as configs
-from seqloom.runs.folder.folder_checks import check_whole
+from seqloom.runs.folder.folder_checks import check_sections
 from seqloom.runs.interop import ctranslate2_export, export_example, onnx_export
-from seqloom.runs.interop.ctranslate2_run import opened
-from seqloom.runs.interop.onnx_run import Sessions
-from seqloom.runs.load import ENGINE, MODEL, load_one, vocabularies
-from seqloom.safety import understood
+from seqloom.runs.interop.ctranslate2_run import load_ct2
+from seqloom.runs.interop.onnx_run import OnnxModel
+from seqloom.runs.load import ENGINE, MODEL, load_one, read_vocabularies
+from seqloom.safety import content_errors
 from seqloom.tasks.shared.predict import LoadedRun
 from seqloom.tasks.translate.model import Translator
 from seqloom.tasks.translate.task import TASK
 from seqloom.version import __version__
 
 CACHE, README = "engines", "README.md"
-READ = (".onnx", ".data", ".bin", ".json", ".yaml")  # endings of what engines read
+ENGINE_FILES = (".onnx", ".data", ".bin", ".json", ".yaml")  # endings of what engines read
 ENGINES = {
     "onnx": ("onnxruntime", ("onnx", "onnxscript")),
     "ct2": ("ctranslate2", ()),
@@ -40,7 +40,7 @@ ENGINES = {
 
 
 @dataclass(frozen=True)
-class Made:
+class ExportedEngine:
     """An engine that was written: where, and by how much it differs from torch."""
 
     folder: Path
@@ -48,12 +48,12 @@ class Made:
     difference: float
 
 
-def export_engine(run: str | Path, output: str | Path, engine: str, int8: bool = False) -> Made:
+def export_engine(run: str | Path, output: str | Path, engine: str, int8: bool = False) -> ExportedEngine:
     """Write a run for another library into a new folder, which appears if it says what torch says."""
     folder = Path(output)
     if folder.exists():
         raise SeqloomError(f"{folder}: is there already; name another --output")
-    return Made(folder, engine, _write(Path(run), folder, engine, int8))
+    return ExportedEngine(folder, engine, _write(Path(run), folder, engine, int8))
 
 
 def load_engine(run: str | Path, engine: str | None = None) -> Translator:
@@ -69,7 +69,7 @@ def load_engine(run: str | Path, engine: str | None = None) -> Translator:
     return _opened(kept)
 
 
-def facts_of(folder: Path) -> dict[str, Any]:
+def engine_facts(folder: Path) -> dict[str, Any]:
     """What an exported folder says of itself."""
     file = folder / ENGINE
     facts = read_json(file)
@@ -81,10 +81,12 @@ def facts_of(folder: Path) -> dict[str, Any]:
 
 
 def _checked(folder: Path, engine: str | None) -> Path:
-    made_for = facts_of(folder)["engine"]
+    made_for = engine_facts(folder)["engine"]
     if engine not in (None, made_for):
         raise SeqloomError(f"{folder}: was exported for the engine {made_for}, not for {engine}; leave --engine out")
-    added = [file.name for file in folder.iterdir() if file.suffix not in READ]  # a Dockerfile, a script of the user's
+    added = [
+        file.name for file in folder.iterdir() if file.suffix not in ENGINE_FILES
+    ]  # a Dockerfile, a script of the user's
     if wrong := damage(folder, (ENGINE, configs.FILE), beside=added):
         raise SeqloomError(f"{folder}: damaged: {wrong}; export it again")
     return folder
@@ -94,7 +96,7 @@ def _fresh(run: Path, kept: Path) -> bool:
     """Whether the engine kept in a run's folder is whole, and made of these weights by this version."""
     if not kept.is_dir() or damage(kept, (ENGINE, configs.FILE), beside=(README,)):
         return False
-    facts = facts_of(kept)
+    facts = engine_facts(kept)
     return facts["seqloom"] == __version__ and (run / MODEL).is_file() and facts["weights"] == sha256(run / MODEL)
 
 
@@ -109,7 +111,7 @@ def _write(run: Path, folder: Path, engine: str, int8: bool) -> float:
     made = load_one(run, "cpu")
     model = complete(MODELS, config["model"])  # an older run's config has fewer keywords
     if engine == "ct2":
-        ctranslate2_export.expressible(model, str(run))
+        ctranslate2_export.check_supported(model, str(run))
     with new_folder(folder) as fresh:
         places, difference = _written(made, model, fresh, engine, int8)
         facts = {
@@ -122,7 +124,7 @@ def _write(run: Path, folder: Path, engine: str, int8: bool) -> float:
             "difference": difference,
         }
         write_json(fresh / ENGINE, facts)
-        for name, value in vocabularies(run, config).items():
+        for name, value in read_vocabularies(run, config).items():
             write_json(fresh / f"{name}.json", value)
         configs.save(fresh, config)
     write_atomic(folder / README, _card(config, facts))  # later: it is not among the sums, and may be edited
@@ -134,24 +136,24 @@ def _written(
 ) -> tuple[list[int | None], float]:
     """Writes the model; gives its places and the difference from torch."""
     if engine == "onnx":
-        places = onnx_export.places_of(model)
+        places = onnx_export.max_positions_of(model)
         difference = onnx_export.write_onnx(made, fresh, places, int8)
-        export_example.add(made.texts, fresh)
+        export_example.write_example(made.texts, fresh)
         return places, difference
-    places = ctranslate2_export.places_of(model)
+    places = ctranslate2_export.max_positions_of(model)
     return places, ctranslate2_export.write_ct2(made, model, fresh, places, int8)
 
 
 def _opened(folder: Path) -> Translator:
-    config, facts = configs.load(folder), facts_of(folder)
-    check_whole(config, folder / configs.FILE)
+    config, facts = configs.load(folder), engine_facts(folder)
+    check_sections(config, folder / configs.FILE)
     name = facts["engine"]
-    stored, device = vocabularies(folder, config), torch.device("cpu")
-    with understood(folder):
+    stored, device = read_vocabularies(folder, config), torch.device("cpu")
+    with content_errors(folder):
         if name == "onnx":
-            return TASK.runner(LoadedRun(folder, config, Sessions(folder, facts["places"]), stored, device))
+            return TASK.runner(LoadedRun(folder, config, OnnxModel(folder, facts["places"]), stored, device))
         run = LoadedRun(folder, config, None, stored, device)  # there is no model but theirs
-        texts = opened(folder, facts["places"], TASK.runner(run).texts)
+        texts = load_ct2(folder, facts["places"], TASK.runner(run).texts)
         return Translator(replace(run, model=texts.model), texts)
 
 

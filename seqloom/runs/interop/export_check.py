@@ -1,4 +1,4 @@
-"""What an exported model is held to: it says what torch says, at several shapes, or it is not kept."""
+"""The check of an exported model: its outputs equal torch's at several shapes, or the export fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEPS = 6  # and so many tokens are written
 CLOSE = 1e-5  # the most by which they may differ; of the largest number, where that is above 1
 
 
-def close(found: Iterable[tuple[str, float]], name: str) -> float:
+def check_close(found: Iterable[tuple[str, float]], name: str) -> float:
     """The largest of the differences, each with where it was found; refused if one is not CLOSE."""
     largest = 0.0
     for where, difference in found:
@@ -30,15 +30,15 @@ def close(found: Iterable[tuple[str, float]], name: str) -> float:
     return largest
 
 
-def apart(one: Tensor, other: Tensor) -> float:
-    """By how much they differ, in terms of the largest number where that is above 1. What is never said does not
-    count: beside its bias of −1000 all would look alike."""
+def relative_difference(one: Tensor, other: Tensor) -> float:
+    """The largest difference, relative to the largest number if that is above 1. Tokens that are never written do not
+    count: beside their bias of −1000 all other differences would vanish."""
     real = one > NEVER / 2
     return float((one - other)[real].abs().max() / one[real].abs().max().clamp(min=1.0))
 
 
-def sources(size: int, rows: int, length: int, places: int | None, draw: torch.Generator) -> Padded:
+def random_sources(size: int, rows: int, length: int, max_positions: int | None, draw: torch.Generator) -> Padded:
     """Random sources of a vocabulary: the first of full length, the others of any."""
-    length = min(length, places or length)
+    length = min(length, max_positions or length)
     lengths = [length, *torch.randint(1, length + 1, (rows - 1,), generator=draw).tolist()]
     return pad([torch.randint(len(SPECIALS), size, (count,), generator=draw).numpy() for count in lengths])

@@ -16,7 +16,7 @@ from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import Texts
 from seqloom.errors import SeqloomError
 from seqloom.files import write_atomic, write_json
-from seqloom.runs.interop.onnx_run import ENCODER, STEP, Graph
+from seqloom.runs.interop.onnx_run import ENCODER, STEP, OnnxSession
 from seqloom.version import __version__
 
 JOINS = {"chars": "", "words": " ", "terms": " ", "jieba": "", "bytes": ""}
@@ -31,9 +31,9 @@ SPECIAL = {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK}
 LARGE = 1_000_000  # tokens of a source: whatever bounds the target then is a bound for all
 
 
-def add(texts: Texts, folder: Path) -> None:
+def write_example(texts: Texts, folder: Path) -> None:
     """Into the folder with both graphs, which carry the same in their metadata."""
-    encoder, step = Graph(folder / ENCODER), Graph(folder / STEP)
+    encoder, step = OnnxSession(folder / ENCODER), OnnxSession(folder / STEP)
     state = {name: shape for name, shape in step.inputs.items() if name != "tokens"}
     # What was not written yet has no steps: the sizes that only a run knows are 0.
     empty = {name: [1, 1, *(n if isinstance(n, int) else 0 for n in shape[2:])] for name, shape in state.items()}

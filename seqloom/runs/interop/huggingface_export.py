@@ -32,16 +32,16 @@ from seqloom.runs.interop.huggingface_weights import (
     SIDES,
     Family,
     Tensors,
-    halved,
-    names,
-    scatter,
-    unusual,
+    deinterleaved,
+    name_map,
+    to_hf,
+    unsupported_setting,
 )
 from seqloom.runs.load import load_one
 from seqloom.training.checkpoint import weights
 
 LONGEST = 1024  # places in a table of sinusoids, which by itself has no end
-ALIKE = (
+SHARED_SETTINGS = (
     "dim",
     "norm",
     "activation",
@@ -53,7 +53,7 @@ ALIKE = (
 
 def export_tokenizers(run: str | Path, output: str | Path) -> Path:
     """Write source/tokenizer.json, which ends texts with <eos>, and target/tokenizer.json, with <bos> before them."""
-    folder, texts = _new(output), _translator(run).texts
+    folder, texts = _new_folder(output), _translator(run).texts
     found = {side: tokenizer_json(codec, side) for side, codec in (("source", texts.source), ("target", texts.target))}
     for side, value in found.items():
         (folder / side).mkdir(parents=True)
@@ -63,9 +63,9 @@ def export_tokenizers(run: str | Path, output: str | Path) -> Path:
 
 def export_hf(run: str | Path, output: str | Path) -> str:
     """Write a run's Transformer as a Hugging Face folder; gives the model_type that holds it."""
-    folder, made = _new(output), _translator(run)
+    folder, made = _new_folder(output), _translator(run)
     model, texts = complete(MODELS, made.config["model"]), made.texts  # an older run's config has fewer keywords
-    model_type = fitting(model, str(run))
+    model_type = find_model_type(model, str(run))
     union = not model["share_embeddings"] and model_type != "marian"
     tensors = _tensors(weights(texts.model), model, FAMILIES[model_type], union)
     shift = texts.target.size if union else 0
@@ -91,7 +91,7 @@ def export_hf(run: str | Path, output: str | Path) -> str:
     return model_type
 
 
-def fitting(model: dict[str, Any], run: str) -> str:
+def find_model_type(model: dict[str, Any], run: str) -> str:
     """The model_type that can hold a model of this config exactly; what none can hold is named."""
 
     def refuse(setting: str, why: str) -> None:
@@ -111,10 +111,10 @@ def fitting(model: dict[str, Any], run: str) -> str:
             refuse(f"{side}.mixer={mixer}", "theirs is attention")
         if (position := stack["position"]["kind"]) not in ("sinusoidal", "learned"):
             refuse(f"{side}.position={position}", "theirs are sinusoidal or learned")
-    if setting := unusual(model):
+    if setting := unsupported_setting(model):
         refuse(setting, "theirs have no such choice")
     encoder, decoder = stacks.values()
-    for name in ALIKE:
+    for name in SHARED_SETTINGS:
         if encoder[name] != decoder[name]:
             refuse(f"encoder.{name} other than decoder.{name}", f"{encoder[name]} and {decoder[name]}")
     if model["embedding"] != encoder["dim"]:
@@ -134,7 +134,7 @@ def _tensors(ours: Tensors, config: dict[str, Any], family: Family, union: bool)
     ours.setdefault("output.weight", ours["target.weight"])
     position, dim = config["encoder"]["position"], config["encoder"]["dim"]
     if position.get("layout") == "interleaved" and not family.learned:
-        ours, position = halved(ours), {**position, "layout": "halves"}
+        ours, position = deinterleaved(ours), {**position, "layout": "halves"}
     found: Tensors = {}
     if family.norm == "before" or family.learned:  # Marian makes its own table
         for side in SIDES:
@@ -142,7 +142,7 @@ def _tensors(ours: Tensors, config: dict[str, Any], family: Family, union: bool)
             found[f"model.{side}.embed_positions.weight"] = torch.cat(
                 [table.new_zeros(OFFSET * family.learned, dim), table]
             )
-    found |= scatter(ours, names(family, (config["encoder"]["layers"], config["decoder"]["layers"])))
+    found |= to_hf(ours, name_map(family, (config["encoder"]["layers"], config["decoder"]["layers"])))
     found |= _embeddings(ours, config["tie_embeddings"], config["share_embeddings"], union)
     return {name: tensor.detach().clone() for name, tensor in found.items()}
 
@@ -222,7 +222,7 @@ def _translator(run: str | Path) -> Any:
     return made
 
 
-def _new(output: str | Path) -> Path:
+def _new_folder(output: str | Path) -> Path:
     folder = Path(output)
     if folder.exists():
         raise SeqloomError(f"{folder}: is there already; name another --output")

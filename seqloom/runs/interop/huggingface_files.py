@@ -23,8 +23,17 @@ from seqloom.documents import read_json
 from seqloom.errors import SeqloomError, known, shown
 from seqloom.models.seq2seq import MODELS
 from seqloom.parts.positions.positions import sinusoids
-from seqloom.runs.folder.folder_checks import Rule, is_number, is_whole
-from seqloom.runs.interop.huggingface_weights import FAMILIES, OFFSET, SIDES, Family, Taken, Tensors, gather, names
+from seqloom.runs.folder.folder_checks import Rule, is_count, is_number
+from seqloom.runs.interop.huggingface_weights import (
+    FAMILIES,
+    OFFSET,
+    SIDES,
+    Family,
+    Tensors,
+    UnusedTensors,
+    from_hf,
+    name_map,
+)
 from seqloom.training.checkpoint import read_tensors
 
 # e^−1000 is 0 in float64 too, so a row with this bias has no share in any softmax; and it is finite, so that label
@@ -42,7 +51,7 @@ def _flag(value: Any) -> bool:
 
 
 def _tokens(value: Any) -> bool:
-    return isinstance(value, list) and all(map(is_whole, value))
+    return isinstance(value, list) and all(map(is_count, value))
 
 
 # What their settings must be, where they are set.
@@ -51,18 +60,18 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("scale_embedding", "renormalize_logits"), (_flag, "true or false")),
     "dropout": (lambda value: is_number(value) and 0 <= value < 1, "a number of 0 or more and below 1"),
     "activation_function": (lambda value: isinstance(value, str), "a name"),
-    "max_length": (lambda value: is_whole(value, 2), "a whole number of 2 or more"),
-    "max_position_embeddings": (lambda value: is_whole(value, 2) and value <= 1 << 24, "a number of places"),
-    **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id"), (is_whole, "a token's number")),
+    "max_length": (lambda value: is_count(value, 2), "a whole number of 2 or more"),
+    "max_position_embeddings": (lambda value: is_count(value, 2) and value <= 1 << 24, "a number of places"),
+    **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id"), (is_count, "a token's number")),
     "suppress_tokens": (_tokens, "a list of tokens' numbers"),
     "bad_words_ids": (lambda value: isinstance(value, list) and all(map(_tokens, value)), "lists of tokens' numbers"),
-    "num_beams": (lambda value: is_whole(value, 1), "a whole number of 1 or more"),
+    "num_beams": (lambda value: is_count(value, 1), "a whole number of 1 or more"),
     "length_penalty": (is_number, "a number"),
 }
 
 
 @dataclass(frozen=True)
-class Theirs:
+class HfFolder:
     """A folder as it was read."""
 
     folder: Path
@@ -73,7 +82,7 @@ class Theirs:
     def need(self, name: str) -> int:
         """A size that every config has."""
         value = self.config.get(name)
-        if not is_whole(value, 1):
+        if not is_count(value, 1):
             raise SeqloomError(f"{self.folder / 'config.json'}: {name} must be a number above 0, here {shown(value)}")
         return value  # pyright: ignore[reportReturnType]
 
@@ -114,14 +123,14 @@ class Theirs:
 
     def _id(self, name: str, value: Any) -> int:
         size = self.sizes[1]
-        if not is_whole(value) or value >= size:
+        if not is_count(value) or value >= size:
             raise SeqloomError(
                 f"{self.folder / 'config.json'}: {name} must be one id below {size}, here {shown(value)}"
             )
         return value
 
 
-def read_folder(folder: Path) -> Theirs:
+def read_folder(folder: Path) -> HfFolder:
     """Their two configs; refuses what is no folder of a model that we can hold."""
     if not folder.is_dir():
         raise SeqloomError(f"{folder}: no such folder; name a local one, as a download or save_pretrained leaves it")
@@ -134,7 +143,7 @@ def read_folder(folder: Path) -> Theirs:
     family = FAMILIES[known(kind, FAMILIES, "model_type")]
     extra = folder / "generation_config.json"
     generation = config | (read_json(extra) if extra.is_file() else {})
-    found = Theirs(folder, config, generation, family)
+    found = HfFolder(folder, config, generation, family)
     found.check()
     return found
 
@@ -164,9 +173,9 @@ def _no_weights(folder: Path) -> SeqloomError:
     )
 
 
-def convert(theirs: Theirs, source_end: int) -> tuple[dict[str, Any], Tensors]:
+def convert(theirs: HfFolder, source_end: int) -> tuple[dict[str, Any], Tensors]:
     """The complete model config and the weights under our names; `source_end` is what ends a source."""
-    taken = Taken(read_weights(theirs.folder), theirs.folder)
+    taken = UnusedTensors(read_weights(theirs.folder), theirs.folder)
     stacks = {side: _stack(theirs, side) for side in SIDES}
     positions: Tensors = {}
     for side in SIDES:
@@ -190,13 +199,13 @@ def convert(theirs: Theirs, source_end: int) -> tuple[dict[str, Any], Tensors]:
     with torch.device("meta"):
         shell = build(MODELS, model, source_size=source + SHIFT, target_size=target + SHIFT)
     shapes = {name: tuple(parameter.shape) for name, parameter in shell.named_parameters()}
-    table = names(theirs.family, (stacks["encoder"]["layers"], stacks["decoder"]["layers"]))
-    tensors = embedded | positions | gather(taken, table, shapes)
+    table = name_map(theirs.family, (stacks["encoder"]["layers"], stacks["decoder"]["layers"]))
+    tensors = embedded | positions | from_hf(taken, table, shapes)
     taken.done()
     return model, tensors
 
 
-def _stack(theirs: Theirs, side: str) -> dict[str, Any]:
+def _stack(theirs: HfFolder, side: str) -> dict[str, Any]:
     config = theirs.config
     activation = known(config.get("activation_function") or "gelu", ACTIVATIONS, "activation_function")
     return {
@@ -213,7 +222,7 @@ def _stack(theirs: Theirs, side: str) -> dict[str, Any]:
     }
 
 
-def _position(theirs: Theirs, taken: Taken, side: str) -> tuple[dict[str, Any], Tensor | None]:
+def _position(theirs: HfFolder, taken: UnusedTensors, side: str) -> tuple[dict[str, Any], Tensor | None]:
     """The position of one side, and its table if it is learned."""
     name = f"model.{side}.embed_positions.weight"
     longest, dim = theirs.need("max_position_embeddings"), theirs.need("d_model")
@@ -228,7 +237,7 @@ def _position(theirs: Theirs, taken: Taken, side: str) -> tuple[dict[str, Any], 
     return {"kind": "learned", "longest": longest}, table
 
 
-def _embeddings(theirs: Theirs, taken: Taken, source_end: int) -> tuple[Tensors, bool, bool]:
+def _embeddings(theirs: HfFolder, taken: UnusedTensors, source_end: int) -> tuple[Tensors, bool, bool]:
     """Source, target and output with our four rows before theirs; whether output and source share the target's."""
     (source, target), dim = theirs.sizes, theirs.need("d_model")
     tie = theirs.config.get("tie_word_embeddings", True)

@@ -19,8 +19,8 @@ from seqloom.models.seq2seq import MODELS
 from seqloom.options import checked
 from seqloom.runs import config as configs
 from seqloom.runs.folder.environment import environment
-from seqloom.runs.interop.huggingface_files import BOUND, SHIFT, Theirs, convert, read_folder
-from seqloom.safety import understood
+from seqloom.runs.interop.huggingface_files import BOUND, SHIFT, HfFolder, convert, read_folder
+from seqloom.safety import content_errors
 from seqloom.tasks.presets import suited
 from seqloom.training.checkpoint import load_weights, save_weights, weights
 from seqloom.training.settings import Training
@@ -53,7 +53,7 @@ def import_hf(path: str | Path, output: str | Path, *, ids: bool = False) -> Imp
     folder = Path(output)
     if folder.exists():
         raise SeqloomError(f"{folder}: is there already; name another --output")
-    with understood(path):
+    with content_errors(path):
         theirs = read_folder(Path(path))
         codecs = _number_codecs(theirs) if ids else _tokenizer_codecs(theirs)
         model, tensors = convert(theirs, source_end=_end(codecs[0], theirs.eos))
@@ -88,7 +88,7 @@ def _room(model: Mapping[str, Any]) -> int | None:
     return min((place - 1 for place in places if place is not None), default=None)
 
 
-def _decoding(theirs: Theirs) -> tuple[dict[str, Any], list[str]]:
+def _decoding(theirs: HfFolder) -> tuple[dict[str, Any], list[str]]:
     """The `decoding` section, and notes on what their generation config asks for and a run's config does not hold."""
     asked, eos = theirs.generation, theirs.eos
     longest = asked.get("max_length") or theirs.need("max_position_embeddings")
@@ -122,7 +122,7 @@ def _number(theirs: int, eos: int) -> int:
     return EOS if theirs == eos else theirs + SHIFT
 
 
-def _number_codecs(theirs: Theirs) -> tuple[Codec, Codec]:
+def _number_codecs(theirs: HfFolder) -> tuple[Codec, Codec]:
     """Texts are their ids in decimal with blanks between: what an experiment without a tokenizer reads and writes."""
     source, target = (
         Codec("words", make_tokenizer("words"), [str(number) for number in range(size)]) for size in theirs.sizes
@@ -130,7 +130,7 @@ def _number_codecs(theirs: Theirs) -> tuple[Codec, Codec]:
     return source, target
 
 
-def _tokenizer_codecs(theirs: Theirs) -> tuple[Codec, Codec]:
+def _tokenizer_codecs(theirs: HfFolder) -> tuple[Codec, Codec]:
     """From tokenizer.json; the target has its own in target/ or takes the same."""
     file, own = theirs.folder / "tokenizer.json", theirs.folder / "target" / "tokenizer.json"
     if not file.is_file():

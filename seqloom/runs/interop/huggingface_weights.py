@@ -58,24 +58,24 @@ CROSS = {
 
 
 # What no Transformer of theirs has a word for, and how it has to be.
-USUAL = {"key_heads": 0, "projections": "qkv", "normalizer": "softmax"}
+REQUIRED = {"key_heads": 0, "projections": "qkv", "normalizer": "softmax"}
 
 
-def unusual(model: Mapping[str, Any]) -> str | None:
+def unsupported_setting(model: Mapping[str, Any]) -> str | None:
     """The first setting of a complete config that only ours has, as `encoder.mixer.key_heads=1`."""
     if model["views"] != "last":
         return f"views={model['views']}"
     for side in SIDES:
         if model[side].get("global_tokens"):
             return f"{side}.global_tokens={model[side]['global_tokens']}"
-        for slot, (name, usual) in product(("mixer", "cross"), USUAL.items()):
+        for slot, (name, usual) in product(("mixer", "cross"), REQUIRED.items()):
             value = model[side].get(slot, {}).get(name, usual)
             if value != usual and not (name == "key_heads" and value == model[side]["heads"]):
                 return f"{side}.{slot}.{name}={value}"
     return None
 
 
-def names(family: Family, layers: tuple[int, int]) -> dict[str, tuple[str, ...]]:
+def name_map(family: Family, layers: tuple[int, int]) -> dict[str, tuple[str, ...]]:
     """Ours -> theirs, for everything but embeddings, positions and output; `layers` of encoder and decoder."""
     parts: dict[str, tuple[str, ...]] = {}
     for side, count in zip(SIDES, layers, strict=True):
@@ -94,7 +94,7 @@ def names(family: Family, layers: tuple[int, int]) -> dict[str, tuple[str, ...]]
     }
 
 
-class Taken:
+class UnusedTensors:
     """Their tensors, each handed out once by name and shape; what is missing, odd or left over is named."""
 
     def __init__(self, tensors: Tensors, where: Path) -> None:
@@ -122,7 +122,7 @@ class Taken:
             raise SeqloomError(f"{self.where}: the tensor {sorted(self.left)[0]} has no place in this model_type")
 
 
-def gather(taken: Taken, table: dict[str, tuple[str, ...]], shapes: dict[str, tuple[int, ...]]) -> Tensors:
+def from_hf(taken: UnusedTensors, table: dict[str, tuple[str, ...]], shapes: dict[str, tuple[int, ...]]) -> Tensors:
     """Ours from theirs; `shapes` are those of our model."""
     found = {}
     for mine, others in table.items():
@@ -131,13 +131,13 @@ def gather(taken: Taken, table: dict[str, tuple[str, ...]], shapes: dict[str, tu
     return found
 
 
-def scatter(tensors: Tensors, table: dict[str, tuple[str, ...]]) -> Tensors:
-    """Theirs from ours: the inverse of `gather`."""
+def to_hf(tensors: Tensors, table: dict[str, tuple[str, ...]]) -> Tensors:
+    """Theirs from ours: the inverse of `from_hf`."""
     pieces = {mine: zip(others, tensors[mine].chunk(len(others)), strict=True) for mine, others in table.items()}
     return {other: piece.clone() for part in pieces.values() for other, piece in part}
 
 
-def halved(tensors: Tensors) -> Tensors:
+def deinterleaved(tensors: Tensors) -> Tensors:
     """The same function with every vector of width dim in another order: even features first, then the odd ones.
 
     Sinusoids that were interleaved are in halves then. Attention, feed-forward networks and norms do not care in which

@@ -1,4 +1,4 @@
-"""`seqloom export --to onnx`: a run as two ONNX files, which are kept only if they say what torch says."""
+"""`seqloom export --to onnx`: a run as two ONNX files, which are checked against torch."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.parts.mixers.mixers import SelfAttention
 from seqloom.parts.transformer.block import Block
-from seqloom.runs.interop.export_check import SHAPES, STEPS, apart, close, sources
+from seqloom.runs.interop.export_check import SHAPES, STEPS, check_close, random_sources, relative_difference
 from seqloom.runs.interop.huggingface_weights import SIDES
-from seqloom.runs.interop.onnx_graph import Example, Reader, Writer, leaves, prepared
-from seqloom.runs.interop.onnx_run import ENCODER, STEP, Sessions
+from seqloom.runs.interop.onnx_graph import EncoderGraph, Example, StepGraph, prepared, state_tensors
+from seqloom.runs.interop.onnx_run import ENCODER, STEP, OnnxModel
 from seqloom.tasks.translate.model import Translator
 
 
-def places_of(model: Mapping[str, Any]) -> list[int | None]:
+def max_positions_of(model: Mapping[str, Any]) -> list[int | None]:
     """How many positions each side has; None: no end."""
     return [model[side].get("position", {}).get("longest") for side in SIDES]
 
 
 @torch.no_grad()
-def write_onnx(made: Translator, folder: Path, places: Sequence[int | None], int8: bool) -> float:
-    """Write both graphs into a folder; gives the largest difference from torch. `places`: see Sessions.
+def write_onnx(made: Translator, folder: Path, max_positions: Sequence[int | None], int8: bool) -> float:
+    """Write both graphs into a folder; gives the largest difference from torch. `max_positions`: see Sessions.
 
     With `int8` the weights of products are whole numbers of 8 bits, made by onnxruntime's dynamic quantisation after
     the comparison; what is given is how much that changes.
@@ -42,35 +42,36 @@ def write_onnx(made: Translator, folder: Path, places: Sequence[int | None], int
             raise SeqloomError(f"{made.folder}: ONNX would hold attention alone as {what}")
     copy = prepared(model)
     one, other = Example.of(model, 2, 4, 3, 2), Example.of(model, 3, 5, 4, 3)
-    begun = len(leaves(model.start(one.source).rows))
+    begun = len(state_tensors(model.start(one.source).rows))
     _, context, rows = one.write()
     read = [*_names("context", context), *_names("row", rows[:begun])]
-    _export(Reader(copy), (one.read(), other.read()), ["tokens", "lengths"], read, folder / ENCODER)
+    _export(EncoderGraph(copy), (one.read(), other.read()), ["tokens", "lengths"], read, folder / ENCODER)
     _export(
-        Writer(copy, one.state),
+        StepGraph(copy, one.state),
         (one.write(), other.write()),
         ["tokens", *_names("context", context), *_names("row", rows)],
         ["logits", *_names("next", rows)],
         folder / STEP,
     )
-    found = close(differences(model, Sessions(folder, places)), str(made.folder))
+    found = check_close(differences(model, OnnxModel(folder, max_positions)), str(made.folder))
     if not int8:
         return found
     for name in (ENCODER, STEP):
         _quantise(folder / name)
-    return max(difference for _, difference in differences(model, Sessions(folder, places)))
+    return max(difference for _, difference in differences(model, OnnxModel(folder, max_positions)))
 
 
-def differences(model: Seq2Seq, other: Sessions) -> Iterator[tuple[str, float]]:
+def differences(model: Seq2Seq, other: OnnxModel) -> Iterator[tuple[str, float]]:
     """Where, and by how much the logits differ there, over some steps with two hypotheses a sentence."""
     draw = torch.Generator().manual_seed(7)
     for rows, length in SHAPES:
-        source = sources(model.source.num_embeddings, rows, length, other.places[0], draw)
+        source = random_sources(model.source.num_embeddings, rows, length, other.max_positions[0], draw)
         mine, theirs = (stepper.start(source, width=2, room=STEPS) for stepper in (model, other))
-        for step in range(min(STEPS, other.places[1] or STEPS)):
+        for step in range(min(STEPS, other.max_positions[1] or STEPS)):
             tokens = torch.randint(model.target.num_embeddings, (2 * rows, 1), generator=draw)
-            (said, mine), (heard, theirs) = model.step(tokens, mine), other.step(tokens, theirs)
-            yield f"{rows} × {source.tokens.size(1)} tokens, step {step + 1}", apart(said, heard)
+            (logits, mine), (other_logits, theirs) = model.step(tokens, mine), other.step(tokens, theirs)
+            where = f"{rows} × {source.tokens.size(1)} tokens, step {step + 1}"
+            yield where, relative_difference(logits, other_logits)
             order = torch.arange(2 * rows).view(rows, 2).flip(1).flatten()  # as in a beam, hypotheses change places
             mine, theirs = mine.pick(order), theirs.pick(order)
 

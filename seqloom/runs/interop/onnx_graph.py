@@ -26,7 +26,7 @@ from seqloom.parts.state import Branches, Cache, Decoding, State
 from seqloom.parts.visibility import See
 
 
-class Growing:
+class GrowingCache:
     """A cache that keeps what it is given and nothing else, so that a graph can take it in and hand it out."""
 
     def __init__(self, keys: Tensor, values: Tensor) -> None:
@@ -41,30 +41,30 @@ class Growing:
         return self.keys, self.values
 
 
-def leaves(state: State) -> list[Tensor]:
+def state_tensors(state: State) -> list[Tensor]:
     """The tensors of a state in order; an empty cache has none."""
     if isinstance(state, Tensor):
         return [state]
-    if isinstance(state, Growing):
+    if isinstance(state, GrowingCache):
         return [state.keys, state.values]
     if isinstance(state, Cache):
         return [part[:, :, : state.used] for part in (state.keys, state.values) if part is not None]
-    return [tensor for part in state or () for tensor in leaves(part)]
+    return [tensor for part in state or () for tensor in state_tensors(part)]
 
 
-def refill(state: State, tensors: Iterator[Tensor]) -> State:
-    """A state of the same form from other tensors, in the order of `leaves`."""
+def rebuild_state(state: State, tensors: Iterator[Tensor]) -> State:
+    """A state of the same form from other tensors, in the order of `state_tensors`."""
     if isinstance(state, Tensor):
         return next(tensors)
     if isinstance(state, Cache):
-        return Growing(next(tensors), next(tensors))
+        return GrowingCache(next(tensors), next(tensors))
     if state is None:
         return None
-    parts = [refill(part, tensors) for part in state]
+    parts = [rebuild_state(part, tensors) for part in state]
     return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
 
 
-class Reader(nn.Module):
+class EncoderGraph(nn.Module):
     """Tokens [B, S] and lengths [B] -> all of the first state that has tensors."""
 
     def __init__(self, model: Seq2Seq) -> None:
@@ -73,10 +73,10 @@ class Reader(nn.Module):
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
         state = self.model.decoder.begin(self.model.encode(self.model.source(tokens), lengths))
-        return (*leaves(state.context), *leaves(state.rows))
+        return (*state_tensors(state.context), *state_tensors(state.rows))
 
 
-class Writer(nn.Module):
+class StepGraph(nn.Module):
     """Tokens [B, K] and the state -> logits [B, K, V] and the rows of the next state."""
 
     def __init__(self, model: Seq2Seq, form: Decoding) -> None:
@@ -85,20 +85,21 @@ class Writer(nn.Module):
 
     def forward(self, tokens: Tensor, context: Sequence[Tensor], rows: Sequence[Tensor]) -> tuple[Tensor, ...]:
         state = Decoding(
-            refill(self.form.context, iter(context)), refill(self.form.rows, iter([row.flatten(0, 1) for row in rows]))
+            rebuild_state(self.form.context, iter(context)),
+            rebuild_state(self.form.rows, iter([row.flatten(0, 1) for row in rows])),
         )
         logits, state = self.model.step(tokens.flatten()[:, None], state)
-        return tuple(part.unflatten(0, tokens.shape) for part in (logits[:, 0], *leaves(state.rows)))
+        return tuple(part.unflatten(0, tokens.shape) for part in (logits[:, 0], *state_tensors(state.rows)))
 
 
-class Operators(nn.Module):
+class OnnxRecurrent(nn.Module):
     """A recurrent layer as one operator of ONNX, which knows lengths, both directions and any number of steps; torch's
     exporter would write out a loop, of one length for all. Stands in a Layer's place, with its cells."""
 
     def __init__(self, layer: Layer) -> None:
         super().__init__()
         self.cells, self.probe = layer.cells, None
-        _known(layer.cells[0])  # pyright: ignore[reportArgumentType]
+        _check_cell(layer.cells[0])  # pyright: ignore[reportArgumentType]
         weights = zip(*map(_parameters, layer.cells), strict=True)  # pyright: ignore[reportArgumentType]
         self.weights = nn.ParameterList(torch.stack(part).detach() for part in weights)
 
@@ -129,7 +130,7 @@ def _operator(cell: Cell) -> tuple[str, dict[str, Any]]:
     return ("LSTM" if isinstance(cell, LstmCell) else "RNN"), {}
 
 
-def _known(cell: Cell) -> None:
+def _check_cell(cell: Cell) -> None:
     """An error where ONNX has no operator for the cell."""
     if isinstance(cell, RnnCell | GruCell | LstmCell) and not cell.plain:
         return
@@ -159,7 +160,7 @@ def prepared(model: Seq2Seq) -> Seq2Seq:
             part.table = part.table[:0]  # so that sinusoids are computed, for any length
         for name, child in list(part.named_children()):
             if isinstance(child, Layer):
-                setattr(part, name, Operators(child))
+                setattr(part, name, OnnxRecurrent(child))
     return copy
 
 
@@ -186,9 +187,9 @@ class Example(NamedTuple):
     def write(self) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
         """Tokens, what was read and what was written."""
         shape = len(self.source.host), self.width
-        context = tuple(part.contiguous() for part in leaves(self.state.context))
+        context = tuple(part.contiguous() for part in state_tensors(self.state.context))
         return (
             torch.full(shape, BOS),
             context,
-            tuple(row.unflatten(0, shape).contiguous() for row in leaves(self.state.rows)),
+            tuple(row.unflatten(0, shape).contiguous() for row in state_tensors(self.state.rows)),
         )

@@ -19,8 +19,8 @@ from seqloom.parts.state import Decoding
 ENCODER, STEP = "encoder.onnx", "step.onnx"
 
 
-class Graph:
-    """One file: tensors in and out by name. What is the same for every input is no input of the graph."""
+class OnnxSession:
+    """One ONNX file: tensors in and out by name. The exporter leaves out inputs that the graph does not use."""
 
     def __init__(self, file: Path) -> None:
         self._session = _session(file)
@@ -33,16 +33,16 @@ class Graph:
         return dict(zip(self.outputs, map(torch.from_numpy, found), strict=True))
 
 
-class Sessions(nn.Module):
-    """`onnx_graph.py` says what the files take and give. `places`: how many positions source and target have, or
-    None where there is no end."""
+class OnnxModel(nn.Module):
+    """A Stepper of two ONNX files, whose inputs and outputs `onnx_graph.py` describes. `max_positions` of source and
+    target; None if unlimited."""
 
-    places: Sequence[int | None]
+    max_positions: Sequence[int | None]
 
-    def __init__(self, folder: Path, places: Sequence[int | None]) -> None:
+    def __init__(self, folder: Path, max_positions: Sequence[int | None]) -> None:
         super().__init__()
-        self.places = places
-        self._encoder, self._step = (Graph(folder / name) for name in (ENCODER, STEP))
+        self.max_positions = max_positions
+        self._encoder, self._step = (OnnxSession(folder / name) for name in (ENCODER, STEP))
         inputs = self._step.inputs
         self._context = [name for name in inputs if name.startswith("context_")]
         self._rows = {name: shape[2:] for name, shape in inputs.items() if name.startswith("row_")}
@@ -55,20 +55,20 @@ class Sessions(nn.Module):
         labels: Tensor | None = None,
         smoothing: float = 0.0,
     ) -> Tensor:
-        """Teacher forcing, step by step: [B, T, V], with `index` [N, V]; of `labels` the loss."""
-        state, said = self.start(source), []
+        """Teacher forcing, step by step: logits [B, T, V], with `index` [N, V]; with `labels` the loss."""
+        state, steps = self.start(source), []
         for token in tokens.split(1, 1):
-            logits, state = self.step(token, state)
-            said.append(logits)
-        every = torch.cat(said, 1)
-        every = every if index is None else every.flatten(0, 1).index_select(0, index)
-        return every if labels is None else of_logits(every, labels, smoothing, PAD)
+            step_logits, state = self.step(token, state)
+            steps.append(step_logits)
+        logits = torch.cat(steps, 1)
+        logits = logits if index is None else logits.flatten(0, 1).index_select(0, index)
+        return logits if labels is None else of_logits(logits, labels, smoothing, PAD)
 
     def start(self, source: Padded, *, width: int = 1, room: int | None = None) -> Decoding:
-        within(self.places[0], source.tokens.size(1), "source")
+        check_position(self.max_positions[0], source.tokens.size(1), "source")
         found = self._encoder({"tokens": source.tokens, "lengths": source.lengths})
         count = source.tokens.size(0)
-        # What was not written yet has no steps: the sizes that only a run knows are 0.
+        # Caches of targets are empty: their dynamic sizes are 0.
         rows = (
             repeat_rows(found[name], width)
             if name in found
@@ -79,20 +79,20 @@ class Sessions(nn.Module):
 
     def step(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         """[R, 1] -> logits [R, 1, V]"""
-        if self.places[1] is not None:
-            within(self.places[1], state.rows[0].size(2) + 1, "target")
+        if self.max_positions[1] is not None:
+            check_position(self.max_positions[1], state.rows[0].size(2) + 1, "target")
         rows, sentences = tokens.size(0), state.context[0].size(0)
-        fed = dict(zip(self._context, state.context, strict=True))
-        fed |= {name: row.unflatten(0, (sentences, -1)) for name, row in zip(self._rows, state.rows, strict=True)}
-        logits, *after = self._step({"tokens": tokens.view(sentences, -1), **fed}).values()
+        inputs = dict(zip(self._context, state.context, strict=True))
+        inputs |= {name: row.unflatten(0, (sentences, -1)) for name, row in zip(self._rows, state.rows, strict=True)}
+        logits, *after = self._step({"tokens": tokens.view(sentences, -1), **inputs}).values()
         return logits.view(rows, 1, -1), Decoding(state.context, tuple(row.flatten(0, 1) for row in after))
 
 
-def within(places: int | None, count: int, side: str) -> None:
-    """Positions that come from a table end somewhere."""
-    if places is not None and count > places:
+def check_position(limit: int | None, count: int, side: str) -> None:
+    """Refuse more tokens than a table of positions has."""
+    if limit is not None and count > limit:
         raise SeqloomError(
-            f"the engine's positions reach {places} tokens of a {side}, here {count}; cut the text, or train a run "
+            f"the engine's positions reach {limit} tokens of a {side}, here {count}; cut the text, or train a run "
             "with a max_length"
         )
 

@@ -1,4 +1,4 @@
-"""Cross-validation: the same training on every fold but one, each time validated on the one left out."""
+"""Cross-validation: train once for each fold, on all other folds, and validate on it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 from seqloom.errors import SettingError
 from seqloom.files import write_json
-from seqloom.options import set_values
+from seqloom.options import without_none
 from seqloom.reporting.pages.comparison import GroupResult
 from seqloom.runs import config as configs
 from seqloom.runs.evaluate.report_files import REPORT, write_report
-from seqloom.runs.many.parallel_jobs import Part, run_parallel
+from seqloom.runs.many.parallel_jobs import NamedJob, run_parallel
 from seqloom.runs.progress import Silent, progress
 from seqloom.runs.train.job import Job
 from seqloom.runs.train.train import Run, run_job
@@ -33,26 +33,25 @@ class Folds:
     signal: int | None = None
 
     def lines(self) -> list[str]:
-        """As the terminal shows them."""
-        widest = max([12, *map(len, self.scores)])
-        every = [f"{name:<{widest}} {mean:8.2f} ± {spread:.2f}" for name, (mean, spread) in self.scores.items()]
-        return (
-            [f"{len(self.runs)} folds, mean and standard deviation", *(f"  {line}" for line in every)] if every else []
-        )
+        """The lines that the terminal shows."""
+        if not self.scores:
+            return []
+        width = max([12, *map(len, self.scores)])
+        scores = [f"  {name:<{width}} {mean:8.2f} ± {deviation:.2f}" for name, (mean, deviation) in self.scores.items()]
+        return [f"{len(self.runs)} folds, mean and standard deviation", *scores]
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "folds": [_one(run) for run in self.runs],
-            "scores": {name: {"mean": mean, "deviation": spread} for name, (mean, spread) in self.scores.items()},
+            "folds": [_fold_json(run) for run in self.runs],
+            "scores": {name: {"mean": mean, "deviation": deviation} for name, (mean, deviation) in self.scores.items()},
         }
 
 
-def cross_validate(job: Job, count: int, kind: str = "usual", at_once: int = 1) -> Folds:
+def cross_validate(job: Job, count: int, kind: str = "default", parallel: int = 1) -> Folds:
     """Train `count` times into fold-1, fold-2 … of the job's folder; `kind` of progress: see `progress`.
 
-    A source goes to a fold by its hash, so the same data give the same folds. `at_once`: so many are trained at a
-    time, each in a process of its own. An interrupted cross-validation is resumed like a training: folds that are
-    done are not trained again.
+    A source goes to a fold by its hash, so the same data give the same folds. `parallel`: how many folds are trained
+    at the same time, each in a process of its own. A resumed cross-validation trains only the folds that are not done.
     """
     if not 2 <= count <= MOST_FOLDS:
         raise SettingError(f"--folds takes 2 or more and at most {MOST_FOLDS:,}, here {count}")
@@ -62,53 +61,53 @@ def cross_validate(job: Job, count: int, kind: str = "usual", at_once: int = 1) 
         raise SettingError("--folds and --test exclude one another: every fold is scored on the part left out")
     configs.check_folder(job.folder)
     numbers = range(1, count + 1)
-    jobs = [replace(job, output=job.folder / f"fold-{one}", valid=f"fold {one}/{count}") for one in numbers]
-    if begun := [one for one in jobs if (one.folder / configs.FILE).exists()]:  # all are parts of one division
-        jobs = _alike(jobs, configs.load(begun[0].folder))
-    if at_once > 1:
-        followed, signal = run_parallel([Part(one.folder.name, one) for one in jobs], at_once, kind)
-        runs = [one.run for one in followed]
+    jobs = [replace(job, output=job.folder / f"fold-{number}", valid=f"fold {number}/{count}") for number in numbers]
+    if started := [one for one in jobs if (one.folder / configs.FILE).exists()]:
+        jobs = _with_saved_choices(jobs, configs.load(started[0].folder))
+    if parallel > 1:
+        results, signal = run_parallel([NamedJob(one.folder.name, one) for one in jobs], parallel, kind)
+        runs = [result.run for result in results]
     else:
         runs, signal = _in_turn(jobs, kind)
     if signal is not None:
         return Folds(runs, {}, signal)
-    found = Folds(runs, _spread([run.best["scores"] for run in runs if run.best]))
+    folds = Folds(runs, _mean_and_deviation([run.best["scores"] for run in runs if run.best]))
     if Launch.of().rank == 0:
-        write_json(job.folder / FILE, found.to_json())
-        page = write_report([run.folder for run in runs], job.folder / REPORT, GroupResult(folds=found.scores))
+        write_json(job.folder / FILE, folds.to_json())
+        page = write_report([run.folder for run in runs], job.folder / REPORT, GroupResult(folds=folds.scores))
         progress(kind).note(f"all folds: {job.folder}; their report: {page}")
-    return found
+    return folds
 
 
-def _alike(jobs: list[Job], saved: Mapping[str, Any]) -> list[Job]:
-    """The jobs with what was chosen for the first fold by its data, or by the rules of that time."""
+def _with_saved_choices(jobs: list[Job], saved: Mapping[str, Any]) -> list[Job]:
+    """The jobs with the settings that were chosen for the first fold by its data, so that all folds agree."""
     sizes = {name: saved["training"].get(name) for name in ("batch_rows", "batch_tokens")}
     return [
-        replace(one, data={**saved["data"], **set_values(one.data)}, training={**sizes, **set_values(one.training)})
+        replace(one, data={**saved["data"], **without_none(one.data)}, training={**sizes, **without_none(one.training)})
         for one in jobs
     ]
 
 
 def _in_turn(jobs: list[Job], kind: str) -> tuple[list[Run], int | None]:
     runs: list[Run] = []
-    for number, one in enumerate(jobs, 1):
+    for number, job in enumerate(jobs, 1):
         shown = progress(kind) if Launch.of().rank == 0 else Silent()
         shown.note(f"fold {number} of {len(jobs)}")
-        runs.append(run_job(one, shown))
+        runs.append(run_job(job, shown))
         if runs[-1].signal is not None:
             return runs, runs[-1].signal
     return runs, None
 
 
-def _one(run: Run) -> dict[str, Any]:
-    """JSON has no word for what is not a number."""
+def _fold_json(run: Run) -> dict[str, Any]:
+    """A fold for folds.json, which cannot hold NaN."""
     best = run.best or {"step": None, "scores": {}}
     scores = {name: value if isfinite(value) else None for name, value in best["scores"].items()}
     return {"folder": run.folder.name, "step": best["step"], "scores": scores}
 
 
-def _spread(scores: list[dict[str, float]]) -> dict[str, tuple[float, float]]:
-    """Mean and standard deviation of every score that is a number in all folds."""
+def _mean_and_deviation(scores: list[dict[str, float]]) -> dict[str, tuple[float, float]]:
+    """Mean and standard deviation of every score that is finite in all folds."""
     if len(scores) < 2:
         return {}
     names = [name for name in scores[0] if all(isfinite(one.get(name, nan)) for one in scores)]

@@ -1,7 +1,7 @@
-"""Several trainings at once: members of an ensemble or folds, each in a process of its own.
+"""Runs several trainings at the same time, members of an ensemble or folds, each in a process of its own.
 
-Started as programs, like those that number the data, and away from the terminal: Ctrl-C reaches this process alone,
-which hands it on. A training whose parent dies reads the end of its input, saves and ends.
+The processes have a session of their own, so that Ctrl-C reaches this process alone, which passes it on. A training
+whose parent dies reads the end of its standard input, saves and ends.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from seqloom.training.distributed.processes import Launch
 
 
 @dataclass(frozen=True)
-class Part:
-    """One training, by a recipe or without; its name is put before every line that it prints."""
+class NamedJob:
+    """One training, with or without a recipe; its name stands before every line that it prints."""
 
     name: str
     job: Job
@@ -45,85 +45,88 @@ class Part:
         return RecipeResult(run_job(self.job, progress(kind)), None)
 
 
-def check(count: int) -> None:
+def check_jobs(count: int) -> None:
     if count < 1:
         raise SeqloomError(f"--jobs takes 1 or more, here {count}")
     if count > 1 and Launch.of().world > 1:
         raise SeqloomError("--jobs and torchrun exclude one another: all of its processes train one model")
 
 
-def run_parallel(parts: Sequence[Part], count: int, kind: str = "usual") -> tuple[list[RecipeResult], int | None]:
-    """Train all parts, `count` at a time. `kind` of progress: see `progress`. -> The results of those that started,
-    and the signal that interrupted them. If one fails, the others save and end before its error is raised."""
-    if any(STDIN in one.job.names for one in parts):
+def run_parallel(jobs: Sequence[NamedJob], count: int, kind: str = "default") -> tuple[list[RecipeResult], int | None]:
+    """Run all jobs, `count` at a time, and return the results of those that started and the signal that interrupted
+    them. If one fails, the others save and end before its error is raised. `kind` of progress: see `progress`."""
+    if any(STDIN in one.job.names for one in jobs):
         raise SeqloomError("trainings at once cannot share standard input; write the data to a file first")
-    team = _Team(kind, threads=max(1, (os.cpu_count() or 1) // count))
-    with team.signals(), ThreadPoolExecutor(count) as pool:
-        futures = [pool.submit(team.run, part) for part in _over_gpus(parts)]
-    if team.fault is not None:
-        raise team.fault
-    return [found for future in futures if (found := future.result()) is not None], team.asked
+    workers = _Workers(kind, threads=max(1, (os.cpu_count() or 1) // count))
+    with workers.signals(), ThreadPoolExecutor(count) as pool:
+        futures = [pool.submit(workers.run, one) for one in _with_gpus(jobs)]
+    if workers.error is not None:
+        raise workers.error
+    return [result for future in futures if (result := future.result()) is not None], workers.signal
 
 
-def _over_gpus(parts: Sequence[Part]) -> Sequence[Part]:
-    """Where there are several GPUs and none is named, the parts take them in turn."""
+def _with_gpus(jobs: Sequence[NamedJob]) -> Sequence[NamedJob]:
+    """If there are several GPUs, the jobs that name none take them in turn."""
     gpus = torch.cuda.device_count()
     if gpus < 2:
-        return parts
-    jobs = [replace(one.job, device=f"cuda:{place % gpus}") for place, one in enumerate(parts)]
-    free = [one.job.device in ("auto", "cuda") for one in parts]
-    return [replace(one, job=job) if ours else one for one, job, ours in zip(parts, jobs, free, strict=True)]
+        return jobs
+    return [
+        replace(one, job=replace(one.job, device=f"cuda:{number % gpus}"))
+        if one.job.device in ("auto", "cuda")
+        else one
+        for number, one in enumerate(jobs)
+    ]
 
 
-class _Team:
-    """The processes under way, and whether they were asked to end."""
+class _Workers:
+    """The running processes, the signal they got and the first error."""
 
     def __init__(self, kind: str, threads: int) -> None:
         self.kind, self.threads = kind, threads
-        self.busy: set[subprocess.Popen[str]] = set()
-        self.asked: int | None = None
-        self.fault: SeqloomError | None = None
+        self.running: set[subprocess.Popen[str]] = set()
+        self.signal: int | None = None
+        self.error: SeqloomError | None = None
 
-    def run(self, part: Part) -> RecipeResult | None:
-        """In its own thread: start the process, pass on its output, wait. None if asked to end before."""
-        if self.asked is not None:
+    def run(self, job: NamedJob) -> RecipeResult | None:
+        """In a thread of its own: start the process, relay its output, wait. None after a signal or an error."""
+        if self.signal is not None:
             return None
-        process = self._start(part)
-        self.busy.add(process)
-        if self.asked is not None:  # while it started, when `ask` did not know it yet
-            process.send_signal(self.asked)
-        relay = threading.Thread(target=_relay, args=(process.stderr, part.name, self.kind))
+        process = self._start(job)
+        self.running.add(process)
+        if self.signal is not None:  # it came before `stop` knew this process
+            process.send_signal(self.signal)
+        relay = threading.Thread(target=_relay, args=(process.stderr, job.name, self.kind))
         relay.start()
-        answer = process.stdout.read() if process.stdout else ""
+        output = process.stdout.read() if process.stdout else ""
         relay.join()
         status = process.wait()
-        self.busy.discard(process)
-        result: dict[str, Any] = json.loads(answer) if answer else {"error": f"its process ended with status {status}"}
-        if "error" in result and self.asked is None:
-            self.fault = SeqloomError(f"{part.name}: {result['error']}")
-            self.ask(signal.SIGTERM)
+        self.running.discard(process)
+        result: dict[str, Any] = json.loads(output) if output else {"error": f"its process ended with status {status}"}
+        if "error" in result and self.signal is None:
+            self.error = SeqloomError(f"{job.name}: {result['error']}")
+            self.stop(signal.SIGTERM)
         if "error" in result:
             return None
         return RecipeResult(Run(**{**result["run"], "folder": Path(result["run"]["folder"])}), result["scores"])
 
-    def ask(self, number: int) -> None:
-        """Ask all processes to save and end."""
-        self.asked = number
-        for process in list(self.busy):
-            process.send_signal(number)  # which looks first whether it still lives
+    def stop(self, number: int) -> None:
+        """Send a signal to all processes: they save and end."""
+        self.signal = number
+        for process in list(self.running):
+            process.send_signal(number)  # does nothing if it has ended
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Pass on Ctrl-C and SIGTERM: a training saves a checkpoint then; asked twice, it ends at once."""
-        asked = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, lambda number, _: self.ask(number)) for number in asked}
+        """Pass on Ctrl-C and SIGTERM: a training saves a checkpoint and ends; at the second signal it ends at once."""
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, lambda number, _: self.stop(number)) for number in numbers}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _start(self, part: Part) -> subprocess.Popen[str]:
+    def _start(self, job: NamedJob) -> subprocess.Popen[str]:
         paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         process = subprocess.Popen(
             [sys.executable, "-c", "from seqloom.runs.many.parallel_jobs import work; work()"],
@@ -133,35 +136,35 @@ class _Team:
             env={"OMP_NUM_THREADS": str(self.threads), **os.environ, **paths, "PYTHONIOENCODING": "utf-8"},
             text=True,
             encoding="utf-8",
-            errors="replace",  # libraries in C print what they like
+            errors="replace",  # libraries in C may print other bytes
             start_new_session=True,
         )
         assert process.stdin is not None
-        process.stdin.write(json.dumps({"part": asdict(part), "kind": self.kind}, default=str) + "\n")
+        process.stdin.write(json.dumps({"job": asdict(job), "kind": self.kind}, default=str) + "\n")
         process.stdin.flush()
         return process
 
 
 def work() -> None:
-    """The main function of such a process: train the part that its first line of input describes."""
-    answer, sys.stdout = sys.stdout, sys.stderr  # whatever else is printed is not the answer
-    task = json.loads(sys.stdin.readline())
+    """The main function of a process: run the job on the first line of its input."""
+    output, sys.stdout = sys.stdout, sys.stderr  # other prints must not mix with the result
+    request = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    part = task["part"]
-    recipe = None if part["recipe"] is None else Recipe(**part["recipe"])
+    job = request["job"]
+    recipe = None if job["recipe"] is None else Recipe(**job["recipe"])
     try:
-        found = Part(part["name"], Job(**part["job"]), recipe).run(task["kind"])
+        done = NamedJob(job["name"], Job(**job["job"]), recipe).run(request["kind"])
     except KeyboardInterrupt:
         return
     except SeqloomError as error:
         result: dict[str, Any] = {"error": str(error)}
     else:
-        result = {"run": asdict(found.run), "scores": found.scores}
-    print(json.dumps(result, default=str), file=answer, flush=True)
+        result = {"run": asdict(done.run), "scores": done.scores}
+    print(json.dumps(result, default=str), file=output, flush=True)
 
 
 def _end_with_parent() -> None:
-    while os.read(0, 1):  # the buffered reader's lock would be held while Python ends
+    while os.read(0, 1):  # not sys.stdin, whose lock would be held while Python ends
         pass
     discard_output(1, 2)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -169,8 +172,8 @@ def _end_with_parent() -> None:
 
 def _relay(stream: IO[str], name: str, kind: str) -> None:
     for line in stream:
-        marked = f"{name}: {line.rstrip()}"
+        text = f"{name}: {line.rstrip()}"
         if kind == "log_json" and line.startswith("{"):
-            with suppress(ValueError):  # a library's line may begin so too
-                marked = json.dumps({"part": name, **json.loads(line)}, ensure_ascii=False)
-        write_stderr(marked)
+            with suppress(ValueError):  # a library may print such a line too
+                text = json.dumps({"part": name, **json.loads(line)}, ensure_ascii=False)
+        write_stderr(text)

@@ -1,7 +1,7 @@
-"""Recipes: a data set, a model and its training, written down with the paper they follow and the score they reached.
+"""Recipes: a dataset, a model and its training, with the paper they follow and the score they reached.
 
-A recipe is a YAML file of closed keys. `seqloom train --recipe NAME` trains as it says, scores the model on the test
-split and sets the score beside the one on record.
+A recipe is a YAML file with a fixed set of keys. `seqloom train --recipe NAME` trains by it, scores the model on the
+test split and shows the score beside the one on record.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from seqloom.documents import read_yaml
 from seqloom.errors import SeqloomError, known, shown
 from seqloom.metrics.metric_table import METRICS, TASK_METRICS
 from seqloom.options import checked
-from seqloom.safety import failing
-from seqloom.setting_names import over
+from seqloom.safety import file_errors
+from seqloom.setting_names import override
 from seqloom.tasks.registry import TASKS
 
 FILE = "recipe.yaml"
-MEMBERS = 1000  # models that answer together: more would not fit, and finding that out takes long
+MEMBERS = 1000  # models of an ensemble: more would not fit into memory
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What to do (`task` to `evaluate`), and what came of it."""
+    """What to do (`task` to `evaluate`), and what it reached (`published`, `reached`)."""
 
     name: str
     about: str  # one line
-    paper: str = ""  # whose method, and whose split
+    paper: str = ""  # of the method and the split
     task: str
-    train: str | list  # a data set by name, or files; a file's path counts from the recipe's folder
+    train: str | list  # a dataset by name, or files, relative to the recipe's folder
     valid: str | list | None = None
-    test: str | list | None = None  # None: the data set's own test split, if it has one
+    test: str | list | None = None  # None: the dataset's own test split, if it has one
     model: str
     size: str | None = None
     data: dict = field(default_factory=dict)  # keywords of the task's data options
@@ -43,21 +43,21 @@ class Recipe:
     evaluate: dict = field(default_factory=dict)  # beam, alpha, metrics, tokenize
     published: str = ""  # the figures of the paper
     reached: dict = field(default_factory=dict)  # scores by metric; signature, seeds, hardware, time, date, results
-    members: list = field(default_factory=list)  # see Member: models that are trained one by one and answer together
+    members: list = field(default_factory=list)  # of an ensemble, see Member
 
     def scores(self) -> dict[str, float]:
         """The scores on record, by metric."""
         return {name: float(value) for name, value in self.reached.items() if isinstance(value, int | float)}
 
     def parts(self) -> list[Recipe]:
-        """The recipe of each member; itself where it has none."""
-        return [Member(**one).of(self) for one in self.members] or [self]
+        """The recipe of each member; itself if it has none."""
+        return [Member(**values).of(self) for values in self.members] or [self]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """In what one model of several differs from the rest of the recipe. One that names another model has settings of
-    its own; else they are added, as those of the training always are."""
+    """How one model of an ensemble differs from the recipe. Its `training` and `settings` are added to the recipe's; a
+    member with another model has only its own `settings`."""
 
     seed: int | None = None
     model: str | None = None
@@ -71,9 +71,9 @@ class Member:
             recipe,
             model=self.model or recipe.model,
             size=self.size or recipe.size,
-            training={**over(recipe.training, self.training), **seed},
-            settings=over(recipe.settings if self.model is None else {}, self.settings),
-            reached={},  # by all together
+            training={**override(recipe.training, self.training), **seed},
+            settings=override(recipe.settings if self.model is None else {}, self.settings),
+            reached={},  # is of the ensemble
             members=[],
         )
 
@@ -84,21 +84,23 @@ class Evaluate:
 
     beam: int = 1
     alpha: float = 1.0
-    metrics: list | None = None  # those to show; None: all
+    metrics: list | None = None  # that are shown; None: all
     tokenize: str = "13a"  # BLEU's
 
 
 def names() -> list[str]:
     """The recipes that come with the package."""
-    return sorted(file.name.removesuffix(".yaml") for file in _shelf().iterdir() if file.name.endswith(".yaml"))
+    return sorted(
+        file.name.removesuffix(".yaml") for file in _package_recipes().iterdir() if file.name.endswith(".yaml")
+    )
 
 
 def load(name: str) -> Recipe:
-    """A recipe by its name, or the file of one's own."""
+    """A recipe by its name, or from a file of the user's."""
     own = name.endswith((".yaml", ".yml"))
     if not own and Path(name).is_file():
         raise SeqloomError(f"{name}: is no recipe; one of your own is a YAML file, whose name ends in .yaml")
-    path = Path(name) if own else Path(str(_shelf() / f"{known(name, names(), 'recipe')}.yaml"))
+    path = Path(name) if own else Path(str(_package_recipes() / f"{known(name, names(), 'recipe')}.yaml"))
     values = read_yaml(path)
     values = checked(Recipe, values, f"recipe {path.name}")
     needed = ("about", "task", "train", "model")
@@ -106,46 +108,49 @@ def load(name: str) -> Recipe:
         raise SeqloomError(f"{path}: a recipe needs {', '.join(needed)}; {missing[0]} is missing")
     checked(Evaluate, values.get("evaluate", {}), f"evaluate in {path.name}")
     for name in values.get("evaluate", {}).get("metrics", []):
-        of = METRICS[known(name, METRICS, f"metric of evaluate in {path.name}")].of  # a form of the loss fits all tasks
+        of = METRICS[known(name, METRICS, f"metric of evaluate in {path.name}")].of  # empty: all tasks have it
         if values["task"] in TASKS and of and name not in TASK_METRICS[values["task"]]:
             raise SeqloomError(f"recipe {path.name}: evaluate: {name} is no metric of the task {values['task']}")
-    called = values.get("name", path.name)
-    if called in ("", ".", "..") or "/" in called or not called.isprintable():
-        raise SeqloomError(f"recipe {path.name}: {shown(called)} is no name: a folder in runs/ is called by it")
-    values["members"] = _members(values.get("members", []), path.name)
-    return Recipe(**{"name": path.name.rpartition(".")[0], **values, **_placed(values, path.parent)})
+    title = values.get("name", path.name)
+    if title in ("", ".", "..") or "/" in title or not title.isprintable():
+        raise SeqloomError(f"recipe {path.name}: {shown(title)} is no name: a folder in runs/ is called by it")
+    values["members"] = _checked_members(values.get("members", []), path.name)
+    return Recipe(**{"name": path.name.rpartition(".")[0], **values, **_data_paths(values, path.parent)})
 
 
-def written(recipe: Recipe) -> dict[str, Any]:
-    """As it is kept in a run folder: complete but for what is empty."""
-    values = {one.name: getattr(recipe, one.name) for one in fields(recipe)}
+def recipe_values(recipe: Recipe) -> dict[str, Any]:
+    """The fields that are not empty, as they are saved in a run folder."""
+    values = {field.name: getattr(recipe, field.name) for field in fields(recipe)}
     return {name: value for name, value in values.items() if value not in (None, {}, [], "")}
 
 
-def _members(values: list, file: str) -> list[dict[str, Any]]:
+def _checked_members(values: list, file: str) -> list[dict[str, Any]]:
     if len(values) > MEMBERS:
         raise SeqloomError(f"recipe {file}: at most {MEMBERS:,} members, here {len(values):,}")
     for number, one in enumerate(values, 1):
         if not isinstance(one, dict):
             raise SeqloomError(f"recipe {file}: member {number} is made of keys and values, as in {{seed: {number}}}")
         checked(Member, one, f"member {number} in {file}")
-    if len(values) == 1 or any(one in values[:place] for place, one in enumerate(values)):
+    if len(values) == 1 or any(one in values[:number] for number, one in enumerate(values)):
         raise SeqloomError(f"recipe {file}: members are at least two, and no two alike: give each its own seed")
     return values
 
 
-def _placed(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Files beside the recipe are found there, from wherever the command is given."""
+def _data_paths(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """`train`, `valid` and `test` with the paths of files that are in the recipe's folder."""
 
-    def place(one: Any) -> str:
-        if not isinstance(one, str) or "\0" in one:
-            raise SeqloomError(f"recipe in {folder}: {shown(one)} is no name of a file or a dataset")
-        with failing(folder, "read"):
-            return str(folder / one) if (folder / one).is_file() else one
+    def path_of(name: Any) -> str:
+        if not isinstance(name, str) or "\0" in name:
+            raise SeqloomError(f"recipe in {folder}: {shown(name)} is no name of a file or a dataset")
+        with file_errors(folder, "read"):
+            return str(folder / name) if (folder / name).is_file() else name
 
-    found = {key: values[key] for key in ("train", "valid", "test") if values.get(key) is not None}
-    return {key: place(one) if isinstance(one, str) else [place(file) for file in one] for key, one in found.items()}
+    data = {key: values[key] for key in ("train", "valid", "test") if values.get(key) is not None}
+    return {
+        key: path_of(names) if isinstance(names, str) else [path_of(name) for name in names]
+        for key, names in data.items()
+    }
 
 
-def _shelf() -> Any:
+def _package_recipes() -> Any:
     return files("seqloom") / "recipes"

@@ -19,10 +19,7 @@ def parse_set(text: str) -> tuple[str, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """The value, read as YAML: numbers, true and false, [lists], {keys: and values}, else a string.
-
-    What else YAML reads, such as dates, and what it cannot read, is a string too: whether one is right, its key says.
-    """
+    """The value as YAML: numbers, true and false, [lists], {keys: and values}; anything else is a string."""
     try:
         return parse_yaml(text, "a setting")
     except (yaml.YAMLError, SeqloomError):

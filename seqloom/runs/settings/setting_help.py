@@ -5,7 +5,7 @@ Settings of the training have their lines beside them, in `training/settings.py`
 
 from __future__ import annotations
 
-WORDS = {
+HELP = {
     # What is read.
     "columns": "columns of source and targets, by name in the first line (text,label) or by number from 1 (2,5)",
     "StreamOptions.columns": "with condition, columns of label and text, else that of the text; by name or number",

@@ -1,7 +1,7 @@
-"""Every setting that `--set` takes, with its default, its choices and a line on it; free of torch.
+"""Every setting that `--set` takes, with its default, its choices and a line of help; imports no torch.
 
-All of it was read off the constructors' signatures by `signatures.py`, into `setting_table.json` beside this file, so
-that a shell can complete a setting at once. After a new keyword or entry of a table:
+`signatures.py` collects them from the constructors' signatures into `setting_table.json` beside this file, so that
+shells can complete settings at once. After a new keyword or entry of a table:
 `python -m seqloom.runs.settings.signatures`.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seqloom.errors import known
-from seqloom.runs.settings.setting_help import WORDS
+from seqloom.runs.settings.setting_help import HELP
 from seqloom.tasks.presets import DEFAULT, preset, suited
 from seqloom.training.settings import Training
 
@@ -22,7 +22,7 @@ FILE = Path(__file__).with_suffix(".json")
 
 
 class Setting(NamedTuple):
-    """One key of `--set`. `takes`: what a value is; `choices`: where it is one of a few names."""
+    """One key of `--set`. `takes`: the type of its value in words; `choices`: its values if they are a few names."""
 
     key: str
     default: Any
@@ -32,42 +32,42 @@ class Setting(NamedTuple):
 
 
 def settings(task: str, model: str | None = None, size: str = "small") -> list[Setting]:
-    """All of a task with one of its models: of the model, of the training, of the data."""
-    book = _book()
-    mine = book["tasks"][known(task, book["tasks"], "task")]
+    """All settings of a task with one of its models: of the model, the training and the data."""
+    collected = _collected()
+    of_task = collected["tasks"][known(task, collected["tasks"], "task")]
     chosen = preset(task, model or DEFAULT[task], size)
-    found = list(_opened(book, mine["models"], {"kind": mine["kind"], **chosen}, ""))
-    trained = Training.of({**mine["training"], **suited(task, chosen)})
-    for section, keywords in (("training", book["training"]), ("data", mine["data"])):
-        for name, told in keywords.items():
-            usual = getattr(trained, name) if section == "training" else told["default"]
-            choices = mine["scores"] if (section, name) == ("training", "select") else told["choices"]
-            found.append(Setting(f"{section}.{name}", usual, told["takes"], tuple(choices), told["about"]))
+    found = list(_part_settings(collected, of_task["models"], {"kind": of_task["kind"], **chosen}, ""))
+    training = Training.of({**of_task["training"], **suited(task, chosen)})
+    for section, keywords in (("training", collected["training"]), ("data", of_task["data"])):
+        for name, entry in keywords.items():
+            default = getattr(training, name) if section == "training" else entry["default"]
+            choices = of_task["scores"] if (section, name) == ("training", "select") else entry["choices"]
+            found.append(Setting(f"{section}.{name}", default, entry["takes"], tuple(choices), entry["about"]))
     return found
 
 
-def _opened(book: Mapping[str, Any], table: str, choice: Any, prefix: str) -> Iterator[Setting]:
-    """The settings of a part, and those of the parts that it is made of."""
-    entries = book["tables"][table]
+def _part_settings(collected: Mapping[str, Any], table: str, choice: Any, prefix: str) -> Iterator[Setting]:
+    """The settings of a part and of the parts within it."""
+    entries = collected["tables"][table]
     options = {"kind": choice} if isinstance(choice, str) else dict(choice)
     kind = options.pop("kind")
     options = {**entries[kind]["with"], **options}
     if not prefix and len(entries) > 1:
-        yield Setting("kind", kind, "text", tuple(entries), WORDS["kind"])
-    for name, told in book["parts"][entries[kind]["part"]].items():
-        value = options.get(name, told["default"])
-        inner = told.get("table")
+        yield Setting("kind", kind, "text", tuple(entries), HELP["kind"])
+    for name, entry in collected["parts"][entries[kind]["part"]].items():
+        value = options.get(name, entry["default"])
+        inner = entry.get("table")
         if inner is None:
-            yield Setting(prefix + name, value, told["takes"], tuple(told["choices"]), told["about"])
+            yield Setting(prefix + name, value, entry["takes"], tuple(entry["choices"]), entry["about"])
             continue
         if isinstance(value, Mapping) and "kind" not in value:
-            usual = told["default"]
-            value = {**({"kind": usual} if isinstance(usual, str) else usual), **value}
-        shown = value if isinstance(value, str) else value["kind"]
-        yield Setting(prefix + name, shown, "text", tuple(book["tables"][inner]), told["about"])
-        yield from _opened(book, inner, value, f"{prefix}{name}.")
+            default = entry["default"]
+            value = {**({"kind": default} if isinstance(default, str) else default), **value}
+        kind_of_part = value if isinstance(value, str) else value["kind"]
+        yield Setting(prefix + name, kind_of_part, "text", tuple(collected["tables"][inner]), entry["about"])
+        yield from _part_settings(collected, inner, value, f"{prefix}{name}.")
 
 
 @cache
-def _book() -> dict[str, Any]:
+def _collected() -> dict[str, Any]:
     return json.loads(FILE.read_text(encoding="utf-8"))

@@ -24,10 +24,10 @@ from seqloom.options import hints_of
 from seqloom.parts.attention.normalisers import NORMALISERS
 from seqloom.parts.layers.activations import ACTIVATIONS
 from seqloom.parts.transformer.block import RESIDUALS
-from seqloom.runs.settings.setting_help import WORDS
+from seqloom.runs.settings.setting_help import HELP
 from seqloom.runs.settings.setting_table import FILE
 from seqloom.tasks.registry import TASKS
-from seqloom.tasks.registry import task as find
+from seqloom.tasks.registry import task as get_task
 from seqloom.training.optim.schedule import SCHEDULES
 from seqloom.training.settings import CUDA_GRAPH_MODES, OPTIMIZERS, PRECISIONS, Training
 
@@ -63,8 +63,8 @@ TAKES = {int: "a whole number", float: "a number", bool: "true or false", str: "
 TAKES |= {list: "a list", dict: "keys and values"}
 
 
-class Book:
-    """Tables, the parts that they name, and what each part takes; JSON in the end."""
+class TableCollector:
+    """Collects tables, the parts that they name and the keywords of each part, as values for JSON."""
 
     def __init__(self) -> None:
         self.tables: dict[str, dict[str, Any]] = {}
@@ -72,7 +72,7 @@ class Book:
         self._named: dict[int, str] = {}
 
     def table(self, table: Mapping[str, Any], name: str) -> str:
-        """A table goes by the place where it was met first."""
+        """Collect a table under the name by which it was met first; returns this name."""
         if id(table) in self._named:
             return self._named[id(table)]
         self._named[id(table)] = name
@@ -97,24 +97,24 @@ class Book:
         return name
 
 
-def gather() -> dict[str, Any]:
-    """All tasks, from the constructors as they are now."""
-    book, tasks = Book(), {}
+def collect() -> dict[str, Any]:
+    """The settings of all tasks, from the signatures of the constructors."""
+    book, tasks = TableCollector(), {}
     for name in TASKS:
-        task = find(name)
-        usual, comments = task.options(), _comments(task.options)
+        task = get_task(name)
+        defaults, comments = task.options(), _comments(task.options)
         tasks[name] = {
             "models": book.table(task.models, name),
             "kind": task.kind,
             "training": dict(task.training),
             "scores": list(task.scores),
             "data": {
-                one.name: _described(task.options, one.name, getattr(usual, one.name), comments)
-                for one in fields(usual)
+                field.name: _described(task.options, field.name, getattr(defaults, field.name), comments)
+                for field in fields(defaults)
             },
         }
     comments = _comments(Training)
-    training = {one.name: _described(Training, one.name, one.default, comments) for one in fields(Training)}
+    training = {field.name: _described(Training, field.name, field.default, comments) for field in fields(Training)}
     return {"tasks": tasks, "training": training, "tables": book.tables, "parts": book.parts}
 
 
@@ -123,19 +123,19 @@ def _described(make: Any, key: str, default: Any, comments: Mapping[str, str]) -
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     names = [TAKES.get(get_origin(kind) or kind, "") for kind in kinds if kind is not type(None)]
     takes = " or ".join(dict.fromkeys(filter(None, names))) or "text"
-    choices = list(_of(make, key, CHOICES) or ()) if str in kinds else []
-    about = WORDS.get(f"{make.__name__}.{key}") or comments.get(key) or _of(make, key, WORDS)
+    choices = list(_lookup(make, key, CHOICES) or ()) if str in kinds else []
+    about = HELP.get(f"{make.__name__}.{key}") or comments.get(key) or _lookup(make, key, HELP)
     return {"default": default, "takes": takes, "choices": choices, "about": about or ""}
 
 
-def _of(make: Any, key: str, table: Mapping[str, Any]) -> Any:
+def _lookup(make: Any, key: str, table: Mapping[str, Any]) -> Any:
     """The entry for the keyword in this class, in a base class, or for any class."""
-    names = [f"{one.__name__}.{key}" for one in inspect.getmro(make)] if isinstance(make, type) else []
+    names = [f"{base.__name__}.{key}" for base in inspect.getmro(make)] if isinstance(make, type) else []
     return next((table[name] for name in [*names, key] if name in table), None)
 
 
 def _comments(make: Any) -> dict[str, str]:
-    """The comment behind a keyword, on its line, where it has a line of its own."""
+    """The comments of keywords that have a line of their own."""
     found: dict[str, str] = {}
     first = ""
     for token in tokenize.generate_tokens(io.StringIO(inspect.getsource(make)).readline):
@@ -146,9 +146,9 @@ def _comments(make: Any) -> dict[str, str]:
     return {name: text for name, text in found.items() if not text.startswith(("pyright:", "noqa", "type:"))}
 
 
-def written() -> str:
-    return json.dumps(gather(), ensure_ascii=False, indent=1) + "\n"
+def table_json() -> str:
+    return json.dumps(collect(), ensure_ascii=False, indent=1) + "\n"
 
 
 if __name__ == "__main__":
-    write_atomic(FILE, written())
+    write_atomic(FILE, table_json())

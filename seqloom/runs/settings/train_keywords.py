@@ -15,15 +15,15 @@ from seqloom.runs.config import YAML
 from seqloom.runs.config import section as by_current_names
 from seqloom.runs.train.job import Files
 from seqloom.runs.train.validation_split import parse_valid
-from seqloom.setting_names import current, renamed
+from seqloom.setting_names import current_name, with_current_names
 from seqloom.tasks.registry import TASKS
-from seqloom.tasks.registry import task as find
+from seqloom.tasks.registry import task as get_task
 from seqloom.training.settings import Training, parse_seconds
 
 Examples = Files | Iterable[Any]  # names of files and datasets, or what `seqloom.data.formats.python_data` takes
 
-# What other libraries call a setting of ours.
-ELSEWHERE = {
+# Names in other libraries, and ours.
+OTHER_LIBRARIES = {
     "batch_size": "batch_rows",
     "lr": "learning_rate",
     "steps": "max_steps",
@@ -137,11 +137,13 @@ def into_sections(
         by_current_names(task, "training", _section(training, "training")),
         _section(settings, "settings"),
     )
-    sections = {"data": hints_of(find(task).options), "training": hints_of(Training)}
-    for name, value in renamed("training", renamed("data", options, sections["data"]), sections["training"]).items():
+    sections = {"data": hints_of(get_task(task).options), "training": hints_of(Training)}
+    for name, value in with_current_names(
+        "training", with_current_names("data", options, sections["data"]), sections["training"]
+    ).items():
         homes = [section for section, names in sections.items() if name in names]
         if not homes:
-            raise SeqloomError(_unknown(name, task, [*sections["data"], *sections["training"]]))
+            raise SeqloomError(_unknown_keyword(name, task, [*sections["data"], *sections["training"]]))
         if len(homes) > 1:
             raise SeqloomError(f"{name} is a setting of data and of training: give it in data={{…}} or training={{…}}")
         section: dict[str, Any] = getattr(found, homes[0])
@@ -158,33 +160,33 @@ def store_examples(
     files: Examples,
     valid: Examples | float | None,
     test: Examples | None,
-    chosen: Sections,
+    sections: Sections,
     cache: Path | None,
 ) -> tuple[list[str], Files | float | None, list[str] | None]:
-    """The files to train, to validate and to be scored on: examples given in Python are written to the cache first."""
-    below = {key.removeprefix("data."): value for key, value in chosen.settings.items() if key.startswith("data.")}
-    read = {**chosen.data, **by_current_names(task, "data", below)}
-    beside = {**read, "limit": None}
-    names, written = write_examples(files, task, read, cache)
-    forms = {written}
+    """The names of the training, validation and test files. Examples given in Python are written to the cache first."""
+    dotted = {key.removeprefix("data."): value for key, value in sections.settings.items() if key.startswith("data.")}
+    settings = {**sections.data, **by_current_names(task, "data", dotted)}
+    unlimited = {**settings, "limit": None}
+    train_files, written = write_examples(files, task, settings, cache)
+    forms = {written}  # True: examples that were written, False: files of the user's
     if valid is None or isinstance(valid, int | float | str | Path):
-        held = valid
+        valid_files = valid
         forms |= {False} if valid is not None and isinstance(parse_valid(valid), list) else set()
     else:
-        held, one = write_examples(valid, task, beside, cache, "valid")
-        forms.add(one)
-    tested, one = (None, written) if test is None else write_examples(test, task, beside, cache, "test")
-    forms.add(one)
-    # Columns and header of a table go for its examples too.
+        valid_files, valid_written = write_examples(valid, task, unlimited, cache, "valid")
+        forms.add(valid_written)
+    test_files, test_written = (None, written) if test is None else write_examples(test, task, unlimited, cache, "test")
+    forms.add(test_written)
+    # Columns and header of a table are settings of its examples too.
     of_files = [
         name for name in ("columns", *USER_FILE_OPTIONS) if task != "table" or name not in ("columns", "header")
     ]
     for name in of_files if True in forms else ():
-        if False in forms and read.get(name) is not None:
+        if False in forms and settings.get(name) is not None:
             raise SeqloomError(f"{name}= cannot be for files and for examples at once: give all in the same form")
-        chosen.data.pop(name, None)  # what is written here is always the same, its columns as they were chosen
-        chosen.settings.pop(f"data.{name}", None)
-    return names, held, tested
+        sections.data.pop(name, None)  # written examples always have the same columns and format
+        sections.settings.pop(f"data.{name}", None)
+    return train_files, valid_files, test_files
 
 
 def _section(values: Any, name: str) -> dict[str, Any]:
@@ -195,20 +197,20 @@ def _section(values: Any, name: str) -> dict[str, Any]:
     return dict(values)
 
 
-def _unknown(name: str, task: str, names: list[str]) -> str:
-    """What was probably meant; of another task's settings, whose it is."""
+def _unknown_keyword(name: str, task: str, names: list[str]) -> str:
+    """The message for an unknown keyword, with what was probably meant, or the tasks that have such a setting."""
     own = ("valid", "model", "size", "data", "training", "settings", "start", "device", "resume", "cache", "quiet")
-    near = [ELSEWHERE[name]] if name in ELSEWHERE else difflib.get_close_matches(name, [*names, *own], 1)
-    fields = {other: hints_of(find(other).options) for other in TASKS if other != task}
-    others = [other for other, names in fields.items() if current("data", name, names) in names]
+    near = [OTHER_LIBRARIES[name]] if name in OTHER_LIBRARIES else difflib.get_close_matches(name, [*names, *own], 1)
+    fields = {other: hints_of(get_task(other).options) for other in TASKS if other != task}
+    others = [other for other, names in fields.items() if current_name("data", name, names) in names]
     whose = f", which is a setting of {' and '.join(others)}" if others else ""
-    guess = f"; did you mean {near[0]!r}?" if near else f". Choose from: {', '.join(sorted(names))}"
+    hint = f"; did you mean {near[0]!r}?" if near else f". Choose from: {', '.join(sorted(names))}"
     parts = "; parts of the model go by settings={'decoder.score': …}" if "." in name else ""
-    return f"unknown keyword of seqloom.train for {task} {name!r}{whose}{parts or guess}"
+    return f"unknown keyword of seqloom.train for {task} {name!r}{whose}{parts or hint}"
 
 
 def checked_model(model: Any) -> str | Mapping[str, Any] | None:
-    """The name of a preset, a YAML file or what such a file would hold; anything else is refused."""
+    """`model` as the name of a preset, a YAML file or the content of such a file; anything else is refused."""
     if model is None or isinstance(model, str):
         return model
     if isinstance(model, Mapping):
@@ -221,5 +223,7 @@ def checked_model(model: Any) -> str | Mapping[str, Any] | None:
     hint = ""
     if any(base.__module__.startswith("torch.nn") for base in getattr(model, "__mro__", type(model).__mro__)):
         hint = "; a module of your own is no preset: see CONTRIBUTING.md for how to add a part by name"
-    told = f"the name of a preset, a YAML file or a dictionary of settings, here {type(model).__name__}"
-    raise SeqloomError(f"model= takes {told}{hint}")
+    given_type = type(model).__name__
+    raise SeqloomError(
+        f"model= takes the name of a preset, a YAML file or a dictionary of settings, here {given_type}{hint}"
+    )

@@ -1,4 +1,4 @@
-"""How many examples a batch holds, chosen by how many there are, and a note where updates are few."""
+"""The batch size, chosen by the size of the data, and a note if there will be few updates."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from seqloom.training.settings import FEW_UPDATES, MIN_ROWS, Training, default_b
 
 
 def batch_rows(training: Mapping[str, Any], data: PreparedData, own_files: bool) -> tuple[int | None, list[str]]:
-    """How many examples a batch holds, by how many there are, and a note if that is fewer than usual. Batches of
-    running text stay as they are. `own_files`: the validation data are files, no share of the training data."""
-    usual = training["batch_rows"]
-    if not usual or not getattr(data.train, "by_rows", True):
-        return usual, []
-    aside = 0 if own_files or data.valid is None else len(data.valid)  # counted, so that all folds get the same
-    rows = default_batch_rows(usual, len(data.train) + aside, Training.of(dict(training)))
-    if rows == usual:
-        return usual, []
+    """The rows of a batch, by the number of examples, and a note if they are fewer than the default. Batches of running
+    text keep the default. `own_files`: the validation data are files of their own, no share of the training data."""
+    default = training["batch_rows"]
+    if not default or not getattr(data.train, "by_rows", True):
+        return default, []
+    held_out = 0 if own_files or data.valid is None else len(data.valid)  # counted, so that all folds get the same
+    rows = default_batch_rows(default, len(data.train) + held_out, Training.of(dict(training)))
+    if rows == default:
+        return default, []
     examples = f"{len(data.train):,} examples"
-    return rows, [f"batches of {rows} rows, not {usual}, as there are {examples} (--batch-rows chooses)"]
+    return rows, [f"batches of {rows} rows, not {default}, as there are {examples} (--batch-rows chooses)"]
 
 
-def few_updates(session: Session) -> Iterator[str]:
-    """A note where a training is likely to end before the model has learned anything."""
+def few_updates_note(session: Session) -> Iterator[str]:
+    """A note if a training is likely to end before the model has learned anything."""
     settings = session.settings
     updates = planned_updates(settings, len(session.loop.plan))
     if updates is not None and updates < FEW_UPDATES:

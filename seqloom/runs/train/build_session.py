@@ -13,20 +13,20 @@ from seqloom.data.batches.batch_source import PreparedData
 from seqloom.data.datasets import catalog
 from seqloom.data.files.lines import STDIN
 from seqloom.data.prepare.request import PrepareRequest
-from seqloom.errors import SeqloomError, setting
+from seqloom.errors import SeqloomError, setting_errors
 from seqloom.plural import counted
 from seqloom.reporting.task_words import wording
 from seqloom.runs import config as configs
-from seqloom.runs.folder.folder_checks import allowed
+from seqloom.runs.folder.folder_checks import model_size_limit
 from seqloom.runs.load import MODEL
 from seqloom.runs.progress import Progress
-from seqloom.runs.train.batch_size import few_updates
+from seqloom.runs.train.batch_size import few_updates_note
 from seqloom.runs.train.job import Job
 from seqloom.runs.train.resolve import ResolvedJob, complete
 from seqloom.runs.train.session import CHECKPOINTS, Session
 from seqloom.runs.train.validation_split import parse_valid, split_seed
 from seqloom.runs.train.warm_start import load_start_weights
-from seqloom.tasks.registry import task as find
+from seqloom.tasks.registry import task as get_task
 from seqloom.tasks.shared import pretrained_vectors
 from seqloom.training.distributed.processes import Ranks
 from seqloom.training.distributed.sharding import distributed_objective
@@ -38,16 +38,16 @@ from seqloom.training.settings import Training
 
 
 def build_session(job: Job, resolved: ResolvedJob, ranks: Ranks, progress: Progress) -> Session:
-    """Data and model of a job, ready to train; notes say what is about to happen."""
+    """Data, model, objective and loop of a job, with notes for the user."""
     data = prepare_data(job, resolved, ranks)
     config, batch_notes = complete(resolved, data)
     with ranks.fail_together():
-        session = _session(job.folder, config, data, ranks, progress)
+        session = _make_session(job.folder, config, data, ranks, progress)
         if resolved.dataset_valid:
             progress.note(f"validates on {resolved.valid}")
         _check_and_note(session)
-        stepwise = [] if hasattr(session.model, "fit") else [*batch_notes, *few_updates(session)]
-        for note in (*resolved.notes, *stepwise):
+        step_notes = [] if hasattr(session.model, "fit") else [*batch_notes, *few_updates_note(session)]
+        for note in (*resolved.notes, *step_notes):
             progress.note(note)
     if resolved.start is not None:
         load_start_weights(session, Path(resolved.start), same_task="taken" not in config["inputs"])
@@ -55,7 +55,7 @@ def build_session(job: Job, resolved: ResolvedJob, ranks: Ranks, progress: Progr
 
 
 def prepare_data(job: Job, resolved: ResolvedJob, ranks: Ranks) -> PreparedData:
-    """The training and validation data, prepared once for each cache; every machine must have been given the same."""
+    """The training and validation data, prepared once for each cache; the same on every machine, else an error."""
     config, (held_out, seed) = resolved.config, split_seed(resolved.valid, resolved.config["training"]["seed"])
 
     def prepare() -> PreparedData:
@@ -70,7 +70,7 @@ def prepare_data(job: Job, resolved: ResolvedJob, ranks: Ranks) -> PreparedData:
             cache=job.cache,
             vocabularies=resolved.vocabularies,
         )
-        return find(job.task).prepare(request)
+        return get_task(job.task).prepare(request)
 
     data = ranks.in_turn(prepare)
     if data.valid is None and re.match("fold ", str(resolved.valid)):
@@ -82,26 +82,28 @@ def prepare_data(job: Job, resolved: ResolvedJob, ranks: Ranks) -> PreparedData:
     return data
 
 
-def _session(folder: Path, config: Mapping[str, Any], data: PreparedData, ranks: Ranks, progress: Progress) -> Session:
-    settings, task = Training.of(config["training"]), find(config["task"])
+def _make_session(
+    folder: Path, config: Mapping[str, Any], data: PreparedData, ranks: Ranks, progress: Progress
+) -> Session:
+    settings, task = Training.of(config["training"]), get_task(config["task"])
     torch.manual_seed(settings.seed)
     vocabularies = data.vocabularies()
-    with allowed(folder, config, MODEL):
-        model = configs.built(config, task.sizes(vocabularies))
+    with model_size_limit(folder, config, MODEL):
+        model = configs.build_model(config, task.sizes(vocabularies))
     if settings.vectors and not any((folder / CHECKPOINTS).glob("step-*")):
-        note = pretrained_vectors.given(model, vocabularies, settings.vectors)
+        note = pretrained_vectors.load_into_model(model, vocabularies, settings.vectors)
         progress.note(f"{settings.vectors}: {note}")
     if settings.freeze:
-        with setting():
+        with setting_errors():
             frozen = freeze(model, settings.freeze)
         progress.detail(f"frozen: {', '.join(frozen)}")
-    with setting():
+    with setting_errors():
         objective = check_r_drop(task.objective(model, settings, config), settings, task.name)
     loop = Loop(distributed_objective(objective, ranks, settings.shard), data.train, settings, ranks.device, ranks)
-    judge = task.validator(model, data, config, ranks.device)
+    validator = task.validator(model, data, config, ranks.device)
     if hasattr(progress, "unit"):
         progress.unit = f"{wording(config).label.split()[-1]}s"  # pyright: ignore[reportAttributeAccessIssue]
-    return Session(folder, config, loop, model, data, judge, progress)
+    return Session(folder, config, loop, model, data, validator, progress)
 
 
 def _check_and_note(session: Session) -> None:
@@ -120,7 +122,7 @@ def _check_and_note(session: Session) -> None:
 
 
 def size_note(session: Session) -> str:
-    """How much there is to train, where, and in how many steps."""
+    """The number of parameters, the device and the batches of an epoch, in a sentence."""
     count = sum(p.numel() for p in session.model.parameters())
     where = f"{session.loop.device}" if not session.ranks.distributed else f"{session.ranks.world} processes"
     return f"{count:,} parameters on {where}; {counted(len(session.loop.plan), 'batches')} an epoch"

@@ -1,4 +1,4 @@
-"""A dry run: two steps of a training that leaves nothing behind, and what the whole would cost."""
+"""A dry run: two steps that write nothing, and an estimate of what the whole training costs."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from seqloom.training.objectives.labels import SquaredError
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a training would cost, from one step on its widest batch and one on a middling one."""
+    """What a training would cost, estimated from a step on its widest batch and one on a median batch."""
 
     parameters: int
     batches: int  # an epoch
-    memory: int  # bytes at the highest point: of the GPU, else of the whole process
-    step: float  # seconds of a middling step
+    memory: int  # peak bytes of the GPU, else of the whole process
+    step: float  # seconds of a step on the median batch
     epoch: float  # seconds
     total: float  # seconds until steps, epochs or time are used up
-    patience: bool  # may end it sooner
+    patience: bool  # early stopping may end it sooner
     loss: float  # of the first step
     unit: str  # of the loss: nats per token, …
     device: str
 
     def lines(self) -> list[str]:
-        """As the terminal shows them."""
+        """The lines that the terminal shows."""
         total = f"{'at most' if self.patience else 'about'} {clock(self.total)} in all"
         return [
             f"{self.parameters:,} parameters on {self.device}",
@@ -43,15 +43,16 @@ class DryRun:
 
 
 def two_steps(loop: Loop, words: Wording) -> DryRun:
-    """Take two steps: on the widest batch, which shows whether it fits, and on a middling one, which is timed."""
+    """Take two steps: on the widest batch, which needs most memory, and on the median one, which is timed."""
     settings, costs = loop.settings, loop.source.costs(loop.plan)
-    loop.settings = replace(settings, max_steps=None, epochs=None, time=None)  # two steps are allowed in any case
+    loop.settings = replace(settings, max_steps=None, epochs=None, time=None)  # no limit below two steps
     order = np.argsort(costs, kind="stable")
     widest, middle = int(order[-1]), int(order[len(order) // 2])
     first, _ = _step(loop, widest)
     _, seconds = _step(loop, middle)
     epoch = seconds * float(costs.sum()) / float(costs[middle : middle + settings.accumulate].sum())
-    ends = [
+    on_gpu, device = loop.device.type == "cuda", loop.device
+    limits = [
         settings.max_steps and settings.max_steps * epoch / max(len(costs) / settings.accumulate, 1),
         settings.epochs and settings.epochs * epoch,
         settings.time,
@@ -59,14 +60,16 @@ def two_steps(loop: Loop, words: Wording) -> DryRun:
     return DryRun(
         parameters=sum(parameter.numel() for parameter in loop.objective.parameters()),
         batches=len(costs),
-        memory=_memory(loop.device),
+        memory=torch.cuda.max_memory_allocated(device)
+        if on_gpu
+        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         step=seconds,
         epoch=epoch,
-        total=min(float(end) for end in ends if end),
+        total=min(float(limit) for limit in limits if limit),
         patience=settings.patience is not None,
         loss=first,
         unit=words.loss(any(isinstance(part, SquaredError) for part in loop.objective.modules())),
-        device=str(loop.device),
+        device=str(device),
     )
 
 
@@ -85,9 +88,3 @@ def _step(loop: Loop, batch: int) -> tuple[float, float]:
         count = float(update.count)  # waits for the device
         return float(update.loss) / max(count, 1.0), time.perf_counter() - started
     raise RuntimeError("the loop was finished before it began")
-
-
-def _memory(device: torch.device) -> int:
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

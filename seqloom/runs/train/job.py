@@ -1,4 +1,4 @@
-"""A job: all that a training is asked for."""
+"""A job: everything the user asks of a training."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Job:
     device: str = "auto"
     resume: bool = False
     cache: Path | None = None
-    recorded: bool = False  # of a recipe on its own data: what it does not set stays as when its score was recorded
+    recorded: bool = False  # a recipe on its own data: defaults are those with which its score was recorded
 
     def __post_init__(self) -> None:
-        """Settings by the names that they have now. A recipe brings its task later, and the job is made anew then."""
+        """Give settings their current names. A recipe sets the task later, by `replace`, which comes here again."""
         for name in ("data", "training") if self.task in TASKS else ():
             object.__setattr__(self, name, configs.section(self.task, name, getattr(self, name)))
 

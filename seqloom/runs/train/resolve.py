@@ -1,6 +1,6 @@
-"""A job resolved into the complete config of its run: here every setting gets its value, and none changes later.
+"""Resolves a job into the complete config of its run.
 
-`resolve` needs nothing but the job; `complete` adds the few values that only the data decide.
+`resolve` needs only the job; `complete` adds the few values that depend on the data.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from seqloom.data.datasets import catalog
 from seqloom.data.files.columns import SPLIT_VERSIONS
 from seqloom.data.prepare.suggest_tokens import symbol_example, unspaced_example
 from seqloom.errors import SeqloomError, known
-from seqloom.options import set_values
+from seqloom.options import without_none
 from seqloom.runs import config as configs
 from seqloom.runs.evaluate import test_scores
 from seqloom.runs.load import stored_vocabularies
@@ -25,23 +25,23 @@ from seqloom.runs.train.run_folder import run_to_resume
 from seqloom.runs.train.session import CHECKPOINTS
 from seqloom.runs.train.warm_start import WarmStart, check_same_vocabularies, warm_start
 from seqloom.tasks.registry import TASKS
-from seqloom.tasks.registry import task as find
+from seqloom.tasks.registry import task as get_task
 from seqloom.training.distributed.processes import Ranks
 
 
 @dataclass(frozen=True)
 class ResolvedJob:
-    """A job whose every setting has a value. All are JSON values: the first of several processes sends them."""
+    """A job with a value for every setting. All are JSON values, which the first of several processes broadcasts."""
 
     config: dict[str, Any]
-    valid: Any  # files, a share or a fold, as the user writes them
+    valid: Any  # files, a share or a fold, as the user gave them
     saved: dict[str, Any] | None = None  # the config of the run that is resumed
-    start: str | None = None  # the run whose weights are still to be loaded
-    vocabularies: dict[str, Any] | None = None  # those taken over from it
-    dataset_valid: bool = False  # the validation data come with the dataset: the user named none
-    select_by_data: bool = False  # the data decide by which score the best model is selected
-    batch_by_data: bool = False  # and how large a batch is
-    notes: list[str] = field(default_factory=list)  # what was chosen by a look at the data
+    start: str | None = None  # the run whose weights are loaded first
+    vocabularies: dict[str, Any] | None = None  # those of that run
+    dataset_valid: bool = False  # the dataset brings its validation data
+    select_by_data: bool = False  # the score that selects the best model depends on the data
+    batch_by_data: bool = False  # so does the batch size
+    notes: list[str] = field(default_factory=list)  # settings that were chosen by looking at the data
 
 
 def resolve(job: Job, ranks: Ranks) -> ResolvedJob:
@@ -52,13 +52,13 @@ def resolve(job: Job, ranks: Ranks) -> ResolvedJob:
 
 
 def complete(resolved: ResolvedJob, data: PreparedData) -> tuple[dict[str, Any], list[str]]:
-    """The config with the values that only the data decide, and a note if a batch is smaller than usual."""
+    """The config with the values that depend on the data, and a note if the batch is smaller than the default."""
     config, notes = resolved.config, []
-    task, training = find(config["task"]), dict(config["training"])
+    task, training = get_task(config["task"]), dict(config["training"])
     decoding = task.decoding(data, config["decoding"])
     if resolved.select_by_data and hasattr(task, "select"):
         training["select"] = task.select(data)  # pyright: ignore[reportAttributeAccessIssue]
-    if resolved.batch_by_data and config["task"] != "vectors":  # whose pairs of words are as many as one likes
+    if resolved.batch_by_data and config["task"] != "vectors":  # whose number of pairs is a setting
         own_files = isinstance(resolved.valid, list) or resolved.dataset_valid
         training["batch_rows"], notes = batch_rows(training, data, own_files)
     return {**config, "training": training, "decoding": decoding}, notes
@@ -77,32 +77,34 @@ def _resolve(job: Job, ranks: Ranks) -> ResolvedJob:
 
 
 def _resumed(job: Job, saved: dict[str, Any]) -> ResolvedJob:
-    """What is not given stays as it was; what is given may not change what was trained so far."""
-    config, _ = configs.composed(job.task, job.model, job.size, job.data, job.training, job.settings, saved)
+    """The saved config with the settings of the job, which may not change what was trained so far."""
+    config = configs.compose(job.task, job.model, job.size, job.data, job.training, job.settings, saved)
     if changed := configs.differences(saved, config):
         raise SeqloomError(f"{job.folder}: cannot resume with other settings: {'; '.join(changed)}")
     config["decoding"] = saved.get("decoding", {})
-    inputs = {"train": job.names, "valid": saved["inputs"]["valid"] if job.valid is None else _as_written(job.valid)}
+    inputs = {"train": job.names, "valid": saved["inputs"]["valid"] if job.valid is None else _as_given(job.valid)}
     config["inputs"] = inputs | {name: saved["inputs"][name] for name in ("from", "taken") if name in saved["inputs"]}
     return _with_vocabularies(ResolvedJob(config, inputs["valid"], saved), job.folder, job.folder)
 
 
 def _new(job: Job) -> ResolvedJob:
     data, dataset_valid = catalog.with_suited_options(job.names, job.data, job.task)
-    if job.start is None:  # split by the newest rules, but for a recipe that does not name any: by the first
+    if job.start is None:  # split by the newest rules; a recipe that names none was recorded with the first
         start = WarmStart(replace(job, data=data), None, None, 1 if job.recorded else SPLIT_VERSIONS[-1])
     else:
         start = warm_start(job, data)
     job, before = start.job, start.config
-    data = {"split_version": start.split_version, **set_values(job.data)}
+    data = {"split_version": start.split_version, **without_none(job.data)}
     notes = _choose_tokens(job, data) if job.start is None and not job.recorded else []
-    config, batch_chosen = configs.composed(job.task, job.model, job.size, data, job.training, job.settings, before)
+    config, batch_chosen = configs.compose_with_batch_choice(
+        job.task, job.model, job.size, data, job.training, job.settings, before
+    )
     if before is not None:
         check_same_vocabularies(job, before["data"], config["data"])
-    valid = dataset_valid or "5%" if job.valid is None else _as_written(job.valid)
+    valid = dataset_valid or "5%" if job.valid is None else _as_given(job.valid)
     config["decoding"] = (before or {}).get("decoding", {})
     config["inputs"] = {"train": job.names, "valid": valid}
-    config["inputs"] |= set_values({"from": job.start and str(job.start), "taken": start.parts})
+    config["inputs"] |= without_none({"from": job.start and str(job.start), "taken": start.parts})
     resolved = ResolvedJob(
         config,
         valid,
@@ -115,27 +117,27 @@ def _new(job: Job) -> ResolvedJob:
 
 
 def _with_vocabularies(resolved: ResolvedJob, folder: Path, home: Path) -> ResolvedJob:
-    """A job that started from another run, with the vocabularies stored in `home`, and the name of that run while its
-    weights are still to be loaded: until there is a checkpoint."""
+    """A job that starts from another run, with the vocabularies stored in `home`. Until there is a checkpoint, `start`
+    names that run, whose weights are loaded."""
     start, parts = (resolved.config["inputs"].get(name) for name in ("from", "taken"))
     if start is None:
         return resolved
     if resolved.config["training"]["vectors"]:
         raise SeqloomError(f"--from {start} brings the source's embedding: leave --vectors out")
     stored = stored_vocabularies(home)
-    begun = any((folder / CHECKPOINTS).glob("step-*"))
+    has_checkpoint = any((folder / CHECKPOINTS).glob("step-*"))
     vocabularies = {name: value for name, value in stored.items() if parts is None or name in parts}
-    return replace(resolved, start=None if begun else start, vocabularies=vocabularies)
+    return replace(resolved, start=None if has_checkpoint else start, vocabularies=vocabularies)
 
 
 def _choose_tokens(job: Job, data: dict[str, Any]) -> list[str]:
-    """Where the user does not say how texts are split into tokens, and targets look like phonemes or texts have no
-    spaces, sets it in `data`; a note says so."""
+    """Unless the user chose the tokens, set them in `data` where targets look like phonemes or texts have no spaces;
+    returns notes about it."""
     name = {"translate": "target_tokens", "classify": "tokens"}.get(job.task, "")
     if not name or data.get(name) or f"data.{name}" in job.settings:
         return []
-    values = data | {key.removeprefix("data."): one for key, one in job.settings.items() if key.startswith("data.")}
-    with suppress(SeqloomError):  # of the settings, which are checked when the config is composed
+    values = data | {key.removeprefix("data."): v for key, v in job.settings.items() if key.startswith("data.")}
+    with suppress(SeqloomError):  # wrong settings: reported when the config is composed
         options = configs.data_options(job.task, values)
         if job.task == "translate" and (example := symbol_example(job.names, options)):
             data[name] = "words"
@@ -148,5 +150,5 @@ def _choose_tokens(job: Job, data: dict[str, Any]) -> list[str]:
     return []
 
 
-def _as_written(valid: Files | float) -> Any:
+def _as_given(valid: Files | float) -> Any:
     return valid if isinstance(valid, str | int | float) else file_names(valid)

@@ -21,10 +21,10 @@ from seqloom.version import IMPORTED
 
 
 def run_to_resume(folder: Path, resume: bool, ranks: Ranks) -> dict[str, Any] | None:
-    """The config of the run that the folder holds, if that is to be resumed."""
+    """The config of the run in the folder if it is to be resumed; an error if it may not be."""
     if folder.is_file():
         raise SeqloomError(f"{folder}: is a file; --output names a folder")
-    if not resume and not _started_by_us(folder, ranks):
+    if not resume and not _is_restart(folder, ranks):
         check_free(folder)
     saved = stored_config(folder) if (folder / configs.FILE).exists() else None
     if saved is not None and saved["preset"]["size"] == IMPORTED and "from" not in saved["inputs"]:
@@ -37,19 +37,19 @@ def check_free(folder: Path) -> None:
         raise SeqloomError(f"{folder}: already holds a run; add --resume to go on with it, or name another --output")
 
 
-def _started_by_us(folder: Path, ranks: Ranks) -> bool:
-    """torchrun restarts a training that failed: then the folder holds an earlier attempt of the same launch."""
+def _is_restart(folder: Path, ranks: Ranks) -> bool:
+    """Whether torchrun restarted a failed training: then the folder holds an earlier attempt of the same launch."""
     if not any(launch.attempt for launch in ranks.launches) or not (folder / "env.json").is_file():
         return False
-    begun = read_json(folder / "env.json").get("launches", [])
-    return isinstance(begun, list) and any(launch.name in begun for launch in ranks.launches)
+    launches = read_json(folder / "env.json").get("launches", [])
+    return isinstance(launches, list) and any(launch.name in launches for launch in ranks.launches)
 
 
 @contextmanager
-def opened(session: Session, config: Mapping[str, Any], saved: Mapping[str, Any] | None) -> Iterator[None]:
-    """The folder locked for this training, and the session restored from the newest whole checkpoint.
+def locked_folder(session: Session, config: Mapping[str, Any], saved: Mapping[str, Any] | None) -> Iterator[None]:
+    """Lock the folder for this training and restore the session from the newest undamaged checkpoint.
 
-    Nothing is written before the model stands and the checkpoint fits the data: what is refused changes nothing.
+    Comes after the model was built, so that errors in settings or data leave the folder as it was.
     """
     folder, ranks = session.folder, session.ranks
     newest: checkpoint.Checkpoint | None = None
@@ -63,22 +63,23 @@ def opened(session: Session, config: Mapping[str, Any], saved: Mapping[str, Any]
         configs.check_folder(folder)
         stack.enter_context(locked(folder))
         if saved is None:
-            check_free(folder)  # another process may have trained here while we read the data
-            _write_new(folder, config, session.data, ranks)
+            check_free(folder)  # another process may have trained here while the data were read
+            _write_run_files(folder, config, session.data, ranks)
             return None
         newest = _newest_checkpoint(session)
         configs.save(folder, config)
         return None if newest is None else (str(newest.folder), newest.values)
 
     with ExitStack() as stack:
-        found = ranks.run_on_first(begin)
-        if found is None:
+        folder_and_values = ranks.run_on_first(begin)
+        if folder_and_values is None:
             session.journal.cut_back(0)
         else:
+            path, values = folder_and_values
             weights, tensors = ({}, {}) if newest is None else (newest.weights, newest.tensors)
             session.restore(
                 checkpoint.Checkpoint(
-                    Path(found[0]), ranks.broadcast_tensors(weights), ranks.broadcast_tensors(tensors), found[1]
+                    Path(path), ranks.broadcast_tensors(weights), ranks.broadcast_tensors(tensors), values
                 )
             )
             session.progress.note(f"resumed at step {session.loop.step:,}")
@@ -97,10 +98,10 @@ def _newest_checkpoint(session: Session) -> checkpoint.Checkpoint | None:
     return newest
 
 
-def _write_new(folder: Path, config: Mapping[str, Any], data: PreparedData, ranks: Ranks) -> None:
+def _write_run_files(folder: Path, config: Mapping[str, Any], data: PreparedData, ranks: Ranks) -> None:
     for name, value in data.vocabularies().items():
         write_json(folder / f"{name}.json", value)
     write_json(folder / "data.json", data.facts)
-    begun = {"processes": ranks.world, "launches": sorted({launch.name for launch in ranks.launches if launch.name})}
-    write_json(folder / "env.json", environment() | begun)
+    names = sorted({launch.name for launch in ranks.launches if launch.name})
+    write_json(folder / "env.json", environment() | {"processes": ranks.world, "launches": names})
     configs.save(folder, config)  # last: a folder with a config is a run

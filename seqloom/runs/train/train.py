@@ -13,7 +13,7 @@ from seqloom.errors import SeqloomError
 from seqloom.plural import counted
 from seqloom.reporting.task_words import wording
 from seqloom.runs.evaluate import test_scores
-from seqloom.runs.evaluate.report_files import finish, write_run_report
+from seqloom.runs.evaluate.report_files import finish_run, write_run_report
 from seqloom.runs.folder.environment import choose_device
 from seqloom.runs.folder.metrics_log import MetricsLog
 from seqloom.runs.load import MODEL, load
@@ -24,10 +24,10 @@ from seqloom.runs.train.build_session import build_session, size_note
 from seqloom.runs.train.dry_run import DryRun, two_steps
 from seqloom.runs.train.job import Job, file_names
 from seqloom.runs.train.resolve import resolve
-from seqloom.runs.train.run_folder import opened
+from seqloom.runs.train.run_folder import locked_folder
 from seqloom.runs.train.session import METRICS_FILE
-from seqloom.safety import named
-from seqloom.tasks.shared.predict import described, stored_parameters
+from seqloom.safety import system_errors
+from seqloom.tasks.shared.predict import describe_run, stored_parameters
 from seqloom.tasks.shared.task import Model
 from seqloom.training.distributed.processes import Launch, Ranks, connected
 
@@ -46,7 +46,7 @@ class Run:
     def __repr__(self) -> str:
         stopped = "" if self.signal is None else f", stopped by signal {self.signal}"
         parameters = stored_parameters(self.folder / MODEL)
-        facts = described(self.folder, self.config, parameters, self.best or {})
+        facts = describe_run(self.folder, self.config, parameters, self.best or {})
         return f"Run({facts}, {counted(self.step, 'steps')}{stopped})"
 
     def load(self, device: str = "auto") -> Model:
@@ -90,30 +90,30 @@ def train(
     {"decoder.score": "additive"}. `start`: a run whose weights and vocabularies this one begins with. `progress` shows
     what happens (see `runs/progress.py`): by default a bar in a terminal, lines elsewhere, nothing if `quiet`.
     """
-    chosen = into_sections(task, options, data, training, settings)
+    sections = into_sections(task, options, data, training, settings)
     model = checked_model(model)
-    names, held, tested = store_examples(task, files, valid, test, chosen, cache)
+    train_files, valid_files, test_files = store_examples(task, files, valid, test, sections, cache)
     job = Job(
         task=task,
-        files=names,
+        files=train_files,
         output=output,
-        valid=held,
-        test=tested,
+        valid=valid_files,
+        test=test_files,
         model=model,
         size=size,
-        data=chosen.data,
-        training=chosen.training,
-        settings=chosen.settings,
+        data=sections.data,
+        training=sections.training,
+        settings=sections.settings,
         start=start,
         device=device,
         resume=resume,
         cache=cache,
     )
-    return run_job(job, progress or make_progress("quiet" if quiet else "usual"))
+    return run_job(job, progress or make_progress("quiet" if quiet else "default"))
 
 
 def run_job(job: Job, progress: Progress) -> Run:
-    """Train as the job says. Under torchrun every process does this; the first one reports and writes."""
+    """Train, evaluate and report. Under torchrun every process calls this; the first one reports and writes."""
     with _processes(job) as ranks:
         resolved = resolve(job, ranks)
         progress = progress if ranks.first else Silent()
@@ -122,14 +122,14 @@ def run_job(job: Job, progress: Progress) -> Run:
         try:
             session = build_session(job, resolved, ranks, progress)
             progress.note(size_note(session))
-            with opened(session, session.config, resolved.saved):
+            with locked_folder(session, session.config, resolved.saved):
                 session.run()
         finally:
             progress.close()
         run = Run(job.folder, session.config, session.loop.step, session.best, session.signal)
         if session.signal is not None or not ranks.first:
             return run
-        finish(job.folder, session.evaluate_best, progress)
+        finish_run(job.folder, session.evaluate_best, progress)
         if job.test is None:
             return run
         scores = test_scores.score(job.folder, session.best_model, file_names(job.test), progress.note)
@@ -138,7 +138,7 @@ def run_job(job: Job, progress: Progress) -> Run:
 
 
 def dry_run(job: Job, progress: Progress) -> DryRun:
-    """What the job would cost, from two steps; nothing is written but the cache of the data."""
+    """What the job would cost, estimated from two steps; only the cache of the data is written."""
     with _processes(job) as ranks:
         resolved = resolve(job, ranks)
         session = build_session(job, resolved, ranks, progress if ranks.first else Silent())
@@ -150,9 +150,9 @@ def dry_run(job: Job, progress: Progress) -> DryRun:
 
 @contextmanager
 def _processes(job: Job) -> Iterator[Ranks]:
-    """All processes of the training; what the system refuses meanwhile is one line."""
+    """The connected processes of the training; system errors in the block become one line."""
     launch = Launch.of()
-    with named(job.folder), explain_damage():
+    with system_errors(job.folder), explain_damage():
         device = choose_device(job.device, launch.local if launch.world > 1 else None)
         with connected(launch, device) as ranks:
             yield ranks

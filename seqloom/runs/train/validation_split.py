@@ -1,4 +1,4 @@
-"""What is held out for validation, as users write it: files, a share such as 5%, or a fold, perhaps with a seed."""
+"""The validation data as users write them: files, a share such as 5%, or a fold, with or without a seed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from seqloom.errors import SeqloomError
 from seqloom.runs.train.job import Files, file_names
 
 FOLD = r"fold \d+/\d+"
-SEEDED = re.compile(rf"({FOLD}|[\d.]+%?) with seed (\d{{1,19}})")  # the same part, whatever the seed of the training
-MOST_FOLDS = 10_000  # as many trainings, each of which reads all of the data
+SEEDED = re.compile(rf"({FOLD}|[\d.]+%?) with seed (\d{{1,19}})")  # independent of the seed of the training
+MOST_FOLDS = 10_000  # each is a training that reads all of the data
 
 
 def parse_valid(valid: Files | float) -> list[str] | float | Fold:
-    """`0.05`, `"5%"`, `"fold 2/5"`, either with a seed behind it, or file names."""
+    """From `0.05`, `"5%"`, `"fold 2/5"`, the last two also with a seed, or file names."""
     valid, _ = split_seed(valid)
     if isinstance(valid, str) and re.fullmatch(FOLD, valid):
         return _fold(valid)
@@ -38,20 +38,20 @@ def parse_valid(valid: Files | float) -> list[str] | float | Fold:
 
 
 def split_seed(valid: Any, default: int = 0) -> tuple[Any, int]:
-    """What is held out, and the seed by which it is drawn."""
+    """The validation data without their seed, and the seed."""
     seeded = SEEDED.fullmatch(valid) if isinstance(valid, str) else None
     return (seeded[1], int(seeded[2])) if seeded else (valid, default)
 
 
 def with_fixed_seed(valid: Files | float, seed: int) -> Files | float:
-    """A share or a fold that does not change with the seed of the training: `"5% with seed 7"`; files stay."""
+    """A share or a fold with a seed of its own, `"5% with seed 7"`; files stay as they are."""
     held_out = parse_valid(valid)
     fixed = isinstance(held_out, list) or held_out == 0 or SEEDED.fullmatch(str(valid))
     return valid if fixed else f"{valid} with seed {seed}"
 
 
 def _fold(text: str) -> Fold:
-    number, count = (int(one[:10]) for one in text.removeprefix("fold ").split("/"))  # no text of thousands of digits
+    number, count = (int(digits[:10]) for digits in text.removeprefix("fold ").split("/"))  # not thousands of digits
     if count > MOST_FOLDS:
         raise SeqloomError(f"{text[:100]}: there are at most {MOST_FOLDS:,} folds")
     if not 1 <= number <= count or count < 2:

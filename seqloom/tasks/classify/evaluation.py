@@ -1,4 +1,4 @@
-"""What an evaluation of labels or numbers found, as values for a report."""
+"""Evaluates a classifier or regressor: scores and details as values for a report."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import ratio_interval
 from seqloom.metrics.classification import LabelPredictions, NumberPredictions, by_label, calibration, confusion
 from seqloom.reporting.number_format import finite
-from seqloom.tasks.shared.evaluation import frame
+from seqloom.tasks.shared.evaluation import common_details
 from seqloom.tasks.shared.label_predictions import label_answers
 
 if TYPE_CHECKING:
     from seqloom.tasks.classify.model import ClassifyModel
 
-BUCKETS, SHOWN, INVOLVED, LOOKED = 6, 10, 25, 6
+BUCKETS, SHOWN, LABELS_SHOWN, ATTENTION_SHOWN = 6, 10, 25, 6
 LONGEST_PICTURE = 40  # tokens of an attention picture: more would not be readable
 
 
@@ -36,27 +36,27 @@ def evaluation_details(labeller: ClassifyModel, examples: Sequence[Example], *, 
     found = labeller.found(asked, logits)
     asked_pairs = sorted((example.source, example.targets) for example in asked)
     return {
-        **frame(labeller, labeller.score(asked, logits), asked_pairs, seconds, len(examples)),
-        **_closer(labeller, asked, logits, found),
+        **common_details(labeller, labeller.score(asked, logits), asked_pairs, seconds, len(examples)),
+        **_details(labeller, asked, logits, found),
     }
 
 
-def _closer(
+def _details(
     labeller: ClassifyModel, asked: Sequence[Example], logits: np.ndarray, found: LabelPredictions | NumberPredictions
 ) -> dict[str, Any]:
-    """All but the scores."""
+    """The details beside the scores."""
     answers = [label_answers(labeller.target, row)[0] for row in logits]
     texts = [example.source for example in asked]
     lengths = np.array([len(labeller.display_tokens(text)) for text in texts])
     if isinstance(found, NumberPredictions):
         errors = np.abs(found.errors)
-        picked = off(shown(asked, answers, errors, lengths))
+        picked = with_errors(example_lists(asked, answers, errors, lengths))
         return {"examples": picked, "error_by_length": _by_length(lengths, errors)}
     return {
-        "examples": shown(asked, answers, (~found.correct).astype(float), lengths),
+        "examples": example_lists(asked, answers, (~found.correct).astype(float), lengths),
         "error_by_length": _by_length(lengths, 100.0 * ~found.correct),
         **by_labels(found, labeller.target.names, labeller.target.kind == "label"),
-        **_looked(labeller, asked, answers),
+        **_attention_maps(labeller, asked, answers),
     }
 
 
@@ -70,7 +70,7 @@ def by_labels(found: LabelPredictions, names: Sequence[str], single: bool = True
     }
 
 
-def shown(
+def example_lists(
     asked: Sequence[Example], answers: list[Answer], errors: np.ndarray, lengths: np.ndarray
 ) -> dict[str, list[dict[str, Any]]]:
     """The best (of those all right the surest, then the mildest errors), the worst (of equals the surest), and some at
@@ -99,7 +99,7 @@ def _example(example: Example, answer: Answer, error: float) -> dict[str, Any]:
     }
 
 
-def off(picked: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+def with_errors(picked: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
     """Examples of numbers: no prediction is right or wrong, it is off by so much."""
     for one in (one for several in picked.values() for one in several):
         del one["wrong"]
@@ -131,8 +131,8 @@ def _confusion(found: LabelPredictions, names: Sequence[str]) -> dict[str, Any]:
     table = confusion(found)
     square = table[:-1]
     wrong = square - np.diag(np.diag(square))
-    involved = np.argsort(-(wrong.sum(0) + wrong.sum(1)), kind="stable")[:INVOLVED]
-    chosen = np.sort(involved) if len(names) > INVOLVED else np.arange(len(names))
+    involved = np.argsort(-(wrong.sum(0) + wrong.sum(1)), kind="stable")[:LABELS_SHOWN]
+    chosen = np.sort(involved) if len(names) > LABELS_SHOWN else np.arange(len(names))
     order = np.argsort(-wrong, axis=None, kind="stable")[:20].tolist()
     pairs = [(*divmod(place, len(names)), int(wrong.flat[place])) for place in order]
     return {
@@ -145,10 +145,10 @@ def _confusion(found: LabelPredictions, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _looked(labeller: ClassifyModel, asked: Sequence[Example], answers: list[Answer]) -> dict[str, Any]:
-    """Which words counted, in some examples of readable length; nothing where the summary is no attention."""
+def _attention_maps(labeller: ClassifyModel, asked: Sequence[Example], answers: list[Answer]) -> dict[str, Any]:
+    """The weights of attention pooling in some examples of readable length; empty for other poolings."""
     fitting = [i for i, one in enumerate(asked) if 3 <= len(labeller.display_tokens(one.source)) < LONGEST_PICTURE]
-    drawn = sorted(fitting, key=lambda i: _hash(asked[i].source, b"looked"))[:LOOKED]
+    drawn = sorted(fitting, key=lambda i: _hash(asked[i].source, b"looked"))[:ATTENTION_SHOWN]
     seen = [(i, labeller.attention(asked[i].source)) for i in drawn]
     maps = [
         {

@@ -29,13 +29,13 @@ from seqloom.parts.probe import watch
 from seqloom.tasks.classify.evaluation import evaluation_details
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of
 from seqloom.tasks.shared.label_predictions import DEFAULT_METRICS, label_answers, with_references
-from seqloom.tasks.shared.predict import LoadedRun, Predicting
+from seqloom.tasks.shared.predict import LoadedRun, Predictor
 from seqloom.tasks.shared.unseen_characters import unknown_tokens
 
 EMPTY_ANSWER = Answer("", (), 0.0, 0.0, 1.0)  # of an empty line
 
 
-class ClassifyModel(Predicting[str]):
+class ClassifyModel(Predictor[str]):
     """What `seqloom.load` gives for a run of `classify`. Remembers nothing between calls."""
 
     def __init__(self, run: LoadedRun) -> None:
@@ -112,7 +112,7 @@ class ClassifyModel(Predicting[str]):
     ) -> Evaluation:
         """Scores on files of examples, or on the test split of a dataset by name."""
         examples, notes = examples_of(self, files, reading)
-        sources = list(self.warned(example.source for example in examples))
+        sources = list(self.warn_of_long(example.source for example in examples))
         scored = self.score(examples, self.logits(sources), metrics)
         return replace(scored, notes=(*notes, *scored.notes))
 

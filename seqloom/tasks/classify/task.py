@@ -39,7 +39,7 @@ from seqloom.training.validation import all_batches
 
 @dataclass(frozen=True, eq=False)
 class PreparedLabels:
-    """Data data for training."""
+    """Training and validation data of `classify`."""
 
     source: Codec
     target: Target
@@ -57,7 +57,7 @@ class PreparedLabels:
 
 
 class Classify:
-    """The task `classify`. Its vocabularies are the tokens of the text, and the labels (or what numbers are like)."""
+    """The task `classify`. Its vocabularies: the tokens of texts, and the labels, or mean and deviation of numbers."""
 
     name = "classify"
     models: Mapping[str, Any] = CLASSIFIERS
@@ -68,19 +68,19 @@ class Classify:
     scores = SCORES
 
     def prepare(self, request: PrepareRequest[LabelOptions]) -> PreparedLabels:
-        """The text is the source and the label the target of the pipeline that all pairs go through."""
+        """Prepared as pairs: the text is the source and the label the target."""
         options, stored = request.options, request.vocabularies or {}
         source = Codec.from_json(stored["source"]) if "source" in stored else None
         target = Target.from_json(stored["target"]) if "target" in stored else None
         if target is not None and target.kind != options.target:
             raise SeqloomError(f"the labels that were brought are of the kind {target.kind}, not {options.target}")
-        codecs = (source, None if target is None else _codec(target)) if source or target else None
+        codecs = (source, None if target is None else _label_codec(target)) if source or target else None
         prepared = prepare_pairs(request, codecs)
         target = _target(prepared, options) if target is None else target
         values = encode_targets(prepared.train, target)
         files = ", ".join(str(group) for group in prepared.split.train)
-        _check(values, target, files, _other(prepared, options), options.limit)
-        doubts = _doubted(prepared, options, target, len(values), files)
+        _check(values, target, files, _one_label_hint(prepared, options), options.limit)
+        doubts = _doubtful_labels(prepared, options, target, len(values), files)
         plain = LabelSource(prepared.train, target, values)
         weights = class_weights(options.class_weights, target, plain.counts())
         held = prepared.valid
@@ -89,7 +89,7 @@ class Classify:
             target=target,
             train=plain if weights is None else LabelSource(prepared.train, target, values, weights),
             valid=None if held is None else LabelSource(held, target, encode_targets(held, target)),
-            notes=(notes := [*prepared.notes, *doubts, *_head(prepared.split, options, target)]),
+            notes=(notes := [*prepared.notes, *doubts, *_sorted_file_notes(prepared.split, options, target)]),
             facts=_facts(prepared.facts, plain) | {"notes": notes},
             prepared=prepared,
         )
@@ -135,9 +135,8 @@ def validated(
     ranks: Ranks,
     device: torch.device,
 ) -> dict[str, float]:
-    """The loss of a held-out example, and the scores of all predictions. Every rank predicts its
-    rows and gets those of all."""
-    plain: Any = getattr(objective, "module", objective)  # without what wraps it for several processes
+    """The mean loss and the scores on validation data. Every rank predicts its rows; the outputs are gathered."""
+    plain: Any = getattr(objective, "module", objective)  # without the wrapper for several processes
     training = objective.training
     objective.eval()
     total, count, rows, logits = torch.zeros((), dtype=torch.float64, device=device), 0, [], []
@@ -151,18 +150,20 @@ def validated(
     gathered = ranks.all_gather(
         {"total": float(total), "count": count, "rows": rows, "logits": np.concatenate(logits).tolist()}
     )
-    order = np.concatenate([np.array(one["rows"], np.int64) for one in gathered])
-    every = np.concatenate([np.array(one["logits"], np.float32).reshape(-1, source.target.size) for one in gathered])
-    missing = source.missing()[order] if source.target.kind == "labels" else None  # one label says it by its number
-    found = with_references(source.target, every, source.values[order], missing)
+    order = np.concatenate([np.array(rank["rows"], np.int64) for rank in gathered])
+    outputs = np.concatenate(
+        [np.array(rank["logits"], np.float32).reshape(-1, source.target.size) for rank in gathered]
+    )
+    missing = source.missing()[order] if source.target.kind == "labels" else None  # a single missing label is -1
+    predictions = with_references(source.target, outputs, source.values[order], missing)
     names = DEFAULT_METRICS[source.target.kind]
-    count = sum(one["count"] for one in gathered)
-    loss = sum(one["total"] for one in gathered) / count if count else math.nan
-    return {"loss": loss, **score_labels(found, metrics=names, samples=0).metrics}
+    count = sum(rank["count"] for rank in gathered)
+    loss = sum(rank["total"] for rank in gathered) / count if count else math.nan
+    return {"loss": loss, **score_labels(predictions, metrics=names, samples=0).metrics}
 
 
-def _codec(target: Target) -> Codec:
-    """The labels as the pipeline of pairs numbers them."""
+def _label_codec(target: Target) -> Codec:
+    """The codec with which pairs encode the labels."""
     kind = target.tokens
     return Codec.build("bytes", ()) if kind == "bytes" else Codec(kind, make_tokenizer(kind), list(target.names))
 
@@ -174,8 +175,10 @@ def _target(prepared: PreparedPairs, options: LabelOptions) -> Target:
     return Target("number", mean=float(numbers.mean()), deviation=float(numbers.std()) or 1.0)
 
 
-def _doubted(prepared: PreparedPairs, options: LabelOptions, target: Target, count: int, files: str) -> list[str]:
-    """A label for nearly every line is hardly meant; where texts are few, the columns are swapped."""
+def _doubtful_labels(
+    prepared: PreparedPairs, options: LabelOptions, target: Target, count: int, files: str
+) -> list[str]:
+    """A note if nearly every line has a label of its own; an error if few texts show that the columns are swapped."""
     if target.kind != "label":
         return []
     amounts = count, prepared.facts["train"]["distinct_sources"], target.size
@@ -185,19 +188,19 @@ def _doubted(prepared: PreparedPairs, options: LabelOptions, target: Target, cou
     return [message] if message else []
 
 
-def _head(split: Split, options: LabelOptions, target: Target) -> Iterator[str]:
-    """What there is to say of the head of a file that is sorted by label."""
+def _sorted_file_notes(split: Split, options: LabelOptions, target: Target) -> Iterator[str]:
+    """A note if the file is sorted by label and `limit` takes its first examples."""
     if options.limit is None or target.kind == "number":
         return
     whole = replace(split, reading=replace(split.reading, limit=None), decision=None)
-    with suppress(SeqloomError):  # lines behind the limit need not be right
+    with suppress(SeqloomError):  # lines after the limit may be broken
         labels = (label for part in whole.training_parts(Skipped(), None) for label in part.labels or ())
         if message := sorted_note(labels, options.limit):
             yield message
 
 
-def _other(prepared: PreparedPairs, options: LabelOptions) -> str:
-    """What to do where all examples have one label."""
+def _one_label_hint(prepared: PreparedPairs, options: LabelOptions) -> str:
+    """What to do if all examples have the same label."""
     if options.limit is not None:
         return f"--sample {options.limit} draws from the whole of a sorted file"
     if any(group.form == "jsonl" for group in prepared.split.train):
@@ -220,7 +223,7 @@ def _check(values: np.ndarray, target: Target, files: str, hint: str, limit: int
 
 
 def _facts(facts: dict[str, Any], train: LabelSource) -> dict[str, Any]:
-    """Those of the pairs, and how common the labels are; bytes of numbers mean nothing to a reader."""
+    """The facts of the pairs and the counts of the labels; of numbers mean and deviation, not their bytes."""
     target = train.target
     if target.kind != "number":
         counts = train.counts().astype(int).tolist()

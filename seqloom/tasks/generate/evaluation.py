@@ -1,4 +1,4 @@
-"""What an evaluation of a language model found, for a report: scores, where they are good and bad, samples."""
+"""Evaluates a language model: scores, loss by position and samples as values for a report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqloom.data.prepare.language import line_hash
 from seqloom.decoding.generation import GenerationOptions
 from seqloom.decoding.options import Search
 from seqloom.metrics.bootstrap import ratio_interval
-from seqloom.tasks.shared.evaluation import frame
+from seqloom.tasks.shared.evaluation import common_details
 from seqloom.training.objectives.next_token import CHUNK, TokenLosses
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def evaluation_details(model: GenerateModel, stream: Stream) -> dict[str, Any]:
     scores, found = model.score(stream)
     seconds = time.monotonic() - started
     return {
-        **frame(model, scores, np.asarray(stream.ids, np.int64).tobytes(), seconds, stream.labels),
+        **common_details(model, scores, np.asarray(stream.ids, np.int64).tobytes(), seconds, stream.labels),
         "unit": scores.unit,
         "places": _places(model, found, stream),
         "samples": samples(model, stream),

@@ -26,7 +26,7 @@ from seqloom.errors import SeqloomError, known
 from seqloom.metrics.metric_table import TASK_METRICS
 from seqloom.tasks.generate import evaluation
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of
-from seqloom.tasks.shared.predict import LoadedRun, Predicting
+from seqloom.tasks.shared.predict import LoadedRun, Predictor
 from seqloom.tasks.shared.unseen_characters import UnseenTokens, unknown_tokens
 from seqloom.training.objectives.next_token import TokenLosses, characters, language_metrics, token_losses
 
@@ -34,7 +34,7 @@ SAMPLE = Search(sample=True)
 METRICS = TASK_METRICS["generate"]
 
 
-class GenerateModel(Predicting[str]):
+class GenerateModel(Predictor[str]):
     """What `seqloom.load` gives for a language model. Remembers nothing between calls.
 
     It predicts what follows a prompt; of a model with labels a prompt is `label TAB text`.

@@ -45,8 +45,8 @@ class Generate:
         return {"source_size": size, "labels": len(vocabularies["lines"]["labels"])}
 
     def decoding(self, data: PreparedData, before: Mapping[str, Any]) -> dict[str, Any]:
-        """`room`: how many tokens a Transformer has in view, as many as in training. `longest`: how long a text goes on
-        unless it is given: of lines, a quarter longer than any of the training."""
+        """`room`: the context length of a Transformer, as in training. `longest`: the default length of a generated
+        text; of lines, a quarter more than the longest line of the training data."""
         train: Any = data.train
         room = max(2, train.length if train.offsets is None else int(train.lengths.max()))
         longest = 200 if train.offsets is None else math.ceil(1.25 * int(train.lengths.max()))
@@ -74,10 +74,10 @@ class Generate:
     def runner(self, run: LoadedRun) -> Runner:
         return GenerateModel(run)
 
-    def glimpse(self, author: GenerateModel) -> str:
-        """A short text the model writes now, the same seed each time: how it learns, in the journal of a run."""
-        label = next(iter(author.texts.labels), None)
-        return "".join(author.generate(course=GenerationOptions(length=100, label=label)))
+    def training_sample(self, model: GenerateModel) -> str:
+        """A short text of the current model for the log, always with the same seed."""
+        label = next(iter(model.texts.labels), None)
+        return "".join(model.generate(course=GenerationOptions(length=100, label=label)))
 
 
 TASK = Generate()

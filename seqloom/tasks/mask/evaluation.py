@@ -1,4 +1,4 @@
-"""What an evaluation of a masked model found, as values for a report: scores, and some texts with what was hidden."""
+"""Evaluates a masked language model: scores, and predictions in some texts, as values for a report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from seqloom.data.formats.pairs import Example
 from seqloom.errors import SeqloomError
-from seqloom.tasks.shared.evaluation import frame
+from seqloom.tasks.shared.evaluation import common_details
 from seqloom.training.objectives.masked_tokens import predict_masked
 from seqloom.training.validation import subsample
 
@@ -29,12 +29,12 @@ def evaluation_details(model: MaskModel, examples: Sequence[Example], most: int 
     started = time.monotonic()
     scores = model.score(texts)
     seconds = time.monotonic() - started
-    return {**frame(model, scores, sorted(texts), seconds, len(every)), "masks": _shown(model, texts[:SHOWN])}
+    return {**common_details(model, scores, sorted(texts), seconds, len(every)), "masks": _shown(model, texts[:SHOWN])}
 
 
 @torch.inference_mode()
 def _shown(model: MaskModel, texts: list[str]) -> list[dict[str, Any]]:
-    """First pieces of texts, token by token, with what was predicted where."""
+    """The first chunks of some texts, token by token, with the predictions for hidden tokens."""
     clozes, owners = model.clozes(texts)
     shown = []
     for row in np.flatnonzero(np.diff(owners, prepend=-1)):

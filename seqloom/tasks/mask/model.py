@@ -30,7 +30,7 @@ from seqloom.metrics.perplexity import perplexity
 from seqloom.models.pretraining.masked_language_model import MASK
 from seqloom.tasks.mask.evaluation import evaluation_details
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of, reading_of
-from seqloom.tasks.shared.predict import LoadedRun, Predicting
+from seqloom.tasks.shared.predict import LoadedRun, Predictor
 from seqloom.tasks.shared.unseen_characters import unknown_tokens
 from seqloom.training.objectives.masked_tokens import MaskedTexts, predict_masked
 from seqloom.version import __version__
@@ -40,7 +40,7 @@ SEED = 7  # of the tokens that are hidden in an evaluation
 METRICS = TASK_METRICS["mask"]
 
 
-class MaskModel(Predicting[str]):
+class MaskModel(Predictor[str]):
     """What `seqloom.load` gives of a `mask` run. Remembers nothing between calls."""
 
     def __init__(self, run: LoadedRun) -> None:

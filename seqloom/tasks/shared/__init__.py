@@ -1,1 +1,1 @@
-"""What all tasks share: the Task protocol, evaluation, presets, transfer, prediction from Python."""
+"""Shared by all tasks: the Task protocol, evaluation, transfer, prediction from Python."""

@@ -18,9 +18,9 @@ from seqloom.errors import SeqloomError, known
 from seqloom.models.protocols import Encoded
 from seqloom.parts.visibility import last, mean
 
-WAYS = ("mean", "summary")
-BLOCK = 1 << 10  # queries whose neighbours are looked for at a time
-AHEAD = 16  # batches whose texts are sorted by length
+POOLINGS = ("mean", "summary")
+QUERY_BLOCK = 1 << 10  # queries whose neighbours are looked for at a time
+SORTED_BATCHES = 16  # batches whose texts are sorted by length
 
 
 class Embedder(NamedTuple):
@@ -50,18 +50,20 @@ class Embedder(NamedTuple):
             raise SeqloomError(
                 f"{runner.folder}: its encoder reads words with their characters; train with characters=none"
             )
-        if layer is not None and known(way, WAYS, "way to embed") == "summary":
+        if layer is not None and known(way, POOLINGS, "way to embed") == "summary":
             raise SeqloomError("--layer chooses states to take the mean of; the summary is of the last layer")
         data, device = runner.config["data"], next(model.parameters()).device
         limits = data.get("max_length"), data.get("truncate", "tail")
-        return cls(model, codec, device, known(way, WAYS, "way to embed"), layer, *limits, *_around(runner, codec))
+        return cls(
+            model, codec, device, known(way, POOLINGS, "way to embed"), layer, *limits, *_special_tokens(runner, codec)
+        )
 
     @torch.inference_mode()
     def __call__(self, texts: Iterable[str], rows: int = 64) -> Iterator[np.ndarray]:
         """A vector [dim] float32 for each text, in order, as a stream."""
         self.model.eval()
         texts = iter(texts)
-        while chunk := list(islice(texts, AHEAD * rows)):
+        while chunk := list(islice(texts, SORTED_BATCHES * rows)):
             encoded = [self._encode(text) for text in chunk]
             order = sorted(range(len(chunk)), key=lambda i: len(encoded[i]))
             found: dict[int, np.ndarray] = {}
@@ -99,7 +101,7 @@ class Embedder(NamedTuple):
         return Encoded(states=states, lengths=lengths, summary=last(states, lengths), layers=(states,))
 
 
-def _around(runner: Any, codec: Codec) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _special_tokens(runner: Any, codec: Codec) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """What stood before and after a text in training. A language model knows <eos> where it read lines, or words, and
     <bos> where it read lines without labels; an embedded text has no label."""
     if runner.config["task"] != "generate":
@@ -110,14 +112,14 @@ def _around(runner: Any, codec: Codec) -> tuple[tuple[int, ...], tuple[int, ...]
     return (), (EOS,) if codec.kind == "words" else ()
 
 
-class Near(NamedTuple):
+class Neighbors(NamedTuple):
     """For each query, the rows of its nearest and how near they are, nearest first."""
 
     rows: np.ndarray  # [queries, K]
     cosines: np.ndarray  # [queries, K]
 
 
-def nearest(queries: np.ndarray, among: np.ndarray, k: int, *, same: bool = False) -> Near:
+def nearest(queries: np.ndarray, among: np.ndarray, k: int, *, same: bool = False) -> Neighbors:
     """The `k` rows of `among` with the largest cosine, exactly; `same`: both are one matrix, and no row counts as near
     itself."""
     if k < 1:
@@ -127,14 +129,14 @@ def nearest(queries: np.ndarray, among: np.ndarray, k: int, *, same: bool = Fals
         raise SeqloomError("there is no other line to be near")
     ours, theirs = (F.normalize(torch.from_numpy(table), dim=-1) for table in (queries, among))
     rows, cosines = [], []
-    for start in range(0, len(ours), BLOCK):
-        likeness = ours[start : start + BLOCK] @ theirs.T
+    for start in range(0, len(ours), QUERY_BLOCK):
+        likeness = ours[start : start + QUERY_BLOCK] @ theirs.T
         if same:
             likeness.diagonal(start).fill_(-2.0)
         best = likeness.topk(k)
         rows.append(best.indices.numpy())
         cosines.append(best.values.numpy())
-    return Near(np.concatenate(rows), np.concatenate(cosines))
+    return Neighbors(np.concatenate(rows), np.concatenate(cosines))
 
 
 def recall(left: np.ndarray, right: np.ndarray, at: Sequence[int] = (1, 10)) -> dict[str, float]:

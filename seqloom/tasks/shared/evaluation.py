@@ -1,4 +1,4 @@
-"""What every evaluation says, whatever the task."""
+"""Evaluation results and the details that are common to all tasks."""
 
 from __future__ import annotations
 
@@ -70,57 +70,50 @@ def reading_of(config: Mapping[str, Any], columns: str | None = None, skip_bad: 
 def examples_of(
     runner: Any, files: Any, reading: ReadOptions | None, what: str = "examples"
 ) -> tuple[list[Any], list[str]]:
-    """What a runner is asked to score, from files, from the test split of a dataset by name, or examples as
-    `seqloom.train` takes them; and notes on it."""
+    """The examples to score, from files, the test split of a dataset by name, or examples as `seqloom.train` takes
+    them; and notes on them."""
     task, trained = runner.config["task"], runner.reading()
     asked = reading or trained
     settings = {**runner.config["data"], "columns": asked.columns, "skip_bad": asked.skip_bad, "limit": None}
     names, written = write_examples(files, task, settings)
     found = catalog.resolve(names, "test", task)
-    asked = asked if found == names and not written else _of_others(asked, trained, written)
+    if found != names or written:
+        # A dataset, and examples written to a file, have columns of their own: the settings of the training files are
+        # not for them, nor for written examples those given now.
+        fields = ("columns", *USER_FILE_OPTIONS)
+        unset = [name for name in fields if written or getattr(asked, name) == getattr(trained, name)]
+        asked = replace(asked, **dict.fromkeys(unset))
     examples, notes = runner.read(found, asked)
     if not examples:
         raise SeqloomError(f"{', '.join(names)}: no {what}")
     return examples, [*notes, *_unseen_notes(runner, examples)]
 
 
-def _of_others(asked: ReadOptions, trained: ReadOptions, written: bool) -> ReadOptions:
-    """How files are read that are not of the user's making. A dataset has columns of its own, and so have examples that
-    were `written` to a file: the settings of the training files do not hold for them, nor for the latter those
-    given now."""
-    names = ("columns", *USER_FILE_OPTIONS)
-    return replace(asked, **{name: None for name in names if written or getattr(asked, name) == getattr(trained, name)})
-
-
 def _unseen_notes(runner: Any, examples: Sequence[Any]) -> Iterator[str]:
-    """What in the sources the model has never seen."""
+    """Notes on characters or words that are not in the vocabulary."""
     if hasattr(examples[0], "source") or hasattr(examples[0], "words"):
         asked = (one.words if hasattr(one, "words") else one.source for one in examples)
         yield from UnseenTokens.of(map(runner.unknown, asked), runner.unseen_unit).notes()
 
 
-def frame(runner: Any, scores: Evaluation, asked: Any, seconds: float, available: int) -> dict[str, Any]:
-    """What every record tells, whatever the task; fit for `json.dump`.
+def common_details(runner: Any, scores: Evaluation, asked: Any, seconds: float, available: int) -> dict[str, Any]:
+    """The details that every evaluation has, as values for JSON.
 
-    `asked`: what was evaluated, by which records can be compared, as values for JSON or as bytes; `seconds`: how long
-    the model took for it; `available`: how many examples there were to choose from.
+    `asked`: the evaluated examples as values for JSON or as bytes, whose hash shows which evaluations can be compared;
+    `seconds`: of prediction; `available`: the number of examples from which they were chosen.
     """
-    content = asked if isinstance(asked, bytes) else json.dumps(asked).encode()
+    content, device = asked if isinstance(asked, bytes) else json.dumps(asked).encode(), runner.device
     return {
         "schema": SCHEMA,
         **scores.to_json(),
         **({"pronunciations": True} if scores.pronunciations else {}),
         "available": available,
         "fingerprint": hashlib.sha256(content).hexdigest(),
-        "device": _device(runner.device),
+        "device": f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device),
         "parameters": sum(parameter.numel() for parameter in runner.model.parameters()),
         "seconds": round(seconds, 3),
         "per_second": round(scores.count / max(seconds, 1e-9), 1),
     }
-
-
-def _device(device: torch.device) -> str:
-    return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
 
 
 def error_by_length(scored: Sequence[tuple[int, int, int]], buckets: int) -> list[dict[str, Any]]:
@@ -148,5 +141,5 @@ def _bucket(group: list[tuple[int, int, int]]) -> dict[str, Any]:
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no word for what is not a number."""
+    """None for NaN and infinity, which JSON does not have."""
     return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""What all trained models share towards Python: `predict` with plain keywords for one source or many, and a repr."""
+"""The base of all trained models: `predict` with plain keywords for one source or several, and a repr."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from seqloom.errors import SeqloomError
 from seqloom.options import checked, hints_of
 
 Source = TypeVar("Source")
-JOURNAL = "metrics.jsonl"
-LONGEST = 1 << 16  # bytes of the journal's end that are looked through for the best validation
+METRICS_FILE = "metrics.jsonl"
+LOG_TAIL = 1 << 16  # bytes of the journal's end that are looked through for the best validation
 
 
-class Ways(TypedDict, total=False):
+class PredictKeywords(TypedDict, total=False):
     """How to predict: the keywords of `Search` but `n_best`, and `rows`, how many sources make a batch."""
 
     beam: int
@@ -42,7 +42,7 @@ class Ways(TypedDict, total=False):
     rows: int
 
 
-ELSEWHERE = {
+OTHER_LIBRARIES = {
     "num_beams": "beam",
     "beam_size": "beam",
     "batch": "rows",
@@ -59,7 +59,7 @@ def warn(text: str) -> None:
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """What a runner is made of."""
+    """A run in memory, from which its task makes a runner."""
 
     folder: Path
     config: dict[str, Any]
@@ -68,11 +68,11 @@ class LoadedRun:
     device: torch.device
 
 
-class Predicting(Generic[Source]):
-    """The base of every task's runner, which has `answers`. `one` says what a single source is."""
+class Predictor(Generic[Source]):
+    """The base of every task's runner, which adds `answers`."""
 
-    one: tuple[type, ...] = (str,)  # what a single source is, as against several
-    each: tuple[type, ...] = (str,)  # what each of several may be
+    single_types: tuple[type, ...] = (str,)  # what `predict` takes as one source
+    item_types: tuple[type, ...] = (str,)  # the types of the sources in an iterable
 
     def __init__(self, run: LoadedRun) -> None:
         self.folder, self.config, self.device, self.model = run.folder, run.config, run.device, run.model
@@ -91,76 +91,86 @@ class Predicting(Generic[Source]):
         raise NotImplementedError
 
     @overload
-    def predict(self, sources: str, search: Search | None = None, **ways: Unpack[Ways]) -> str: ...
+    def predict(self, sources: str, search: Search | None = None, **ways: Unpack[PredictKeywords]) -> str: ...
     @overload
     def predict(
-        self, sources: str, search: Search | None = None, *, n_best: int, **ways: Unpack[Ways]
+        self, sources: str, search: Search | None = None, *, n_best: int, **keywords: Unpack[PredictKeywords]
     ) -> list[str]: ...
     @overload
-    def predict(self, sources: Iterable[Source], search: Search | None = None, **ways: Unpack[Ways]) -> list[str]: ...
+    def predict(
+        self, sources: Iterable[Source], search: Search | None = None, **keywords: Unpack[PredictKeywords]
+    ) -> list[str]: ...
     @overload
     def predict(
-        self, sources: Iterable[Source], search: Search | None = None, *, n_best: int, **ways: Unpack[Ways]
+        self,
+        sources: Iterable[Source],
+        search: Search | None = None,
+        *,
+        n_best: int,
+        **keywords: Unpack[PredictKeywords],
     ) -> list[list[str]]: ...
-    def predict(self, sources: Any, search: Search | None = None, *, n_best: int | None = None, **ways: Any) -> Any:
+    def predict(self, sources: Any, search: Search | None = None, *, n_best: int | None = None, **keywords: Any) -> Any:
         """The best answer to each source, or to a single one; with `n_best` a list of so many, best first.
 
-        How to search: plain keywords such as `beam=5`, or a `Search`. Scores come with `answers`.
+        The search is given by keywords such as `beam=5` or as a `Search`. `answers` gives scores too.
         """
-        search, rows = search_of(search, n_best, ways)
-        alone = isinstance(sources, self.one)
+        search, rows = search_of(search, n_best, keywords)
+        alone = isinstance(sources, self.single_types)
         if not alone and (not hasattr(sources, "__iter__") or isinstance(sources, Mapping)):
-            raise SeqloomError(f"predict takes one {self._kind()} or several, here {type(sources).__name__}")
-        if not alone and hasattr(sources, "columns"):  # to go through a DataFrame gives the names of its columns
-            part = "its rows as dicts" if Mapping in self.each else "a column of it, as in predict(frame['source'])"
+            raise SeqloomError(f"predict takes one {self._type_names()} or several, here {type(sources).__name__}")
+        if not alone and hasattr(sources, "columns"):  # iterating over a DataFrame gives the names of its columns
+            part = (
+                "its rows as dicts" if Mapping in self.item_types else "a column of it, as in predict(frame['source'])"
+            )
             raise SeqloomError(f"predict takes no {type(sources).__name__}: give {part}")
-        found = self.answers(self.warned(self._checked([sources] if alone else sources)), search, rows)
-        texts = [[answer.text for answer in several] for several in found]
-        predictions = texts if n_best is not None else [several[0] for several in texts]
+        checked_sources = self._check_types([sources] if alone else sources)
+        answers = self.answers(self.warn_of_long(checked_sources), search, rows)
+        texts = [[answer.text for answer in n_best_answers] for n_best_answers in answers]
+        predictions = texts if n_best is not None else [n_best_texts[0] for n_best_texts in texts]
         return predictions[0] if alone else predictions
 
     def length(self, source: Source) -> int:
-        """How many tokens a source has, of models that very many take long; 0 where there are not many, or it is no
-        matter."""
+        """The number of tokens of a source, for models to which very long sources are expensive; else 0."""
         return 0
 
-    def warned(self, sources: Iterable[Source], on_long: Callable[[str], object] = warn) -> Iterator[Source]:
-        """The sources for `answers`, which warns of nothing; of the first very long one a warning comes in time."""
+    def warn_of_long(self, sources: Iterable[Source], on_long: Callable[[str], object] = warn) -> Iterator[Source]:
+        """The sources for `answers`, with a warning before the first very long one."""
         return warn_of_long(sources, self.length, on_long)
 
-    unseen_unit = "characters"  # what `unknown` gives
+    unseen_unit = "characters"  # that `unknown` returns, or words
 
     def unknown(self, source: Source) -> list[str]:
-        """The characters of a source that the model has never seen, where it reads characters."""
+        """The characters or words of a source that are not in the vocabulary."""
         return []
 
     def answer_json(self, source: Source, answer: Answer) -> dict[str, Any]:
-        """What more there is to say of an answer, for JSON."""
+        """Further facts of an answer for JSON."""
         return {}
 
-    def _checked(self, sources: Iterable[Any]) -> Iterator[Any]:
+    def _check_types(self, sources: Iterable[Any]) -> Iterator[Any]:
         for number, source in enumerate(sources, 1):
-            if not isinstance(source, self.each):
-                raise SeqloomError(f"source {number:,}: predict takes a {self._kind()}, here {type(source).__name__}")
+            if not isinstance(source, self.item_types):
+                given = type(source).__name__
+                raise SeqloomError(f"source {number:,}: predict takes a {self._type_names()}, here {given}")
             yield source
 
-    def _kind(self) -> str:
-        return " or ".join({str: "text", Mapping: "dict", Sequence: "list of words"}[kind] for kind in self.each)
+    def _type_names(self) -> str:
+        return " or ".join({str: "text", Mapping: "dict", Sequence: "list of words"}[kind] for kind in self.item_types)
 
     def __repr__(self) -> str:
         parameters = parameters_of(getattr(self, "model", None))
-        return f"{type(self).__name__}({described(self.folder, self.config, parameters)})"
+        return f"{type(self).__name__}({describe_run(self.folder, self.config, parameters)})"
 
 
-def search_of(search: Search | None, n_best: int | None, ways: Mapping[str, Any]) -> tuple[Search, int]:
-    """A `Search` from plain keywords, and the rows of a batch; an unknown keyword raises and suggests one."""
+def search_of(search: Search | None, n_best: int | None, keywords: Mapping[str, Any]) -> tuple[Search, int]:
+    """A `Search` from plain keywords, and the rows of a batch; the error for an unknown keyword suggests one."""
     names = [*hints_of(Search), "rows"]
-    for name in ways:
+    for name in keywords:
         if name not in names:
-            near = [ELSEWHERE[name]] if name in ELSEWHERE else difflib.get_close_matches(name, names, 1)
+            near = [OTHER_LIBRARIES[name]] if name in OTHER_LIBRARIES else difflib.get_close_matches(name, names, 1)
             hint = f"; did you mean {near[0]!r}?" if near else f". Choose from: {', '.join(sorted(names))}"
             raise SeqloomError(f"unknown keyword of predict {name!r}{hint}")
-    given = dict(ways) if n_best is None else {**ways, "n_best": n_best}
+    given = dict(keywords) if n_best is None else {**keywords, "n_best": n_best}
     rows = given.pop("rows", 64)
     if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
         raise SeqloomError(f"rows, the sources of a batch, is a whole number of 1 or more, not {rows!r}")
@@ -183,7 +193,7 @@ def parameters_of(model: Any) -> int | None:
 
 
 def stored_parameters(path: Path) -> int | None:
-    """How many numbers a safetensors file holds, from its header; None if it cannot be read."""
+    """The number of parameters in a safetensors file, from its header; None if it cannot be read."""
     if not path.is_file():
         return None
     with suppress(OSError, safetensors.SafetensorError), safetensors.safe_open(path, framework="pt") as file:
@@ -191,10 +201,10 @@ def stored_parameters(path: Path) -> int | None:
     return None
 
 
-def described(
+def describe_run(
     folder: Path, config: Mapping[str, Any], parameters: int | None = None, best: Mapping[str, Any] | None = None
 ) -> str:
-    """A run in a line: task, model, parameters, the best validation and the folder."""
+    """A run on one line: task, model, parameters, the best validation and the folder."""
     named, members = config.get("preset") or {}, config.get("members") or ()
     model = str(named.get("model", "model"))
     parts = [
@@ -202,13 +212,13 @@ def described(
         model if model.endswith((".yaml", ".yml")) else f"{model} {named.get('size', '')}".strip(),
         f"{len(members)} models together" if members else None,
         None if parameters is None else f"{parameters:,} parameters",
-        None if members else _score(config, _best(folder) if best is None else best),
+        None if members else _best_score_text(config, _best_in_log(folder) if best is None else best),
         f"folder {str(folder)!r}",
     ]
     return ", ".join(filter(None, parts))
 
 
-def _score(config: Mapping[str, Any], best: Mapping[str, Any] | None) -> str | None:
+def _best_score_text(config: Mapping[str, Any], best: Mapping[str, Any] | None) -> str | None:
     scores = (best or {}).get("scores") or {}
     select = (config.get("training") or {}).get("select")
     name = select if select in scores else "loss"
@@ -216,13 +226,13 @@ def _score(config: Mapping[str, Any], best: Mapping[str, Any] | None) -> str | N
     return f"{name} {value:.4g} at step {step:,}" if isinstance(value, int | float) and isinstance(step, int) else None
 
 
-def _best(folder: Path) -> dict[str, Any] | None:
-    """The last best validation that the journal tells of, from its end; None where it says nothing."""
-    path = folder / JOURNAL
+def _best_in_log(folder: Path) -> dict[str, Any] | None:
+    """The last validation marked as best in the end of metrics.jsonl; None if there is none."""
+    path = folder / METRICS_FILE
     if not path.is_file():
         return None
     with suppress(OSError), path.open("rb") as file:
-        file.seek(max(0, file.seek(0, 2) - LONGEST))
+        file.seek(max(0, file.seek(0, 2) - LOG_TAIL))
         scores = None
         for raw in reversed(file.read().split(b"\n")):
             with suppress(SeqloomError):
@@ -231,6 +241,6 @@ def _best(folder: Path) -> dict[str, Any] | None:
                     continue
                 if scores is None and line.get("best") and isinstance(line.get("valid"), dict):
                     scores = line["valid"]
-                if scores is not None and "step" in line:  # an average has none: it is of the last step before it
+                if scores is not None and "step" in line:  # an average has no step: it has the last one before it
                     return {"step": line["step"], "scores": scores}
     return None

@@ -33,12 +33,12 @@ class Coverage:
         return f"{self.found:,} of {self.total:,} tokens{folded}, {self.found / max(self.total, 1):.1%}, have a vector"
 
 
-def given(model: nn.Module, stored: Mapping[str, Any], vectors: str) -> Coverage:
+def load_into_model(model: nn.Module, stored: Mapping[str, Any], vectors: str) -> Coverage:
     """Begin a model's embedding with `vectors`. `stored`: its vocabularies, as a run keeps them."""
     if not hasattr(model, "source") or "source" not in stored:
         raise SeqloomError(f"vectors {vectors}: this model has no embedding of words to begin with them")
     codec = Codec.from_json(stored["source"])
-    return initialise(model, codec, load(vectors, codec))
+    return initialize(model, codec, load(vectors, codec))
 
 
 def load(name: str, codec: Codec) -> Vectors:
@@ -64,7 +64,7 @@ def of_run(run: Path) -> Vectors:
     return Vectors(str(run), {token: row for row, token in enumerate(codec.tokens)}, table)
 
 
-def initialise(model: nn.Module, codec: Codec, vectors: Vectors) -> Coverage:
+def initialize(model: nn.Module, codec: Codec, vectors: Vectors) -> Coverage:
     """Fill the rows of `model.source` whose tokens have a vector, by themselves or by their lower case; the others stay
     as they are."""
     table: nn.Embedding = model.source  # pyright: ignore[reportAssignmentType]

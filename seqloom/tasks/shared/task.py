@@ -14,7 +14,7 @@ from seqloom.data.prepare.request import PrepareRequest
 from seqloom.decoding.batched import Answer
 from seqloom.decoding.options import Search
 from seqloom.tasks.shared.evaluation import Evaluation
-from seqloom.tasks.shared.predict import LoadedRun, Ways
+from seqloom.tasks.shared.predict import LoadedRun, PredictKeywords
 from seqloom.training.distributed.processes import Ranks
 from seqloom.training.settings import Training
 
@@ -32,18 +32,20 @@ class Runner(Protocol):
     def model(self) -> nn.Module: ...
 
     @overload
-    def predict(self, sources: str, search: Search | None = None, **ways: Unpack[Ways]) -> str: ...
+    def predict(self, sources: str, search: Search | None = None, **ways: Unpack[PredictKeywords]) -> str: ...
     @overload
     def predict(
-        self, sources: str, search: Search | None = None, *, n_best: int, **ways: Unpack[Ways]
+        self, sources: str, search: Search | None = None, *, n_best: int, **keywords: Unpack[PredictKeywords]
     ) -> list[str]: ...
     @overload
-    def predict(self, sources: Iterable[Any], search: Search | None = None, **ways: Unpack[Ways]) -> list[str]: ...
+    def predict(
+        self, sources: Iterable[Any], search: Search | None = None, **keywords: Unpack[PredictKeywords]
+    ) -> list[str]: ...
     @overload
     def predict(
-        self, sources: Iterable[Any], search: Search | None = None, *, n_best: int, **ways: Unpack[Ways]
+        self, sources: Iterable[Any], search: Search | None = None, *, n_best: int, **keywords: Unpack[PredictKeywords]
     ) -> list[list[str]]: ...
-    def predict(self, sources: Any, search: Search | None = None, **ways: Any) -> Any:
+    def predict(self, sources: Any, search: Search | None = None, **keywords: Any) -> Any:
         """The best answer to each source, or to a single one; with `n_best` a list of so many, best first."""
         ...
 
@@ -85,7 +87,7 @@ class Task(Protocol):
     """One task shape. A module of `tasks` has one, by the name TASK.
 
     It may also have `select(data) -> str`, the score to choose by where the data decides it,
-    `glimpse(runner) -> str`, something to see of what the model does, at every validation, and
+    `training_sample(runner) -> str`, something to see of what the model does, at every validation, and
     `ensemble(models, vocabularies) -> nn.Module`, one model of several that have the same vocabularies.
     """
 

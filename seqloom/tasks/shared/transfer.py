@@ -1,4 +1,4 @@
-"""Handing over from one task to another: how text is encoded, the encoder, and the weights that read it.
+"""Transfer from one task to another: the encoding of text, the encoder, and the weights of both.
 
 Every model's source side is called alike: `source`, the embedding of the ids of source.json, and `encoder`.
 """
@@ -20,9 +20,11 @@ from seqloom.tasks.shared.task import Task
 from seqloom.training.checkpoint import trained_tensors
 from seqloom.training.distributed.sharding import place_like
 
-SIDE = ("source", "encoder")  # the parts that are handed over
-ALONE = {"characters": {"kind": "none"}}  # keywords of models that would give the encoder more than the embedding
-WAYS = (
+SHARED_PARTS = ("source", "encoder")  # the parts that are handed over
+EMBEDDING_ONLY = {
+    "characters": {"kind": "none"}
+}  # keywords of models that would give the encoder more than the embedding
+VOCABULARY_SETTINGS = (
     "lowercase",
     "half_width",
     "max_vocab",
@@ -31,17 +33,17 @@ WAYS = (
 
 
 @dataclass(frozen=True)
-class Handed:
-    """What a run of another task begins with. Everything else of it is as for a run from scratch."""
+class Transfer:
+    """What a run takes over from one of another task. Everything else is as for a run from scratch."""
 
     data: dict[str, Any]  # settings of the new task's `data` section; others would not fit the vocabulary
     vocabularies: dict[str, Any]  # what the new task's `prepare` takes as vocabularies
     model: dict[str, Any]  # keywords of the new task's model
 
 
-def handed(
+def transfer_settings(
     run: Path | str, config: Mapping[str, Any], vocabularies: Mapping[str, Any], task: Task, kind: str | None = None
-) -> Handed:
+) -> Transfer:
     """What a model of `task` (of `kind`, an entry of its table, if not the usual) takes over from a `run` with this
     config and these vocabularies."""
     make, model = task.models[kind or task.kind], config["model"]
@@ -55,24 +57,26 @@ def handed(
     if own is None and tokens != "words":
         raise SeqloomError(f"{words} reads {tokens}, and {task.name} reads words: train from a run with tokens: words")
     data = {own: tokens} if own else {}
-    data |= {name: config["data"][name] for name in WAYS if name in config["data"] and name in mine}
+    data |= {name: config["data"][name] for name in VOCABULARY_SETTINGS if name in config["data"] and name in mine}
     parts = {name: model[name] for name in ("embedding",) if name in settings(make)}
     if "encoder" in model and "encoder" in settings(make):
-        _alone(model, words)
-        parts |= {"encoder": _encoder(model["encoder"], make, f"encoder of {task.name}, brought by --from {run}:")}
-        parts |= {name: value for name, value in ALONE.items() if name in settings(make)}
-    return Handed(data, {"source": vocabularies["source"]}, parts)
+        _check_embedding_only(model, words)
+        parts |= {
+            "encoder": _encoder_config(model["encoder"], make, f"encoder of {task.name}, brought by --from {run}:")
+        }
+        parts |= {name: value for name, value in EMBEDDING_ONLY.items() if name in settings(make)}
+    return Transfer(data, {"source": vocabularies["source"]}, parts)
 
 
-def _alone(model: Mapping[str, Any], words: str) -> None:
+def _check_embedding_only(model: Mapping[str, Any], words: str) -> None:
     """An encoder that was given more than the embedding cannot read without it."""
-    for name, value in ALONE.items():
+    for name, value in EMBEDDING_ONLY.items():
         if model.get(name, value)["kind"] != value["kind"]:
             cure = f"train from one with --set {name}={value['kind']}"
             raise SeqloomError(f"{words} whose encoder reads {name} beside the embedding cannot hand it over; {cure}")
 
 
-def _encoder(config: Mapping[str, Any], make: Callable[..., Any], what: str) -> dict[str, Any]:
+def _encoder_config(config: Mapping[str, Any], make: Callable[..., Any], what: str) -> dict[str, Any]:
     """The same encoder as the table of another model knows it. The stack of a language model has fewer keywords, and
     reads in one direction."""
     table = nested_tables(make)["encoder"]
@@ -81,17 +85,21 @@ def _encoder(config: Mapping[str, Any], make: Callable[..., Any], what: str) -> 
     return one_way | {name: value for name, value in config.items() if name == "kind" or name in choices}
 
 
-def take_over(model: nn.Module, weights: Mapping[str, Tensor], run: Path | str) -> tuple[list[str], list[str]]:
+def copy_shared_weights(
+    model: nn.Module, weights: Mapping[str, Tensor], run: Path | str
+) -> tuple[list[str], list[str]]:
     """Copy the weights of the source side; gives the names of those that were taken and of those that stay new.
 
     A part that both have, `source` or `encoder`, must fit whole. Word vectors have no encoder: they hand over their
     embedding alone.
     """
     parameters = trained_tensors(model)
-    here, there = ({name.split(".")[0] for name in names} & {*SIDE} for names in (parameters, weights))
+    here, there = ({name.split(".")[0] for name in names} & {*SHARED_PARTS} for names in (parameters, weights))
     offered, wanted = ({n for n in names if n.split(".")[0] in here & there} for names in (weights, parameters))
     if not wanted:
-        raise SeqloomError(f"{run}: has no weights under the names {' or '.join(SIDE)}, or the new model has none")
+        raise SeqloomError(
+            f"{run}: has no weights under the names {' or '.join(SHARED_PARTS)}, or the new model has none"
+        )
     if odd := sorted(wanted ^ offered):
         raise SeqloomError(f"{run}: its {odd[0].split('.')[0]} is made otherwise: {odd[0]} is in one model only")
     for name in sorted(wanted):

@@ -1,4 +1,4 @@
-"""Characters that a model has never seen: how many, which, and on how many lines of what it is asked."""
+"""Counts the characters or words of inputs that are not in a model's vocabulary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.plural import counted
 
 SHOWN = 10  # of them, the commonest first
-MOST = 10_000  # different ones that are counted apart
+MOST_DISTINCT = 10_000  # different ones that are counted apart
 
 
 class Note(str):
@@ -38,7 +38,7 @@ class UnseenTokens:
         self.lines += 1
         self.lines_with += bool(unknown)
         self.total += len(unknown)
-        self.found.update(one for one in unknown if one in self.found or len(self.found) < MOST)
+        self.found.update(one for one in unknown if one in self.found or len(self.found) < MOST_DISTINCT)
 
     @classmethod
     def of(cls, each: Iterable[Sequence[str]], what: str = "characters") -> UnseenTokens:
@@ -61,14 +61,14 @@ class UnseenTokens:
         """One sentence, if there is anything to tell."""
         if not self.total:
             return
-        some = ", ".join(f"{shown(one)} ×{count:,}" for one, count in self.found.most_common(SHOWN))
+        some = ", ".join(f"{visible_character(one)} ×{count:,}" for one, count in self.found.most_common(SHOWN))
         more = " …" if len(self.found) > SHOWN else ""
         where = f"on {self.lines_with:,} of {counted(self.lines, 'lines')}"
         text = f"{counted(self.total, f'unknown {self.what}')} {where}, which the model never saw: {some}{more}"
         yield Note.of(text, self.to_json())
 
 
-def shown(character: str) -> str:
+def visible_character(character: str) -> str:
     """A character for display; with its number where it is hard to see."""
     if character.isprintable() and not character.isspace():
         return repr(character)

@@ -1,9 +1,8 @@
-"""What an evaluation of rows found, as values for a report."""
+"""Evaluates a model of table rows: scores and details as values for a report."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,16 +15,16 @@ from seqloom.data.formats.table import Row
 from seqloom.errors import SeqloomError
 from seqloom.inspection.column_importance import importance
 from seqloom.metrics.classification import LabelPredictions, NumberPredictions, score_labels
-from seqloom.tasks.classify.evaluation import by_labels, off, shown
-from seqloom.tasks.shared.evaluation import frame
+from seqloom.tasks.classify.evaluation import by_labels, example_lists, with_errors
+from seqloom.tasks.shared.evaluation import common_details
 from seqloom.tasks.shared.label_predictions import label_answers
 
 if TYPE_CHECKING:
     from seqloom.tasks.table.model import TableModel
 
-ASKED = 500  # rows of which a column is dealt out anew
-DRAWN = 400  # points of a scatter
-WEIGHED = 200  # values of a linear model, the heaviest
+IMPORTANCE_ROWS = 500  # rows of which a column is dealt out anew
+SCATTER_POINTS = 400  # points of a scatter
+WEIGHTS_SHOWN = 200  # values of a linear model, the heaviest
 
 
 def evaluation_details(estimator: TableModel, examples: Sequence[Row], *, most: int = 1000) -> dict[str, Any]:
@@ -39,14 +38,14 @@ def evaluation_details(estimator: TableModel, examples: Sequence[Row], *, most: 
     seconds = time.monotonic() - started
     asked_rows = sorted((*row.fields, row.target) for row in asked)
     return {
-        **frame(estimator, estimator.score(rows, logits), asked_rows, seconds, len(examples)),
-        **_closer(estimator, asked, rows, logits),
-        "importance": columns_that_count(estimator, estimator.schema.encode(sorted(asked, key=_hash)[:ASKED])),
+        **common_details(estimator, estimator.score(rows, logits), asked_rows, seconds, len(examples)),
+        **_details(estimator, asked, rows, logits),
+        "importance": column_importance(estimator, estimator.schema.encode(sorted(asked, key=_hash)[:IMPORTANCE_ROWS])),
         **_weights(estimator),
     }
 
 
-def _closer(estimator: TableModel, asked: Sequence[Row], rows: TableSource, logits: np.ndarray) -> dict[str, Any]:
+def _details(estimator: TableModel, asked: Sequence[Row], rows: TableSource, logits: np.ndarray) -> dict[str, Any]:
     """Which rows, which classes, or how far off."""
     found = estimator.found(rows, logits)
     texts = [Example(_display(estimator, row), (row.target,), row.file, row.line) for row in asked]
@@ -54,17 +53,17 @@ def _closer(estimator: TableModel, asked: Sequence[Row], rows: TableSource, logi
     if isinstance(found, LabelPredictions):
         wrong = (~found.correct).astype(float)
         return {
-            "examples": shown(texts, answers, wrong, np.zeros(len(texts))),
+            "examples": example_lists(texts, answers, wrong, np.zeros(len(texts))),
             **by_labels(found, estimator.schema.classes),
         }
-    points = np.stack([found.reference, found.predicted], 1)[:DRAWN]
+    points = np.stack([found.reference, found.predicted], 1)[:SCATTER_POINTS]
     return {
-        "examples": off(shown(texts, answers, np.abs(found.errors), np.zeros(len(texts)))),
+        "examples": with_errors(example_lists(texts, answers, np.abs(found.errors), np.zeros(len(texts)))),
         "scatter": {"target": estimator.schema.target.name, "points": _rounded(points)},
     }
 
 
-def columns_that_count(estimator: TableModel, rows: TableSource) -> dict[str, Any]:
+def column_importance(estimator: TableModel, rows: TableSource) -> dict[str, Any]:
     """Permutation importance of each column, the greatest first: how much accuracy (in %) or R² is lost."""
     metric = "accuracy" if estimator.schema.classes else "r2"
 
@@ -86,7 +85,7 @@ def _weights(estimator: TableModel) -> dict[str, Any]:
     for name, weights, units, bias in zip(
         *(found[key] for key in ("outputs", "weights", "per_unit", "bias")), strict=True
     ):
-        order = sorted(range(len(weights)), key=lambda i: -abs(weights[i]))[:WEIGHED]
+        order = sorted(range(len(weights)), key=lambda i: -abs(weights[i]))[:WEIGHTS_SHOWN]
         rows = [[found["values"][i], *_rounded(np.array([weights[i], units[i]]))] for i in order]
         outputs.append({"output": name, "bias": _rounded(np.array(bias)), "values": rows})
     return {"weights": {"outputs": outputs, "texts": bool(estimator.schema.texts)}}
@@ -98,8 +97,8 @@ def _display(estimator: TableModel, row: Row) -> str:
 
 
 def _rounded(values: np.ndarray) -> Any:
-    """To six digits, whatever the size."""
-    return json.loads(json.dumps(values.tolist()), parse_float=lambda text: float(f"{float(text):.6g}"))
+    """The values with six significant digits, as lists."""
+    return np.array([float(f"{value:.6g}") for value in values.ravel().tolist()]).reshape(values.shape).tolist()
 
 
 def _hash(row: Row) -> bytes:

@@ -28,16 +28,16 @@ from seqloom.metrics.classification import LabelPredictions, NumberPredictions, 
 from seqloom.tasks.classify.model import EMPTY_ANSWER
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of
 from seqloom.tasks.shared.label_predictions import label_answers, with_references
-from seqloom.tasks.shared.predict import LoadedRun, Predicting
+from seqloom.tasks.shared.predict import LoadedRun, Predictor
 from seqloom.tasks.table.evaluation import evaluation_details
 
 Asked = str | Mapping[str, Any]  # a row: fields with commas between, JSON, or a dict
 
 
-class TableModel(Predicting[Asked]):
+class TableModel(Predictor[Asked]):
     """What `seqloom.load` gives for a run of `table`. Remembers nothing between calls."""
 
-    one = each = (str, Mapping)
+    single_types = item_types = (str, Mapping)
 
     def __init__(self, run: LoadedRun) -> None:
         super().__init__(run)

@@ -1,4 +1,4 @@
-"""What an evaluation of a tagger found, as values for a report: scores, errors in their context, examples."""
+"""Evaluates a tagger: scores, errors in context and examples as values for a report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import ratio_interval
 from seqloom.metrics.span_f1 import TagSequences, by_type
 from seqloom.reporting.number_format import finite
-from seqloom.tasks.shared.evaluation import error_by_length, frame
+from seqloom.tasks.shared.evaluation import common_details, error_by_length
 
 if TYPE_CHECKING:
     from seqloom.tasks.tag.model import TagModel
@@ -72,7 +72,7 @@ def evaluation_details(runner: TagModel, examples: Sequence[Sentence], most: int
     seconds = time.monotonic() - started
     known = [[one.sentence.words, one.sentence.tags] for one in scored]
     return {
-        **frame(runner, runner.score(scored), known, seconds, len(examples)),
+        **common_details(runner, runner.score(scored), known, seconds, len(examples)),
         "lengths": by_length(scored),
         "examples": chosen(scored),
         "confusion": confusion(scored),

@@ -22,7 +22,7 @@ from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
 from seqloom.metrics.span_f1 import TagSequences, score_tags
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of, reading_of
-from seqloom.tasks.shared.predict import LoadedRun, Predicting
+from seqloom.tasks.shared.predict import LoadedRun, Predictor
 from seqloom.tasks.shared.unseen_characters import unknown_tokens
 from seqloom.tasks.tag.evaluation import ScoredExample, evaluation_details
 from seqloom.training.objectives.tags import allowed_moves
@@ -32,13 +32,13 @@ Asked = str | Sequence[str]  # a sentence: its text, or its words
 EMPTY_ANSWER = Answer("", (), 0.0, 0.0, 1.0)  # of an empty line
 
 
-class TagModel(Predicting[Asked]):
+class TagModel(Predictor[Asked]):
     """What `seqloom.load` gives for a run of `tag`. Remembers nothing between calls.
 
     It predicts the tags of a sentence, blanks between, as its words have blanks between.
     """
 
-    each = (str, Sequence)
+    item_types = (str, Sequence)
 
     def __init__(self, run: LoadedRun) -> None:
         super().__init__(run)

@@ -1,4 +1,4 @@
-"""What an evaluation found, as values for a report: scores, where errors lie, examples, a look at attention."""
+"""Evaluates a translation model: scores, errors, examples and an attention map as values for a report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seqloom.inspection.attention_maps import attention_maps
 from seqloom.metrics.text.bleu_chrf import tokenizer
 from seqloom.metrics.text.edit_alignment import Pair, align, closest
 from seqloom.reporting.number_format import finite
-from seqloom.tasks.shared.evaluation import error_by_length, frame
+from seqloom.tasks.shared.evaluation import common_details, error_by_length
 from seqloom.tasks.translate.model import Translator
 from seqloom.training.validation import group_by_source, subsample
 
@@ -81,7 +81,7 @@ def evaluation_details(
     scores = translator.score(asked, [answer.text for answer in answers], tokenize=tokenize)
     scored = [_compare(translator, *one) for one in zip(grouped.items(), answers, strict=True)]
     return {
-        **frame(translator, scores, sorted(grouped.items()), seconds, len(every)),
+        **common_details(translator, scores, sorted(grouped.items()), seconds, len(every)),
         "search": asdict(search),
         "lengths": by_length(scored),
         "examples": chosen(scored),

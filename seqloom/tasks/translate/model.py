@@ -21,7 +21,7 @@ from seqloom.inspection.attention_maps import AttentionMap, attention_maps
 from seqloom.metrics.text.bleu_chrf import tokenizer, tokenizer_advice
 from seqloom.metrics.text.text_metrics import score
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of, reading_of
-from seqloom.tasks.shared.predict import LoadedRun, Predicting
+from seqloom.tasks.shared.predict import LoadedRun, Predictor
 from seqloom.tasks.shared.unseen_characters import unknown_tokens
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from seqloom.training.validation import group_by_source, paired_batches, validation_loss
@@ -29,7 +29,7 @@ from seqloom.training.validation import group_by_source, paired_batches, validat
 SYMBOLS, SHORT = 300, 5  # an inventory of sounds: at most so many, each of so many characters at most
 
 
-class Translator(Predicting[str]):
+class Translator(Predictor[str]):
     """What `seqloom.load` gives. Remembers nothing between calls."""
 
     def __init__(self, run: LoadedRun, texts: Texts) -> None:

@@ -1,4 +1,4 @@
-"""What an evaluation of word vectors found, as values for a report: the loss, and words that are alike."""
+"""Evaluates word vectors: the loss, and similar words, as values for a report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from seqloom.data.formats.pairs import Example
 from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
-from seqloom.tasks.shared.evaluation import frame
+from seqloom.tasks.shared.evaluation import common_details
 from seqloom.training.validation import subsample
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def evaluation_details(model: VectorModel, examples: Sequence[Example], most: in
     words = model.codec.tokens[:SHOWN]
     alike = model.answers(words, Search(beam=ALIKE, n_best=ALIKE))
     return {
-        **frame(model, scores, sorted(texts), seconds, len(every)),
+        **common_details(model, scores, sorted(texts), seconds, len(every)),
         "alike": [
             [word, [[one.text, round(one.score, 4)] for one in answers]]
             for word, answers in zip(words, alike, strict=True)

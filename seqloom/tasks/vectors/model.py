@@ -24,7 +24,7 @@ from seqloom.decoding.batched import Answer
 from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError, known
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of, reading_of
-from seqloom.tasks.shared.predict import LoadedRun, Predicting
+from seqloom.tasks.shared.predict import LoadedRun, Predictor
 from seqloom.tasks.vectors.evaluation import evaluation_details
 from seqloom.training.objectives.skip_gram import NegativeSampling, Windows
 from seqloom.training.validation import validation_loss
@@ -33,7 +33,7 @@ from seqloom.version import __version__
 SEED = 7  # of the words drawn in an evaluation
 
 
-class VectorModel(Predicting[str]):
+class VectorModel(Predictor[str]):
     """What `seqloom.load` gives of a `vectors` run. Remembers nothing between calls."""
 
     def __init__(self, run: LoadedRun) -> None:

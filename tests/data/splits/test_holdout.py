@@ -16,7 +16,7 @@ from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.splits.holdout import held_out_mask, keyed_hashes, sample_mask, source_codes
 from seqloom.data.splits.split import Fold
 from seqloom.errors import SeqloomError
-from seqloom.tasks.registry import task as find
+from seqloom.tasks.registry import task as get_task
 
 NEW = {"split_version": 2}
 
@@ -50,7 +50,7 @@ MORE = {"generate": {"condition": True}, "mask": {"columns": "1"}, "vectors": {"
 
 
 def prepared(name, files, valid, folder, seed=7, **options):
-    task = find(name)
+    task = get_task(name)
     given = task.options(**{**MORE.get(name, {}), **NEW, **options})
     return task.prepare(PrepareRequest(files, valid, given, seed=seed, cache=folder / "cache"))
 

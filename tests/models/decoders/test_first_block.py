@@ -11,7 +11,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.encoders.transformer import TransformerInput
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.parts.positions.positions import sinusoids
-from seqloom.runs.interop.huggingface_weights import FAMILIES, halved, names
+from seqloom.runs.interop.huggingface_weights import FAMILIES, deinterleaved, name_map
 from seqloom.training.checkpoint import load_weights, weights
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from tests.laws import shake
@@ -57,7 +57,7 @@ def test_features_in_another_order_are_the_same_function(norm):
     model = made(norm=norm, embedding_norm=True).double()
     other = made(norm=norm, embedding_norm=True, position={"kind": "sinusoidal", "layout": "halves"}).double()
     different = other(SOURCE, TARGET.tokens)
-    load_weights(other, halved(weights(model)), "memory")
+    load_weights(other, deinterleaved(weights(model)), "memory")
     wanted = model(SOURCE, TARGET.tokens)
     assert torch.allclose(other(SOURCE, TARGET.tokens), wanted, atol=1e-12)
     assert not torch.allclose(different, wanted, atol=1e-3)
@@ -68,4 +68,4 @@ def test_every_weight_has_a_name_on_their_side(family):
     chosen = FAMILIES[family]
     found = made(norm=chosen.norm, embedding_norm=chosen.enter_norm)
     own = {"source.weight", "output.bias"}
-    assert names(chosen, (2, 2)).keys() == weights(found).keys() - own
+    assert name_map(chosen, (2, 2)).keys() == weights(found).keys() - own

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import seqloom.fast.attention.window_cpu
 import seqloom.parts.mixers.linear_attention
 import seqloom.parts.mixers.window
-from seqloom.build import build, change, complete
+from seqloom.build import build, complete, set_by_path
 from seqloom.data.batches.collate import pad
 from seqloom.errors import SeqloomError
 from seqloom.fast.attention.window_cpu import sliced
@@ -458,8 +458,8 @@ def test_what_adds_to_the_scores_of_pairs_is_refused_before_anything_is_read(pos
 
 def test_by_name_and_setting():
     config = {"encoder": {"kind": "transformer"}}
-    change(config, "encoder.mixer", "window")
-    change(config, "encoder.mixer.window", 32)
+    set_by_path(config, "encoder.mixer", "window")
+    set_by_path(config, "encoder.mixer.window", 32)
     assert config["encoder"]["mixer"] == {"kind": "window", "window": 32}
     usual = {"key_heads": 0, "projections": "qkv", "normalizer": "softmax", "dropout": 0.0}
     assert complete(MIXERS, "attention") == {"kind": "attention", **usual}

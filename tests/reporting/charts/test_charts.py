@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.reporting.charts.charts import HEIGHT, WIDTH, Bar, Series, bars, cropped, lines, nice, thinned
+from seqloom.reporting.charts.charts import HEIGHT, WIDTH, Bar, Series, bars, cropped, lines, round_ticks, thinned
 
 NAN, INF = math.nan, math.inf
 HOSTILE = ["</svg>", "<script>alert(1)</script>", "\"&'", "]]>", "‮שלום", "a\x00b", "", " ", "\ud800"]
@@ -82,8 +82,8 @@ def test_up_is_more_and_right_is_later():
 def test_axes_have_numbers_units_and_round_ticks():
     shown = texts(one([(0, 0.0), (1000, 4.0)]))
     assert {"step", "loss", "0", "1", "2", "3", "4", "200", "1 k"} <= set(shown)
-    assert nice(0, 1) == [0, 0.2, 0.4, 0.6, 0.8, 1]
-    assert nice(3, 3) == [3]
+    assert round_ticks(0, 1) == [0, 0.2, 0.4, 0.6, 0.8, 1]
+    assert round_ticks(3, 3) == [3]
     assert "loss (log scale)" in texts(one([(0, 0.001), (1, 10.0)], log=True))
 
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from seqloom.reporting.charts.heatmap import HALF, LARGEST, SMALLEST, heat, length
+from seqloom.reporting.charts.heatmap import HALF, LARGEST, SMALLEST, heatmap, length
 from tests.reporting.charts.test_charts import HOSTILE, NAN, parsed, texts
 
 
 def test_a_heat_map_is_dark_where_the_weight_is():
-    tree = parsed(heat(["a", "b"], ["x", "y", "z"], [[0.9, 0.1, 0.0], [0.0, None, NAN]], what="attention"))
+    tree = parsed(heatmap(["a", "b"], ["x", "y", "z"], [[0.9, 0.1, 0.0], [0.0, None, NAN]], what="attention"))
     cells = [e for e in tree.iter("{http://www.w3.org/2000/svg}rect") if e.get("fill-opacity")]
     assert [float(cell.get("fill-opacity", "")) for cell in cells] == [1.0, pytest.approx(0.164, abs=0.01)]
     assert float(cells[0].get("x", "")) < float(cells[1].get("x", ""))
-    assert "Nothing" in heat(["a"], ["b"], [[0]], what="attention")
-    assert "Nothing" in heat([], [], [], what="attention")
+    assert "Nothing" in heatmap(["a"], ["b"], [[0]], what="attention")
+    assert "Nothing" in heatmap([], [], [], what="attention")
 
 
 def test_hostile_tokens_are_text_in_a_picture():
-    svg = heat(HOSTILE, HOSTILE, [[1.0] * len(HOSTILE)] * len(HOSTILE), what="</svg>")
+    svg = heatmap(HOSTILE, HOSTILE, [[1.0] * len(HOSTILE)] * len(HOSTILE), what="</svg>")
     shown = texts(svg)
     assert any("</svg>" in text for text in shown)
     assert any("<script>ale" in text for text in shown)
@@ -28,7 +28,7 @@ def test_hostile_tokens_are_text_in_a_picture():
 def drawn(columns: list[str], rows: list[str] | None = None) -> tuple[float, float, float]:
     """The width of the picture, the size of its cells, and the room above them."""
     rows = rows or ["a"]
-    tree = parsed(heat(rows, columns, [[1.0] * len(columns)] * len(rows), what="attention"))
+    tree = parsed(heatmap(rows, columns, [[1.0] * len(columns)] * len(rows), what="attention"))
     frame = next(e for e in tree.iter() if e.get("class") == "frame")
     return float(tree.get("width", "")), float(frame.get("width", "")) / len(columns), float(frame.get("y", ""))
 
@@ -38,11 +38,11 @@ def drawn(columns: list[str], rows: list[str] | None = None) -> tuple[float, flo
 def test_turned_labels_have_room(label, real):
     assert length(label) >= real
     assert drawn([label, "X"])[2] >= real + 6
-    assert float(parsed(heat([label], ["x"], [[1.0]], what="")).get("width", "")) >= real + 6 + LARGEST
+    assert float(parsed(heatmap([label], ["x"], [[1.0]], what="")).get("width", "")) >= real + 6 + LARGEST
 
 
 def test_only_labels_that_do_not_fit_are_turned():
-    tree = parsed(heat(["a"], ["上", "海", "t", "<eos>"], [[1.0] * 4], what="attention"))
+    tree = parsed(heatmap(["a"], ["上", "海", "t", "<eos>"], [[1.0] * 4], what="attention"))
     assert [e.text for e in tree.iter() if e.get("transform")] == ["<eos>"]
 
 
@@ -53,5 +53,5 @@ def test_a_long_source_has_smaller_cells_before_it_scrolls():
     assert width <= HALF
     assert SMALLEST < size < LARGEST
     assert drawn([*letters, *letters])[1] == SMALLEST
-    svg = heat(["a"], [*letters], [[1.0] * len(letters)], what="attention")
+    svg = heatmap(["a"], [*letters], [[1.0] * len(letters)], what="attention")
     assert "min-width: " in svg  # a narrow window shrinks it only so far

@@ -18,7 +18,7 @@ from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import Answer
 from seqloom.metrics.text.text_metrics import score
 from seqloom.runs import config as configs
-from seqloom.runs.evaluate.report_files import command, facts, write_report, write_run_report
+from seqloom.runs.evaluate.report_files import command, run_facts, write_report, write_run_report
 from seqloom.runs.train.job import Job
 from seqloom.runs.train.resolve import resolve
 from seqloom.tasks.translate.evaluation import ScoredExample, by_length, chosen, confusion, evaluation_details
@@ -117,7 +117,7 @@ def test_training_leaves_a_report_and_a_card(run):
     held = json.loads((run / "evaluation-valid.json").read_text(encoding="utf-8"))
     result = matter["model-index"][0]["results"][0]["metrics"]
     assert {one["type"]: one["value"] for one in result}["per"] == pytest.approx(held["metrics"]["per"], abs=1e-3)
-    last = [line for line in facts(run).history if line.get("best")][-1]["valid"]
+    last = [line for line in run_facts(run).history if line.get("best")][-1]["valid"]
     assert held["metrics"]["per"] == pytest.approx(last["per"])  # of the model that was kept
     known = json.loads((run / "data.json").read_text(encoding="utf-8"))
     assert "median" in page.text
@@ -310,7 +310,7 @@ def test_a_vocabulary_learned_from_other_texts_is_noticed(run, tmp_path):
     assert abs(rates[0] - rates[1]) > 1
 
     folders = [shutil.copytree(run, tmp_path / name, ignore=shutil.ignore_patterns("checkpoints")) for name in "ab"]
-    assert facts(folders[0]).learned == facts(folders[1]).learned
+    assert run_facts(folders[0]).learned == run_facts(folders[1]).learned
 
     def text_of() -> str:
         return Page(write_report(folders, tmp_path / "both.html").read_text(encoding="utf-8")).text

@@ -160,8 +160,10 @@ def test_unlike_runs_are_refused(run, tmp_path):
             seqloom.load(run, folder, device="cpu")
     longer = seqloom.load(run, changed("longer", "decoding", "longest", 99), device="cpu")
     assert longer.config["decoding"]["longest"] == 99, "bounds may differ: the widest counts"
-    assert ensembles._unlike({"tokens": ["a"]}, {"tokens": ["a", "b"]}) == "1 and 2 tokens"
-    assert ensembles._unlike({"tokens": ["a"]}, {"tokens": ["a"], "half_width": False}) is None, "an older file"
+    assert ensembles._first_difference({"tokens": ["a"]}, {"tokens": ["a", "b"]}) == "1 and 2 tokens"
+    assert ensembles._first_difference({"tokens": ["a"]}, {"tokens": ["a"], "half_width": False}) is None, (
+        "an older file"
+    )
 
 
 def test_other_tasks_are_refused(run, tmp_path):
@@ -237,7 +239,7 @@ def test_a_recipe_with_members(pairs, tmp_path, monkeypatch):
         recipe_members.run_members(mine, asked(tmp_path), "quiet")
     found = recipe_members.run_members(mine, asked(tmp_path, resume=True), "quiet")
     assert MetricsLog(out / "1" / METRICS_FILE).lines()[: len(before)] == before, "it was not trained again"
-    assert [one.run.folder.name for one in found.followed] == ["1", "2", "3"]
+    assert [one.run.folder.name for one in found.results] == ["1", "2", "3"]
     assert [configs.load(out / name)["training"]["seed"] for name in "123"] == [1, 2, 7]
     assert {configs.load(out / name)["inputs"]["valid"] for name in "123"} == {"5% with seed 7"}
     told = found.lines(mine)
@@ -259,7 +261,7 @@ def test_an_interrupted_member_ends_the_following(pairs, tmp_path, monkeypatch):
     stopped = RecipeResult(Run(tmp_path / "1", {}, 1, None, signal=2), None)
     monkeypatch.setattr(recipe_members, "run_recipe", lambda *_: stopped)
     found = recipe_members.run_members(recipe(tmp_path, pairs), asked(tmp_path), "quiet")
-    assert (len(found.followed), found.signal, found.lines(recipe(tmp_path, pairs))) == (1, 2, [])
+    assert (len(found.results), found.signal, found.lines(recipe(tmp_path, pairs))) == (1, 2, [])
     assert not ensembles.is_run(tmp_path / "out")
 
 
@@ -289,15 +291,15 @@ def test_wrong_members(pairs, tmp_path, values, message):
 def test_what_would_stop_a_member_is_said_first(pairs, tmp_path):
     mine = recipe(tmp_path, pairs)
     with pytest.raises(SeqloomError, match="have seeds of their own; leave --seed out"):
-        recipe_members.jobs_of(mine, asked(tmp_path, training={"seed": 3}))
+        recipe_members.member_jobs(mine, asked(tmp_path, training={"seed": 3}))
     with pytest.raises(SeqloomError, match="did you mean 'transformer'"):
-        recipe_members.jobs_of(recipe(tmp_path, pairs, members=[{}, {"model": "transfomer"}]), asked(tmp_path))
+        recipe_members.member_jobs(recipe(tmp_path, pairs, members=[{}, {"model": "transfomer"}]), asked(tmp_path))
     with pytest.raises(SeqloomError, match="recipe mine: is of the task generate"):
-        recipe_members.jobs_of(recipe(tmp_path, pairs, task="generate", model="gru"), asked(tmp_path))
+        recipe_members.member_jobs(recipe(tmp_path, pairs, task="generate", model="gru"), asked(tmp_path))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "config.yaml").touch()
     with pytest.raises(SeqloomError, match="out: already holds a run; name another --output"):
-        recipe_members.jobs_of(mine, asked(tmp_path))
+        recipe_members.member_jobs(mine, asked(tmp_path))
 
 
 def test_a_share_may_have_a_seed_of_its_own(pairs, tmp_path):

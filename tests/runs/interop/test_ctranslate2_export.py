@@ -17,8 +17,8 @@ from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import LengthLimit, Texts
 from seqloom.models.seq2seq import MODELS
 from seqloom.runs.config import compose
-from seqloom.runs.interop.ctranslate2_export import expressible, places_of, write_ct2
-from seqloom.runs.interop.ctranslate2_run import opened
+from seqloom.runs.interop.ctranslate2_export import check_supported, max_positions_of, write_ct2
+from seqloom.runs.interop.ctranslate2_run import load_ct2
 from seqloom.runs.interop.engines import load_engine
 from seqloom.runs.interop.export_check import CLOSE
 from tests.conftest import words, write_pairs
@@ -69,8 +69,8 @@ def tokens(texts, search, sources):
 @pytest.mark.parametrize("case", CASES)
 def test_it_says_and_writes_what_torch_does(case, tmp_path):
     one, config = made(CASES[case])
-    assert write_ct2(one, config, tmp_path, places_of(config), False) <= CLOSE
-    theirs, sources = opened(tmp_path, places_of(config), one.texts), asked()
+    assert write_ct2(one, config, tmp_path, max_positions_of(config), False) <= CLOSE
+    theirs, sources = load_ct2(tmp_path, max_positions_of(config), one.texts), asked()
     for search in (Search(), Search(beam=4, alpha=0.0), Search(close=True), Search(beam=3, alpha=0.0, close=True)):
         ours = tokens(one.texts, search, sources)
         assert tokens(theirs, search, sources) == ours
@@ -82,8 +82,8 @@ def test_it_says_and_writes_what_torch_does(case, tmp_path):
 
 def test_a_beam_with_another_end_has_the_same_scores(tmp_path):
     one, config = made({})
-    write_ct2(one, config, tmp_path, places_of(config), False)
-    theirs, search = opened(tmp_path, places_of(config), one.texts), Search(beam=4, n_best=4)
+    write_ct2(one, config, tmp_path, max_positions_of(config), False)
+    theirs, search = load_ct2(tmp_path, max_positions_of(config), one.texts), Search(beam=4, n_best=4)
     same, rows = 0, zip(one.texts.answers(asked(), search), tokens_and_scores(theirs, search), strict=True)
     for ours, other in rows:
         known = {answer.tokens: answer.score for answer in ours}
@@ -98,8 +98,8 @@ def tokens_and_scores(texts, search):
 
 def test_rules_of_an_imported_model(tmp_path):
     one, config = made({}, LengthLimit(1.0, 12, limit=9, close=True, never=(7, 8, 9)))
-    write_ct2(one, config, tmp_path, places_of(config), False)
-    theirs = opened(tmp_path, places_of(config), one.texts)
+    write_ct2(one, config, tmp_path, max_positions_of(config), False)
+    theirs = load_ct2(tmp_path, max_positions_of(config), one.texts)
     for search in (Search(), Search(beam=3, alpha=0.0)):
         ours = tokens(one.texts, search, asked())
         assert tokens(theirs, search, asked()) == ours
@@ -125,15 +125,15 @@ def test_int8_is_smaller_and_near_and_leaves_the_run_as_it_was(tmp_path):
 
 def test_learned_positions_say_where_they_end(tmp_path):
     one, config = made(sides(position={"kind": "learned", "longest": 8}), LengthLimit(1.0, 12, limit=12))
-    write_ct2(one, config, tmp_path, places_of(config), False)
-    theirs = opened(tmp_path, places_of(config), one.texts)
+    write_ct2(one, config, tmp_path, max_positions_of(config), False)
+    theirs = load_ct2(tmp_path, max_positions_of(config), one.texts)
     with pytest.raises(SeqloomError, match="reach 8 tokens of a source, here 10"):
         list(theirs.answers([" ".join(["t1"] * 9)], Search()))
     with torch.no_grad():
         one.texts.model.output.bias[EOS] = -50.0
-    write_ct2(one, config, tmp_path, places_of(config), False)
+    write_ct2(one, config, tmp_path, max_positions_of(config), False)
     with pytest.raises(SeqloomError, match="reach 8 tokens of a target, here 9"):
-        list(opened(tmp_path, places_of(config), one.texts).answers(["t1"], Search()))
+        list(load_ct2(tmp_path, max_positions_of(config), one.texts).answers(["t1"], Search()))
 
 
 def test_what_differs_is_refused(tmp_path, monkeypatch):
@@ -142,7 +142,7 @@ def test_what_differs_is_refused(tmp_path, monkeypatch):
     one, config = made({})
     monkeypatch.setattr(ctranslate2_export, "sinusoids", lambda end, dim, halves: torch.zeros(end, dim))
     with pytest.raises(SeqloomError, match=r"runs/mine: not exported: at \d × \d+ tokens it would differ") as caught:
-        write_ct2(one, config, tmp_path, places_of(config), False)
+        write_ct2(one, config, tmp_path, max_positions_of(config), False)
     assert "\n" not in str(caught.value)
 
 
@@ -162,7 +162,7 @@ REFUSED = [
 @pytest.mark.parametrize(("settings", "named"), REFUSED, ids=[named for _, named in REFUSED])
 def test_what_it_cannot_hold_is_refused_by_name(settings, named):
     with pytest.raises(SeqloomError, match="runs/mine: CTranslate2 cannot hold") as caught:
-        expressible(config_of({**SMALL, **settings}), "runs/mine")
+        check_supported(config_of({**SMALL, **settings}), "runs/mine")
     assert named in str(caught.value)
     assert "--to onnx" in str(caught.value)
     assert "\n" not in str(caught.value)

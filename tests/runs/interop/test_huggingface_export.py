@@ -14,7 +14,7 @@ import seqloom
 from seqloom import Search, SeqloomError
 from seqloom.data.batches.collate import pad
 from seqloom.data.tokenizers.tokenizers import BOS, EOS
-from seqloom.runs.interop.huggingface_export import export_hf, export_tokenizers, fitting
+from seqloom.runs.interop.huggingface_export import export_hf, export_tokenizers, find_model_type
 from seqloom.runs.interop.huggingface_import import import_hf
 from tests.conftest import words, write_pairs
 from tests.laws import heads_of
@@ -164,7 +164,7 @@ def test_as_many_heads_of_keys_is_as_usual():
 
     config = compose("translate", "transformer", "tiny", {}, {}, sides(mixer=heads_of(4)))["model"]
     assert config["encoder"]["heads"] == 4
-    assert fitting(config, "runs/mine") == "pegasus"
+    assert find_model_type(config, "runs/mine") == "pegasus"
 
 
 @pytest.mark.parametrize(("settings", "named"), REFUSED, ids=[named for _, named in REFUSED])
@@ -173,6 +173,6 @@ def test_what_no_architecture_holds_is_refused_by_name(settings, named):
 
     config = compose("translate", "transformer", "tiny", {}, {}, settings)["model"]
     with pytest.raises(SeqloomError) as caught:
-        fitting(config, "runs/mine")
+        find_model_type(config, "runs/mine")
     assert named in str(caught.value)
     assert "\n" not in str(caught.value)

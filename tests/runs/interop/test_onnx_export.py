@@ -15,8 +15,8 @@ from seqloom.decoding.search import decode
 from seqloom.models.seq2seq import MODELS
 from seqloom.runs.config import compose
 from seqloom.runs.interop.export_check import CLOSE
-from seqloom.runs.interop.onnx_export import differences, places_of, write_onnx
-from seqloom.runs.interop.onnx_run import ENCODER, STEP, Sessions
+from seqloom.runs.interop.onnx_export import differences, max_positions_of, write_onnx
+from seqloom.runs.interop.onnx_run import ENCODER, STEP, OnnxModel
 from seqloom.training.distributed.sharding import saved_buffers
 from tests.laws import heads_of
 
@@ -78,13 +78,13 @@ def made(preset, settings):
         model.output.weight.mul_(2.0)
         for _, statistic in saved_buffers(model):  # as if it had been trained
             statistic.uniform_(0.5, 1.5)
-    return SimpleNamespace(model=model, folder="runs/mine"), places_of(config)
+    return SimpleNamespace(model=model, folder="runs/mine"), max_positions_of(config)
 
 
 def check(case, folder):
     one, places = made(*case)
     assert write_onnx(one, folder, places, False) <= CLOSE
-    sessions = Sessions(folder, places)
+    sessions = OnnxModel(folder, places)
     with torch.no_grad():
         found = dict(differences(one.model, sessions))
     assert len(found) == 24
@@ -131,7 +131,7 @@ def test_a_cell_without_an_operator_is_named(cell, name, tmp_path):
 def test_sinusoids_reach_beyond_their_table_and_learned_positions_say_where_they_end(tmp_path):
     one, _ = made("transformer", {"encoder.position": {"kind": "learned", "longest": 24}})
     write_onnx(one, tmp_path, [24, None], False)
-    sessions = Sessions(tmp_path, [24, None])
+    sessions = OnnxModel(tmp_path, [24, None])
     with pytest.raises(SeqloomError, match="reach 24 tokens of a source, here 25"):
         sessions.start(pad([[5] * 25]))
     state = sessions.start(pad([[5] * 24]))
@@ -177,4 +177,4 @@ def test_a_file_that_is_no_model(tmp_path):
     for name in (ENCODER, STEP):
         (tmp_path / name).write_bytes(b"nothing")
     with pytest.raises(SeqloomError, match="onnxruntime cannot open it"):
-        Sessions(tmp_path, [None, None])
+        OnnxModel(tmp_path, [None, None])

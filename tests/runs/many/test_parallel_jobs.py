@@ -47,9 +47,9 @@ def asked(output: Path, **more) -> Job:
 def test_members_at_once_are_those_one_after_another(pairs, tmp_path, capfd):
     mine = recipe(tmp_path, pairs)
     apart = recipe_members.run_members(mine, asked(tmp_path / "apart"), "quiet")
-    together = recipe_members.run_members(mine, asked(tmp_path / "together"), "log_json", at_once=2)
+    together = recipe_members.run_members(mine, asked(tmp_path / "together"), "log_json", parallel=2)
     assert together.scores["metrics"] == apart.scores["metrics"]
-    assert [one.scores["metrics"] for one in together.followed] == [one.scores["metrics"] for one in apart.followed]
+    assert [one.scores["metrics"] for one in together.results] == [one.scores["metrics"] for one in apart.results]
     assert together.lines(mine) == apart.lines(mine)
     for name in "12":
         first, second = (read_tensors(tmp_path / out / name / "model.safetensors") for out in ("apart", "together"))
@@ -65,7 +65,7 @@ def test_folds_at_once(pairs, tmp_path, capfd):
     plain = Job(task="translate", files=pairs, output="", model="gru", size="tiny", data=TEXT, training=training)
     found = [
         cross_validation.cross_validate(replace(plain, output=tmp_path / str(count), device="cpu"), 2, kind, count)
-        for count, kind in ((1, "quiet"), (2, "usual"))
+        for count, kind in ((1, "quiet"), (2, "default"))
     ]
     assert found[0].scores == found[1].scores
     assert "fold-1: " in capfd.readouterr().err
@@ -76,13 +76,13 @@ def test_a_fault_in_one_ends_all(pairs, tmp_path):
         task="translate", files=pairs, output=tmp_path / "long", model="gru", size="tiny", data=TEXT, device="cpu"
     )
     parts = [
-        parallel_jobs.Part("long", job),
-        parallel_jobs.Part("gone", Job(task="translate", files="gone.tsv", output=tmp_path / "x")),
+        parallel_jobs.NamedJob("long", job),
+        parallel_jobs.NamedJob("gone", Job(task="translate", files="gone.tsv", output=tmp_path / "x")),
     ]
     with pytest.raises(SeqloomError, match=r"gone: gone.tsv: "):
         parallel_jobs.run_parallel(parts, 2, "quiet")
     with pytest.raises(SeqloomError, match="--jobs takes 1 or more"):
-        parallel_jobs.check(0)
+        parallel_jobs.check_jobs(0)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_interrupted_and_gone_on_with(pairs, tmp_path, number):
 def test_standard_input_cannot_be_shared(tmp_path):
     job = Job(task="translate", files="-", output=tmp_path / "x")
     with pytest.raises(SeqloomError, match="cannot share standard input; write the data to a file first"):
-        parallel_jobs.run_parallel([parallel_jobs.Part("one", job)], 2)
+        parallel_jobs.run_parallel([parallel_jobs.NamedJob("one", job)], 2)
 
 
 def test_whatever_a_training_says_is_handed_on(capsys):
@@ -127,5 +127,5 @@ def test_whatever_a_training_says_is_handed_on(capsys):
 def test_gpus_are_taken_in_turn(monkeypatch, tmp_path):
     jobs = [Job(task="tag", files="x", output="", device=device) for device in ("auto", "cuda", "cpu", "cuda")]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    placed = parallel_jobs._over_gpus([parallel_jobs.Part("", job) for job in jobs])
+    placed = parallel_jobs._with_gpus([parallel_jobs.NamedJob("", job) for job in jobs])
     assert [one.job.device for one in placed] == ["cuda:0", "cuda:1", "cpu", "cuda:1"]

@@ -60,7 +60,7 @@ def test_a_recipe_of_ones_own_finds_the_files_beside_it(tmp_path):
 
 def test_written_is_what_was_read(tmp_path):
     recipe = recipes.load(write(tmp_path, evaluate={"beam": 5}, reached={"per": 5.5, "time": "1 min"}))
-    assert recipes.load(write(tmp_path, **recipes.written(recipe))) == recipe
+    assert recipes.load(write(tmp_path, **recipes.recipe_values(recipe))) == recipe
     assert recipe.scores() == {"per": 5.5}
 
 

@@ -124,7 +124,7 @@ def test_patience_counts_anew_from_the_trigger(pairs, tmp_path):
     assert run.step == 42
 
 
-def test_a_glimpse_is_one_of_the_mean(tmp_path):
+def test_a_training_sample_is_of_the_mean(tmp_path):
     file = tmp_path / "text.txt"
     file.write_text("the cat sat on the mat.\nthe dog sat on the log.\nwho sat on the frog?\n" * 12)
     training = {**NOISY, "learning_rate": 30.0, "batch_rows": 4, "max_steps": 24, "valid_every": 4}
@@ -135,7 +135,7 @@ def test_a_glimpse_is_one_of_the_mean(tmp_path):
     assert run.best is not None
     assert run.best["step"] > start
     samples = {line["step"]: line["sample"] for line in run.history() if "sample" in line}
-    assert samples[run.best["step"]] == TASK.glimpse(run.load("cpu"))
+    assert samples[run.best["step"]] == TASK.training_sample(run.load("cpu"))
 
 
 def test_what_cannot_be_is_refused(pairs, tmp_path):

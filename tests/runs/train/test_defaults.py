@@ -18,7 +18,7 @@ from seqloom.runs.recipes import recipe as recipes
 from seqloom.runs.recipes.run_recipe import job_of
 from seqloom.runs.train.job import Job
 from seqloom.runs.train.resolve import resolve
-from seqloom.tasks.registry import task as find
+from seqloom.tasks.registry import task as get_task
 from seqloom.training.distributed.processes import ALONE
 from seqloom.training.settings import Training, default_batch_rows, planned_updates
 
@@ -209,7 +209,7 @@ def test_the_head_of_a_sorted_file_is_spoken_of(texts, tmp_path):
 def test_the_head_of_a_sorted_table_is_spoken_of(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("size,kind\n" + "".join(f"{i},{kind}\n" for kind in ("small", "large") for i in range(100)))
-    ready = find("table").prepare(PrepareRequest([str(path)], 0.0, TableOptions(limit=110), seed=7))
+    ready = get_task("table").prepare(PrepareRequest([str(path)], 0.0, TableOptions(limit=110), seed=7))
     assert "91% of the first 110 have the label 'small', none of those after them; the file is sorted" in ready.notes[1]
 
 

@@ -19,7 +19,7 @@ import seqloom
 from seqloom.errors import SeqloomError
 from seqloom.files import locked, tidy
 from seqloom.runs import config as configs
-from seqloom.runs.folder.metrics_log import TIMES, MetricsLog
+from seqloom.runs.folder.metrics_log import TIMING_KEYS, MetricsLog
 from seqloom.runs.train.session import METRICS_FILE
 from seqloom.training import checkpoint
 from tests.conftest import words, write_pairs
@@ -215,7 +215,7 @@ def outcome(folder):
     for one in checkpoint.checkpoint_folders(run / "checkpoints")[-2:]:
         found[one.name] = (one / "weights.safetensors").read_bytes()
     lines = [
-        {key: value for key, value in line.items() if key not in TIMES}
+        {key: value for key, value in line.items() if key not in TIMING_KEYS}
         for line in MetricsLog(run / METRICS_FILE).lines()
     ]
     return found, lines

@@ -16,7 +16,7 @@ import seqloom
 from seqloom.data.splits.split import Fold, Split
 from seqloom.errors import SeqloomError
 from seqloom.runs import config as configs
-from seqloom.runs.many.cross_validation import Folds, _spread, cross_validate
+from seqloom.runs.many.cross_validation import Folds, _mean_and_deviation, cross_validate
 from seqloom.runs.progress import Lines, Silent
 from seqloom.runs.recipes.recipe import Recipe
 from seqloom.runs.recipes.run_recipe import job_of, run_recipe
@@ -168,7 +168,7 @@ def test_a_run_of_another_task_or_model_is_not_gone_on_with(run, pairs, tmp_path
 
 def test_a_fold_without_a_number_has_no_mean():
     runs = [Run(Path(f"fold-{n}"), {}, 1, {"step": 1, "scores": {"per": 5.0 + n, "loss": loss}}) for n, loss in FOLDS]
-    found = Folds(runs, _spread([run.best["scores"] for run in runs if run.best]))
+    found = Folds(runs, _mean_and_deviation([run.best["scores"] for run in runs if run.best]))
     assert found.scores.keys() == {"per"}
     assert json.loads(json.dumps(found.to_json(), allow_nan=False))["folds"][1]["scores"]["loss"] is None
 

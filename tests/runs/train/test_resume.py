@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from seqloom.runs.folder.metrics_log import TIMES
+from seqloom.runs.folder.metrics_log import TIMING_KEYS
 from seqloom.training.checkpoint import checkpoint_folders
 from tests.conftest import words, write_pairs
 
@@ -109,7 +109,7 @@ def lines(folder: Path) -> list[dict]:
     found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     steps = [line["step"] for line in found if "learning_rate" in line]
     assert steps == list(range(1, STEPS + 1)), "a gap or a repeat"
-    return [{key: value for key, value in line.items() if key not in TIMES} for line in found]
+    return [{key: value for key, value in line.items() if key not in TIMING_KEYS} for line in found]
 
 
 def check(model: str, folder: Path, moments: list[str], seed: int) -> list[str]:

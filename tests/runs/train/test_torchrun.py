@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 import seqloom
-from seqloom.runs.folder.metrics_log import TIMES
+from seqloom.runs.folder.metrics_log import TIMING_KEYS
 from seqloom.training.checkpoint import average_weights, checkpoint_folders
 from tests.conftest import words, write_pairs
 from tests.runs.train.launched import torchrun
@@ -323,7 +323,7 @@ def same(one: Path, other: Path) -> None:
         assert a.keys() == b.keys()
         assert all(torch.equal(a[key], b[key]) for key in a), name
     assert (one / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()
-    lines = [[{k: v for k, v in line.items() if k not in TIMES} for line in history(run)] for run in (one, other)]
+    lines = [[{k: v for k, v in line.items() if k not in TIMING_KEYS} for line in history(run)] for run in (one, other)]
     assert lines[0] == lines[1]
 
 

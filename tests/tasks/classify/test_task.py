@@ -20,8 +20,8 @@ from seqloom.errors import SeqloomError
 from seqloom.models.classifier import Logistic, Mlp
 from seqloom.reporting.pages.run_page import report
 from seqloom.reporting.sections.labels import sections
-from seqloom.runs.evaluate.report_files import facts
-from seqloom.tasks.classify.evaluation import shown
+from seqloom.runs.evaluate.report_files import run_facts
+from seqloom.tasks.classify.evaluation import example_lists
 from seqloom.tasks.classify.task import TASK
 from seqloom.tasks.shared.predict import LoadedRun
 from seqloom.training.distributed.processes import ALONE
@@ -154,13 +154,13 @@ def test_among_the_best_the_worst_mistakes_come_last():
     confidence, errors = [0.6, 0.9, 0.8, 0.99], np.array([0.0, 1.0, 1.0, 0.0])
     asked = [Example(text, ("x",), "t", 1) for text in "abcd"]
     answers = [Answer("x", (), 0.0, 0.0, sure) for sure in confidence]
-    picked = shown(asked, answers, errors, np.ones(4))
+    picked = example_lists(asked, answers, errors, np.ones(4))
     assert [one["source"] for one in picked["best"]] == ["d", "a", "c", "b"]  # right ones, the surest first; then wrong
     assert [one["source"] for one in picked["worst"]] == ["b", "c"]
 
 
 def test_the_report_of_the_run_shows_them(labeller):
-    page = report(facts(labeller.folder))
+    page = report(run_facts(labeller.folder))
     assert "Confusion of labels" in page
     assert "accuracy" in page
     assert (labeller.folder / "report.html").exists()

@@ -224,8 +224,8 @@ def test_a_model_of_another_run_is_gone_on_from(chars, plain, tmp_path):
 
 def test_what_the_model_writes_along_the_way(chars, plain):
     author = seqloom.load(chars, "cpu")
-    assert len(TASK.glimpse(author)) == 100
-    assert TASK.glimpse(author) == TASK.glimpse(author)
+    assert len(TASK.training_sample(author)) == 100
+    assert TASK.training_sample(author) == TASK.training_sample(author)
 
 
 def test_a_transformer_goes_on_and_on(plain, tmp_path):

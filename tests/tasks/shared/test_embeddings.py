@@ -58,7 +58,7 @@ def test_what_does_not_fit_is_said(embedder, run):
 
 @pytest.mark.parametrize("block", [3, 1000])
 def test_the_nearest_are_those_of_all_cosines(monkeypatch, block):
-    monkeypatch.setattr(embeddings, "BLOCK", block)
+    monkeypatch.setattr(embeddings, "QUERY_BLOCK", block)
     random = np.random.default_rng(1)
     ours, theirs = random.normal(size=(10, 5)).astype(np.float32), random.normal(size=(25, 5)).astype(np.float32)
 

@@ -13,13 +13,13 @@ from torch import nn
 
 from seqloom.data.datasets import catalog
 from seqloom.data.files.columns import ReadOptions
-from seqloom.tasks.shared.evaluation import SCHEMA, Evaluation, examples_of, frame, reading_of
+from seqloom.tasks.shared.evaluation import SCHEMA, Evaluation, common_details, examples_of, reading_of
 
 
 def test_the_frame_of_a_record():
     runner = SimpleNamespace(device=torch.device("cpu"), model=nn.Linear(3, 2))
     scores = Evaluation({"loss": math.nan}, {"loss": (0.5, math.inf)}, {"loss": "how"}, 6, ["not told"])
-    told = frame(runner, scores, [["a", "b"]], 2.00049, 9)
+    told = common_details(runner, scores, [["a", "b"]], 2.00049, 9)
     assert list(told.items()) == [
         ("schema", SCHEMA),
         ("metrics", {"loss": None}),
@@ -34,8 +34,8 @@ def test_the_frame_of_a_record():
         ("per_second", 3.0),
     ]
     assert json.dumps(told, allow_nan=False)
-    assert frame(runner, scores, b'[["a", "b"]]', 1.0, 9)["fingerprint"] == told["fingerprint"]
-    assert frame(runner, scores, [], 0.0, 9)["per_second"] > 0  # a clock that did not move
+    assert common_details(runner, scores, b'[["a", "b"]]', 1.0, 9)["fingerprint"] == told["fingerprint"]
+    assert common_details(runner, scores, [], 0.0, 9)["per_second"] > 0  # a clock that did not move
 
 
 def test_what_was_told_of_the_training_files_is_nothing_to_a_dataset(monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 import seqloom
 from seqloom import Search, SeqloomError
 from seqloom.options import hints_of
-from seqloom.tasks.shared.predict import Predicting, Ways, described, search_of
+from seqloom.tasks.shared.predict import PredictKeywords, Predictor, describe_run, search_of
 from tests.conftest import words
 
 
@@ -71,7 +71,7 @@ def test_what_is_no_text_is_refused(model, sources):
 
 
 def test_the_typed_keywords_are_those_of_a_search():
-    assert set(get_type_hints(Ways)) == {*hints_of(Search), "rows"} - {"n_best"}
+    assert set(get_type_hints(PredictKeywords)) == {*hints_of(Search), "rows"} - {"n_best"}
     assert search_of(None, None, {}) == (Search(), 64)
 
 
@@ -100,11 +100,12 @@ def test_a_repr_never_fails(journal, tmp_path):
     else:
         (tmp_path / "metrics.jsonl").write_bytes(journal)
     assert (
-        described(tmp_path, {"task": "tag", "training": {"select": "per"}}) == f"tag, model, folder {str(tmp_path)!r}"
+        describe_run(tmp_path, {"task": "tag", "training": {"select": "per"}})
+        == f"tag, model, folder {str(tmp_path)!r}"
     )
     (tmp_path / "metrics.jsonl").unlink()
     (tmp_path / "metrics.jsonl").write_text(json.dumps({"best": True, "step": 7, "valid": {"loss": 0.51234}}) + "\n")
-    assert "loss 0.5123 at step 7" in described(tmp_path, {})
+    assert "loss 0.5123 at step 7" in describe_run(tmp_path, {})
 
 
 def test_every_runner_predicts_alike():
@@ -114,7 +115,7 @@ def test_every_runner_predicts_alike():
     homes |= {"table": "TableModel", "mask": "MaskModel", "vectors": "VectorModel"}
     for home, name in homes.items():
         runner = getattr(import_module(f"seqloom.tasks.{home}.model"), name)
-        assert issubclass(runner, Predicting)
+        assert issubclass(runner, Predictor)
         assert "predict" not in vars(runner), f"{name} has a predict of its own"
 
 

@@ -19,7 +19,7 @@ from seqloom.data.formats.conll import LONGEST
 from seqloom.decoding.batched import Answer
 from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
-from seqloom.runs.folder.metrics_log import TIMES
+from seqloom.runs.folder.metrics_log import TIMING_KEYS
 from seqloom.tasks.tag.model import TagModel
 from tests.tagging import names, sentences, write_tags
 
@@ -189,7 +189,7 @@ def test_killed_and_resumed_is_bit_identical(home, tmp_path):
         a, b = (load_file(folder / "checkpoints" / "step-000000040" / name) for folder in (one, other))
         assert all(torch.equal(a[key], b[key]) for key in a | b)
     told = [
-        [{key: value for key, value in json.loads(line).items() if key not in TIMES} for line in file.open()]
+        [{key: value for key, value in json.loads(line).items() if key not in TIMING_KEYS} for line in file.open()]
         for file in (one / "metrics.jsonl", other / "metrics.jsonl")
     ]
     assert told[0] == told[1]

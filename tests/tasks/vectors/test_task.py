@@ -202,7 +202,7 @@ def test_an_embedding_is_filled_where_there_is_a_vector(tmp_path):
     file.write_text("the 1 2\ncat 3 4\ndog 5 6\n")
     model = model_of(codec)
     before = model.source.weight.detach().clone()
-    coverage = pretrained_vectors.initialise(model, codec, pretrained_vectors.load(str(file), codec))
+    coverage = pretrained_vectors.initialize(model, codec, pretrained_vectors.load(str(file), codec))
     assert str(coverage) == "3 of 4 tokens (1 by their lower case), 75.0%, have a vector"
     rows = {token: model.source.weight[codec.token_id(token)].tolist() for token in codec.tokens}
     assert (rows["the"], rows["The"], rows["cat"]) == ([1, 2], [1, 2], [3, 4])
@@ -215,10 +215,10 @@ def test_what_does_not_fit_is_said(tmp_path):
     file = tmp_path / "v.txt"
     file.write_text("the 1 2 3\n")
     with pytest.raises(SeqloomError, match=r"vectors have 3 numbers, the model's embedding 2; add --set embedding=3"):
-        pretrained_vectors.initialise(model_of(codec), codec, pretrained_vectors.load(str(file), codec))
+        pretrained_vectors.initialize(model_of(codec), codec, pretrained_vectors.load(str(file), codec))
     file.write_text("other 1 2\n")
     with pytest.raises(SeqloomError, match=r"none of the 2 tokens \(words\) has a vector there"):
-        pretrained_vectors.initialise(model_of(codec), codec, pretrained_vectors.load(str(file), codec))
+        pretrained_vectors.initialize(model_of(codec), codec, pretrained_vectors.load(str(file), codec))
     with pytest.raises(SeqloomError, match=r"nowhere\.txt: no such file"):
         pretrained_vectors.load(str(tmp_path / "nowhere.txt"), codec)
     with pytest.raises(SeqloomError, match="imdb: is a dataset for the task classify"):
@@ -229,7 +229,7 @@ def test_vectors_of_another_run(run, tmp_path):
     codec = Codec.build("chars", ["abcde"])
     vectors = pretrained_vectors.load(str(run), codec)
     model = model_of(codec, vectors.dim)
-    assert pretrained_vectors.initialise(model, codec, vectors).found == 5
+    assert pretrained_vectors.initialize(model, codec, vectors).found == 5
     count = pretrained_vectors.export_vectors(run, tmp_path / "vectors.txt")
     again = pretrained_vectors.load(str(tmp_path / "vectors.txt"), codec)
     assert count == len(vectors.words)
