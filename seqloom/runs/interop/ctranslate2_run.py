@@ -18,7 +18,7 @@ from torch import nn
 
 from seqloom.data.tokenizers.tokenizer_json import special_names
 from seqloom.data.tokenizers.vocabulary import Codec
-from seqloom.decoding.batched import Answer, Texts
+from seqloom.decoding.batched import Answer, TextPredictor
 from seqloom.decoding.hypotheses import Hypothesis
 from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
@@ -45,7 +45,7 @@ class Held(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class Searched(Texts):
+class Searched(TextPredictor):
     """Texts whose `model` is Held."""
 
     @property
@@ -120,7 +120,7 @@ def _hypothesis(tokens: tuple[int, ...], score: float, most: int, search: Search
     )
 
 
-def opened(folder: Path, places: Sequence[int | None], texts: Texts) -> Searched:
+def opened(folder: Path, places: Sequence[int | None], texts: TextPredictor) -> Searched:
     """The same texts by the model in a folder."""
     model: Any = Held(folder, places, (named(texts.source), named(texts.target)))
     return Searched(model, texts.source, texts.target, texts.bound, texts.device, texts.max_length, texts.cut)

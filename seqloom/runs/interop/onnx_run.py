@@ -13,7 +13,7 @@ from seqloom.data.batches.collate import Padded
 from seqloom.data.tokenizers.tokenizers import PAD
 from seqloom.errors import SeqloomError
 from seqloom.models.decoders.bridge import repeat_rows
-from seqloom.parts.layers.cross_entropy import of_logits
+from seqloom.parts.layers.cross_entropy import cross_entropy_of_logits
 from seqloom.parts.state import Decoding
 
 ENCODER, STEP = "encoder.onnx", "step.onnx"
@@ -62,7 +62,7 @@ class Sessions(nn.Module):
             said.append(logits)
         every = torch.cat(said, 1)
         every = every if index is None else every.flatten(0, 1).index_select(0, index)
-        return every if labels is None else of_logits(every, labels, smoothing, PAD)
+        return every if labels is None else cross_entropy_of_logits(every, labels, smoothing, PAD)
 
     def start(self, source: Padded, *, width: int = 1, room: int | None = None) -> Decoding:
         within(self.places[0], source.tokens.size(1), "source")
