@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from seqloom.parts.recurrent.recurrent import Recurrent
+from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.visibility import See
 
 STEPS, INPUT, DIM = 12, 3, 5

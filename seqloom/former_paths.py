@@ -33,7 +33,7 @@ MODULES = {
     "seqloom.tasks.embed": "seqloom.tasks.shared.embeddings",
 }
 # Old module that is a package now -> its names that went into a module of it.
-NAMES = {"seqloom.parts.recurrent": {"Recurrent": "seqloom.parts.recurrent.recurrent"}}
+NAMES = {"seqloom.parts.recurrent": {"Recurrent": "seqloom.parts.recurrent.layers"}}
 # Names that have changed too, in any of these modules.
 RENAMED = {"See": "Visibility", "looked_back": "self_attention_weights", "said_by": "outputs_of"}
 

@@ -33,7 +33,7 @@ from seqloom.parts.mixers.mixers import MIXERS
 from seqloom.parts.positions.positions import POSITIONS
 from seqloom.parts.probe import Probed, watch
 from seqloom.parts.recurrent.cells import CELLS, Cell, CellState
-from seqloom.parts.recurrent.recurrent import Recurrent
+from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.state import Decoding, State, pick
 from seqloom.parts.transformer.block import RESIDUALS, Block
 from seqloom.parts.visibility import See, keep

@@ -31,7 +31,7 @@ from seqloom.fast.attention import short_gpu
 from seqloom.fast.triton_common import runtime
 from seqloom.parts.layers import cross_entropy
 from seqloom.parts.recurrent.cells import CELLS
-from seqloom.parts.recurrent.recurrent import run_cell
+from seqloom.parts.recurrent.layers import run_cell
 from seqloom.parts.visibility import See
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -155,8 +155,8 @@ def loss_lines(shape: tuple[int, int, int], sweep: bool) -> Iterator[str]:
     logits = torch.randn(rows, width, device=DEVICE, dtype=torch.bfloat16)
     logits[:, size:] = float("-inf")
     labels = torch.randint(0, size, (rows,), device=DEVICE)
-    how = cross_entropy._How(0.1, 0, torch.bfloat16, 1)
-    twin = lambda x: cross_entropy.guessed(x, labels, size, how, True)  # noqa: E731
+    how = cross_entropy.ChunkOptions(0.1, 0, torch.bfloat16, 1)
+    twin = lambda x: cross_entropy.loss_and_gradient(x, labels, size, how, True)  # noqa: E731
     ours = lambda x: (guesses.guessed(x, labels, size, 0.1, 0, True).sum(), x)  # noqa: E731
     ways: list[tuple[str, Callable[[Tensor], Any], Any]] = [("torch", twin, nullcontext())]
     if GPU:
@@ -186,7 +186,7 @@ def whole_lines(rows: int, dim: int, size: int) -> Iterator[str]:
 
     def run() -> Tensor:
         with torch.autocast(DEVICE.type, torch.bfloat16):
-            return cross_entropy.entropy(states, output, labels, 0.1, 0)
+            return cross_entropy.cross_entropy_sum(states, output, labels, 0.1, 0)
 
     leaves, ready, sums = [states, *output.parameters()], runtime.READY, runtime.SUMS
     for name, flags in (("torch", (False, False)), ("kernel", (ready, False)), ("kernel and sums", (ready, sums))):
@@ -266,7 +266,7 @@ def main() -> None:
         else ([(2, 2, 5, 16)], [(4, 60, 64)], (40, 8, 60), [(2, 3, 16)], [(2, 3, 16)])
     )
     if chosen.tiny:
-        cross_entropy.CELLS = 1000
+        cross_entropy.MAX_LOGITS = 1000
     print("\n".join(lines), flush=True)
     parts = [
         *(("attention", attention_lines(shape, chosen.sweep)) for shape in shapes),

@@ -103,7 +103,7 @@ def parts() -> Iterator[Trial]:
     from seqloom.models.encoders import ENCODERS
     from seqloom.parts.attention.scores import SCORES
     from seqloom.parts.layers.norm import NORMS
-    from seqloom.parts.layers.pooling import SUMMARIES
+    from seqloom.parts.layers.pooling import POOLINGS
     from seqloom.parts.mixers.mixers import MIXERS
     from seqloom.parts.positions.positions import POSITIONS
     from seqloom.parts.recurrent.cells import CELLS
@@ -118,7 +118,7 @@ def parts() -> Iterator[Trial]:
         yield Trial("classify", "transformer", "bf16", f"mixer {name}", settings={"encoder.mixer": name})
     for name in NORMS:
         yield Trial("classify", "transformer", "bf16", f"norm {name}", settings={"encoder.norm_kind": name})
-    for name in SUMMARIES:
+    for name in POOLINGS:
         yield Trial("classify", "lstm", "bf16", f"summary {name}", settings={"summary": name})
     for name in ENCODERS:
         yield Trial("translate", "transformer", "bf16", f"encoder {name}", settings={"encoder": {"kind": name}})

@@ -33,7 +33,7 @@ from seqloom.data.batches.collate import Batch, pad
 from seqloom.data.batches.language import LanguageBatch
 from seqloom.data.tokenizers.tokenizers import BOS, EOS
 from seqloom.fast.feedforward import gpu as activated
-from seqloom.models.language_model import Language
+from seqloom.models.language_model import LanguageModel
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.parts.attention import attention
 from seqloom.parts.layers import cross_entropy
@@ -124,7 +124,7 @@ def gpt(sizes: Sizes, bias: bool = True) -> nn.Module:
     position = {"kind": "learned", "longest": block}
     stack = {"kind": "transformer", "dim": dim, "layers": layers, "heads": heads, "hidden": 4 * dim}
     stack |= {"position": position, "dropout": 0.0, "scale": False, "bias": bias}
-    language = Language(size, 0, stack, embedding=dim, dropout=0.0, tie_embeddings=True)
+    language = LanguageModel(size, 0, stack, embedding=dim, dropout=0.0, tie_embeddings=True)
     language.output.linear.bias = None  # GPT-2 has none  # pyright: ignore
     return NextToken(language)
 
@@ -203,7 +203,7 @@ def wait(device: torch.device) -> None:
 
 def whole_logits() -> Any:
     """The loss over a matrix of all logits, in float32."""
-    return patch.object(cross_entropy, "CELLS", 1 << 60)
+    return patch.object(cross_entropy, "MAX_LOGITS", 1 << 60)
 
 
 def never(*_: Any) -> bool:
@@ -283,11 +283,11 @@ def loss_in_pieces(sizes: Sizes, device: torch.device) -> str:
     states = torch.randn(rows, dim, device=device, requires_grad=True)
     found = {}
     for name, cells in (("pieces", rows * size // 5), ("plain", 1 << 60)):
-        with patch.object(cross_entropy, "CELLS", cells), torch.autocast(device.type, torch.bfloat16):
-            loss = cross_entropy.entropy(states, output, labels, 0.1)
+        with patch.object(cross_entropy, "MAX_LOGITS", cells), torch.autocast(device.type, torch.bfloat16):
+            loss = cross_entropy.cross_entropy_sum(states, output, labels, 0.1)
         found[name] = [loss.detach(), *torch.autograd.grad(loss, [states, output.weight, output.bias])]
-    with patch.object(cross_entropy, "CELLS", 1 << 60):
-        exact = cross_entropy.entropy(states, output, labels, 0.1)
+    with patch.object(cross_entropy, "MAX_LOGITS", 1 << 60):
+        exact = cross_entropy.cross_entropy_sum(states, output, labels, 0.1)
     best = [exact.detach(), *torch.autograd.grad(exact, [states, output.weight, output.bias])]
     far = {
         name: [f"{((a - b).norm() / b.norm()).item():.1e}" for a, b in zip(parts, best, strict=True)]

@@ -18,7 +18,7 @@ from seqloom.parts.layers.norm import LayerNorm
 from seqloom.parts.mixers import window
 from seqloom.parts.mixers.mixers import MIXERS
 from seqloom.parts.positions.positions import POSITIONS
-from seqloom.parts.recurrent.recurrent import Recurrent
+from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.transformer.block import Block, Ways, through
 from seqloom.parts.visibility import See, last, mean
 

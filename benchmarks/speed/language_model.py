@@ -32,7 +32,7 @@ from torch.nn import functional as F
 from seqloom.data.batches.language import Stream, StreamOptions
 from seqloom.data.prepare.language import prepare_language
 from seqloom.data.prepare.request import PrepareRequest
-from seqloom.models.language_model import Language
+from seqloom.models.language_model import LanguageModel
 from seqloom.training.loop import Loop
 from seqloom.training.objectives.next_token import NextToken
 from seqloom.training.settings import Training
@@ -90,7 +90,7 @@ class Ours:
     def __init__(self, stream: Stream, size: int, device: torch.device, half: bool) -> None:
         torch.manual_seed(0)
         encoder = {"kind": "lstm", "dim": DIM, "layers": LAYERS}
-        model = Language(size, 0, encoder, embedding=EMBEDDING, dropout=DROPOUT).to(device)
+        model = LanguageModel(size, 0, encoder, embedding=EMBEDDING, dropout=DROPOUT).to(device)
         settings = Training.of(
             {"max_steps": 10**9, "batch_rows": ROWS, "rate": RATE, "clip": CLIP, "schedule": "constant", "warmup": 0}
             | {"precision": "bf16" if half else "fp32"}

@@ -75,7 +75,7 @@ class LengthLimit:
 
 
 @dataclass(frozen=True, eq=False)
-class Texts:
+class TextPredictor:
     """A model with its source and target vocabularies: texts in, answers out."""
 
     model: Seq2Seq

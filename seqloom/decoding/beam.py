@@ -6,7 +6,7 @@ import torch
 
 from seqloom.data.batches.collate import Padded
 from seqloom.data.tokenizers.tokenizers import BOS, PAD
-from seqloom.decoding.hypotheses import FinishedHypotheses, Hypothesis, time_to_look
+from seqloom.decoding.hypotheses import FinishedHypotheses, Hypothesis, should_check_finished
 from seqloom.decoding.options import DEFAULT, Search
 from seqloom.decoding.token_filter import TokenFilter
 from seqloom.models.seq2seq import Stepper
@@ -47,7 +47,7 @@ def beam_search(
         history = history.gather(1, parent[:, :, None].expand(-1, -1, room))
         history[:, :, t] = token
         remaining = None  # which sentences stay, where some are removed
-        if time_to_look(device, t):
+        if should_check_finished(device, t):
             left = int(active.sum())
             if left == 0:
                 break

@@ -47,10 +47,10 @@ class TextGenerator:
     room: int | None
     device: torch.device
 
-    def stream(self, prompt: str, search: Search, course: GenerationOptions, number: int = 0) -> Iterator[str]:
+    def stream(self, prompt: str, search: Search, options: GenerationOptions, number: int = 0) -> Iterator[str]:
         """The continuation of `prompt`, in parts as soon as they are certain. `number`: which sample of the seed."""
-        written = StreamedText(self.codec, course.stop, prompt)
-        for [chosen] in self._steps([self.encode(prompt, course.label)], search, course.length, [(0, number)]):
+        written = StreamedText(self.codec, options.stop, prompt)
+        for [chosen] in self._steps([self.encode(prompt, options.label)], search, options.length, [(0, number)]):
             assert chosen is not None  # in a batch of one there is no shorter prompt
             token = chosen[0]
             if token == EOS and self.lines:
@@ -66,18 +66,18 @@ class TextGenerator:
         self,
         prompts: Sequence[str],
         search: Search,
-        course: GenerationOptions,
+        options: GenerationOptions,
         labels: Sequence[str | None] | None = None,
         streams: Sequence[tuple[int, int]] | None = None,
     ) -> list[Answer]:
         """The continuation of each prompt, in one batch. `streams`: its position in the input and the number of its
         sample; random draws depend on these alone, so that a prompt gets the same answer in any batch."""
-        labels = labels or [course.label] * len(prompts)
+        labels = labels or [options.label] * len(prompts)
         rows = [self.encode(prompt, label) for prompt, label in zip(prompts, labels, strict=True)]
-        written = [StreamedText(self.codec, course.stop, prompt) for prompt in prompts]
+        written = [StreamedText(self.codec, options.stop, prompt) for prompt in prompts]
         generated: list[tuple[list[int], list[float]]] = [([], []) for _ in prompts]
         active = set(range(len(prompts)))
-        for step in self._steps(rows, search, course.length, streams or [(row, 0) for row in range(len(rows))]):
+        for step in self._steps(rows, search, options.length, streams or [(row, 0) for row in range(len(rows))]):
             for row, chosen in enumerate(step):
                 if chosen is None or row not in active:
                     continue
@@ -88,7 +88,7 @@ class TextGenerator:
                     continue
                 generated[row][0].append(token)
                 written[row].text += written[row].add(token)
-                if written[row].stopped or len(generated[row][0]) >= course.length:
+                if written[row].stopped or len(generated[row][0]) >= options.length:
                     active.discard(row)
             if not active:
                 break

@@ -7,14 +7,14 @@ from torch import Tensor
 
 from seqloom.data.batches.collate import Padded
 from seqloom.data.tokenizers.tokenizers import BOS
-from seqloom.decoding.hypotheses import Hypothesis, RunningSequences, time_to_look
+from seqloom.decoding.hypotheses import Hypothesis, RunningSequences, should_check_finished
 from seqloom.decoding.options import DEFAULT, Search
 from seqloom.decoding.sampling import Choose
 from seqloom.decoding.token_filter import TokenFilter
 from seqloom.models.seq2seq import Stepper
 
 
-def likeliest(logits: Tensor, *_: object) -> Tensor:
+def most_likely(logits: Tensor, *_: object) -> Tensor:
     """[R, V] -> [R]: greedy search."""
     return logits.argmax(-1)
 
@@ -23,7 +23,7 @@ def decode_stepwise(
     stepper: Stepper,
     source: Padded,
     limits: list[int],
-    choose: Choose = likeliest,
+    choose: Choose = most_likely,
     width: int = 1,
     search: Search = DEFAULT,
 ) -> list[list[Hypothesis]]:
@@ -38,7 +38,7 @@ def decode_stepwise(
         logits, state = stepper.step(tokens[:, None], state)
         logits = token_filter(logits[:, -1], t, running.limit)
         tokens = running.add(t, choose(logits, t, running.index), logits)
-        if not time_to_look(device, t):
+        if not should_check_finished(device, t):
             continue
         left = len(running.finished) - int(running.finished.sum())
         if left == 0:

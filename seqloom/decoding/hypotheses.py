@@ -119,6 +119,6 @@ def _hypothesis(row: list[int], score: float, log_probability: float) -> Hypothe
     return Hypothesis(tuple(row[:end]), score, log_probability)
 
 
-def time_to_look(device: torch.device, t: int) -> bool:
+def should_check_finished(device: torch.device, t: int) -> bool:
     """Whether to check after step t which sentences have finished: on a GPU seldom, as the host waits for it."""
     return device.type == "cpu" or t % 8 == 7

@@ -13,7 +13,7 @@ import torch
 
 from seqloom.data.batches.collate import Padded
 from seqloom.decoding.beam import beam_search
-from seqloom.decoding.greedy import decode_stepwise, likeliest
+from seqloom.decoding.greedy import decode_stepwise, most_likely
 from seqloom.decoding.hypotheses import Hypothesis
 from seqloom.decoding.options import Search
 from seqloom.decoding.random_draws import Draws
@@ -51,7 +51,7 @@ def decode(
         return samples
     best = None if fast_search is None else fast_search(stepper, source, limits, search)
     if search.beam == 1:
-        return best or decode_stepwise(stepper, source, limits, likeliest, 1, search)
+        return best or decode_stepwise(stepper, source, limits, most_likely, 1, search)
     best = best or beam_search(stepper, source, limits, search.beam, search.alpha, search)
     if not all(best):
         raise SeqloomError(NOT_FINITE)

@@ -3,11 +3,11 @@
 from seqloom.inspection.attention_maps import AttentionMap, attention_maps
 from seqloom.inspection.column_importance import importance
 from seqloom.inspection.cost import cost
-from seqloom.inspection.gates import Gates, gates, looked_back
+from seqloom.inspection.gates import Gates, gates, self_attention_weights
 from seqloom.inspection.gradients import gradient_norms
-from seqloom.inspection.memory_reach import reach, said_by
+from seqloom.inspection.memory_reach import outputs_of, reach
 
-# Some functions have the name of the file that they stand in: these imports, all at once, leave the functions here.
+# Some functions have the name of their file: these imports leave the function, not the module, under that name.
 gradients = gradient_norms
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "gradient_norms",
     "gradients",
     "importance",
-    "looked_back",
+    "outputs_of",
     "reach",
-    "said_by",
+    "self_attention_weights",
 ]

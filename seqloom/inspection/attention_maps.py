@@ -1,4 +1,4 @@
-"""What a model looks at: attention weights with the tokens they stand for."""
+"""Attention maps: attention weights with their source and target tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 
 from seqloom.data.batches.collate import cut, pad
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, SPECIALS
-from seqloom.decoding.batched import Texts
+from seqloom.decoding.batched import TextPredictor
 from seqloom.errors import SeqloomError
 from seqloom.language import _, language, using
 from seqloom.models.ensemble import Ensemble
@@ -23,13 +23,13 @@ from seqloom.parts.attention.attention import Attention, MultiHead
 from seqloom.parts.probe import watch
 
 SHADES = " ░▒▓█"
-CELL = 0.36  # inches of a picture
+CELL = 0.36  # inches of a figure
 CJK_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "WenQuanYi Zen Hei", "SimHei", "PingFang SC")
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionMap:
-    """Weights of one layer, [heads, T, S]: row t is where the model looked when it wrote target token t."""
+    """Weights of one layer, [heads, T, S]: row t is the attention while target token t was written."""
 
     source: list[str]
     target: list[str]
@@ -41,19 +41,19 @@ class AttentionMap:
         return self.weights.mean(0)
 
     def text(self, width: int | None = None) -> str:
-        """The map as text: a line a target token, its weights as shades, and the token it looked at most.
+        """The map as text: a line a target token, its weights as shades, and the token with the largest weight.
 
         A source too long for `width` columns (None: those of the terminal) is cut into blocks, one above the other.
         """
         weights = self.mean()
-        wide = max(columns(token) for token in self.target)
-        names = [f"{' ' * (wide - columns(token))}{token}" for token in self.target]
+        name_width = max(columns(token) for token in self.target)
+        names = [f"{' ' * (name_width - columns(token))}{token}" for token in self.target]
         mosts = [f"{self.source[int(row.argmax())]} {row.max():.0%}" for row in weights]
         heads = [token[:1] or " " for token in self.source]
-        room = (width or shutil.get_terminal_size().columns) - wide - 4 - max(map(columns, mosts))
+        room = (width or shutil.get_terminal_size().columns) - name_width - 4 - max(map(columns, mosts))
         blocks = []
-        for start, end in _fitting([columns(head) + 1 for head in heads], room + 1):
-            lines = [" " * (wide + 2) + " ".join(heads[start:end])]
+        for start, end in _blocks([columns(head) + 1 for head in heads], room + 1):
+            lines = [" " * (name_width + 2) + " ".join(heads[start:end])]
             for name, row, most in zip(names, weights[:, start:end], mosts, strict=True):
                 shades = [SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)] for weight in row]
                 cells = " ".join(shade * columns(head) for shade, head in zip(shades, heads[start:end], strict=True))
@@ -62,26 +62,26 @@ class AttentionMap:
         return "\n\n".join(blocks)
 
     def plot(self, path: str | Path | None = None) -> Any:
-        """A picture of the map (needs the `plots` extra). With `path` it is written there; gives the figure."""
+        """A figure of the map (needs the `plots` extra). With `path` it is saved there."""
         try:
             from matplotlib.figure import Figure
         except ImportError as error:
             raise SeqloomError("plots need matplotlib: pip install 'seqloom[plots]'") from error
         rows, columns = len(self.target), len(self.source)
-        beside = 1.7 + 0.09 * max(map(len, self.target))  # what stands left and right of the cells
+        beside = 1.7 + 0.09 * max(map(len, self.target))  # left and right of the cells
         figure = Figure(figsize=(beside + CELL * columns, 1.3 + CELL * rows), layout="constrained")
         axes = figure.add_subplot()
-        picture = axes.imshow(self.mean(), cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
+        image = axes.imshow(self.mean(), cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
         fonts = _fonts("".join(self.source + self.target))
-        turn = 90 if _touching(self.source) else 0
-        axes.set_xticks(range(columns), self.source, rotation=turn, family=fonts, parse_math=False)
+        rotation = 90 if _labels_overlap(self.source) else 0
+        axes.set_xticks(range(columns), self.source, rotation=rotation, family=fonts, parse_math=False)
         axes.set_yticks(range(rows), self.target, family=fonts, parse_math=False)
         read, written, weight, heads = _labels(len(self.weights))
         axes.set_xlabel(read, family=_fonts(read))
         axes.set_ylabel(written, family=_fonts(written))
         axes.xaxis.set_label_position("top")
         axes.xaxis.tick_top()
-        bar = figure.colorbar(picture, ax=axes, shrink=0.8, ticks=(0.0, 0.5, 1.0))
+        bar = figure.colorbar(image, ax=axes, shrink=0.8, ticks=(0.0, 0.5, 1.0))
         bar.set_label(weight, family=_fonts(weight))
         if len(self.weights) > 1:
             figure.supxlabel(f"{self.layer}{heads}", fontsize=8, family=_fonts(heads))
@@ -91,17 +91,19 @@ class AttentionMap:
 
 
 @torch.inference_mode()
-def attention_maps(texts: Texts, source: str, tokens: tuple[int, ...]) -> dict[str, AttentionMap]:
+def attention_maps(texts: TextPredictor, source: str, tokens: tuple[int, ...]) -> dict[str, AttentionMap]:
     """Every attention over the source while writing `tokens`, by the name of the layer, first to last.
 
-    The tokens are given to the model as in training, so any answer, also a reference, can be looked at.
+    The tokens are fed as in training (teacher forcing), so they may be a prediction or a reference.
     """
     model = texts.model.eval()
     if isinstance(model, Ensemble):
         raise SeqloomError("several models together have no attention of their own: look at one of them")
     encoded = texts.encode(source)
     written = [BOS, *tokens]
-    readers = {name for name, part in model.decoder.named_modules() if isinstance(part, Attention) or _reads(part)}
+    readers = {
+        name for name, part in model.decoder.named_modules() if isinstance(part, Attention) or _is_cross_attention(part)
+    }
     if not readers:
         raise SeqloomError(
             "this model has no attention: its decoder sees the source as one vector; "
@@ -111,7 +113,7 @@ def attention_maps(texts: Texts, source: str, tokens: tuple[int, ...]) -> dict[s
         model(pad([encoded]).to(texts.device), torch.tensor([written], device=texts.device))
     source_tokens = [*cut(texts.source.display_tokens(source), texts.max_length, texts.cut), SPECIALS[EOS]]
     target_tokens = [texts.target.token(token) for token in (*tokens, EOS)]
-    # A decoder that steps reports [1, 1, S] a step, one that does not [1, T, S], and heads stand before T.
+    # A decoder that steps reports [1, 1, S] per step, others [1, T, S] or [1, heads, T, S].
     joined = {name: torch.cat([_by_head(report) for report in seen[name]], 1) for name in seen if name in readers}
     return {
         name: AttentionMap(source_tokens, target_tokens, weights.float().cpu().numpy(), name)
@@ -124,13 +126,13 @@ def _by_head(report: torch.Tensor) -> torch.Tensor:
     return report.reshape(-1, *report.shape[-2:])
 
 
-def _fitting(widths: list[int], room: int) -> Iterator[tuple[int, int]]:
-    """Cut a row of cells into runs that fit: (first, behind the last). A run has at least one cell."""
+def _blocks(widths: list[int], room: int) -> Iterator[tuple[int, int]]:
+    """Split a row of cells into blocks of at most `room` columns, at least one cell each: (start, end)."""
     start = used = 0
-    for place, width in enumerate(widths):
-        if used + width > room and place > start:
-            yield start, place
-            start, used = place, 0
+    for cell, width in enumerate(widths):
+        if used + width > room and cell > start:
+            yield start, cell
+            start, used = cell, 0
         used += width
     yield start, len(widths)
 
@@ -147,8 +149,8 @@ def columns(text: str) -> int:
     )
 
 
-def _touching(labels: list[str]) -> bool:
-    """Whether labels side by side would run into each other, each in the middle of its cell."""
+def _labels_overlap(labels: list[str]) -> bool:
+    """Whether adjacent labels, each centered in its cell, would overlap."""
     letter = 0.09  # inches, about
     return any(letter * (columns(a) + columns(b)) / 2 > 0.95 * CELL for a, b in pairwise(labels))
 
@@ -157,32 +159,32 @@ def _fonts(text: str) -> list[str]:
     """Families to draw the text with: also one with Chinese, Japanese and Korean, where it is needed and installed."""
     from matplotlib import font_manager, rcParams
 
-    usual = list(rcParams["font.family"])
+    default = list(rcParams["font.family"])
     if all(ord(letter) < 0x2E80 for letter in text):
-        return usual
+        return default
     found = _installed()
     if not found:  # matplotlib's list may be older than the font
         for path in font_manager.findSystemFonts():
             if "cjk" in path.lower():
                 font_manager.fontManager.addfont(path)
         found = _installed()
-    return usual + found
+    return default + found
 
 
 def _labels(heads: int) -> tuple[str, ...]:
-    """Of a picture, in the language of this context; in English where no font has the letters."""
+    """Axis labels of a figure, in the language of this context; in English if no font has its letters."""
     _fonts(_("weight"))  # so that installed fonts are known
     with using(language() if _installed() else "en"):
         return _("read"), _("written"), _("weight"), _(", mean of {heads} heads", heads=heads)
 
 
 def _installed() -> list[str]:
-    """Those of the fonts with Chinese that matplotlib knows."""
+    """The installed CJK_FONTS."""
     from matplotlib import font_manager
 
     names = {font.name for font in font_manager.fontManager.ttflist}
     return [name for name in CJK_FONTS if name in names]
 
 
-def _reads(part: torch.nn.Module) -> bool:
+def _is_cross_attention(part: torch.nn.Module) -> bool:
     return isinstance(part, MultiHead) and part.crosses

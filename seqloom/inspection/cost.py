@@ -20,44 +20,43 @@ class LayerCost(NamedTuple):
     name: str
     depth: int
     parameters: int
-    operations: int  # multiplications and additions of all matrix products
-    memory: int  # bytes: its parameters and what it hands on
+    operations: int  # multiplications and additions of all matmuls
+    memory: int  # bytes of its parameters and outputs
 
 
 @torch.no_grad()
-def cost(model: nn.Module, once: Callable[[], Any], deepest: int = 4) -> list[LayerCost]:
-    """Costs of what `once` does with the model: one example, forward. The plain twins run, so that every product is
-    seen."""
+def cost(model: nn.Module, run: Callable[[], Any], deepest: int = 4) -> list[LayerCost]:
+    """The cost of `run`, a forward pass of one example. The plain twins run, so every matmul is counted."""
     model.eval()
-    with watch(model), Products(model) as products:
-        once()
+    with watch(model), MatmulCounter(model) as matmuls:
+        run()
     rows = []
     for name, part in model.named_modules():
         depth = name.count(".") + 1 if name else 0
         parameters = sum(p.numel() for p in part.parameters())
-        operations = products.of(name)
+        operations = matmuls.of(name)
         idle = not parameters and not operations
         if depth > deepest or idle or isinstance(part, nn.ModuleList | nn.ModuleDict):
             continue
-        memory = sum(p.numel() * p.element_size() for p in part.parameters()) + products.handed[name]
+        memory = sum(p.numel() * p.element_size() for p in part.parameters()) + matmuls.output_bytes[name]
         rows.append(LayerCost(name, depth, parameters, operations, memory))
     return rows
 
 
-class Products(TorchDispatchMode):
-    """Counts matrix products for the part that owns the matrix; a product of two activations (attention) goes to the
-    part whose `forward` is running. Parts are thus found by whatever method they are called."""
+class MatmulCounter(TorchDispatchMode):
+    """Counts matmuls for the module that owns the weight; a matmul of two activations (attention) counts for the module
+    whose `forward` is running. So modules are counted whatever method of them is called."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()
-        self.handed: Counter[str] = Counter()  # bytes of what each part's forward gives
+        self.output_bytes: Counter[str] = Counter()  # of each module's forward
         self.running: list[str] = []
         self.parts = dict(model.named_modules())
         named = [(n, p) for n, part in self.parts.items() for p in part.parameters(recurse=False)]
         self.owners = {p.untyped_storage().data_ptr(): name for name, p in reversed(named)}
 
-    def __enter__(self) -> Products:
+    def __enter__(self) -> MatmulCounter:
         self.hooks = []
         for name, part in self.parts.items():
             self.hooks.append(part.register_forward_pre_hook(partial(self._entered, name)))
@@ -82,12 +81,12 @@ class Products(TorchDispatchMode):
         inner = f"{name}." if name else ""
         return sum(count for owner, count in self.counts.items() if owner == name or owner.startswith(inner))
 
-    def _entered(self, name: str, part: nn.Module, given: Any) -> None:
+    def _entered(self, name: str, part: nn.Module, inputs: Any) -> None:
         self.running.append(name)
 
-    def _left(self, name: str, part: nn.Module, given: Any, result: Any) -> None:
+    def _left(self, name: str, part: nn.Module, inputs: Any, result: Any) -> None:
         self.running.pop()
-        self.handed[name] += sum(t.numel() * t.element_size() for t in tree_leaves(result) if _is_tensor(t))
+        self.output_bytes[name] += sum(t.numel() * t.element_size() for t in tree_leaves(result) if _is_tensor(t))
 
 
 def _is_tensor(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""N → 1: a sequence in, a score for each label out (for a number: the number). Any encoder with any summary."""
+"""N → 1: a sequence in, a score for each label out (or a number). Any encoder with any pooling."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from seqloom.errors import SeqloomError
 from seqloom.models.encoders import ENCODERS
 from seqloom.parts.layers.dropout import dropout
 from seqloom.parts.layers.embedding import embedding_of
-from seqloom.parts.layers.ngram_features import entered, grams_of
+from seqloom.parts.layers.ngram_features import embed_with_ngrams, ngram_features
 from seqloom.parts.layers.output_head import Head
-from seqloom.parts.layers.pooling import SUMMARIES
+from seqloom.parts.layers.pooling import POOLINGS
 from seqloom.parts.visibility import keep, mean
 
 
 class Classifier(nn.Module):
-    """An encoder reads the text, a summary makes one vector of it, a head scores the labels (Collobert et al. 2011).
+    """An encoder, pooling to one vector, and a head that scores the labels (Collobert et al. 2011).
 
     `hidden` and `activation`: see Head. `dropout`: of the embeddings and before every layer of the head. `ngrams` above
-    1: each token brings the vectors of the runs of up to so many tokens that end with it, `buckets` in all; see Grams.
+    1: to each token's embedding are added those of the n-grams up to this length that end with it; see NgramFeatures.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Classifier(nn.Module):
         source_size: int,
         label_count: int,
         encoder: Annotated[Choice, ENCODERS] = "lstm",
-        pooling: Annotated[Choice, SUMMARIES] = "max",
+        pooling: Annotated[Choice, POOLINGS] = "max",
         embedding: int = 256,
         hidden: int | list[int] = 0,
         activation: str = "relu",
@@ -41,17 +41,17 @@ class Classifier(nn.Module):
     ) -> None:
         super().__init__()
         self.source = embedding_of(source_size, embedding)
-        self.grams = grams_of(ngrams, buckets, embedding)
+        self.grams = ngram_features(ngrams, buckets, embedding)
         self.encoder = build(ENCODERS, encoder, input_dim=embedding)
-        ways = getattr(self.encoder, "directions", 0)
-        self.summary = build(SUMMARIES, pooling, input_dim=embedding, dim=self.encoder.dim, ways=ways)
+        directions = getattr(self.encoder, "directions", 0)
+        self.summary = build(POOLINGS, pooling, input_dim=embedding, dim=self.encoder.dim, directions=directions)
         self.head = Head(self.encoder.dim, label_count, hidden, activation, dropout)
         self.dropout = dropout
 
     def read(self, source: Padded) -> Tensor:
         """[B, dim], one vector a text."""
-        x = dropout(entered(source.tokens, self.source, self.grams), self.dropout, self.training)
-        encoded = self.encoder(*self.summary.enter(x, None if source.full else source.lengths))
+        x = dropout(embed_with_ngrams(source.tokens, self.source, self.grams), self.dropout, self.training)
+        encoded = self.encoder(*self.summary.prepare(x, None if source.full else source.lengths))
         return self.summary(encoded.states, encoded.lengths)
 
     def forward(self, source: Padded) -> Tensor:
@@ -60,15 +60,15 @@ class Classifier(nn.Module):
 
 
 class Majority(nn.Module):
-    """The same answer to everything: the commonest label, or the mean of the numbers. What any model must beat
-    (the zero rule; Holte 1993). It is counted, not trained."""
+    """The baseline: always the most common label, or the mean of the numbers (the zero rule; Holte 1993). It is
+    counted, not trained."""
 
     def __init__(self, source_size: int, label_count: int) -> None:
         super().__init__()
         self.logits = nn.Parameter(torch.zeros(label_count), requires_grad=False)
 
     def fit(self, supply: Any) -> None:
-        """`supply.prior()`: the logits of who knows the labels of the training data and nothing else, [label_count]."""
+        """`supply.prior()`: the logits [label_count] of the label frequencies of the training data."""
         with torch.no_grad():
             self.logits.copy_(torch.as_tensor(supply.prior()))
 
@@ -93,19 +93,19 @@ class Bag(nn.Module):
     ) -> None:
         super().__init__()
         self.source = embedding_of(source_size, embedding)
-        self.grams = grams_of(ngrams, buckets, embedding)
+        self.grams = ngram_features(ngrams, buckets, embedding)
         self.head = Head(embedding, label_count)
         self.dropout = dropout
 
     def forward(self, source: Padded) -> Tensor:
-        x = dropout(entered(source.tokens, self.source, self.grams), self.dropout, self.training)
+        x = dropout(embed_with_ngrams(source.tokens, self.source, self.grams), self.dropout, self.training)
         return self.head(mean(x, None if source.full else source.lengths))
 
 
 class Logistic(nn.Module):
-    """Logistic regression (Cox 1958): a weight for each value of `length` embeddings side by side, one bias, a sigmoid.
+    """Logistic regression (Cox 1958) on the concatenated embeddings of the first `length` tokens.
 
-    20 tokens of 8 values make 160 weights and a bias. Longer texts are cut, shorter ones end in zeros; see `window`.
+    20 tokens of 8 values make 160 weights and a bias. Longer texts are cut, shorter ones padded; see `window`.
     Only for two labels: the logit of the first is 0.
     """
 
@@ -123,7 +123,8 @@ class Logistic(nn.Module):
 
 
 class Mlp(nn.Module):
-    """A network of Linear layers over `length` embeddings side by side (Bengio et al. 2003; Rumelhart et al. 1986).
+    """Linear layers over the concatenated embeddings of the first `length` tokens (Bengio et al. 2003; Rumelhart et al.
+    1986).
 
     Without a hidden layer it is softmax regression, for a number linear regression. `activation`: see Head.
     """
@@ -158,8 +159,8 @@ CLASSIFIERS = {
 
 
 def window(embedding: nn.Embedding, source: Padded, length: int) -> Tensor:
-    """[B, length · dim]: the embeddings of the first `length` tokens side by side, zeros after the last. The <eos> that
-    ends every source is not one of them."""
+    """[B, length · dim]: the concatenated embeddings of the first `length` tokens, zeros after the last. The <eos> that
+    ends every source is left out."""
     tokens = source.tokens[:, :length]
     x = embedding(tokens).masked_fill(~keep(source.lengths - 1, tokens.size(1))[:, :, None], 0.0)
     return nn.functional.pad(x, (0, 0, 0, length - tokens.size(1))).flatten(1)

@@ -18,7 +18,7 @@ from seqloom.data.batches.words import Words
 from seqloom.data.tokenizers.tokenizers import PAD
 from seqloom.models.tagger import TagPrediction, predict_tags
 from seqloom.parts.layers.crf import Allowed, Softmax
-from seqloom.parts.layers.cross_entropy import of_logits
+from seqloom.parts.layers.cross_entropy import cross_entropy_of_logits
 from seqloom.parts.state import Decoding
 
 
@@ -30,7 +30,7 @@ class Ensemble(nn.Module):
 
 class StepperEnsemble(Ensemble):
     """A Stepper of Steppers: p(next token) is the mean of the members' (Sutskever et al. 2014, section 3.6). Each
-    member has its own state; rows are picked in all of them alike."""
+    member has its own state; rows are picked in all of them."""
 
     def forward(
         self,
@@ -42,16 +42,16 @@ class StepperEnsemble(Ensemble):
     ) -> Tensor:
         """Teacher forcing, as of one model: log-probabilities [B, T, V], with `index` [N, V]; of `labels` the loss."""
         logs = log_mean([member(source, tokens, index) for member in self.members])
-        return logs if labels is None else of_logits(logs, labels, smoothing, PAD)
+        return logs if labels is None else cross_entropy_of_logits(logs, labels, smoothing, PAD)
 
     def start(self, source: Padded, *, width: int = 1, room: int | None = None) -> Decoding:
-        return _together([member.start(source, width=width, room=room) for member in self.members])
+        return _joint_state([member.start(source, width=width, room=room) for member in self.members])
 
     def step(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         """[R, T] -> log-probabilities [R, T, V]"""
         states = map(Decoding, state.context, state.rows)
         logits, after = zip(*map(lambda member, one: member.step(tokens, one), self.members, states), strict=True)
-        return log_mean(logits), _together(after)
+        return log_mean(logits), _joint_state(after)
 
 
 class ClassifierEnsemble(Ensemble):
@@ -64,7 +64,7 @@ class ClassifierEnsemble(Ensemble):
 
     def forward(self, source: Padded) -> Tensor:
         """[B, outputs]"""
-        outputs = torch.stack([_wide(member(source)) for member in self.members])
+        outputs = torch.stack([_float32(member(source)) for member in self.members])
         if self.kind == "number":
             return outputs.mean(0)
         if self.kind == "labels":  # log p - log(1 - p), where the number of members cancels
@@ -73,8 +73,8 @@ class ClassifierEnsemble(Ensemble):
 
 
 class TaggerEnsemble(Ensemble):
-    """p(tag at a place) is the mean of the members' marginals, of a softmax or a CRF. The likeliest tag is taken at
-    each position, or the likeliest sequence that the tag scheme allows. A CRF's transitions count only within its
+    """p(tag at a place) is the mean of the members' marginals, of a softmax or a CRF. The most likely tag is taken at
+    each position, or the most likely sequence that the tag scheme allows. A CRF's transitions count only within its
     marginals, so an ensemble of two copies of a CRF may differ from one of them."""
 
     def __init__(self, members: Sequence[nn.Module]) -> None:
@@ -83,7 +83,7 @@ class TaggerEnsemble(Ensemble):
 
     def scores(self, source: Words) -> Tensor:
         """[B, S, K]: log-probabilities."""
-        both = [(member, _wide(member.scores(source))) for member in self.members]
+        both = [(member, _float32(member.scores(source))) for member in self.members]
         return log_mean([member.output.marginals(scores, source.lengths) for member, scores in both])
 
     def best(self, source: Words, allowed: Allowed | None = None, given: Tensor | None = None) -> TagPrediction:
@@ -91,14 +91,14 @@ class TaggerEnsemble(Ensemble):
 
 
 def log_mean(logits: Sequence[Tensor]) -> Tensor:
-    """The logarithm of the mean of the softmaxes over the last dimension; computed so that small ones are not lost."""
-    return torch.stack([_wide(one).log_softmax(-1) for one in logits]).logsumexp(0) - math.log(len(logits))
+    """The logarithm of the mean of the softmaxes over the last dimension, in log space."""
+    return torch.stack([_float32(one).log_softmax(-1) for one in logits]).logsumexp(0) - math.log(len(logits))
 
 
-def _wide(values: Tensor) -> Tensor:
+def _float32(values: Tensor) -> Tensor:
     return values.float() if values.dtype.itemsize < 4 else values
 
 
-def _together(states: Sequence[Decoding]) -> Decoding:
-    """Tuples of states are states: `pick` goes into them."""
+def _joint_state(states: Sequence[Decoding]) -> Decoding:
+    """A tuple of states is a state: `pick` recurses into it."""
     return Decoding(tuple(one.context for one in states), tuple(one.rows for one in states))

@@ -13,24 +13,23 @@ from seqloom.data.tokenizers.tokenizers import PAD
 from seqloom.errors import SeqloomError
 from seqloom.models.baselines.ngram import Ngram
 from seqloom.models.decoders.stacks import STACKS
-from seqloom.parts.layers.dropout import dropout, locked
+from seqloom.parts.layers.dropout import dropout, locked_dropout
 from seqloom.parts.layers.embedding import embedding_of
 from seqloom.parts.layers.norm import looks_across
-from seqloom.parts.layers.output_layers import OUTPUTS, TokenLosses
+from seqloom.parts.layers.output_layers import TOKEN_OUTPUTS, TokenLosses
 from seqloom.parts.state import Decoding, State
 
 
-class Language(nn.Module):
+class LanguageModel(nn.Module):
     """A neural language model (Bengio et al. 2003): embedding, a causal stack, output.
 
-    `source_size` tokens are written; ids from there on are `labels`, which may stand first in the place of <bos>.
+    Ids below `source_size` are tokens to predict; those after are `labels`, which may replace <bos>.
     `tie_embeddings` shares the output's matrix with the embedding. For the AWD-LSTM (Merity et al. 2018):
-    `locked_dropout` makes dropout the same at all steps, `input_dropout` is that of the embeddings where it is not the
-    `dropout` of the output (section 5), `embedding_dropout` the share of the vocabulary whose vectors are zero in a
+    `locked_dropout` uses one dropout mask for all steps, `input_dropout` is that of the embeddings if it differs from
+    the `dropout` of the output (section 5), `embedding_dropout` the share of the vocabulary whose vectors are zero in a
     batch (section 4.3), `activation_penalty` and `temporal_penalty` are the weights of the penalties on activations and
-    on their changes (AR and TAR, section 4.5). `state_reset`: the share of rows whose state is not carried on to the
-    next batch of a stream. Without it a state of zeros, from which every prompt is read, is hardly ever trained from
-    (Melis et al. 2018).
+    on their changes (AR and TAR, section 4.5). `state_reset`: the share of rows whose state is not carried to the next
+    batch of a stream. Without it the zero state, from which every prompt starts, is hardly trained (Melis et al. 2018).
     """
 
     def __init__(
@@ -38,7 +37,7 @@ class Language(nn.Module):
         source_size: int,
         labels: int,
         encoder: Annotated[Choice, STACKS] = "lstm",
-        output: Annotated[Choice, OUTPUTS] = "softmax",
+        output: Annotated[Choice, TOKEN_OUTPUTS] = "softmax",
         embedding: int = 256,
         dropout: float = 0.1,
         tie_embeddings: bool = False,
@@ -62,7 +61,7 @@ class Language(nn.Module):
         self.source = embedding_of(source_size, embedding)
         self.labels = embedding_of(labels, embedding) if labels else None
         self.encoder = build(STACKS, encoder, input_dim=embedding)
-        self.output = build(OUTPUTS, output, dim=self.encoder.dim, size=source_size)
+        self.output = build(TOKEN_OUTPUTS, output, dim=self.encoder.dim, size=source_size)
         if tie_embeddings:
             self.output.tie(self.source)
         self.dropout, self.locked_dropout, self.input_dropout, self.embedding_dropout = (
@@ -77,7 +76,7 @@ class Language(nn.Module):
 
     @property
     def carries(self) -> bool:
-        """Whether its state may go on from batch to batch."""
+        """Whether its state may be carried from batch to batch."""
         return self.encoder.carries
 
     def forward(
@@ -89,8 +88,8 @@ class Language(nn.Module):
         smoothing: float = 0.0,
         summed: bool = False,
     ) -> TokenLosses:
-        """[R, T] tokens and the labels that follow them; with `index`, only those flat places count. `summed`: return
-        their sum alone, which takes less memory."""
+        """[R, T] tokens and the labels that follow them; with `index`, only those flat positions count. `summed`:
+        return only the sum of losses, which takes less memory."""
         if self.training and state is not None and self.state_reset:
             state = _scaled(
                 state, torch.empty(tokens.size(0), 1, device=tokens.device).bernoulli_(1 - self.state_reset)
@@ -143,7 +142,7 @@ class Language(nn.Module):
         return self.output(states), state
 
     def _drop(self, x: Tensor, share: float) -> Tensor:
-        return (locked if self.locked_dropout else dropout)(x, share, self.training)
+        return (locked_dropout if self.locked_dropout else dropout)(x, share, self.training)
 
     def _penalty(self, raw: Tensor, dropped: Tensor) -> Tensor | None:
         if not self.training or not (self.activation_penalty or self.temporal_penalty):
@@ -160,4 +159,4 @@ def _scaled(state: State, factor: Tensor) -> State:
     return tuple(_scaled(part, factor) for part in state)
 
 
-LANGUAGE = {"language": Language, "ngram": Ngram}
+LANGUAGE_MODELS = {"language": LanguageModel, "ngram": Ngram}

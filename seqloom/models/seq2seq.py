@@ -15,7 +15,7 @@ from seqloom.models.decoders.transformer import TransformerDecoder
 from seqloom.models.encoders import ENCODERS
 from seqloom.models.encoders.layer_views import VIEWS, Views
 from seqloom.models.protocols import Encoded
-from seqloom.parts.layers.cross_entropy import entropy
+from seqloom.parts.layers.cross_entropy import cross_entropy_sum
 from seqloom.parts.layers.dropout import dropout
 from seqloom.parts.layers.embedding import embedding_of
 from seqloom.parts.layers.norm import looks_across
@@ -93,7 +93,7 @@ class Seq2Seq(nn.Module):
 
     def write(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         """[R, T] -> the states from which the next tokens are predicted, [R, T, dim]."""
-        looks_up = getattr(state.context, "entrance", None) is not None
+        looks_up = getattr(state.context, "first_block", None) is not None
         x = tokens if looks_up else dropout(self.target(tokens), self.dropout, self.training)
         # Nothing is predicted from <eos>, which ends a row.
         real = (((tokens != PAD) & (tokens != EOS)).sum(1),) if self.training and self.across else ()
@@ -108,11 +108,11 @@ class Seq2Seq(nn.Module):
         labels: Tensor | None = None,
         smoothing: float = 0.0,
     ) -> Tensor:
-        """Teacher forcing: logits [B, T, V]; with `index`, [N, V] at those flat places only, so that no work is done
-        for padded ones; with `labels` [N] too, Σ −log p of them, where <pad> counts for nothing."""
+        """Teacher forcing: logits [B, T, V]; with `index`, [N, V] at those flat positions only, so that nothing is
+        computed for padding; with `labels` [N] too, Σ −log p of them, without <pad>."""
         states, _ = self.write(tokens, self.decoder.begin(self.read(source)))
         states = states if index is None else states.flatten(0, 1).index_select(0, index)
-        return self.output(states) if labels is None else entropy(states, self.output, labels, smoothing, PAD)
+        return self.output(states) if labels is None else cross_entropy_sum(states, self.output, labels, smoothing, PAD)
 
     def start(self, source: Padded, *, width: int = 1, room: int | None = None) -> Decoding:
         hooked = self.target._forward_pre_hooks or self.target._forward_hooks

@@ -1,4 +1,4 @@
-"""Rows of a table → 1: numbers, categories and texts in, a score for each class out (for a number: the number)."""
+"""Rows of a table → 1: numbers, categories and texts in, a score for each class out (or a number)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from seqloom.models.encoders import ENCODERS
 from seqloom.parts.layers.dropout import dropout
 from seqloom.parts.layers.embedding import embedding_of
 from seqloom.parts.layers.output_head import Head
-from seqloom.parts.layers.pooling import SUMMARIES
+from seqloom.parts.layers.pooling import POOLINGS
 
 
 class RowModel(nn.Module):
-    """The values of a row and one vector for each of its texts, side by side, then a head of Linear layers
+    """The values of a row and one vector for each of its texts, concatenated, then a head of Linear layers
     (Gorishniy et al. 2021, section 3.1, https://arxiv.org/abs/2106.11959).
 
     Without a hidden layer it is linear regression (Legendre 1805), of two classes logistic regression (Cox 1958) and of
@@ -35,7 +35,7 @@ class RowModel(nn.Module):
         source_size: int,
         label_count: int,
         encoder: Annotated[Choice, ENCODERS] = "gru",
-        pooling: Annotated[Choice, SUMMARIES] = "max",
+        pooling: Annotated[Choice, POOLINGS] = "max",
         embedding: int = 64,
         hidden: int | list[int] = 64,
         activation: str = "relu",
@@ -46,8 +46,8 @@ class RowModel(nn.Module):
         if text_count:
             self.source = embedding_of(source_size, embedding)
             self.encoder = build(ENCODERS, encoder, input_dim=embedding)
-            ways = getattr(self.encoder, "directions", 0)
-            self.summary = build(SUMMARIES, pooling, input_dim=embedding, dim=self.encoder.dim, ways=ways)
+            directions = getattr(self.encoder, "directions", 0)
+            self.summary = build(POOLINGS, pooling, input_dim=embedding, dim=self.encoder.dim, directions=directions)
             dim += text_count * self.encoder.dim
         self.value_count, self.label_count, self.dropout = value_count, label_count, dropout
         self.head = Head(dim, 1 if label_count == 2 else label_count, hidden, activation, dropout)
@@ -55,7 +55,7 @@ class RowModel(nn.Module):
     def read(self, source: Padded) -> Tensor:
         """[B, dim], one vector a text."""
         x = dropout(self.source(source.tokens), self.dropout, self.training)
-        encoded = self.encoder(*self.summary.enter(x, None if source.full else source.lengths))
+        encoded = self.encoder(*self.summary.prepare(x, None if source.full else source.lengths))
         return self.summary(encoded.states, encoded.lengths)
 
     def forward(self, source: Fields) -> Tensor:
@@ -64,8 +64,8 @@ class RowModel(nn.Module):
         return torch.cat([torch.zeros_like(logits), logits], -1) if self.label_count == 2 else logits
 
     def weights(self) -> tuple[Tensor, Tensor] | None:
-        """Of a model without a hidden layer what each value adds to each logit, [labels, V], and the biases, [labels];
-        of two classes only those of the second. None: it has a hidden layer."""
+        """The weight of each value for each logit, [labels, V], and the biases, [labels]; of two classes only those of
+        the second. None for a model with a hidden layer."""
         if len(self.head.layers) > 1:
             return None
         layer = self.head.layers[0]
@@ -73,7 +73,7 @@ class RowModel(nn.Module):
 
 
 class RowMajority(Majority):
-    """The same answer to every row: the commonest class, or the mean of the numbers (the zero rule; Holte 1993)."""
+    """The baseline: always the most common class, or the mean of the numbers (the zero rule; Holte 1993)."""
 
     def __init__(self, value_count: int, text_count: int, source_size: int, label_count: int) -> None:
         super().__init__(source_size, label_count)

@@ -14,13 +14,13 @@ from seqloom.data.tokenizers.tokenizers import UNK
 from seqloom.errors import SeqloomError
 from seqloom.models.encoders import ENCODERS
 from seqloom.models.encoders.characters import CHARACTER_ENCODERS
-from seqloom.parts.layers.crf import OUTPUTS, Allowed, Softmax
+from seqloom.parts.layers.crf import TAG_OUTPUTS, Allowed, Softmax
 from seqloom.parts.layers.dropout import dropout
 from seqloom.parts.layers.embedding import embedding_of
 
 
 class TagPrediction(NamedTuple):
-    """The likeliest tags."""
+    """The most likely tags."""
 
     tags: Tensor  # [B, S]
     marginals: Tensor  # [B, S]: log p(tag)
@@ -35,13 +35,13 @@ class TagDistribution(NamedTuple):
 
 
 class Tagger(nn.Module):
-    """Words, by their numbers and their characters, through an encoder to the scores of tags (Collobert et al. 2011;
+    """Words, by their ids and their characters, through an encoder to the scores of tags (Collobert et al. 2011;
     Huang et al. 2015; Lample et al. 2016; Ma & Hovy 2016).
 
     `unk_rate`: in training, a word that was seen only once is replaced by <unk> with this probability, so that <unk> is
     trained (Lample et al. 2016, section 4.3); its characters stay. `rare`: the first number of
-    such words. `skip_connection`: a matrix from the encoder's input straight to the tags (as the wide part of
-    Cheng et al. 2016), so that every word's commonest tag need not go through the encoder.
+    such words. `skip_connection`: a linear layer from the encoder's input straight to the tags (as the wide part of
+    Cheng et al. 2016), so that every word's most common tag need not go through the encoder.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Tagger(nn.Module):
         rare: int,
         encoder: Annotated[Choice, ENCODERS] = "lstm",
         characters: Annotated[Choice, CHARACTER_ENCODERS] = "lstm",
-        output: Annotated[Choice, OUTPUTS] = "crf",
+        output: Annotated[Choice, TAG_OUTPUTS] = "crf",
         embedding: int = 128,
         dropout: float = 0.3,
         unk_rate: float = 0.5,
@@ -67,7 +67,7 @@ class Tagger(nn.Module):
         self.encoder = build(ENCODERS, encoder, input_dim=dim)
         self.score = nn.Linear(self.encoder.dim, tags)
         self.straight = nn.Linear(dim, tags, bias=False) if skip_connection else None
-        self.output = build(OUTPUTS, output, tags=tags)
+        self.output = build(TAG_OUTPUTS, output, tags=tags)
         self.dropout, self.unk_rate, self.rare = dropout, unk_rate, rare
 
     def scores(self, source: Words) -> Tensor:
@@ -100,13 +100,13 @@ class Tagger(nn.Module):
         return TagDistribution(self.output(scores, tags, lengths, smoothing), self.output.marginals(scores, lengths))
 
     def best(self, source: Words, allowed: Allowed | None = None, given: Tensor | None = None) -> TagPrediction:
-        """The likeliest tags; with `allowed`, only of allowed sequences. `given`: tags whose likelihood to return."""
+        """The most likely tags; with `allowed`, only of allowed sequences. `given`: tags whose likelihood to return."""
         return predict_tags(self, source, allowed, given)
 
 
 class Majority(nn.Module):
-    """The baseline: every word's commonest tag in the training data; for words that it has not seen, the commonest of
-    all (Charniak et al. 1993). Counted, not trained: p(tag | word) has one more count, shared out as the tags are."""
+    """The baseline: every word's most common tag in the training data; for unseen words, the most common of
+    all (Charniak et al. 1993). Counted, not trained: p(tag | word) has one more count, distributed by tag frequency."""
 
     def __init__(self, source_size: int, characters_size: int, tags: int, rare: int) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class Majority(nn.Module):
 
     @torch.no_grad()
     def fit(self, supply: Any) -> None:
-        """Count the words' numbers and tags of a `Tagging`."""
+        """Count words and tags of the training data."""
         counts = np.zeros(tuple(self.counts.shape), np.float32)
         np.add.at(counts, (supply.numbers, supply.tags.ids), 1)
         self.counts.copy_(torch.from_numpy(counts))
@@ -134,7 +134,7 @@ class Majority(nn.Module):
 
 
 def predict_tags(model: Any, source: Words, allowed: Allowed | None, given: Tensor | None) -> TagPrediction:
-    """The likeliest tags by a model that has `scores` and an `output`."""
+    """The most likely tags of a model that has `scores` and an `output`."""
     scores, lengths, output = model.scores(source), source.lengths, model.output
     scores = scores.float() if scores.dtype.itemsize < 4 else scores
     tags = output.best(scores, lengths, allowed)

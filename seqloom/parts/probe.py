@@ -1,6 +1,6 @@
-"""Looking inside. With a probe a part takes its plain path and reports; without one, its fused path.
+"""Probes: with a probe a part runs its plain code and reports; without one, its fused code.
 
-Compiled or captured runners are used only while nobody watches: `watch` runs the eager module, so nothing recompiles.
+`watch` runs the eager module, also of a compiled model or one with CUDA graphs, so nothing recompiles.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 
 class Probed(nn.Module):
-    """A part that can be watched. What it reports is said in its docstring."""
+    """A part that can be watched. Its docstring tells what it reports."""
 
     probe: Callable[[Tensor], None] | None = None
 

@@ -1,4 +1,4 @@
-"""What a layer remembers between steps: nested tuples of tensors with rows first, or objects with their own `pick`."""
+"""The state between steps: nested tuples of tensors with rows first, or objects with their own `pick`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-FIRST = 128  # steps that a cache with more room begins with
+INITIAL_STEPS = 128  # that a cache with more room allocates first
 State = Any  # Tensor | None | tuple[State, ...] | an object with .pick(rows, sentences)
 
 
 def pick(state: State, rows: Tensor, sentences: Tensor | None = None) -> State:
-    """Take, repeat or reorder rows: row i of the result is row rows[i]. Without `sentences` no sentence leaves: rows
-    stay among those of their own, which spares copies where sentences are what memory is kept by."""
+    """Take, repeat or reorder rows: row i of the result is row rows[i]. Without `sentences` every sentence stays and
+    its rows are chosen among its own, so states that are stored by sentence need no copy."""
     if isinstance(state, Tensor):
         return state.index_select(0, rows)
     if hasattr(state, "pick"):
@@ -27,7 +27,7 @@ def pick(state: State, rows: Tensor, sentences: Tensor | None = None) -> State:
 
 
 def join(states: Sequence[State]) -> State:
-    """Nested tuples of tensors, alike but for their rows, one below the other: what `pick` took apart."""
+    """Concatenate the rows of equally nested tuples of tensors: the inverse of `pick`."""
     first = states[0]
     if isinstance(first, Tensor):
         return torch.cat(list(states))
@@ -35,7 +35,7 @@ def join(states: Sequence[State]) -> State:
 
 
 def flatten(state: State) -> tuple[list[Tensor], Any]:
-    """The tensors of nested tuples, and a layout that JSON can hold: a number for each, lists for tuples."""
+    """The tensors of nested tuples, and a layout for JSON: the number of each tensor, lists for tuples."""
     tensors: list[Tensor] = []
 
     def place(part: State) -> Any:
@@ -50,18 +50,18 @@ def flatten(state: State) -> tuple[list[Tensor], Any]:
 
 
 def rebuild(layout: Any, tensors: Mapping[int, Tensor]) -> State:
-    """The nested tuples that `flatten` took apart."""
+    """The nested tuples: the inverse of `flatten`."""
     if layout is None:
         return None
     return tensors[layout] if isinstance(layout, int) else tuple(rebuild(inner, tensors) for inner in layout)
 
 
 class Cache:
-    """Keys and values of the steps already taken, [R, heads, used, head_dim].
+    """Keys and values of the previous steps, [R, heads, used, head_dim].
 
-    With `room`, the most steps there will be, memory is allocated ahead and written in place; it doubles as it fills.
-    Without, the first call just keeps what it is given, so that training pays nothing. A step consumes its cache: use
-    the one it returns.
+    With `room`, the maximum number of steps, memory is allocated ahead, doubled when full, and written in place.
+    Without, the first call keeps its arguments, so that training copies nothing. A step consumes its cache: use the one
+    that it returns.
     """
 
     def __init__(self, room: int | None = None) -> None:
@@ -69,51 +69,51 @@ class Cache:
         self.used = 0
         self.keys: Tensor | None = None
         self.values: Tensor | None = None
-        self.both: Tensor | None = None  # [2, …], where the two lie in one piece of memory
-        self.made: Callable[[], tuple[Tensor, Tensor]] | None = None  # both, once somebody asks for them
+        self.stacked: Tensor | None = None  # [2, …], if keys and values share one tensor
+        self.deferred: Callable[[], tuple[Tensor, Tensor]] | None = None  # keys and values, computed when needed
 
-    def later(self, steps: int, made: Callable[[], tuple[Tensor, Tensor]]) -> None:
-        """The first `append`, of what is made only if somebody goes on from there: training does not."""
-        self.used, self.made = steps, made
+    def defer(self, steps: int, make: Callable[[], tuple[Tensor, Tensor]]) -> None:
+        """The first `append`, of keys and values that are computed only if another step follows: not in training."""
+        self.used, self.deferred = steps, make
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Add [R, heads, T, head_dim]; gives everything seen so far, [R, heads, used, head_dim]."""
-        self._settle()
+        """Add [R, heads, T, head_dim]; returns all so far, [R, heads, used, head_dim]."""
+        self._materialize()
         start, self.used = self.used, self.used + k.size(2)
         if self.room is None and self.keys is None:
             self.keys, self.values = k, v
             return k, v
         old, self.keys, self.values = self.keys, self._write(self.keys, start, k), self._write(self.values, start, v)
-        self.both = self.both if self.keys is old else None
+        self.stacked = self.stacked if self.keys is old else None
         return self.keys.narrow(2, 0, self.used), self.values.narrow(2, 0, self.used)
 
-    def join(self, new: Tensor) -> tuple[Tensor, Tensor]:
-        """`append` of keys and values in one piece, [2, R, heads, T, head_dim]: one copy in the place of two."""
-        self._settle()
+    def append_stacked(self, new: Tensor) -> tuple[Tensor, Tensor]:
+        """`append` of stacked keys and values, [2, R, heads, T, head_dim]: one copy instead of two."""
+        self._materialize()
         start, self.used = self.used, self.used + new.size(3)
-        if self.both is None or self.used > self.both.size(3):
-            self.both = new.new_empty(*new.shape[:3], self._size(self.keys), new.size(4))
-            for part, old in zip(self.both, (self.keys, self.values), strict=True):
+        if self.stacked is None or self.used > self.stacked.size(3):
+            self.stacked = new.new_empty(*new.shape[:3], self._size(self.keys), new.size(4))
+            for part, old in zip(self.stacked, (self.keys, self.values), strict=True):
                 if old is not None:
                     part[:, :, :start] = old[:, :, :start]
-            self.keys, self.values = self.both.unbind(0)
-        self.both.narrow(3, start, self.used - start).copy_(new)
-        k, v = self.both.narrow(3, 0, self.used).unbind(0)
+            self.keys, self.values = self.stacked.unbind(0)
+        self.stacked.narrow(3, start, self.used - start).copy_(new)
+        k, v = self.stacked.narrow(3, 0, self.used).unbind(0)
         return k, v
 
     def pick(self, rows: Tensor, sentences: Tensor | None = None) -> Cache:
-        self._settle()
+        self._materialize()
         other = copy(self)
-        if self.both is not None:
-            other.both = self.both.index_select(1, rows)
-            other.keys, other.values = other.both.unbind(0)
+        if self.stacked is not None:
+            other.stacked = self.stacked.index_select(1, rows)
+            other.keys, other.values = other.stacked.unbind(0)
         elif self.keys is not None and self.values is not None:
             other.keys, other.values = self.keys.index_select(0, rows), self.values.index_select(0, rows)
         return other
 
-    def _settle(self) -> None:
-        if self.made is not None:
-            (self.keys, self.values), self.made = self.made(), None
+    def _materialize(self) -> None:
+        if self.deferred is not None:
+            (self.keys, self.values), self.deferred = self.deferred(), None
 
     def _write(self, memory: Tensor | None, start: int, new: Tensor) -> Tensor:
         if memory is None or self.used > memory.size(2):
@@ -125,75 +125,75 @@ class Cache:
         return memory
 
     def _size(self, memory: Tensor | None) -> int:
-        """Steps to make room for."""
-        have = 0 if memory is None else memory.size(2)
-        return self.used if self.room is None else max(self.used, min(self.room, max(FIRST, 2 * have)))
+        """Steps to allocate."""
+        allocated = 0 if memory is None else memory.size(2)
+        return self.used if self.room is None else max(self.used, min(self.room, max(INITIAL_STEPS, 2 * allocated)))
 
 
-def fresh(cache: Cache | None) -> bool:
-    """Whether nothing was read before and, as in training, probably nothing will be after."""
-    unread = type(cache) is Cache and cache.used == 0 and cache.room is None
-    return cache is None or (unread and torch.is_grad_enabled())
+def cache_unneeded(cache: Cache | None) -> bool:
+    """Whether nothing was read before and, as in training, probably no step will follow."""
+    empty = type(cache) is Cache and cache.used == 0 and cache.room is None
+    return cache is None or (empty and torch.is_grad_enabled())
 
 
-class Kept(NamedTuple):
-    """What a mixer keeps that has no cache: tensors with rows first, none before the first step."""
+class MixerState(NamedTuple):
+    """The state of a mixer without a cache: tensors with rows first, none before the first step."""
 
     used: int = 0  # steps taken
     parts: tuple[Tensor, ...] = ()
 
 
-class Branches:
-    """Keys and values of hypotheses that branch, [B, heads, steps·width, head_dim] a layer: `width` new ones of each
-    sentence at every step, side by side. None is ever copied: `seen` says which ones a hypothesis descends from, and
-    to pick hypotheses is to pick its rows. A step consumes it, as it does a cache.
+class BeamCache:
+    """Keys and values of the hypotheses of a beam, [B, heads, steps·width, head_dim] a layer: a step adds `width` for
+    each sentence. Picking hypotheses copies none of them: `bias` masks what is not of a hypothesis's own past, and only
+    its rows are picked. A step consumes it, like a cache.
     """
 
-    widest = 16  # each looks at all of its sentence's: beyond some width that costs more than copies do
+    max_width = 16  # each hypothesis attends over those of the whole beam: beyond this width copying is cheaper
 
     def __init__(self, layers: int, room: int | None, width: int) -> None:
         self.caches = tuple(Cache(None if room is None else room * width) for _ in range(layers))
         self.width = width
         self.steps = 0
-        self.own: Tensor | None = None  # [R, width]: every hypothesis sees the one it adds
-        self.seen: Tensor | None = None  # [R, steps·width], added to the scores: 0 where it may look, else −inf
-        self.lent = False  # another goes on in the same memory
+        self.own_bias: Tensor | None = None  # [R, width]: a hypothesis sees its own new key
+        self.bias: Tensor | None = None  # [R, steps·width], added to the scores: 0 where visible, else −inf
+        self.shared = False  # whether another object writes to the same memory
 
-    def grow(self, like: Tensor) -> Tensor | None:
-        """One more step of the hypotheses `like` [B, width, ...]: what each of them sees, [B, 1, width, slots]; None:
-        all there is."""
+    def add_step(self, like: Tensor) -> Tensor | None:
+        """One more step of the hypotheses `like` [B, width, ...]: the bias [B, 1, width, slots], None if all is
+        visible."""
         sentences = like.size(0)
         self.steps += 1
-        if self.lent:
+        if self.shared:
             everything = torch.arange(sentences, device=like.device)
-            self.caches, self.lent = tuple(cache.pick(everything) for cache in self.caches), False
+            self.caches, self.shared = tuple(cache.pick(everything) for cache in self.caches), False
         if self.width == 1:
             return None
-        if self.own is None:
+        if self.own_bias is None:
             diagonal = like.new_full((self.width, self.width), float("-inf")).fill_diagonal_(0.0)
-            self.own = diagonal.repeat(sentences, 1)
-        own = self.own[: sentences * self.width]
-        self.seen = own if self.seen is None else torch.cat([self.seen, own], 1)
-        return self.seen.view(sentences, 1, self.width, -1)
+            self.own_bias = diagonal.repeat(sentences, 1)
+        own = self.own_bias[: sentences * self.width]
+        self.bias = own if self.bias is None else torch.cat([self.bias, own], 1)
+        return self.bias.view(sentences, 1, self.width, -1)
 
-    def pick(self, rows: Tensor, sentences: Tensor | None = None) -> Branches:
+    def pick(self, rows: Tensor, sentences: Tensor | None = None) -> BeamCache:
         other = copy(self)
-        if sentences is None and not self.lent:
-            self.lent, other.caches = True, tuple(map(copy, self.caches))
+        if sentences is None and not self.shared:
+            self.shared, other.caches = True, tuple(map(copy, self.caches))
         else:
             groups = rows[:: self.width] // self.width
-            other.caches, other.lent = tuple(cache.pick(groups) for cache in self.caches), False
-        other.seen = None if self.seen is None else self.seen.index_select(0, rows)
+            other.caches, other.shared = tuple(cache.pick(groups) for cache in self.caches), False
+        other.bias = None if self.bias is None else self.bias.index_select(0, rows)
         return other
 
 
 class Decoding(NamedTuple):
-    """Where a decoder stands: what it has read and what it has written."""
+    """The state of a decoder: the source that it has read and its hypotheses."""
 
-    context: State  # one row per sentence, projected once; hypotheses are extra queries, so it is never repeated
-    rows: State  # one row per hypothesis
+    context: State  # a row per sentence, projected once; hypotheses are extra queries, so it is not repeated
+    rows: State  # a row per hypothesis
 
     def pick(self, rows: Tensor, sentences: Tensor | None = None) -> Decoding:
-        """Keep these hypotheses; with `sentences`, drop the finished ones from what was read as well."""
+        """Keep these hypotheses; with `sentences`, also only these sentences of the context."""
         context = self.context if sentences is None else pick(self.context, sentences)
         return Decoding(context, pick(self.rows, rows, sentences))

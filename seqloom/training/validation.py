@@ -13,7 +13,7 @@ from torch import nn
 from seqloom.data.batches.batch_source import AnyBatch, BatchSource
 from seqloom.data.batches.collate import Batch, pad
 from seqloom.data.formats.pairs import Example
-from seqloom.decoding.batched import Texts
+from seqloom.decoding.batched import TextPredictor
 from seqloom.decoding.options import Search
 from seqloom.metrics.perplexity import perplexity
 from seqloom.metrics.text.text_metrics import score
@@ -59,7 +59,7 @@ def paired_batches(pairs: Sequence[tuple[list[int], list[int]]], rows: int = 128
 
 
 def greedy_scores(
-    texts: Texts, examples: Sequence[Example], metrics: Sequence[str], most: int, ranks: Ranks = ALONE
+    texts: TextPredictor, examples: Sequence[Example], metrics: Sequence[str], most: int, ranks: Ranks = ALONE
 ) -> dict[str, float]:
     """Scores of greedy predictions for at most `most` distinct sources; all targets of one are its references."""
     training = texts.model.training
@@ -71,7 +71,7 @@ def greedy_scores(
     return score(predictions, references, split=texts.target.display_tokens, metrics=metrics, samples=0).metrics
 
 
-def _predictions(texts: Texts, sources: list[str], ranks: Ranks) -> list[str]:
+def _predictions(texts: TextPredictor, sources: list[str], ranks: Ranks) -> list[str]:
     """Each rank predicts its part. With a sharded model all ranks predict everything: a rank that finished early would
     leave the others waiting for its shards."""
     if any(map(is_shard, texts.model.parameters())):

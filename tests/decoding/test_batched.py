@@ -7,7 +7,7 @@ import torch
 
 from seqloom.data.tokenizers.tokenizers import EOS
 from seqloom.data.tokenizers.vocabulary import Codec
-from seqloom.decoding.batched import LengthLimit, Texts
+from seqloom.decoding.batched import LengthLimit, TextPredictor
 from seqloom.decoding.options import Search
 from seqloom.models.seq2seq import Seq2Seq
 from tests.laws import shake
@@ -24,7 +24,7 @@ def texts():
     model = shake(Seq2Seq(codec.size, codec.size, stack, decoder, embedding=6, dropout=0.0).double(), 1)
     with torch.no_grad():
         model.output.weight.mul_(3.0)
-    return Texts(model, codec, codec, LengthLimit(1.5, 8), torch.device("cpu"), max_length=6)
+    return TextPredictor(model, codec, codec, LengthLimit(1.5, 8), torch.device("cpu"), max_length=6)
 
 
 @pytest.mark.parametrize("search", [Search(), Search(beam=3, n_best=2)], ids=["greedy", "beam"])
@@ -104,7 +104,7 @@ def compare(kind, search, sources, bound):
     encoder, decoder = MODELS[kind]
     torch.manual_seed(0)
     model = shake(Seq2Seq(codec.size, codec.size, encoder, decoder, embedding=16, dropout=0.0), 1)
-    texts = Texts(model, codec, codec, bound, torch.device("cpu"))
+    texts = TextPredictor(model, codec, codec, bound, torch.device("cpu"))
 
     def said(*batches):
         return [[answer.text for answer in found] for found in texts.answers(sources, search, *batches)]

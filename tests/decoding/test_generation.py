@@ -11,7 +11,7 @@ from seqloom.decoding.generation import GenerationOptions, StreamedText, TextGen
 from seqloom.decoding.options import Search
 from seqloom.decoding.sampling import sampling_distribution
 from seqloom.errors import SeqloomError
-from seqloom.models.language_model import Language
+from seqloom.models.language_model import LanguageModel
 
 CPU = torch.device("cpu")
 ALPHABET = "abcdefgh \n"
@@ -23,7 +23,7 @@ def make(tokens="chars", kind="lstm", labels=(), lines=False, room=None) -> Text
     torch.manual_seed(0)
     more = {"heads": 2, "hidden": 16, "dropout": 0.0, "layers": 1} if kind == "transformer" else {}
     encoder = {"kind": kind, "dim": 8, **more}
-    model = Language(codec.size, len(labels), encoder, embedding=8, dropout=0.0).double().eval()
+    model = LanguageModel(codec.size, len(labels), encoder, embedding=8, dropout=0.0).double().eval()
     model.output.linear.weight.data *= 3
     return TextGenerator(model, codec, list(labels), lines, room, CPU)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seqloom.inspection.gates import gates, looked_back
-from seqloom.models.language_model import Language
+from seqloom.inspection.gates import gates, self_attention_weights
+from seqloom.models.language_model import LanguageModel
 from seqloom.parts.recurrent.cells import CELLS
-from seqloom.parts.recurrent.recurrent import Recurrent
+from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.visibility import See
 from tests.laws import close, drawn, shake, source_rows, tiny_model
 
@@ -48,7 +48,7 @@ def test_what_training_drops_is_there(cell):
     one, two = ([part.values["state"] for part in gates(stack.train(), lambda: stack(x, See()))] for _ in range(2))
     close(one, two)
     if cell == "lstmn":
-        one, two = ([*looked_back(stack.train(), lambda: stack(x, See())).values()] for _ in range(2))
+        one, two = ([*self_attention_weights(stack.train(), lambda: stack(x, See())).values()] for _ in range(2))
         close(one, two)
 
 
@@ -65,9 +65,9 @@ def test_a_decoder_that_steps_is_joined_over_time():
 @pytest.mark.parametrize("cell", ["attentive-rnn", "lstmn"])
 def test_a_tape_gives_a_square(cell, window):
     encoder = {"kind": "recurrent", "cell": {"kind": cell, "window": window}, "dim": 4, "layers": 2}
-    model = shake(Language(9, 0, encoder, embedding=3).double(), 1)
+    model = shake(LanguageModel(9, 0, encoder, embedding=3).double(), 1)
     tokens = torch.randint(9, (2, 5))
-    found = looked_back(model, lambda: model(tokens, tokens))
+    found = self_attention_weights(model, lambda: model(tokens, tokens))
     assert list(found) == [f"encoder.recurrent.layers.{n}.cells.0" for n in (0, 1)]
     for weights in found.values():
         assert weights.shape == (2, 5, 5)

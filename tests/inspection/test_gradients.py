@@ -7,9 +7,9 @@ import torch
 
 from seqloom.errors import SeqloomError
 from seqloom.inspection.gradients import gradient_norms
-from seqloom.models.language_model import Language
+from seqloom.models.language_model import LanguageModel
 from seqloom.parts.recurrent.cells import RnnCell
-from seqloom.parts.recurrent.recurrent import Recurrent
+from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.visibility import See
 from tests.laws import close, drawn, shake, tiny_model
 
@@ -56,7 +56,7 @@ def test_depth():
 
 
 def test_both_tensors_of_an_lstm_and_no_trace():
-    model = shake(Language(9, 0, {"kind": "lstm", "dim": 4, "layers": 2}, embedding=3).double(), 1)
+    model = shake(LanguageModel(9, 0, {"kind": "lstm", "dim": 4, "layers": 2}, embedding=3).double(), 1)
     tokens = torch.randint(9, (2, 5))
     flows = gradient_norms(model, lambda: model(tokens, tokens).nats.view(2, 5)[:, -1].sum())
     assert [(flow.layer[-1], flow.part) for flow in flows] == [(n, part) for n in "01" for part in ("state", "cell")]
@@ -69,7 +69,7 @@ class ThreeCell(RnnCell):
     """A user's own, with two sums beside its h."""
 
     parts = 3
-    plain = True
+    stepwise = True
 
     def step(self, gates, state):
         (h,), active = super().step(gates, state)

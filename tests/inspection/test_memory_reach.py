@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from seqloom.errors import SeqloomError
-from seqloom.inspection.memory_reach import reach, said_by
-from seqloom.models.language_model import Language
+from seqloom.inspection.memory_reach import outputs_of, reach
+from seqloom.models.language_model import LanguageModel
 from seqloom.parts.visibility import See
 from tests.inspection.test_gradients import DIM, STEPS, linear
 from tests.laws import close, drawn, tiny_model
@@ -26,8 +26,8 @@ def test_a_language_model():
     tokens = torch.randint(9, (2, 8), generator=torch.Generator().manual_seed(1))
     other = (tokens + 1) % 9
     torch.manual_seed(0)
-    model = Language(9, 0, {"kind": "gru", "dim": 6}, embedding=4).double()
-    found = reach(said_by(model), tokens, other)
+    model = LanguageModel(9, 0, {"kind": "gru", "dim": 6}, embedding=4).double()
+    found = reach(outputs_of(model), tokens, other)
     assert found.shape == (8,)
     assert found.gt(0).all()
     assert found[0] > 10 * found[7]
@@ -35,14 +35,14 @@ def test_a_language_model():
 
 def test_nothing_is_dropped():
     tokens = torch.randint(9, (2, 8), generator=torch.Generator().manual_seed(1))
-    model = Language(9, 0, {"kind": "gru", "dim": 6}, embedding=4, dropout=0.5).train()
-    close(reach(said_by(model), tokens, tokens), torch.zeros(8), 1e-6)
+    model = LanguageModel(9, 0, {"kind": "gru", "dim": 6}, embedding=4, dropout=0.5).train()
+    close(reach(outputs_of(model), tokens, tokens), torch.zeros(8), 1e-6)
 
 
 def test_an_encoder():
     model = tiny_model({"kind": "window", "window": 3}, "transformer")
     tokens = torch.randint(3, 9, (2, 6), generator=torch.Generator().manual_seed(1))
-    found = reach(said_by(model), tokens, 3 + (tokens - 2) % 6)
+    found = reach(outputs_of(model), tokens, 3 + (tokens - 2) % 6)
     assert found[:2].gt(0).all()
     assert found[2:].eq(0).all(), "one neighbour before, no farther"
 
@@ -51,4 +51,4 @@ def test_what_does_not_fit_is_named():
     with pytest.raises(SeqloomError, match=r"has the shape \(2, 5\), not \(2, 6\)"):
         reach(lambda x: x, torch.zeros(2, 6), torch.zeros(2, 5))
     with pytest.raises(SeqloomError, match="no encoder of tokens"):
-        said_by(torch.nn.Linear(2, 3))
+        outputs_of(torch.nn.Linear(2, 3))

@@ -14,7 +14,7 @@ from seqloom.data.tokenizers.tokenizers import EOS, PAD
 from seqloom.errors import SeqloomError
 from seqloom.models.classifier import CLASSIFIERS, Classifier
 from seqloom.models.encoders import ENCODERS
-from seqloom.parts.layers.pooling import SUMMARIES
+from seqloom.parts.layers.pooling import POOLINGS
 from seqloom.parts.probe import watch
 from seqloom.tasks.presets import SIZES, about, preset, suited
 from tests import laws
@@ -33,7 +33,7 @@ def maker(encoder: Any, summary: Any) -> laws.Maker:
         module = laws.make_module(lambda: made(encoder, summary), seed, dtype, device)
 
         def read(x: Tensor, lengths: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
-            encoded = module.encoder(*module.summary.enter(x, lengths))
+            encoded = module.encoder(*module.summary.prepare(x, lengths))
             return [], [module.head(module.summary(encoded.states, encoded.lengths))]
 
         return laws.Reading(module, read, *laws.rows(5, dtype, device))
@@ -42,8 +42,8 @@ def maker(encoder: Any, summary: Any) -> laws.Maker:
 
 
 # A token for the class sees nothing of the others where every place is alone.
-PAIRS = [(name, summary) for name in ENCODERS for summary in SUMMARIES if (name, summary) != ("single", "class")]
-PAIRS += [(ONE_WAY, summary) for summary in SUMMARIES if summary != "both"]
+PAIRS = [(name, summary) for name in ENCODERS for summary in POOLINGS if (name, summary) != ("single", "class")]
+PAIRS += [(ONE_WAY, summary) for summary in POOLINGS if summary != "both"]
 ALL = [pytest.param(maker(*pair), id=f"{laws.named(pair[0])} {pair[1]}") for pair in PAIRS]
 LEAN = [one for one in ALL if "lstm" in str(one.id) or "transformer" in str(one.id)]
 
@@ -144,7 +144,7 @@ def test_a_class_token_at_the_end_is_read_by_the_forward_direction():
     model = made(ONE_WAY, "class").double()
     before = model(pad([[5, 6, 7, EOS], [5, 6, EOS, PAD]]))
     assert not torch.allclose(model(pad([[8, 6, 7, EOS]]))[0], before[0])
-    entered, lengths = model.summary.enter(torch.zeros(2, 4, 5).double(), torch.tensor([4, 2]))
+    entered, lengths = model.summary.prepare(torch.zeros(2, 4, 5).double(), torch.tensor([4, 2]))
     assert lengths is not None
     assert lengths.tolist() == [6, 4]
     token = model.summary.token

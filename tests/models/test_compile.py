@@ -5,7 +5,7 @@ import torch
 
 from seqloom.data.batches.collate import Batch, pad
 from seqloom.data.tokenizers.tokenizers import BOS, EOS
-from seqloom.models.language_model import Language
+from seqloom.models.language_model import LanguageModel
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from tests.laws import CELL_CHOICES, close, named, shake, tiny_model
 
@@ -60,7 +60,7 @@ def two_steps(cell, compiled):
     """A two-layer language model and what two updates make of it; `compiled` runs the same, as one graph."""
     torch.manual_seed(0)
     stack = {"kind": "recurrent", "cell": cell, "dim": 4, "layers": 2}
-    model = shake(Language(9, 0, stack, embedding=3, dropout=0.0).double(), 1)
+    model = shake(LanguageModel(9, 0, stack, embedding=3, dropout=0.0).double(), 1)
     model.train()
     optimiser = torch.optim.SGD(model.parameters(), 0.1)
     run = torch.compile(model, backend="aot_eager", fullgraph=True) if compiled else model

@@ -12,8 +12,8 @@ from seqloom.build import build, complete
 from seqloom.data.batches.collate import pad
 from seqloom.errors import SeqloomError
 from seqloom.models.decoders.stacks import STACKS, RecurrentStack
-from seqloom.models.language_model import LANGUAGE, Language
-from seqloom.parts.layers.dropout import locked
+from seqloom.models.language_model import LANGUAGE_MODELS, LanguageModel
+from seqloom.parts.layers.dropout import locked_dropout
 from seqloom.parts.layers.output_layers import Adaptive
 from seqloom.parts.positions.positions import POSITIONS
 from seqloom.tasks.generate.presets import ABOUT, PRESETS, preset, suited
@@ -22,7 +22,7 @@ SIZE, ROWS, STEPS = 11, 3, 12
 TRANSFORMER = {"kind": "transformer", "dim": 8, "layers": 2, "heads": 2, "hidden": 12, "dropout": 0.0}
 
 
-def make(encoder="lstm", dtype=torch.float64, **more) -> Language:
+def make(encoder="lstm", dtype=torch.float64, **more) -> LanguageModel:
     torch.manual_seed(0)
     small = {"dropout": 0.0, "layers": 2, "dim": 8}
     encoder = (
@@ -32,7 +32,7 @@ def make(encoder="lstm", dtype=torch.float64, **more) -> Language:
         if encoder == "transformer"
         else {"kind": encoder, **small}
     )
-    return Language(SIZE, 2, encoder, **{"embedding": 8, "dropout": 0.0, **more}).to(dtype).eval()
+    return LanguageModel(SIZE, 2, encoder, **{"embedding": 8, "dropout": 0.0, **more}).to(dtype).eval()
 
 
 def tokens(rows=ROWS, steps=STEPS) -> torch.Tensor:
@@ -161,10 +161,10 @@ def test_dropped_weights_are_drawn_once_and_learn():
 
 def test_a_locked_mask_is_the_same_at_all_steps():
     torch.manual_seed(0)
-    x = locked(torch.ones(50, 7, 20), 0.25, True)
+    x = locked_dropout(torch.ones(50, 7, 20), 0.25, True)
     assert torch.equal(x, x[:, :1].expand_as(x))
     assert abs(float(x.mean()) - 1) < 0.05
-    assert torch.equal(locked(x, 0.25, False), x)
+    assert torch.equal(locked_dropout(x, 0.25, False), x)
 
 
 def test_dropped_words_are_zero_everywhere():
@@ -248,18 +248,18 @@ def test_a_tied_matrix_is_one():
 )
 def test_wrong_settings_are_named(more, message):
     with pytest.raises(SeqloomError, match=message):
-        Language(SIZE, 0, **more)
+        LanguageModel(SIZE, 0, **more)
 
 
 @pytest.mark.parametrize("model", PRESETS)
 @pytest.mark.parametrize("size", ["tiny", "small", "base"])
 def test_every_preset_is_complete(model, size):
-    whole = complete(LANGUAGE, {"kind": "language", **preset(model, size)})
-    assert complete(LANGUAGE, whole) == whole
+    whole = complete(LANGUAGE_MODELS, {"kind": "language", **preset(model, size)})
+    assert complete(LANGUAGE_MODELS, whole) == whole
     assert model in ABOUT
     assert (suited(preset(model, size)) == {}) == (model == "ngram")
     if size == "tiny":
-        build(LANGUAGE, whole, source_size=30, labels=0)
+        build(LANGUAGE_MODELS, whole, source_size=30, labels=0)
 
 
 def test_weights_fit_an_encoder_that_reads_one_way():

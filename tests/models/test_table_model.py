@@ -17,7 +17,7 @@ from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.prepare.table import prepare_table
 from seqloom.models.encoders import ENCODERS
 from seqloom.models.table_model import ROW_MODELS
-from seqloom.parts.layers.pooling import SUMMARIES
+from seqloom.parts.layers.pooling import POOLINGS
 from seqloom.tasks.table.presets import ABOUT, PRESETS, SIZES, preset, suited
 from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
 from seqloom.training.loop import Loop
@@ -47,7 +47,7 @@ def fields(fill: int = 0) -> Fields:
 
 
 @pytest.mark.parametrize("encoder", sorted(ENCODERS))
-@pytest.mark.parametrize("summary", sorted(SUMMARIES))
+@pytest.mark.parametrize("summary", sorted(POOLINGS))
 def test_padding_and_neighbours_change_nothing(encoder, summary):
     known = complete(ENCODERS, encoder)
     small = {"dim": 8, "heads": 2, "hidden": 8, "layers": 1}

@@ -16,7 +16,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.encoders import ENCODERS
 from seqloom.models.encoders.characters import CHARACTER_ENCODERS
 from seqloom.models.tagger import TAGGERS, Tagger
-from seqloom.parts.layers.crf import OUTPUTS
+from seqloom.parts.layers.crf import TAG_OUTPUTS
 from seqloom.tasks.tag.presets import ABOUT, PRESETS, SIZES, preset, suited
 from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
 from seqloom.training.loop import Loop
@@ -27,7 +27,7 @@ from tests.tagging import names, sentences, write_tags
 
 CPU = torch.device("cpu")
 PAIRS = [
-    *(("lstm", spelling, output) for spelling in CHARACTER_ENCODERS for output in OUTPUTS),
+    *(("lstm", spelling, output) for spelling in CHARACTER_ENCODERS for output in TAG_OUTPUTS),
     *((encoder, "convolution", "crf") for encoder in ENCODERS),
 ]
 
@@ -99,7 +99,7 @@ def test_padding_changes_nothing(data, spelling):
     close(model(batch.source, batch.tags), wanted)
 
 
-@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("output", TAG_OUTPUTS)
 def test_single_precision_and_saving(data, output, tmp_path):
     model, batch = tagger(data, output=output), data.train.batch(np.arange(6))
     wanted = model(batch.source, batch.tags)
@@ -116,7 +116,7 @@ def test_single_precision_and_saving(data, output, tmp_path):
     torch.testing.assert_close(half.double(), wanted, rtol=0.05, atol=0.5)
 
 
-@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("output", TAG_OUTPUTS)
 def test_two_guesses_should_agree_about_every_word(data, output):
     """Without dropout there is nothing to disagree about; with it, by hand from what both passes say."""
     model, batch = tagger(data, output=output).train(), data.train.batch(np.arange(7))

@@ -5,7 +5,7 @@ import torch
 
 from seqloom.parts.attention.attention import MultiHead
 from seqloom.parts.probe import watch
-from seqloom.parts.recurrent.recurrent import Recurrent
+from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.visibility import See
 
 

@@ -18,7 +18,7 @@ from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError
 from seqloom.models.classifier import Classifier
-from seqloom.models.language_model import Language
+from seqloom.models.language_model import LanguageModel
 from seqloom.models.tagger import Tagger
 from seqloom.training.cuda_graphs import GraphedForwardBackward, make_forward_backward
 from seqloom.training.forward_backward import ForwardBackward
@@ -306,7 +306,7 @@ def test_a_resumed_run_draws_the_same_numbers(family):
 
 @GPU
 def test_what_waits_for_the_device_is_not_recorded():
-    model = Language(60, 0, "lstm", {"kind": "adaptive", "cutoffs": [9]}, embedding=16).cuda()
+    model = LanguageModel(60, 0, "lstm", {"kind": "adaptive", "cutoffs": [9]}, embedding=16).cuda()
     passes = make_forward_backward(NextToken(model), settings(), torch.device("cuda"))
     batch, state = LanguageBatch(torch.randint(0, 60, (3, 8)), None, (0, 1, 2), 21, True), None
     with warnings.catch_warnings(record=True) as said:
@@ -328,7 +328,7 @@ def test_a_carried_state_goes_through_a_recording():
     found = []
     for capture in ("on", "off"):
         torch.manual_seed(2)
-        model, state, losses = Language(60, 0, "lstm", embedding=16, dropout=0.2).cuda(), None, []
+        model, state, losses = LanguageModel(60, 0, "lstm", embedding=16, dropout=0.2).cuda(), None, []
         passes = make_forward_backward(NextToken(model), settings(cuda_graphs=capture), torch.device("cuda"))
         for seed in range(9):
             tokens = torch.randint(0, 60, (3, 8), generator=torch.Generator().manual_seed(seed))

@@ -16,7 +16,7 @@ from seqloom.data.batches.language import LanguageBatch
 from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
 from seqloom.fast.cuda_graphs.replay import Replays
-from seqloom.models.language_model import Language
+from seqloom.models.language_model import LanguageModel
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.training.loop import Loop, Update
 from seqloom.training.objectives.next_token import NextToken
@@ -24,7 +24,7 @@ from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from seqloom.training.settings import Training
 
 
-def made(order: Order) -> Seq2Seq | Language:
+def made(order: Order) -> Seq2Seq | LanguageModel:
     m = order.model
     if m["name"] == "lstm":
         decoder = {"kind": "attentive", "cell": "lstm", "score": "general", "query": "current", "dim": m["dim"]}
@@ -34,11 +34,11 @@ def made(order: Order) -> Seq2Seq | Language:
         return Seq2Seq(order.source_size, order.target_size, **sides)
     if m["name"] == "words":
         layer = {"kind": "lstm", "dim": m["dim"], "layers": 1}
-        return Language(order.target_size, 0, layer, embedding=m["embedding"], dropout=m["dropout"])
+        return LanguageModel(order.target_size, 0, layer, embedding=m["embedding"], dropout=m["dropout"])
     stack = {"kind": "transformer"} | {name: m[name] for name in ("dim", "layers", "heads", "hidden", "dropout")}
     if m["name"] == "language":
         stack["position"] = {"kind": "learned", "longest": m["block"]}  # as GPT-2 and its other likenesses have them
-        return Language(order.target_size, 0, stack, embedding=m["dim"], dropout=0.0, tie_embeddings=True)
+        return LanguageModel(order.target_size, 0, stack, embedding=m["dim"], dropout=0.0, tie_embeddings=True)
     sizes = (order.source_size, order.target_size)
     return Seq2Seq(*sizes, encoder=stack, decoder=stack, embedding=m["dim"], dropout=0.0, tie_embeddings=True)
 
@@ -88,7 +88,7 @@ class Trains:
         model = made(order).to(order.device)
         self.model, self.parameters = model, count(model)
         self.batches = [batch_of(raw) for raw in order.batches]
-        objective = (NextToken if isinstance(model, Language) else TeacherForcing)(model)
+        objective = (NextToken if isinstance(model, LanguageModel) else TeacherForcing)(model)
         settings = Training.of(
             {"max_steps": 10**9, "batch_rows": order.batches[0].target.size(0), "schedule": "constant", "warmup": 0}
             | {"rate": RATE, "weight_decay": DECAY, "momentum": BETAS[0], "clip": CLIP, "precision": order.precision}

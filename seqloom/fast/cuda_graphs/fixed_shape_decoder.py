@@ -28,7 +28,7 @@ from seqloom.parts.mixers.mixers import SelfAttention
 from seqloom.parts.positions.positions import Learned, NoPosition, Position, Rotary, Sinusoidal, SinusoidalRotary
 from seqloom.parts.positions.rotary import rotate
 from seqloom.parts.probe import Probed
-from seqloom.parts.state import Branches
+from seqloom.parts.state import BeamCache
 from seqloom.parts.transformer.block import Around, Block, FeedForward
 from seqloom.parts.visibility import keep
 
@@ -55,7 +55,7 @@ def fits(model: object, width: int, steps: int) -> tuple[Any, ...] | None:
     if torch.is_grad_enabled() or torch.is_autocast_enabled(model.output.weight.device.type):
         return None
     position = model.decoder.enter.position
-    if type(position) not in KNOWN or width > Branches.widest:
+    if type(position) not in KNOWN or width > BeamCache.max_width:
         return None
     if isinstance(position, Learned) and steps > position.longest:  # the plain path says so, if it comes to it
         return None
@@ -82,7 +82,7 @@ def _places(model: nn.Module) -> tuple[Any, ...] | None:
 class Fixed:
     """`at`, `tokens` and all that was read and written, for steps of one shape.
 
-    Keys and values of hypotheses are kept as in `Branches`: side by side, `width` more at every step, never copied;
+    Keys and values of hypotheses are kept as in `BeamCache`: side by side, `width` more at every step, never copied;
     `seen` says which of them a hypothesis descends from.
     """
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from seqloom.fast.linear.cpu import ready_part
 from seqloom.parts.recurrent.base_cell import Cell
-from seqloom.parts.recurrent.recurrent import Layer, Recurrent, StackState
+from seqloom.parts.recurrent.layers import Layer, Recurrent, StackState
 
 
 class LeanStack:
@@ -50,4 +50,4 @@ class _LeanLayer:
 
 
 def _sums(cell: Cell) -> bool:
-    return cell.affine and not cell.plain and type(cell).act is not Cell.act
+    return cell.affine and not cell.stepwise and type(cell).act is not Cell.act

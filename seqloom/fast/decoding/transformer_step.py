@@ -83,7 +83,7 @@ class LeanBlock:
         three = self.project(mix.enter(x)) if three is None else three
         three = three.view(b, rows // b, 3, heads, dim // heads).permute(2, 0, 3, 1, 4)
         if turns is None and self.mix_score.keeps:
-            q, (k, v) = three.select(0, 0), cache.join(three.narrow(0, 1, 2))
+            q, (k, v) = three.select(0, 0), cache.append_stacked(three.narrow(0, 1, 2))
         else:
             q, k, v = three.unbind(0)
             if turns is not None:
@@ -109,8 +109,8 @@ class Alike:
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         return self.cache.append(*(part.expand(-1, -1, self.width, -1) for part in (k, v)))
 
-    def join(self, new: Tensor) -> tuple[Tensor, Tensor]:
-        return self.cache.join(new.expand(-1, -1, -1, self.width, -1))
+    def append_stacked(self, new: Tensor) -> tuple[Tensor, Tensor]:
+        return self.cache.append_stacked(new.expand(-1, -1, -1, self.width, -1))
 
 
 class _Norm:

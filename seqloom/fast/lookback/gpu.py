@@ -1,6 +1,6 @@
 """Cells that look back over a tape, all steps by one kernel, on a GPU: a step at a time they are many small kernels,
 and the host is slower than all of them. The plain twins are the cells' own steps, in
-`parts/recurrent/lookback_cells.py`.
+`parts/recurrent/self_attention_cells.py`.
 
 Arithmetic is in float32. Not for compilers, which would look inside: they see the steps.
 """

@@ -1,5 +1,5 @@
 """The loss of guesses and its gradient by the logits in one kernel: a row of logits is read from memory once, again
-while it is near, and written over. The plain twin is `guessed` in `parts/layers/cross_entropy.py`."""
+while it is near, and written over. The plain twin is `loss_and_gradient` in `parts/layers/cross_entropy.py`."""
 
 # pyright: reportInvalidTypeForm=false, reportOptionalMemberAccess=false
 from __future__ import annotations

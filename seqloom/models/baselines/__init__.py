@@ -1,1 +1,1 @@
-"""Models without a network, to compare with."""
+"""Baselines without a network."""

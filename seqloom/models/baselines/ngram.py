@@ -1,4 +1,4 @@
-"""Counted language models: how often a token followed the few before it. The baseline of every neural one."""
+"""Count-based n-gram language models, the baseline of neural ones."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from seqloom.errors import SeqloomError
 from seqloom.parts.layers.output_layers import TokenLosses
 from seqloom.parts.state import Decoding, State
 
-_FALLBACK = np.array([0.0, 0.5, 1.0, 1.5])  # where too little was counted to estimate discounts
+_FALLBACK = np.array([0.0, 0.5, 1.0, 1.5])  # for too little data to estimate discounts
 
 
 class Level(NamedTuple):
-    """All n-grams of one length, each known by its number. `keys` are sorted: (number of all but the last token) times
-    the number of ids, plus the last token."""
+    """All n-grams of one length, numbered. `keys` are sorted: (number of the n-gram without its last token) ·
+    vocabulary size + last token."""
 
     keys: np.ndarray
     counts: np.ndarray
-    shorter: np.ndarray  # the number, one level down, of the same without its first token
+    shorter: np.ndarray  # the number, one level down, of the n-gram without its first token
 
 
 class Ngram(nn.Module):
     """Interpolated Kneser-Ney: p(w|h) = max(a(hw) − D, 0)/a(h·) + γ(h) p(w|h'), h' without its first token; a counts
-    occurrences at the highest order and distinct tokens before it below (Kneser & Ney 1995). `modified`: a discount
-    each for what was seen once, twice and more often (Chen & Goodman 1999, section 3). Below one token stands the
-    uniform distribution, so that nothing is impossible.
+    occurrences at the highest order and distinct tokens before it below (Kneser & Ney 1995). `modified`: separate
+    discounts for counts of one, two and more (Chen & Goodman 1999, section 3). The lowest order is the uniform
+    distribution, so that nothing is impossible.
 
-    `order`: tokens that are counted together; it sees one less. Nothing is trained by gradient: see `fit`.
+    `order`: the length of the n-grams; the context is one token less. There is no gradient training: see `fit`.
     """
 
     carries = True
@@ -43,14 +43,14 @@ class Ngram(nn.Module):
             raise SeqloomError(f"order of Ngram is at least 1, here {order}")
         self.size, self.ids, self.order, self.modified = source_size, source_size + labels, order, modified
         self.single = _fixed(torch.full((source_size,), 1 / source_size))  # p(w) without a context
-        # Of each length from 2 on: which n-grams there are, what each has in its own right, ...
+        # For each length from 2 on: the n-grams, their own probability, ...
         self.keys = nn.ParameterList(_fixed(torch.zeros(0, dtype=torch.int64)) for _ in range(order - 1))
         self.values = nn.ParameterList(_fixed(torch.zeros(0)) for _ in range(order - 1))
-        # ... and the share of each context, one token shorter, that is left to the lower order.
+        # ... and γ of each context, one token shorter: the share left to the lower order.
         self.rest = nn.ParameterList(_fixed(torch.zeros(0)) for _ in range(order - 1))
 
     def resize(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Room for what `fit` found elsewhere."""
+        """Allocate parameters of the shapes that `fit` gave in another process."""
         for name, parameter in self.named_parameters():
             if name in shapes:
                 parameter.data = parameter.new_zeros(shapes[name])
@@ -65,7 +65,7 @@ class Ngram(nn.Module):
             counts = level.counts
             if number + 1 < len(levels):
                 before = np.bincount(levels[number + 1].shorter, minlength=len(counts))
-                counts = np.where(before, before, counts)  # before the first token of a row nothing ever stood
+                counts = np.where(before, before, counts)  # nothing precedes the first token of a row
             parents, contexts = level.keys // self.ids, self.ids if number == 0 else len(levels[number - 1].keys)
             values, rest = self._shares(counts, parents, contexts)
             for table, found in ((self.keys, level.keys), (self.values, values), (self.rest, rest)):
@@ -90,7 +90,7 @@ class Ngram(nn.Module):
             node[ends] = number
 
     def _shares(self, counts: np.ndarray, parents: np.ndarray, contexts: int) -> tuple[np.ndarray, np.ndarray]:
-        """What n-grams have in their own right, and what their contexts leave to others: together 1 a context."""
+        """The n-grams' own probabilities, and γ of their contexts: together 1 for each context."""
         taken = np.minimum(_discounts(counts, self.modified)[np.minimum(counts, 3)], counts)
         totals = np.bincount(parents, weights=counts, minlength=contexts)
         left = np.bincount(parents, weights=taken, minlength=contexts)
@@ -112,7 +112,7 @@ class Ngram(nn.Module):
             many = torch.where(context >= 0, high - low, 0)
             rows = torch.repeat_interleave(torch.arange(len(many), device=p.device), many)
             at = torch.arange(len(rows), device=p.device) - (many.cumsum(0) - many)[rows] + low[rows]
-            p = self._left(level, context)[:, None] * p
+            p = self._gamma(level, context)[:, None] * p
             p = p.index_put((rows, keys[at] % self.ids), self.values[level][at], accumulate=True)
         return p.log().view(*tokens.shape, -1), Decoding(None, end)
 
@@ -125,18 +125,18 @@ class Ngram(nn.Module):
         smoothing: float = 0.0,
         summed: bool = False,
     ) -> TokenLosses:
-        """As `Language.forward`; only the labels are looked up."""
+        """As `LanguageModel.forward`; only the labels are looked up."""
         contexts, end = self._contexts(tokens, state)
         p = self.single[labels]
         for level, context in enumerate(contexts):
-            p = self._left(level, context) * p + _at(self.values[level], self._find(level, context, labels), 0.0)
+            p = self._gamma(level, context) * p + _at(self.values[level], self._find(level, context, labels), 0.0)
         nats = -p.log().flatten()
         nats = nats if index is None else nats.index_select(0, index)
         return TokenLosses(nats.sum() if summed else nats, end)
 
     def _contexts(self, tokens: Tensor, before: State) -> tuple[list[Tensor], State]:
-        """The numbers of the 1, 2, … tokens that end at each place, [R, T] each, −1: never seen; and of the last
-        place, [R, order − 1], from which the next steps go on."""
+        """The numbers of the n-grams of 1, 2, … tokens that end at each position, [R, T] each, −1: never seen; and
+        those of the last position, [R, order − 1], the state for the next steps."""
         if self.order == 1:
             return [], None
         if before is None:
@@ -147,8 +147,8 @@ class Ngram(nn.Module):
             found.append(self._find(level, shorter, tokens))
         return found, torch.stack([context[:, -1] for context in found], 1)
 
-    def _left(self, level: int, context: Tensor) -> Tensor:
-        """The share that contexts leave to the lower order; all of it where they were never seen."""
+    def _gamma(self, level: int, context: Tensor) -> Tensor:
+        """γ of each context; 1 if it was never seen."""
         return _at(self.rest[level], context, 1.0)
 
     def _find(self, level: int, context: Tensor, token: Tensor) -> Tensor:
@@ -168,7 +168,7 @@ def _at(table: Tensor, index: Tensor, missing: float) -> Tensor:
 
 
 def _discounts(counts: np.ndarray, modified: bool) -> np.ndarray:
-    """[4]: what is taken from an n-gram that was counted 0, 1, 2, 3 or more times (Chen & Goodman 1999, equation 26;
+    """[4]: the discount of n-grams with counts 0, 1, 2, 3 or more (Chen & Goodman 1999, equation 26;
     with one discount for all, Kneser & Ney 1995, equation 6)."""
     once, twice, thrice, four = (int((counts == n).sum()) for n in (1, 2, 3, 4))
     if not once or not twice:

@@ -20,7 +20,7 @@ from seqloom.parts.attention.scores import SCORES, Dot, General, Scaled
 from seqloom.parts.layers.dropout import dropout
 from seqloom.parts.recurrent.base_cell import Cell
 from seqloom.parts.recurrent.cells import CELLS, LstmCell
-from seqloom.parts.recurrent.recurrent import Recurrent, StackState
+from seqloom.parts.recurrent.layers import Recurrent, StackState
 from seqloom.parts.state import Decoding
 from seqloom.parts.visibility import See, keep
 
@@ -28,16 +28,16 @@ from seqloom.parts.visibility import See, keep
 class SourceMemory(NamedTuple):
     memory: Memory
     lengths: Tensor | None
-    lean: Lean | None = None  # for steps without probes
+    decoding_step: DecodingStep | None = None  # for steps without probes
 
 
-class Lean(NamedTuple):
-    """What a step of decoding takes in the place of modules."""
+class DecodingStep(NamedTuple):
+    """A fused step of decoding, used instead of the modules."""
 
     stack: LeanStack
-    join: Packed | Bare  # the share of `combine` that h has
+    join: Packed | Bare  # the part of `combine` that multiplies h
 
-    def pick(self, rows: Tensor, sentences: Tensor | None = None) -> Lean:
+    def pick(self, rows: Tensor, sentences: Tensor | None = None) -> DecodingStep:
         return self
 
 
@@ -95,42 +95,42 @@ class AttentiveDecoder(nn.Module):
             values = product(values, self.combine.weight[:, : self.attention.dim])
         stack = repeat_rows(self.bridge(encoded), width)
         attentional = stack[-1][0].new_zeros(stack[-1][0].size(0), self.dim) if self.input_feeding else None
-        lean = None if room is None else self._lean(stack[0][0].size(0))
-        return Decoding(SourceMemory((keys, values), encoded.lengths, lean), DecoderState(stack, attentional))
+        step = None if room is None else self._decoding_step(stack[0][0].size(0))
+        return Decoding(SourceMemory((keys, values), encoded.lengths, step), DecoderState(stack, attentional))
 
-    def _lean(self, rows: int) -> Lean | None:
+    def _decoding_step(self, rows: int) -> DecodingStep | None:
         stack = LeanStack.of(self.recurrent, rows) if self.query == "current" else None
         if stack is None:
             return None
-        share = self.combine.weight[:, self.attention.dim :].contiguous()
-        return Lean(stack, ready_part(self.combine, "share", share, None, rows))
+        of_h = self.combine.weight[:, self.attention.dim :].contiguous()
+        return DecodingStep(stack, ready_part(self.combine, "share", of_h, None, rows))
 
     def forward(self, x: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         """[R, T, input_dim] -> [R, T, dim]"""
-        read, written = state
-        see = See(lengths=read.lengths)
-        if read.lean is not None and x.size(1) == 1 and not read.lean.stack.watched:
-            states, rows = self._fused_step(x[:, 0], read, see, written)
+        source, written = state
+        see = See(lengths=source.lengths)
+        if source.decoding_step is not None and x.size(1) == 1 and not source.decoding_step.stack.watched:
+            states, rows = self._fused_step(x[:, 0], source, see, written)
         elif self.query == "previous":
-            states, rows = self._query_previous(x, read.memory, see, written)
+            states, rows = self._query_previous(x, source.memory, see, written)
         elif self.input_feeding:
-            states, rows = self._input_feeding(x, read.memory, see, written)
+            states, rows = self._input_feeding(x, source.memory, see, written)
         else:
             h, stack = self.recurrent(x, See(causal=True), written.stack)
-            states, rows = self._combined(self.attention(h, read.memory, see), h), DecoderState(stack, None)
-        return states, Decoding(read, rows)
+            states, rows = self._combined(self.attention(h, source.memory, see), h), DecoderState(stack, None)
+        return states, Decoding(source, rows)
 
     def _fused_step(
-        self, x: Tensor, read: SourceMemory, see: See, written: DecoderState
+        self, x: Tensor, source: SourceMemory, see: See, written: DecoderState
     ) -> tuple[Tensor, DecoderState]:
         """One step with query=current, without modules: [R, input_dim] -> [R, 1, dim]."""
-        assert read.lean is not None
-        stack = read.lean.stack(
+        assert source.decoding_step is not None
+        stack = source.decoding_step.stack(
             x if written.attentional is None else torch.cat([x, written.attentional], -1), written.stack
         )
         h = stack[-1][0]
-        context = self.attention(h[:, None], read.memory, see)[:, 0]
-        combined = read.lean.join.onto(h, context).tanh_()
+        context = self.attention(h[:, None], source.memory, see)[:, 0]
+        combined = source.decoding_step.join.onto(h, context).tanh_()
         return combined[:, None], DecoderState(stack, None if written.attentional is None else combined)
 
     def _query_previous(
@@ -153,8 +153,8 @@ class AttentiveDecoder(nn.Module):
             [(h, c)], score = stack, self.attention.score
             real = None if see.lengths is None else keep(see.lengths, memory[0].size(1))[:, None]
             keys = memory[0] * score.scale if isinstance(score, Scaled) else memory[0]
-            every, (h, c, attentional) = fed_steps(x, Begun(h, c, attentional), (keys, memory[1]), real, weights)
-            return every, DecoderState(((h, c),), attentional)
+            outputs, (h, c, attentional) = fed_steps(x, Begun(h, c, attentional), (keys, memory[1]), real, weights)
+            return outputs, DecoderState(((h, c),), attentional)
         step, join = self._make_step(x), Steps(self.combine.weight[:, self.attention.dim :])
         for t in range(x.size(1)):
             stack = step(t, attentional, stack)
@@ -165,22 +165,22 @@ class AttentiveDecoder(nn.Module):
         return torch.stack(states, 1), DecoderState(stack, attentional)
 
     def _weights(self, x: Tensor, memory: Memory) -> Weights | None:
-        """The weights for one function over all steps: without probes, and where the score is a dot product."""
+        """The weights for the fused steps: for one LSTM layer with a dot-product score, without probes."""
         layer, attention = self.recurrent.layers[0], self.attention
         cell: Cell = layer.cells[0]  # pyright: ignore
-        usual = type(cell) is LstmCell and not cell.plain and type(attention.score) in (Dot, General, Scaled)
+        lstm_with_dot = type(cell) is LstmCell and not cell.stepwise and type(attention.score) in (Dot, General, Scaled)
         alone = len(self.recurrent.layers) == 1 and layer.probe is None and attention.probe is None
-        if not usual or not alone or memory[0].size(0) != x.size(0):
+        if not lstm_with_dot or not alone or memory[0].size(0) != x.size(0):
             return None
         weights = Weights(cell.weight, cell.recurrent, cell.bias, self.combine.weight[:, attention.dim :])
         return weights if able(x, weights) else None
 
     def _make_step(self, x: Tensor) -> Callable[[int, Tensor, StackState], StackState]:
-        """(t, h̃, state) -> state. In training h̃ and h go through one matmul, where the gates are a sum."""
+        """(t, h̃, state) -> state. In training h̃ and h go through one matmul, if the gates are W x + U h + b."""
         layer = self.recurrent.layers[0]
         cell: Cell = layer.cells[0]  # pyright: ignore
         alone = len(self.recurrent.layers) == 1 and layer.probe is None and torch.is_grad_enabled()
-        if alone and cell.affine and not cell.plain and type(cell).act is not Cell.act:
+        if alone and cell.affine and not cell.stepwise and type(cell).act is not Cell.act:
             tokens, rest = cell.weight.split([x.size(-1), cell.input_dim - x.size(-1)], 1)
             both = Steps(torch.cat([cell.recurrent, rest], 1))
             if both.delayed:
@@ -196,14 +196,14 @@ class AttentiveDecoder(nn.Module):
         return (context + product(h, self.combine.weight[:, self.attention.dim :])).tanh()
 
     def _make_gates(self, x: Tensor) -> Callable[[int, Tensor], Tensor]:
-        """(t, what enters beside the token) -> the first cell's gates. The tokens' part is computed for all steps at
-        once, where the cell's input is W x + b."""
+        """(t, second input) -> the first cell's gates, for its input [token; second input]. Where this is W x + b, the
+        tokens' part is computed for all steps at once."""
         first: Cell = self.recurrent.layers[0].cells[0]  # pyright: ignore
         if not first.affine:
-            return lambda t, beside: first.input(torch.cat([x[:, t], beside], -1))
+            return lambda t, extra: first.input(torch.cat([x[:, t], extra], -1))
         tokens, rest = first.weight.split([x.size(-1), first.input_dim - x.size(-1)], 1)
-        gates, onto = product(x, tokens, first.bias).unbind(1), Steps(rest)
-        return lambda t, beside: gates[t] + onto(beside)
+        gates, of_extra = product(x, tokens, first.bias).unbind(1), Steps(rest)
+        return lambda t, extra: gates[t] + of_extra(extra)
 
     def _step(self, gates: Tensor, stack: StackState) -> StackState:
         """One step of every layer, the first from its gates."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from seqloom.errors import known
 from seqloom.models.protocols import Encoded
-from seqloom.parts.recurrent.recurrent import StackState
+from seqloom.parts.recurrent.layers import StackState
 from seqloom.parts.visibility import mean
 
 Dims = tuple[tuple[int, ...], ...]
@@ -27,7 +27,7 @@ class Bridge(nn.Module):
         self.how = known(how, ("last", "transform", "pool", "zero"), "initial_state")
         self.state_dims = state_dims
         self.maps = nn.ModuleDict()
-        self.from_encoder: set[tuple[int, int]] = set()  # (layer, part) for which the encoder has a tensor
+        self.from_encoder: set[tuple[int, int]] = set()  # (layer, part) taken from the encoder's state
         for layer, dims in enumerate(state_dims):
             for part, dim in enumerate(dims):
                 at = _from_the_top(layer, len(state_dims), len(final_dims))
@@ -58,14 +58,14 @@ class Bridge(nn.Module):
 
 
 def _from_the_top(layer: int, layers: int, others: int) -> int:
-    """The encoder's layer that stands where `layer` of the decoder does, counted from the top; negative if none."""
+    """The encoder's layer at the height of the decoder's `layer`, counted from the top; negative if none."""
     return others - layers + layer
 
 
 def repeat_rows(state: Any, width: int) -> Any:
-    """Repeat every row `width` times, in nested tuples too: the same start for each hypothesis of a sentence."""
+    """Repeat every row `width` times, in nested tuples too: each hypothesis of a sentence gets the same first state."""
     if width == 1:
         return state
     if isinstance(state, Tensor):
-        return state[:, None].expand(-1, width, *state.shape[1:]).flatten(0, 1)  # exporters know this better
+        return state[:, None].expand(-1, width, *state.shape[1:]).flatten(0, 1)  # exporters support this better
     return tuple(repeat_rows(part, width) for part in state)

@@ -11,7 +11,7 @@ from seqloom.errors import known
 from seqloom.models.decoders.bridge import Bridge, Dims, repeat_rows
 from seqloom.models.protocols import Encoded
 from seqloom.parts.recurrent.cells import CELLS
-from seqloom.parts.recurrent.recurrent import Recurrent
+from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.state import Decoding
 from seqloom.parts.visibility import See, mean
 

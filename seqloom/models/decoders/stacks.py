@@ -1,7 +1,7 @@
-"""Stacks that read from left to right, for language models: [R, T, input_dim] -> [R, T, dim], from a state on.
+"""Causal stacks for language models: [R, T, input_dim] and a state -> [R, T, dim].
 
 `begin(room)` gives the state before the first step; `forward(x, state)` takes any number of steps from there, and
-without a state reads a whole row for training. Names inside are those of the encoders: weights fit there too.
+without a state reads whole rows in training. Parameters have the names of the encoders', so weights can be transferred.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from seqloom.parts.mixers.head_projections import agree
 from seqloom.parts.mixers.mixers import MIXERS
 from seqloom.parts.positions.positions import POSITIONS, Position
 from seqloom.parts.recurrent.cells import CELLS
-from seqloom.parts.recurrent.recurrent import Recurrent
+from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.state import State, pick
 from seqloom.parts.transformer.block import Block, Ways, through
 from seqloom.parts.transformer.reversible import inner, read, step
@@ -32,7 +32,7 @@ class RecurrentStack(nn.Module):
     """An RNN, GRU or LSTM as a language model (Mikolov et al. 2010; Zaremba et al. 2014).
 
     `weight_drop` and `locked_dropout`: see Recurrent. Its state is carried from batch to batch, except for a
-    cell with a tape but no `window`: then every batch is read by itself.
+    self-attention cell without `window`: then every batch starts anew.
     """
 
     def __init__(
@@ -57,8 +57,8 @@ class RecurrentStack(nn.Module):
 
 
 class TransformerCache:
-    """The state of a Transformer stack: its mixers' caches (keys and values), and, with a `room`, the inputs that they
-    were made of, which may have to be read again."""
+    """The state of a Transformer stack: its mixers' caches (keys and values), and, with a `room`, the inputs, which may
+    have to be read again."""
 
     def __init__(self, caches: tuple[State, ...], room: int | None) -> None:
         self.room = room
@@ -70,7 +70,7 @@ class TransformerCache:
         return self.caches[0].used
 
     def remember(self, x: Tensor) -> None:
-        """Store inputs that are about to be read, if they may have to be read again."""
+        """Store inputs before they are read, if they may have to be read again."""
         if self.room is None:
             return
         if self.inputs is None:
@@ -88,9 +88,9 @@ class TransformerStack(nn.Module):
     causal `mixer`.
 
     With a `room`, the context is bounded: when it is full, its last half is read again from position 0 on. So every
-    token sees between half the room and all of it, at positions that training knew; and as this happens at fixed
-    steps, steps taken together or one by one are the same. Where no mixer's state grows and positions are relative,
-    nothing is read again. `residual`: see Ways; or `reversible`, with which memory in training does not grow with
+    token sees between half the room and all of it, at positions seen in training. This happens at fixed steps, so one
+    call with many steps equals many calls. If no mixer's state grows and positions are relative, nothing is read again.
+    `residual`: see Ways; or `reversible`, with which memory in training does not grow with
     `layers` (Gomez et al. 2017, see `reversible.read`). `bias`: whether blocks' linear maps have one (Chowdhery et al.
     2022 leave it out).
     """
@@ -138,13 +138,13 @@ class TransformerStack(nn.Module):
 
     @property
     def unbounded(self) -> bool:
-        placed = type(self.enter.position).forward is not Position.forward  # absolute positions, which training bounds
-        return not placed and all(block.mix.bounded for block in self.blocks)  # pyright: ignore
+        absolute = type(self.enter.position).forward is not Position.forward  # seen only up to the training length
+        return not absolute and all(block.mix.bounded for block in self.blocks)  # pyright: ignore
 
     def forward(
         self, x: Tensor, state: TransformerCache | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, TransformerCache | None]:
-        """`lengths` [R]: how many places are real, for a norm that looks across the batch."""
+        """`lengths` [R]: the number of real positions, for a norm across the batch."""
         if state is None or state.room is None:
             return self._read(x, state, lengths), state
         outputs, room = [], state.room

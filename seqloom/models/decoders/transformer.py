@@ -18,7 +18,7 @@ from seqloom.parts.layers.norm import NORMS, NoNorm
 from seqloom.parts.mixers.head_projections import agree
 from seqloom.parts.mixers.mixers import CROSSES, MIXERS, SelfAttention
 from seqloom.parts.positions.positions import POSITIONS, Abreast, NoPosition, Sinusoidal, Turns
-from seqloom.parts.state import Branches, Decoding, State
+from seqloom.parts.state import BeamCache, Decoding, State
 from seqloom.parts.transformer.block import Block, Ways, through
 from seqloom.parts.visibility import See, keep
 
@@ -28,10 +28,10 @@ class SourceMemory(NamedTuple):
 
     memories: tuple[Memory, ...]
     lengths: Tensor | None
-    real: Tensor | None = None  # [B, 1, 1, S], added to scores: −inf at padded places
-    lean: Lean | None = None  # the blocks as steps run them without probes
-    folded: tuple[Folded, ...] | None = None  # the memories as they take them, where that is less work
-    entrance: Entrance | None = None  # steps are given tokens, [R, 1], where there is one
+    real: Tensor | None = None  # [B, 1, 1, S], added to scores: −inf at padded positions
+    fused_step: Lean | None = None  # the fused blocks, for steps without probes
+    folded_memories: tuple[Folded, ...] | None = None  # the memories with weights folded in, where that is faster
+    first_block: Entrance | None = None  # if there is one, steps get tokens [R, 1]
 
 
 class TransformerDecoder(nn.Module):
@@ -70,93 +70,97 @@ class TransformerDecoder(nn.Module):
             for _ in range(layers)
         )
         agree(self.blocks, self.enter.position)
-        # Whether the hypotheses of a sentence can share keys.
+        # Whether the hypotheses of a sentence can share a BeamCache.
         self.branches = all(isinstance(block.mix, SelfAttention) for block in self.blocks)
         self.ways = Ways(dim, layers, residual)
         self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
         self.dim, self.reads = dim, layers
 
     def begin(self, encoded: Encoded, width: int = 1, room: int | None = None, table: Tensor | None = None) -> Decoding:
-        """`table`: the embeddings of all tokens, where steps may look up tokens themselves."""
+        """`table`: the embeddings of all tokens, if steps may get tokens instead of vectors."""
         views = encoded.views or (encoded.states,) * len(self.blocks)
         memories = tuple(block.cross.remember(x) for block, x in zip(self.blocks, views, strict=True))  # pyright: ignore
-        if not self.branches or (room is None and width == 1) or width > Branches.widest:
+        if not self.branches or (room is None and width == 1) or width > BeamCache.max_width:
             states = tuple(block.mix.begin(room) for block in self.blocks)  # pyright: ignore
             return Decoding(SourceMemory(memories, encoded.lengths), states)
         real = None if encoded.lengths is None else padding_bias(encoded.lengths, encoded.states)
         blocks, rows = list(self.blocks), encoded.states.size(0) * width
         fold = foldable(blocks, encoded.states, width)  # pyright: ignore
-        lean = Lean.of(blocks, rows, fold)  # pyright: ignore
+        fused_step = Lean.of(blocks, rows, fold)  # pyright: ignore
         folded = None
-        if lean is not None and fold:
+        if fused_step is not None and fold:
             pairs = zip(blocks, memories, strict=True)
             folded = tuple(Folded.of(block.cross, memory, real) for block, memory in pairs)  # pyright: ignore
-        elif lean is not None:  # in one block each, since every step reads them
+        elif fused_step is not None:  # contiguous, since every step reads them
             memories = tuple((keys.contiguous(), values.contiguous()) for keys, values in memories)
-        read = SourceMemory(memories, encoded.lengths, real, lean, folded, self._entrance(table, lean))
-        return Decoding(read, Branches(len(self.blocks), room, width))
+        source = SourceMemory(
+            memories, encoded.lengths, real, fused_step, folded, self._first_block_table(table, fused_step)
+        )
+        return Decoding(source, BeamCache(len(self.blocks), room, width))
 
-    def _entrance(self, table: Tensor | None, lean: Lean | None) -> Entrance | None:
+    def _first_block_table(self, table: Tensor | None, fused_step: Lean | None) -> Entrance | None:
         hooked = any(part._forward_pre_hooks or part._forward_hooks for part in self.enter.modules())
-        known = type(self.enter.position) in (NoPosition, Sinusoidal)  # of any length, and without bounds
-        if table is None or lean is None or hooked or not known:
+        known = type(self.enter.position) in (NoPosition, Sinusoidal)  # defined at any position
+        if table is None or fused_step is None or hooked or not known:
             return None
-        return entrance(self, table, self.enter, lean.blocks[0], self.blocks[0].mix.project)  # pyright: ignore
+        return entrance(self, table, self.enter, fused_step.blocks[0], self.blocks[0].mix.project)  # pyright: ignore
 
     def forward(self, x: Tensor, state: Decoding, lengths: Tensor | None = None) -> tuple[Tensor, Decoding]:
-        """[R, T, input_dim], or tokens [R, T] where there is an entrance for them -> [R, T, dim]. `lengths` [R]: how
-        many places are real, for a norm that looks across the batch."""
-        read, rows = state
-        if isinstance(rows, Branches):
-            steps = [self._step_side_by_side(step, read, rows) for step in x.split(1, 1)] if x.size(1) > 1 else []
-            return cat(steps, 1) if steps else self._step_side_by_side(x, read, rows), state
+        """[R, T, input_dim], or tokens [R, T] if `first_block` is set -> [R, T, dim]. `lengths` [R]: the number of
+        real positions, for a norm across the batch."""
+        source, rows = state
+        if isinstance(rows, BeamCache):
+            steps = [self._step_side_by_side(step, source, rows) for step in x.split(1, 1)] if x.size(1) > 1 else []
+            return cat(steps, 1) if steps else self._step_side_by_side(x, source, rows), state
         x = self.enter(x, rows[0].used)
-        x, rows = self._run_blocks(x, See(causal=True, lengths=lengths), rows, self.enter.position, read)
-        return x, Decoding(read, rows)
+        x, rows = self._run_blocks(x, See(causal=True, lengths=lengths), rows, self.enter.position, source)
+        return x, Decoding(source, rows)
 
-    def _step_side_by_side(self, x: Tensor, read: SourceMemory, rows: Branches) -> Tensor:
+    def _step_side_by_side(self, x: Tensor, source: SourceMemory, rows: BeamCache) -> Tensor:
         """One step of all hypotheses, [R, 1, input_dim] or [R, 1]: those of a sentence stand side by side on the time
-        axis, so that their self-attention is one matmul over the keys that they share."""
-        position, place, given, three = self.enter.position, rows.steps, x, None
-        if read.entrance is None:
-            x = self.enter(x, place)
+        axis, so that self-attention is one matmul over the keys that they share."""
+        position, offset, inputs, qkv = self.enter.position, rows.steps, x, None
+        if source.first_block is None:
+            x = self.enter(x, offset)
         else:
-            x, three = read.entrance(x[:, 0], place)
+            x, qkv = source.first_block(x[:, 0], offset)
         x = x.view(-1, rows.width, self.dim)
-        seen, caches = rows.grow(x), rows.caches
-        if read.lean is None or read.lean.watched:
-            y, _ = self._run_blocks(x, See(bias=seen), caches, Abreast(position, place), read)
+        bias, caches = rows.add_step(x), rows.caches
+        if source.fused_step is None or source.fused_step.watched:
+            y, _ = self._run_blocks(x, See(bias=bias), caches, Abreast(position, offset), source)
             return y.view(-1, 1, self.dim)
-        if one := place == 0 and _all_equal(given.view(x.size(0), rows.width, -1)):
-            x, seen, caches = x[:, :1], None, [Alike(cache, rows.width) for cache in caches]
-            three = None if three is None else three[:: rows.width]
-        turns = Abreast(position.over(x[:1, :1], place), place) if moving(position) else None
+        if one := offset == 0 and _all_equal(inputs.view(x.size(0), rows.width, -1)):
+            x, bias, caches = x[:, :1], None, [Alike(cache, rows.width) for cache in caches]
+            qkv = None if qkv is None else qkv[:: rows.width]
+        turns = Abreast(position.over(x[:1, :1], offset), offset) if moving(position) else None
         if biasing(position):  # the same in all layers, so computed once
-            heads, slots = read.lean.blocks[0].heads, rows.steps * rows.width
-            seen = See(bias=seen).plus(Abreast(position, place).bias(heads, 1, slots, dtype=x.dtype)).bias
+            heads, slots = source.fused_step.blocks[0].heads, rows.steps * rows.width
+            bias = See(bias=bias).plus(Abreast(position, offset).bias(heads, 1, slots, dtype=x.dtype)).bias
         x = x.reshape(-1, self.dim)
-        given = x if three is None else Entered(x, three)
-        for block, cache, memory in zip(read.lean.blocks, caches, read.folded or read.memories, strict=True):
-            given = block(given, cache, turns, seen, memory, read.real)
-        y = self.norm(given)[:, None]
+        hidden = x if qkv is None else Entered(x, qkv)
+        for block, cache, memory in zip(
+            source.fused_step.blocks, caches, source.folded_memories or source.memories, strict=True
+        ):
+            hidden = block(hidden, cache, turns, bias, memory, source.real)
+        y = self.norm(hidden)[:, None]
         return y.repeat_interleave(rows.width, 0) if one else y
 
     def _run_blocks(
-        self, x: Tensor, see: See, states: tuple[State, ...], position: Turns, read: SourceMemory
+        self, x: Tensor, see: See, states: tuple[State, ...], position: Turns, source: SourceMemory
     ) -> tuple[Tensor, tuple[State, ...]]:
-        seen = See(lengths=read.lengths)
-        _, x, states = through(self, x, see, position, states, [(memory, seen) for memory in read.memories])
+        visible = See(lengths=source.lengths)
+        _, x, states = through(self, x, see, position, states, [(memory, visible) for memory in source.memories])
         return x, states
 
 
 def _all_equal(x: Tensor) -> bool:
-    """Whether the hypotheses of each sentence, [B, width, input_dim] or tokens [B, width, 1], are still equal, as at
-    the first step: then one is computed for all. Only where checking is cheap."""
+    """Whether the hypotheses of each sentence, [B, width, input_dim] or tokens [B, width, 1], are equal, as at the
+    first step: then one is computed for all. False where checking is not cheap."""
     cheap = x.size(1) > 1 and x.device.type == "cpu" and not compiler.is_compiling()
     return cheap and bool((x == x[:, :1]).all())
 
 
 def padding_bias(lengths: Tensor, states: Tensor) -> Tensor:
-    """[B] and [B, S, D] -> [B, 1, 1, S]: 0 at real places, −inf at padded ones."""
+    """[B] and [B, S, D] -> [B, 1, 1, S]: 0 at real positions, −inf at padded ones."""
     real = keep(lengths, states.size(1))[:, None, None]
     return states.new_zeros(()).masked_fill(~real, float("-inf"))

@@ -22,15 +22,15 @@ from seqloom.parts.mixers.head_projections import at_least
 from seqloom.parts.positions.positions import POSITIONS
 from seqloom.parts.vision.feature_maps import (
     POOLS,
-    Basic,
+    BasicBlock,
     Bottleneck,
     ChannelNorm,
-    Dense,
-    Filter,
-    Late,
+    ConvNorm,
+    DenseBlock,
     NonLocal,
-    kernels,
-    pooled,
+    NormReluConv,
+    convolution,
+    pool,
 )
 
 Dims = tuple[tuple[int, ...], ...]
@@ -86,25 +86,25 @@ class ConvolutionImageEncoder(ImageEncoder):
         super().__init__(channels, dims[-1])
         at_least("size", size)
         self.layers = nn.ModuleList(
-            kernels(one, other, size, 1, bias=True) for one, other in zip(inputs, dims, strict=True)
+            convolution(one, other, size, 1, bias=True) for one, other in zip(inputs, dims, strict=True)
         )
         self.activation = ACTIVATIONS[known(activation, ACTIVATIONS, "activation")]()
         self.pool = known(pool, POOLS, "pool")
 
     def feature_map(self, images: Tensor) -> Tensor:
         for layer in self.layers:
-            images = pooled(self.activation(layer(images)), self.pool)
+            images = pool(self.activation(layer(images)), self.pool)
         return images
 
 
 class Stem(nn.Module):
-    """The first layer. `large`: 7 × 7 at stride 2, then the largest of 3 × 3 at stride 2, so an image of 224 rows has
+    """The first layer. `large`: 7 × 7 at stride 2, then the maximum of 3 × 3 at stride 2, so an image of 224 rows has
     56 (He et al. 2016, table 1). `small`: 3 × 3, the image keeps its size (their section 4.2)."""
 
     def __init__(self, channels: int, dim: int, stem: str, norm_kind: Choice) -> None:
         super().__init__()
         self.large = known(stem, ("large", "small"), "stem") == "large"
-        self.filter = Filter(channels, dim, *((7, 2) if self.large else (3, 1)), norm_kind)
+        self.filter = ConvNorm(channels, dim, *((7, 2) if self.large else (3, 1)), norm_kind)
 
     def forward(self, x: Tensor) -> Tensor:
         x = F.relu(self.filter(x))
@@ -129,15 +129,18 @@ class ResNet(ImageEncoder):
         norm_kind: Annotated[Choice, NORMS] = "batch",
         residual: str = "add",
     ) -> None:
-        block, adds = Bottleneck if bottleneck else Basic, known(residual, ("add", "none"), "residual") == "add"
-        super().__init__(channels, dim * 2 ** (len(positive("blocks", blocks)) - 1) * block.wider)
+        block, with_residual = (
+            Bottleneck if bottleneck else BasicBlock,
+            known(residual, ("add", "none"), "residual") == "add",
+        )
+        super().__init__(channels, dim * 2 ** (len(positive("blocks", blocks)) - 1) * block.expansion)
         self.stem = Stem(channels, dim, stem, norm_kind)
         self.stages, inputs = nn.ModuleList(), dim
         for stage, count in enumerate(blocks):
             width, made = dim * 2**stage, []
             for number in range(count):
-                made.append(block(inputs, width, 2 if stage and not number else 1, norm_kind, adds))
-                inputs = width * block.wider
+                made.append(block(inputs, width, 2 if stage and not number else 1, norm_kind, with_residual))
+                inputs = width * block.expansion
             self.stages.append(nn.Sequential(*made))
 
     def feature_map(self, images: Tensor) -> Tensor:
@@ -168,10 +171,10 @@ class DenseNet(ImageEncoder):
             raise SeqloomError(f"compression is above 0 and at most 1, here {compression}")
         stages, between, inputs = [], [], 2 * at_least("growth", growth)
         for number, layers in enumerate(positive("blocks", blocks)):
-            stages.append(Dense(inputs, layers, growth, norm_kind))
+            stages.append(DenseBlock(inputs, layers, growth, norm_kind))
             inputs = stages[-1].dim
             if number < len(blocks) - 1:
-                between.append(Late(inputs, inputs := max(1, int(inputs * compression)), 1, norm_kind))
+                between.append(NormReluConv(inputs, inputs := max(1, int(inputs * compression)), 1, norm_kind))
         super().__init__(channels, inputs)
         self.stem = Stem(channels, 2 * growth, stem, norm_kind)
         self.stages, self.between = nn.ModuleList(stages), nn.ModuleList(between)
@@ -180,7 +183,7 @@ class DenseNet(ImageEncoder):
     def feature_map(self, images: Tensor) -> Tensor:
         x = self.stem(images)
         for number, stage in enumerate(self.stages):
-            x = stage(x if not number else pooled(self.between[number - 1](x), "mean"))
+            x = stage(x if not number else pool(self.between[number - 1](x), "mean"))
         return F.relu(self.norm(x))
 
 

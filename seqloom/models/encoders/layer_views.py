@@ -14,10 +14,10 @@ VIEWS = ("last", "each", "all")
 
 
 class Views(nn.Module):
-    """`each`: a layer of the decoder reads that of the encoder which stands where it does, counted from the top (He et
-    al. 2018, layer-wise attention); below the encoder's first, the first. `all`: each reads a mix of them all, Σ_l s_l
-    h_l with s = softmax(w) of its own (Bapna et al. 2018, transparent attention). All but the last have a norm of their
-    own here, as the last may have had its in the encoder.
+    """`each`: a layer of the decoder reads the encoder's layer at the same height, counted from the top (He et al.
+    2018, layer-wise attention); below the encoder's first, the first. `all`: each reads a mix of all layers, Σ_l s_l
+    h_l with its own s = softmax(w) (Bapna et al. 2018, transparent attention). All but the last have a norm here; the
+    last may have one in the encoder.
     """
 
     def __init__(self, how: str, layer_dims: tuple[int, ...], readers: int) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from seqloom.build import Choice
 from seqloom.models.protocols import Encoded
 from seqloom.parts.recurrent.cells import CELLS
-from seqloom.parts.recurrent.recurrent import Recurrent
+from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.visibility import See
 
 

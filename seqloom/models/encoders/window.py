@@ -11,13 +11,13 @@ from seqloom.parts.visibility import keep, mean
 
 
 class WindowEncoder(nn.Module):
-    """Each position sees its neighbors and no farther: one hidden layer over `window` embeddings side by side, with
-    zeros beyond the ends (Collobert et al. 2011, section 3.3.1). The summary is the mean over real positions."""
+    """Each position sees its neighbors: one hidden layer over `window` concatenated embeddings, with zeros
+    beyond the ends (Collobert et al. 2011, section 3.3.1). The summary is the mean over real positions."""
 
     def __init__(self, input_dim: int, dim: int = 256, window: int = 5, dropout: float = 0.0) -> None:
         super().__init__()
         if window % 2 == 0:
-            raise SeqloomError(f"window is odd, as many places before as after, here {window}")
+            raise SeqloomError(f"window is odd, as many positions before as after, here {window}")
         self.hidden = nn.Conv1d(input_dim, dim, window, padding=window // 2)
         self.dim, self.dropout, self.field = dim, dropout, window
         self.final_dims: tuple[tuple[int, ...], ...] = ()

@@ -1,4 +1,4 @@
-"""N → N in pretraining: an encoder that sees both sides of a masked token predicts it."""
+"""N → N in pretraining: an encoder predicts masked tokens from both sides."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from seqloom.data.batches.collate import Padded
 from seqloom.data.tokenizers.tokenizers import BOS
 from seqloom.models.encoders import ENCODERS
 from seqloom.models.protocols import Encoded
-from seqloom.parts.layers.cross_entropy import entropy
+from seqloom.parts.layers.cross_entropy import cross_entropy_sum
 from seqloom.parts.layers.dropout import dropout
 from seqloom.parts.layers.embedding import embedding_of
 
-# The token in the place of a masked one. No source begins with <bos>, yet every embedding of a source has a row for it:
-# so the embeddings of all tasks have one shape, and can be transferred whole.
+# The mask token. No source begins with <bos>, yet every source embedding has a row for it: so embeddings have the same
+# shape in all tasks and can be transferred.
 MASK = BOS
 
 
 class MaskedLanguageModel(nn.Module):
     """Masked-token prediction (Devlin et al. 2019, section 3.1, https://aclanthology.org/N19-1423) over any encoder.
 
-    `tie_embeddings` shares the output's matrix with the embedding (Press & Wolf 2017); where the encoder is of another
-    width, its states go through one more layer first.
+    `tie_embeddings` shares the output's matrix with the embedding (Press & Wolf 2017); if the encoder has another
+    width, its states go through one more linear layer.
     """
 
     def __init__(
@@ -52,12 +52,12 @@ class MaskedLanguageModel(nn.Module):
         x = dropout(self.source(source.tokens), self.dropout, self.training)
         return self.encoder(x, None if source.full else source.lengths)
 
-    def forward(self, source: Padded, places: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Logits [N, V] at the flat `places` [N] of the [B, S] matrix; no others are computed. With `labels` [N],
+    def forward(self, source: Padded, positions: Tensor, labels: Tensor | None = None) -> Tensor:
+        """Logits [N, V] at the flat `positions` [N] of the [B, S] matrix; no others are computed. With `labels` [N],
         Σ −log p of them."""
-        states = self.read(source).states.flatten(0, 1).index_select(0, places)
+        states = self.read(source).states.flatten(0, 1).index_select(0, positions)
         states = dropout(self.project(states), self.dropout, self.training)
-        return self.output(states) if labels is None else entropy(states, self.output, labels)
+        return self.output(states) if labels is None else cross_entropy_sum(states, self.output, labels)
 
 
 MODELS = {"masked": MaskedLanguageModel}

@@ -10,7 +10,7 @@ from seqloom.parts.layers.embedding import embedding_of
 class SkipGram(nn.Module):
     """Skip-gram with negative sampling (Mikolov et al. 2013, section 2.2, https://arxiv.org/abs/1310.4546).
 
-    `source` holds the vectors; those of words as neighbors, `context`, are for training alone.
+    `source` holds the vectors; `context`, those of words as neighbors, is only for training.
     """
 
     def __init__(self, source_size: int, embedding: int = 100) -> None:
@@ -19,9 +19,9 @@ class SkipGram(nn.Module):
         self.context = nn.Embedding(source_size, embedding)
         nn.init.zeros_(self.context.weight)
 
-    def forward(self, centre: Tensor, others: Tensor) -> Tensor:
+    def forward(self, center: Tensor, others: Tensor) -> Tensor:
         """[N] words and [N, K] others -> [N, K], scores of being a neighbor."""
-        return (self.context(others) @ self.source(centre)[:, :, None])[:, :, 0]
+        return (self.context(others) @ self.source(center)[:, :, None])[:, :, 0]
 
 
 MODELS = {"skipgram": SkipGram}

@@ -20,7 +20,7 @@ from seqloom.parts.attention.scores import SCORES, Scaled, Score
 from seqloom.parts.layers.dropout import dropout
 from seqloom.parts.positions.positions import NoPosition, Turned, Turns
 from seqloom.parts.probe import Probed
-from seqloom.parts.state import Cache, fresh
+from seqloom.parts.state import Cache, cache_unneeded
 from seqloom.parts.visibility import See
 
 Memory = tuple[Tensor, Tensor]  # the keys, as the score keeps them, and the values; one row per sentence
@@ -235,10 +235,10 @@ class MultiHead(Probed):
     ) -> tuple[Tensor, Cache | None]:
         """Self-attention: x [R, T, dim]; with a cache, x stands after what the cache holds."""
         packed, bias = self._apart(x)
-        if isinstance(position, Turned) and fresh(state) and self._short(packed, see, x.size(1), x.size(1)):
+        if isinstance(position, Turned) and cache_unneeded(state) and self._short(packed, see, x.size(1), x.size(1)):
             turns = position.turns(0, x.size(1))
             if state is not None:
-                state.later(x.size(1), lambda: self._turned(packed, bias, position))
+                state.defer(x.size(1), lambda: self._turned(packed, bias, position))
             return self.out(short_gpu.attention(packed, None, see, self.heads, self.score.scale, bias, turns)), state
         q, k, v = parts = self._three(packed, bias, x)
         offset, position = state.used if state is not None else 0, position or _UNMOVED

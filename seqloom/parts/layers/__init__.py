@@ -1,1 +1,1 @@
-"""Single layers: embedding, dropout, norm, pooling, convolution, CRF, output, loss."""
+"""Single layers: embedding, dropout, norm, activations, pooling, n-gram features, CRF, output, cross-entropy."""

@@ -1,4 +1,4 @@
-"""Activations: what makes a network more than a linear map."""
+"""Activations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Tanh(nn.Tanh):
 
 
 class NoActivation(nn.Identity):
-    """x itself: layers without one between them are a single matrix product (Minsky & Papert 1969)."""
+    """x itself: layers without an activation between them are one linear map (Minsky & Papert 1969)."""
 
 
 ACTIVATIONS = {

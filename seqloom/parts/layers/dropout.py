@@ -1,4 +1,4 @@
-"""Dropout (Srivastava et al. 2014), with cheap random numbers on a CPU."""
+"""Dropout (Srivastava et al. 2014), faster on a CPU than torch's."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _STEPS = 1 << 16
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """Each value is zero with probability p, else divided by what is left on average.
+    """Each value is zero with probability p, else divided by 1 − p.
 
-    On a CPU torch draws a 64-bit number a value, which takes longer than some of the layers between two dropouts. Here
-    one such number serves four values, so that p is a multiple of 1/65536 there. Elsewhere, and where a compiler makes
-    its own fused form, torch's function is used.
+    On a CPU torch draws a 64-bit number for every value, which takes longer than some layers. Here one such number
+    serves four values, so p is rounded to a multiple of 1/65536. On other devices, and when compiling, torch's function
+    is used.
     """
     if not training or p == 0.0:
         return x
@@ -25,7 +25,7 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     return x * _mask(x, p)
 
 
-def onto(x: Tensor, y: Tensor, p: float, training: bool) -> Tensor:
+def add_dropout(x: Tensor, y: Tensor, p: float, training: bool) -> Tensor:
     """x + dropout(y), on a CPU in one pass."""
     if not training or p == 0.0 or x.device.type != "cpu" or x.dtype != y.dtype or torch.compiler.is_compiling():
         return x + dropout(y, p, training)
@@ -39,31 +39,30 @@ def _mask(x: Tensor, p: float) -> Tensor:
     return keep.to(x.dtype).mul_(_STEPS / max(_STEPS - dropped, 1))
 
 
-def rectified(x: Tensor, p: float, training: bool) -> Tensor:
-    """dropout(max(0, x)). What is above zero in the result was neither negative nor dropped, so the result itself says
-    where gradients pass: no mask is kept, where torch would keep two."""
+def relu_dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """dropout(max(0, x)). The backward pass needs only the output: above zero, x was positive and not dropped. So no
+    mask is saved, where torch would save two."""
     if not training or p == 0.0 or x.device.type == "cpu":
         return dropout(x.relu(), p, training)
-    return _Rectified.apply(x, p)
+    return _ReluDropout.apply(x, p)
 
 
-class _Rectified(torch.autograd.Function):
+class _ReluDropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
         y = dropout(x.relu(), p, True)
         ctx.save_for_backward(y)
-        ctx.left = 1.0 - p
+        ctx.keep_probability = 1.0 - p
         return y
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None]:  # pyright: ignore
-        [y] = ctx.saved_tensors
-        return slopes[0] * ((y > 0).to(slopes[0].dtype) / ctx.left), None
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:  # pyright: ignore
+        [y], grad_output = ctx.saved_tensors, grad_outputs[0]
+        return grad_output * ((y > 0).to(grad_output.dtype) / ctx.keep_probability), None
 
 
-def locked(x: Tensor, p: float, training: bool) -> Tensor:
-    """[R, T, D]: one mask a row for all its steps, so that a recurrent state is disturbed alike throughout
-    (Gal & Ghahramani 2016, section 4)."""
+def locked_dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """[R, T, D]: one mask per row for all its steps (variational dropout: Gal & Ghahramani 2016, section 4)."""
     if not training or p == 0.0:
         return x
     keep = torch.empty(x.size(0), 1, x.size(2), dtype=x.dtype, device=x.device).bernoulli_(1 - p)

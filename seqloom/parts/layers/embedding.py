@@ -1,4 +1,4 @@
-"""Tokens as vectors."""
+"""Token embeddings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torch import nn
 
 
 def embedding_of(size: int, dim: int) -> nn.Embedding:
-    """[...] ids below `size` -> [..., dim], at first of length 1 on average."""
-    made = nn.Embedding(size, dim)
-    nn.init.normal_(made.weight, std=dim**-0.5)
-    return made
+    """[...] ids below `size` -> [..., dim]; initial vectors have length 1 on average."""
+    embedding = nn.Embedding(size, dim)
+    nn.init.normal_(embedding.weight, std=dim**-0.5)
+    return embedding

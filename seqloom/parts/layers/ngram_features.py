@@ -1,4 +1,4 @@
-"""Words together with their neighbours as vectors: `not good` is another thing than `not` and `good`."""
+"""Embeddings of n-grams by hashing: `not good` differs from `not` and `good`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from torch.nn import functional as F
 from seqloom.errors import SeqloomError
 
 PRIME = (1 << 31) - 1
-FACTOR = 1_327_217_885  # PRIME over the golden ratio, nearly: it spreads neighbours far apart
+FACTOR = 1_327_217_885  # about PRIME / golden ratio: neighboring ids get distant hashes
 
 
-class Grams(nn.Module):
-    """Σ_n E[h(w_t−n+1 … w_t)] for n = 2 … `longest`: [B, S] ids -> [B, S, dim], of the n-grams that end at each place
-    (fastText: Joulin et al. 2017, section 2.2).
+class NgramFeatures(nn.Module):
+    """Σ_n E[h(w_t−n+1 … w_t)] for n = 2 … `longest`: [B, S] ids -> [B, S, dim], of the n-grams that end at each
+    position (fastText: Joulin et al. 2017, section 2.2).
 
-    They share `buckets` rows of E by a hash h (Weinberger et al. 2009), as there are too many to number: remainders of
-    whole numbers (Carter & Wegman 1979), the same on every device. E begins as nothing, so that n-grams that were never
-    seen say nothing.
+    They share `buckets` rows of E by a hash h (Weinberger et al. 2009; modular, Carter & Wegman 1979), equal on every
+    device. E starts at zero, so n-grams that were never seen add nothing.
     """
 
     def __init__(self, longest: int, buckets: int, dim: int) -> None:
@@ -27,25 +26,25 @@ class Grams(nn.Module):
         self.table = nn.Embedding(buckets, dim)
         nn.init.zeros_(self.table.weight)
 
-    def places(self, ids: Tensor) -> Tensor:
-        """Where E has the n-grams that end at each place, [longest - 1, B, S]; before the first word stands 0."""
-        found, hashed = [], ids
+    def rows(self, ids: Tensor) -> Tensor:
+        """The rows of E of the n-grams that end at each position, [longest - 1, B, S]; ids before the first are 0."""
+        rows, hashed = [], ids
         for n in range(1, self.longest):
             hashed = ((hashed + 1) * FACTOR + F.pad(ids, (n, 0))[:, : ids.size(1)]) % PRIME
-            found.append(hashed * FACTOR % PRIME % self.table.num_embeddings)
-        return torch.stack(found)
+            rows.append(hashed * FACTOR % PRIME % self.table.num_embeddings)
+        return torch.stack(rows)
 
     def forward(self, ids: Tensor) -> Tensor:
-        return self.table(self.places(ids)).sum(0)
+        return self.table(self.rows(ids)).sum(0)
 
 
-def grams_of(longest: int, buckets: int, dim: int) -> Grams | None:
-    """None where a word stands for itself alone."""
+def ngram_features(longest: int, buckets: int, dim: int) -> NgramFeatures | None:
+    """None for `longest` 1: single tokens only."""
     if longest < 1 or buckets < 1:
         raise SeqloomError(f"ngrams and buckets are at least 1, here {longest} and {buckets}")
-    return Grams(longest, buckets, dim) if longest > 1 else None
+    return NgramFeatures(longest, buckets, dim) if longest > 1 else None
 
 
-def entered(ids: Tensor, words: nn.Embedding, grams: Grams | None) -> Tensor:
-    """[B, S] ids -> [B, S, dim]."""
+def embed_with_ngrams(ids: Tensor, words: nn.Embedding, grams: NgramFeatures | None) -> Tensor:
+    """[B, S] ids -> [B, S, dim], the sum of both embeddings."""
     return words(ids) if grams is None else words(ids) + grams(ids)

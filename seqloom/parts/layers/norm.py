@@ -1,8 +1,8 @@
-"""Norms: what brings vectors to one scale, [..., dim] -> the same.
+"""Norms, [..., dim] -> the same shape.
 
-Some look across the batch. In training they need to know which places are real, `lengths` [B] of [B, S, dim], since
-padding must not count; and they keep running statistics, which they use in evaluation, so that there a row says the
-same in any company. Those are buffers: saved and loaded as weights are, and alike on all ranks.
+Some compute statistics across the batch. In training they need `lengths` [B] of [B, S, dim], as padding must not count;
+in evaluation they use running statistics, so that a row's result does not depend on the batch. These are buffers: saved
+and loaded like weights, and equal on all ranks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EPS = 1e-5
 class LayerNorm(nn.LayerNorm):
     """γ (x − mean) / √(var + ε) + β over the features of a vector (Ba et al. 2016, https://arxiv.org/abs/1607.06450)."""
 
-    across = False  # does not look across the batch
+    across = False  # whether statistics are computed across the batch
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim, EPS)
@@ -35,8 +35,8 @@ class LayerNorm(nn.LayerNorm):
 
 
 class RmsNorm(nn.Module):
-    """γ x / √(mean x² + ε) over the features of a vector: neither centred nor moved (Zhang & Sennrich 2019, equation 4,
-    https://arxiv.org/abs/1910.07467)."""
+    """γ x / √(mean x² + ε) over the features of a vector, without centering and shift (Zhang & Sennrich 2019, equation
+    4, https://arxiv.org/abs/1910.07467)."""
 
     across = False
 
@@ -49,8 +49,8 @@ class RmsNorm(nn.Module):
 
 
 class BatchNorm(nn.Module):
-    """γ (x − mean) / √(var + ε) + β of every feature over all real places of the batch (Ioffe & Szegedy 2015,
-    https://arxiv.org/abs/1502.03167, algorithms 1 and 2). `momentum`: the share of a batch in the running statistics.
+    """γ (x − mean) / √(var + ε) + β of every feature over all real positions of the batch (Ioffe & Szegedy 2015,
+    https://arxiv.org/abs/1502.03167, algorithms 1 and 2). `momentum`: the weight of a batch in the running statistics.
     """
 
     across = True
@@ -65,32 +65,32 @@ class BatchNorm(nn.Module):
         self.momentum = _share(momentum)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        mean, variance, exact = self.mean, self.variance, x.to(_exact(x))
-        if self.training and self.weight.requires_grad:  # frozen, it stays as it is
+        mean, variance, exact = self.mean, self.variance, x.to(_at_least_float32(x))
+        if self.training and self.weight.requires_grad:  # a frozen norm does not change
             if lengths is None and x.numel() > len(self.mean):
                 return self._fused(x)
-            mean, count = over_real(exact, lengths)
-            variance, _ = over_real((exact - mean).square(), lengths)
-            self._count(mean.detach(), variance.detach(), count)
+            mean, count = masked_mean(exact, lengths)
+            variance, _ = masked_mean((exact - mean).square(), lengths)
+            self._update_running(mean.detach(), variance.detach(), count)
         return ((exact - mean) * (variance + EPS).rsqrt()).to(x.dtype) * self.weight + self.bias
 
     def _fused(self, x: Tensor) -> Tensor:
-        """The same by torch's kernel, which knows of no padding and wants two places at least."""
+        """The same by torch's kernel, which supports no padding and needs at least two positions."""
         flat, running = x.reshape(-1, x.size(-1)), (self.mean, self.variance)
         return torch.batch_norm(flat, self.weight, self.bias, *running, True, self.momentum, EPS, False).view(x.shape)
 
-    def _count(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
-        """The running variance is that of the population: n / (n − 1)."""
-        whole = variance * (count / (count - 1).clamp(min=1))
+    def _update_running(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
+        """The running variance is the unbiased one: times n / (n − 1)."""
+        unbiased = variance * (count / (count - 1).clamp(min=1))
         self.mean.lerp_(mean.to(self.mean.dtype), self.momentum)
-        self.variance.lerp_(whole.to(self.variance.dtype), self.momentum)
+        self.variance.lerp_(unbiased.to(self.variance.dtype), self.momentum)
 
 
 class PowerNorm(nn.Module):
-    """γ x / √(ψ² + ε) + β, ψ² the mean of x² of every feature over all real places of the batch, not centred: PN-V of
-    Shen et al. 2020 (section 4, https://proceedings.mlr.press/v119/shen20e.html). ψ² varies less from batch to batch
-    than the mean and variance of `batch`. Gradients go through ψ, as they do there. Their PN, which norms by a running
-    ψ in training too and estimates its gradient, is not here. `momentum`: see `batch`."""
+    """γ x / √(ψ² + ε) + β, ψ² the mean of x² of every feature over the real positions of the batch, not centered: PN-V
+    of Shen et al. 2020 (section 4, https://proceedings.mlr.press/v119/shen20e.html). ψ² varies less from batch to batch
+    than the mean and variance of `batch`. Gradients go through ψ, as in the paper. Their PN, which uses a running ψ in
+    training too and approximates its gradient, is not implemented. `momentum`: see `batch`."""
 
     across = True
     power: Tensor
@@ -102,16 +102,16 @@ class PowerNorm(nn.Module):
         self.momentum = _share(momentum)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        exact, power = x.to(_exact(x)), self.power
+        exact, power = x.to(_at_least_float32(x)), self.power
         if self.training and self.weight.requires_grad:
-            power, _ = over_real(exact.square(), lengths)
+            power, _ = masked_mean(exact.square(), lengths)
             with torch.no_grad():
                 self.power.lerp_(power.to(self.power.dtype), self.momentum)
         return (exact * (power + EPS).rsqrt()).to(x.dtype) * self.weight + self.bias
 
 
 class NoNorm(nn.Module):
-    """x itself. Deep stacks without a norm want their weights to begin small (Zhang et al. 2019, Fixup,
+    """x itself. Deep stacks without a norm need small initial weights (Zhang et al. 2019, Fixup,
     https://arxiv.org/abs/1901.09321)."""
 
     across = False
@@ -126,9 +126,8 @@ class NoNorm(nn.Module):
 NORMS = {"layer": LayerNorm, "rms": RmsNorm, "batch": BatchNorm, "power": PowerNorm, "none": NoNorm}
 
 
-def over_real(x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The mean over all but the last axis, [dim], and of how many it is; with `lengths`, of the real places of
-    [B, S, dim]."""
+def masked_mean(x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The mean over all but the last axis, [dim], and the count; with `lengths`, over the real positions."""
     if lengths is None:
         return x.flatten(0, -2).mean(0), x.new_full((), x.numel() // x.size(-1))
     real, count = keep(lengths, x.size(1))[:, :, None], lengths.sum().clamp(min=1).to(x.dtype)
@@ -136,7 +135,7 @@ def over_real(x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
 
 
 def looks_across(model: nn.Module) -> bool:
-    """Whether some norm of it looks across the batch, and so must be told which places are real."""
+    """Whether a norm of the model computes statistics across the batch, and so needs `lengths`."""
     return any(getattr(part, "across", False) for part in model.modules())
 
 
@@ -146,5 +145,5 @@ def _share(momentum: float) -> float:
     return momentum
 
 
-def _exact(x: Tensor) -> torch.dtype:
+def _at_least_float32(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)

@@ -1,4 +1,4 @@
-"""The last layers of a model that gives one value: vectors in, a score for each label out."""
+"""The head of a classifier or regressor: from a vector to a score for each label."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqloom.parts.layers.dropout import dropout
 class Head(nn.Module):
     """[..., dim] -> [..., size]: Linear layers with an activation between (Rumelhart et al. 1986), dropout before each.
 
-    `hidden`: the widths between, 0 for none. Without an activation ("none") all layers together are one matrix product.
+    `hidden`: the widths between, 0 for none. Without an activation ("none") all layers together are one linear map.
     """
 
     def __init__(

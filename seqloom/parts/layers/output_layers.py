@@ -1,4 +1,4 @@
-"""From a state to the next token: [..., dim] -> a score for each of `size` tokens."""
+"""Output layers, from a state to the next token: [..., dim] -> a score for each of `size` tokens."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError
-from seqloom.parts.layers.cross_entropy import entropy
+from seqloom.parts.layers.cross_entropy import cross_entropy_sum
 from seqloom.parts.state import State
 
 
 class TokenLosses(NamedTuple):
-    """−log p of each label, the state that the next batch starts from, and a penalty added to the mean loss."""
+    """−log p of each label, the state that the next batch continues from, and a penalty added to the mean loss."""
 
-    nats: Tensor  # [N]; [], their sum, where only that was asked for
+    nats: Tensor  # [N]; [] where only the sum was requested
     state: State
     penalty: Tensor | None = None
 
@@ -32,7 +32,7 @@ class Softmax(nn.Module):
         nn.init.zeros_(self.linear.bias)
 
     def tie(self, embedding: nn.Embedding) -> None:
-        """One matrix for both ends (Press & Wolf 2017; Inan et al. 2017)."""
+        """Share the matrix with the embedding (Press & Wolf 2017; Inan et al. 2017)."""
         dim = self.linear.in_features
         if embedding.embedding_dim != dim:
             raise SeqloomError(
@@ -51,14 +51,14 @@ class Softmax(nn.Module):
 
     def total(self, states: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
         """Their sum, []."""
-        return entropy(states, self.linear, labels, smoothing)
+        return cross_entropy_sum(states, self.linear, labels, smoothing)
 
 
 class Adaptive(nn.Module):
-    """Frequent tokens at once, rare ones by way of their cluster, in fewer dimensions (Grave et al. 2017).
+    """Adaptive softmax: frequent tokens directly, rare ones through clusters of fewer dimensions (Grave et al. 2017).
 
-    `cutoffs`: where clusters begin among the ids, which go from the most frequent token to the rarest; empty: at
-    2,000 and 10,000, as far as there are so many. Each cluster has `divide` times fewer dimensions than the one before.
+    `cutoffs`: the first id of each cluster; ids are sorted by frequency. Empty: 2,000 and 10,000, if the vocabulary is
+    large enough. Each cluster has `divide` times fewer dimensions than the previous one.
     """
 
     def __init__(self, dim: int, size: int, cutoffs: list[int] = [], divide: float = 4.0) -> None:  # noqa: B006
@@ -85,24 +85,24 @@ class Adaptive(nn.Module):
         return torch.cat([head[..., :first], *parts], -1)
 
     def nats(self, states: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
-        """[N, dim] and [N] -> −log p of each label, [N]: a cluster is worked out only for the labels in it."""
+        """[N, dim] and [N] -> −log p of each label, [N]: a cluster is computed only for the labels in it."""
         if smoothing:
             raise SeqloomError("training.label_smoothing goes with output: softmax")
         first, target = self.bounds[1], labels.clone()
-        places = []
+        clusters = []
         for i, (low, high) in enumerate(pairwise(self.bounds[1:])):
             inside = ((labels >= low) & (labels < high)).nonzero()[:, 0]
             target[inside] = first + i
-            places.append((inside, low))
-        found = F.cross_entropy(self.head(states), target, reduction="none")
-        for tail, (inside, low) in zip(self.tails, places, strict=True):
+            clusters.append((inside, low))
+        nats = F.cross_entropy(self.head(states), target, reduction="none")
+        for tail, (inside, low) in zip(self.tails, clusters, strict=True):
             more = F.cross_entropy(tail(states[inside]), labels[inside] - low, reduction="none")
-            found = found.index_add(0, inside, more)
-        return found
+            nats = nats.index_add(0, inside, more)
+        return nats
 
     def total(self, states: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
         """Their sum, []."""
         return self.nats(states, labels, smoothing).sum()
 
 
-OUTPUTS = {"softmax": Softmax, "adaptive": Adaptive}
+TOKEN_OUTPUTS = {"softmax": Softmax, "adaptive": Adaptive}

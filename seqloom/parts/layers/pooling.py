@@ -1,7 +1,7 @@
-"""From the states of a sequence to one vector: [B, S, dim] -> [B, dim]. Padded places never count.
+"""Pooling: from the states of a sequence to one vector, [B, S, dim] -> [B, dim]. Padded positions never count.
 
-A summary is told `input_dim`, the width of what enters the encoder, `dim`, that of its states, and `ways`: in how many
-directions the encoder walks; 0: it does not walk, every place sees every other.
+`input_dim` is the width of the encoder's input, `dim` that of its states; `directions`: 1 or 2 of a recurrent encoder,
+0 of others, in which every position sees every other.
 """
 
 from __future__ import annotations
@@ -14,53 +14,53 @@ from seqloom.parts.probe import Probed
 from seqloom.parts.visibility import keep, last, mean
 
 
-class Summary(nn.Module):
-    """The slot: may put something of its own into the sequence (`enter`), then sums up what the encoder made of it."""
+class Pooling(nn.Module):
+    """The base class. `prepare` may add tokens to the encoder's input; `forward` pools its states."""
 
-    def __init__(self, input_dim: int, dim: int, ways: int) -> None:
+    def __init__(self, input_dim: int, dim: int, directions: int) -> None:
         super().__init__()
 
-    def enter(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """[B, S, input_dim] and the lengths, as the encoder shall see them."""
+    def prepare(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The encoder's input [B, S, input_dim] and its lengths."""
         return x, lengths
 
     def forward(self, states: Tensor, lengths: Tensor | None) -> Tensor:
-        """[B, S, dim] -> [B, dim]; the lengths are those that `enter` gave."""
+        """[B, S, dim] -> [B, dim]; the lengths are those from `prepare`."""
         raise NotImplementedError
 
 
-class Last(Summary):
-    """The state at the last real place (Elman 1990). Of two directions the one that walks back has read one token
-    there: `both` takes each where it has read all."""
+class Last(Pooling):
+    """The state at the last real position (Elman 1990). A backward direction has read only one token there: `both`
+    takes each direction where it has read all."""
 
     def forward(self, states: Tensor, lengths: Tensor | None) -> Tensor:
         return last(states, lengths)
 
 
-class Both(Summary):
+class Both(Pooling):
     """The last states of both directions: the first half of the state at the end, the second half at the beginning
-    (Schuster & Paliwal 1997; Graves & Schmidhuber 2005). Needs a two-way RNN, or an encoder that does not walk."""
+    (Schuster & Paliwal 1997; Graves & Schmidhuber 2005). Not for an RNN of one direction."""
 
-    def __init__(self, input_dim: int, dim: int, ways: int) -> None:
-        super().__init__(input_dim, dim, ways)
-        if ways == 1:
+    def __init__(self, input_dim: int, dim: int, directions: int) -> None:
+        super().__init__(input_dim, dim, directions)
+        if directions == 1:
             raise SeqloomError(
-                "summary 'both' reads two directions, the encoder has one; choose 'last', or directions=2"
+                "pooling 'both' reads two directions, the encoder has one; choose 'last', or directions=2"
             )
 
     def forward(self, states: Tensor, lengths: Tensor | None) -> Tensor:
         return _ends(states, lengths)
 
 
-class Mean(Summary):
-    """The mean over the real places (Kalchbrenner & Blunsom 2013)."""
+class Mean(Pooling):
+    """The mean over the real positions (Kalchbrenner & Blunsom 2013)."""
 
     def forward(self, states: Tensor, lengths: Tensor | None) -> Tensor:
         return mean(states, lengths)
 
 
-class Max(Summary):
-    """The largest value of every feature over the real places (Collobert et al. 2011, section 3.3.2)."""
+class Max(Pooling):
+    """The maximum of every feature over the real positions (Collobert et al. 2011, section 3.3.2)."""
 
     def forward(self, states: Tensor, lengths: Tensor | None) -> Tensor:
         if lengths is not None:
@@ -68,21 +68,20 @@ class Max(Summary):
         return states.amax(1)
 
 
-class ClassToken(Summary):
-    """A learned token put before the sequence, and the state there (Devlin et al. 2019, section 3).
+class ClassToken(Pooling):
+    """The state at a learned token before the sequence (Devlin et al. 2019, section 3).
 
-    In a recurrent encoder the state at the first place knows of nothing behind it. There the token stands at both ends:
-    each direction is read at the one it comes to last.
+    A recurrent encoder gets the token at both ends, and each direction is read at the one that it reaches last.
     """
 
-    def __init__(self, input_dim: int, dim: int, ways: int) -> None:
-        super().__init__(input_dim, dim, ways)
+    def __init__(self, input_dim: int, dim: int, directions: int) -> None:
+        super().__init__(input_dim, dim, directions)
         self.token = nn.Parameter(torch.randn(input_dim) * input_dim**-0.5)
-        self.ways = ways
+        self.directions = directions
 
-    def enter(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def prepare(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
         token = self.token.expand(x.size(0), 1, -1)
-        if not self.ways:
+        if not self.directions:
             return torch.cat([token, x], 1), None if lengths is None else lengths + 1
         x = torch.cat([token, x, token], 1)
         if lengths is None:
@@ -91,19 +90,19 @@ class ClassToken(Summary):
         return torch.where(end[:, :, None], token, x), lengths + 2
 
     def forward(self, states: Tensor, lengths: Tensor | None) -> Tensor:
-        if not self.ways:
+        if not self.directions:
             return states[:, 0]
-        return last(states, lengths) if self.ways == 1 else _ends(states, lengths)
+        return last(states, lengths) if self.directions == 1 else _ends(states, lengths)
 
 
-class AttentionPool(Summary, Probed):
+class AttentionPool(Pooling, Probed):
     """Σ α_t h_t, α = softmax(uᵀ tanh(W h_t + b)) with a learned query u (Yang et al. 2016, equations 5 to 7).
 
     Reports its weights, [B, 1, S].
     """
 
-    def __init__(self, input_dim: int, dim: int, ways: int) -> None:
-        super().__init__(input_dim, dim, ways)
+    def __init__(self, input_dim: int, dim: int, directions: int) -> None:
+        super().__init__(input_dim, dim, directions)
         self.project = nn.Linear(dim, dim)
         self.query = nn.Parameter(torch.randn(dim) * dim**-0.5)
 
@@ -114,12 +113,12 @@ class AttentionPool(Summary, Probed):
         weights = scores.softmax(-1)[:, None]
         if self.probe:
             self.probe(weights.detach())
-        if lengths is not None:  # nothing times what stands in a padded place must be nothing, whatever stands there
+        if lengths is not None:  # padded positions may hold NaN, and 0 · NaN is not 0
             states = states.masked_fill(~keep(lengths, states.size(1))[:, :, None], 0.0)
         return (weights.to(states.dtype) @ states)[:, 0]
 
 
-SUMMARIES = {
+POOLINGS = {
     "last": Last,
     "both": Both,
     "mean": Mean,

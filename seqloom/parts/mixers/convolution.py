@@ -11,7 +11,7 @@ from seqloom.build import Choice
 from seqloom.errors import SeqloomError
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.positions.positions import Turns
-from seqloom.parts.state import Kept
+from seqloom.parts.state import MixerState
 from seqloom.parts.visibility import See, keep
 
 
@@ -70,13 +70,13 @@ class ConvolutionMixer(Convolution):
     ) -> None:
         super().__init__(dim, width, dilation, gate)
 
-    def begin(self, room: int | None = None) -> Kept:
-        return Kept()
+    def begin(self, room: int | None = None) -> MixerState:
+        return MixerState()
 
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, x: Tensor, see: See, state: Kept | None = None, position: Turns | None = None
-    ) -> tuple[Tensor, Kept | None]:
+        self, x: Tensor, see: See, state: MixerState | None = None, position: Turns | None = None
+    ) -> tuple[Tensor, MixerState | None]:
         y, before = super().forward(x, see, *(state.parts if state is not None else ()))
         if state is None or before is None:
             return y, state
-        return y, Kept(state.used + x.size(1), (before,))
+        return y, MixerState(state.used + x.size(1), (before,))

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from seqloom.build import Choice
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.mixers.head_projections import Heads, at_least, by_head, padded
-from seqloom.parts.state import Kept
+from seqloom.parts.state import MixerState
 from seqloom.parts.visibility import See, keep
 
 Sums = tuple[Tensor, Tensor]  # Σ φ(k) vᵀ [B, heads, M, D] and Σ φ(k) [B, heads, M]
@@ -31,10 +31,12 @@ class LinearAttention(Heads):
     bounded = True
     kernel = True
 
-    def begin(self, room: int | None = None) -> Kept:
-        return Kept()
+    def begin(self, room: int | None = None) -> MixerState:
+        return MixerState()
 
-    def mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: Kept | None) -> tuple[Tensor, Kept | None]:
+    def mix(
+        self, q: Tensor, k: Tensor, v: Tensor, see: See, state: MixerState | None
+    ) -> tuple[Tensor, MixerState | None]:
         real = None if see.lengths is None or see.causal else keep(see.lengths, k.size(2))[:, None, :, None]
         if state is not None or self.probe is not None:
             return self._mix(q, k, v, real, see.causal, state)
@@ -46,14 +48,14 @@ class LinearAttention(Heads):
         """`size` places at a time."""
         if not causal:
             return self._everything(q, k, v, real, size)
-        before, found = Kept(), []
+        before, found = MixerState(), []
         for some, keys, values in zip(*(x.split(size, 2) for x in (q, k, v)), strict=True):
             y, before = self._mix(some, keys, values, None, True, before)
             found.append(y)
         return _joined(found)
 
     def _mix(
-        self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, causal: bool, state: Kept | None
+        self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, causal: bool, state: MixerState | None
     ) -> tuple[Tensor, Any]:
         begun = state.parts if state is not None else ()
         fq, (fk, rest) = self.of_queries(q), self.of_keys(k, real, begun)
@@ -62,7 +64,7 @@ class LinearAttention(Heads):
             y, after = plain(fq, fk, v, causal, sums, self.probe)
         else:
             y, after = running(fq, fk, v, sums)
-        return y, None if state is None else Kept(state.used + q.size(2), (*after, *rest))
+        return y, None if state is None else MixerState(state.used + q.size(2), (*after, *rest))
 
     def _everything(self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, size: int) -> Tensor:
         begun: Any = ()

@@ -13,7 +13,7 @@ from seqloom.build import Choice
 from seqloom.fast.attention.window_cpu import sliced, worth
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.mixers.head_projections import Heads, at_least, by_head, dense, folded, padded, places
-from seqloom.parts.state import Kept, State
+from seqloom.parts.state import MixerState, State
 from seqloom.parts.visibility import See
 
 BLOCK = 128  # queries and keys of FlexAttention's blocks
@@ -35,16 +35,16 @@ class Window(Heads):
         super().__init__(dim, heads, score)
         self.window = at_least("window", window)
 
-    def begin(self, room: int | None = None) -> Kept:
-        return Kept()
+    def begin(self, room: int | None = None) -> MixerState:
+        return MixerState()
 
-    def mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: Kept | None) -> tuple[Tensor, State]:
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: MixerState | None) -> tuple[Tensor, State]:
         before = 0
         if state is not None:
             k, v = (torch.cat([*state.parts[i : i + 1], new], 2) for i, new in enumerate((k, v)))
             before = k.size(2) - q.size(2)
             last = max(0, k.size(2) - self.window + 1)
-            state = Kept(state.used + q.size(2), (k[:, :, last:], v[:, :, last:]))
+            state = MixerState(state.used + q.size(2), (k[:, :, last:], v[:, :, last:]))
         see = replace(see, window=self.window, offset=before)
         if q.size(2) == 1:  # sees all that is kept
             see = replace(see, window=None)

@@ -1,5 +1,4 @@
-"""What every recurrent cell has. The cells stand in `cell.py`, `minimal.py` and `tape.py`; `recurrent.py` gives any of
-them, and a user's own, depth, directions, masking, stepping and looking."""
+"""The base class of recurrent cells. `layers.py` gives any cell, also a user's own, depth, directions and masking."""
 
 from __future__ import annotations
 
@@ -12,24 +11,24 @@ from torch.nn import functional as F
 from seqloom.errors import SeqloomError
 from seqloom.parts.visibility import last
 
-CellState = tuple[Any, ...]  # `parts` tensors [R, dim], the first of them h; behind them what only a next step needs
+CellState = tuple[Any, ...]  # `parts` tensors [R, dim], h first; then what only the next step needs
 
 
 class Cell(nn.Module):
-    """The products with W and U. A new cell says `gates`, `names` and `step`.
+    """W x + b and the matrix U. A new cell defines `gates`, `names` and `step`.
 
-    `zoneout`: the share of a state's values that stay what they were: drawn anew at every step in training, mixed in by
-    that share afterwards (Krueger et al. 2017, section 3, https://arxiv.org/abs/1606.01305). A list has one share for
-    each tensor of the state: of an LSTM, h and c.
+    `zoneout`: the probability that a value of the state keeps its previous value. Drawn at every step in training; in
+    evaluation the old and new values are mixed by it (Krueger et al. 2017, section 3, https://arxiv.org/abs/1606.01305).
+    A list has one probability for each tensor of the state: of an LSTM, h and c.
     """
 
     gates: int = 1
-    parts: int = 1  # tensors in the state that have a fixed size: h, or h and c
-    names: tuple[str, ...] = ()  # what `step` reports, in order; "state" is h and "cell" is c
-    inner: bool = True  # whether the state goes through a matrix U on its way into the gates
-    affine: bool = True  # whether `input` is W x + b and nothing else
-    plain: bool = False  # whether it only runs step by step
-    carries: bool = True  # whether its state keeps its size and may go on from batch to batch
+    parts: int = 1  # tensors of fixed size in the state: h, or h and c
+    names: tuple[str, ...] = ()  # the activations that `step` returns; "state" is h, "cell" is c
+    has_recurrent: bool = True  # whether the gates depend on the state through a matrix U
+    affine: bool = True  # whether `input` is exactly W x + b
+    stepwise: bool = False  # whether it only runs step by step
+    carries: bool = True  # whether its state has a fixed size, so that it may be carried from batch to batch
     recurrent: nn.Parameter
     zero: Tensor
 
@@ -38,24 +37,24 @@ class Cell(nn.Module):
         self.input_dim, self.dim = input_dim, dim
         bound = dim**-0.5
         self.weight = nn.Parameter(torch.empty(self.gates * dim, input_dim).uniform_(-bound, bound))
-        if self.inner:
+        if self.has_recurrent:
             self.recurrent = nn.Parameter(torch.empty(self.gates * dim, dim).uniform_(-bound, bound))
             self.register_buffer("zero", torch.zeros(self.gates * dim), persistent=False)
         self.bias = nn.Parameter(torch.zeros(self.gates * dim))
-        self.zoneout = _shares(zoneout, self.parts)
+        self.zoneout = _rates(zoneout, self.parts)
         if any(self.zoneout):
-            self.plain = True
+            self.stepwise = True
 
     @property
     def joint(self) -> Tensor:
-        """The same parameters as the textbook draws them: [h; x] times one matrix [dim + input, gates·dim]."""
+        """U and W as one matrix [dim + input, gates·dim], which multiplies [h; x]."""
         return torch.cat([self.recurrent, self.weight], 1).mT
 
     def start(self, rows: int, like: Tensor) -> CellState:
         return tuple(like.new_zeros(rows, self.dim) for _ in range(self.parts))
 
     def input(self, x: Tensor) -> Tensor:
-        """W x + b for all steps at once, [..., input] -> [..., gates·dim]: no loop over time is needed for this."""
+        """W x + b for all steps at once, [..., input] -> [..., gates·dim]."""
         return F.linear(x, self.weight, self.bias)
 
     def step(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
@@ -63,58 +62,57 @@ class Cell(nn.Module):
         raise NotImplementedError
 
     def forward(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
-        """`step`, with zone-out. A module's call, so that hooks hear every step of the plain path."""
+        """`step` with zoneout. A call of the module, so that forward hooks see every step."""
         new, active = self.step(gates, state)
         if not any(self.zoneout):
             return new, active
-        mixed = tuple(map(self._zoned, state, new, self.zoneout))
-        said = dict(zip(self.names, active, strict=True)) | {"state": mixed[0]}
-        if "cell" in said:
-            said["cell"] = mixed[1]
-        return (*mixed, *new[self.parts :]), tuple(said[name] for name in self.names)
+        mixed = tuple(map(self._zoneout, state, new, self.zoneout))
+        report = dict(zip(self.names, active, strict=True)) | {"state": mixed[0]}
+        if "cell" in report:
+            report["cell"] = mixed[1]
+        return (*mixed, *new[self.parts :]), tuple(report[name] for name in self.names)
 
     def act(self, gates: Tensor, state: CellState) -> CellState:
-        """The new state from gates that hold U h already, for a cell whose gates are such a sum; others have none."""
+        """The new state from W x + U h + b. Only for cells whose gates are this sum."""
         raise NotImplementedError
 
     def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
-        """All steps at once, [R, T, input] -> [R, T, dim], as by torch's kernels; None if there is no way.
+        """All steps at once, [R, T, input] -> [R, T, dim], as by torch's kernels; None if not supported.
 
-        The kernel is told that it trains whenever gradients are on: cuDNN keeps what they need only then.
+        torch's kernels get train=True whenever gradients are on: else cuDNN does not keep what the backward pass needs.
         """
         return None
 
-    def halved(self, x: Tensor, state: CellState) -> tuple[Tensor, ...] | None:
-        """The state after every step, each part [R, T, dim], by kernels of ours in half precision; None where there are
-        none."""
+    def fused_bf16(self, x: Tensor, state: CellState) -> tuple[Tensor, ...] | None:
+        """The state after every step, each part [R, T, dim], by our half precision kernels; None if not supported."""
         return None
 
-    def ends(self, y: Tensor, state: CellState, lengths: Tensor) -> CellState:
-        """The state after each row's last real step, from what `fused` gave."""
+    def final_state(self, y: Tensor, state: CellState, lengths: Tensor) -> CellState:
+        """The state after each row's last real step, from the output of `fused`."""
         return (last(y, lengths),)
 
-    def hold(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Inputs and a W by which the state rests where `real` [R, T] is False; None if h alone is the state."""
+    def hold_padding(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Inputs and a W with which the state does not change where `real` [R, T] is False; None if the state is h."""
         return None
 
-    def _zoned(self, old: Tensor, new: Tensor, share: float) -> Tensor:
+    def _zoneout(self, old: Tensor, new: Tensor, rate: float) -> Tensor:
         if not self.training:
-            return new + share * (old - new)
-        return torch.where(torch.rand_like(new) < share, old.to(new.dtype), new)
+            return new + rate * (old - new)
+        return torch.where(torch.rand_like(new) < rate, old.to(new.dtype), new)
 
     def _weights(self, weight: Tensor | None = None) -> list[Tensor]:
         weights = [self.weight if weight is None else weight, self.recurrent, self.bias, self.zero]
         if not self.weight.is_cuda:
             return weights
-        # cuDNN wants one contiguous chunk; else it copies anyway and warns.
+        # cuDNN wants one contiguous buffer; otherwise it copies and warns.
         chunk = torch.cat([w.flatten() for w in weights])
         return [part.view_as(w) for part, w in zip(chunk.split([w.numel() for w in weights]), weights, strict=True)]
 
 
-def _shares(zoneout: float | list[float], parts: int) -> list[float]:
-    shares = list(zoneout) if isinstance(zoneout, list | tuple) else [zoneout] * parts
-    if len(shares) != parts:
-        raise SeqloomError(f"zoneout is one share, or {parts} for this cell, here {len(shares)}: {shares}")
-    if not all(0 <= share < 1 for share in shares):
+def _rates(zoneout: float | list[float], parts: int) -> list[float]:
+    rates = list(zoneout) if isinstance(zoneout, list | tuple) else [zoneout] * parts
+    if len(rates) != parts:
+        raise SeqloomError(f"zoneout is one share, or {parts} for this cell, here {len(rates)}: {rates}")
+    if not all(0 <= rate < 1 for rate in rates):
         raise SeqloomError(f"zoneout is at least 0 and below 1, here {zoneout}")
-    return [float(share) for share in shares]
+    return [float(rate) for rate in rates]

@@ -1,11 +1,10 @@
-"""Recurrent cells: one step of a few lines each. `recurrent.py` gives any of them depth, directions and masking.
+"""Recurrent cells: one step of a few lines each. `layers.py` gives any of them depth, directions and masking.
 
 A cell's state is a tuple of tensors [R, dim], the first of them h. Its parameters are W [gates·dim, input], U
 [gates·dim, dim] and one trainable bias per gate; torch's fused kernels want a second bias, which is always zero here.
 
-`norm=True` puts layer normalisation inside (Ba et al. 2016, https://arxiv.org/abs/1607.06450): what comes from the
-input and what comes from the state are brought to one scale at every step. Their shifts are the cell's one bias. There
-is no kernel for it: it runs step by step.
+`norm=True` adds layer normalization (Ba et al. 2016, https://arxiv.org/abs/1607.06450): W x and U h are normalized at
+every step; the cell's one bias is their shift. There is no kernel for it: it runs step by step.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from seqloom.errors import SeqloomError, known
 from seqloom.fast.lstm import gpu as stepped
 from seqloom.fast.lstm.pointwise import Step
 from seqloom.parts.recurrent.base_cell import Cell, CellState
-from seqloom.parts.recurrent.lookback_cells import AttentiveCell, LstmnCell
 from seqloom.parts.recurrent.minimal_cells import MinGruCell, MinLstmCell
+from seqloom.parts.recurrent.self_attention_cells import AttentiveCell, LstmnCell
 
 
 class RnnCell(Cell):
     """h' = tanh(W x + U h + b) (Elman 1990).
 
-    `activation`: tanh; relu (Le et al. 2015); or none, to see what tanh is there for: without it the state is a sum of
-    U^k times what came in k steps ago, which fades or grows without bound.
+    `activation`: tanh; relu (Le et al. 2015); or none, to see what tanh is for: without it the state is the sum of
+    U^k W x_{t−k}, which vanishes or explodes.
     `norm`: h' = tanh(g⊙(a−μ)/σ + b) of a = W x + U h (Ba et al. 2016, section 3.1).
     """
 
@@ -45,7 +44,7 @@ class RnnCell(Cell):
         self.activation = known(activation, ("tanh", "relu", "none"), "activation")
         self.norm = _norm(dim) if norm else None
         self.affine = not norm
-        self.plain |= norm or activation == "none"
+        self.stepwise |= norm or activation == "none"
 
     def input(self, x: Tensor) -> Tensor:
         return super().input(x) if self.norm is None else F.linear(x, self.weight)
@@ -72,10 +71,9 @@ class RnnCell(Cell):
 class GruCell(Cell):
     """R = σ(W_r x + U_r h + b_r), Z = σ(W_z x + U_z h + b_z), h' = Z⊙h + (1−Z)⊙H̃ (Cho et al. 2014, section 2.3).
 
-    `reset_gate="before"`: H̃ = tanh(W x + (R⊙h) U + b), as the paper and the textbook have it; runs step by step.
+    `reset_gate="before"`: H̃ = tanh(W x + (R⊙h) U + b), as in the paper; runs step by step.
     `reset_gate="after"`: H̃ = tanh(W x + b + R⊙(h U)), the form of torch's fused kernel.
-    `norm`: LN(·) around the products of both gates together and around those of the candidate (Ba et al. 2016,
-    supplementary material).
+    `norm`: LN(·) of both gates' W x and U h together, and of the candidate's (Ba et al. 2016, supplementary material).
     """
 
     gates = 3
@@ -91,10 +89,10 @@ class GruCell(Cell):
     ) -> None:
         super().__init__(input_dim, dim, zoneout)
         self.reset_gate = known(reset_gate, ("before", "after"), "reset_gate")
-        # Of the input and of the state, each: the two gates, then the candidate.
+        # For W x, then for U h: both gates, then the candidate.
         self.norms = nn.ModuleList(_norm(size) for size in (2 * dim, dim) * 2) if norm else None
         self.affine = not norm
-        self.plain |= norm
+        self.stepwise |= norm
 
     def input(self, x: Tensor) -> Tensor:
         if self.norms is None:
@@ -106,12 +104,12 @@ class GruCell(Cell):
         h, d = state[0], self.dim
         if self.reset_gate == "after":
             inner = F.linear(h, self.recurrent)
-            r, z = torch.sigmoid(gates[:, : 2 * d] + self._even(inner[:, : 2 * d], 2)).chunk(2, -1)
-            candidate = torch.tanh(gates[:, 2 * d :] + r * self._even(inner[:, 2 * d :], 3))
+            r, z = torch.sigmoid(gates[:, : 2 * d] + self._normed(inner[:, : 2 * d], 2)).chunk(2, -1)
+            candidate = torch.tanh(gates[:, 2 * d :] + r * self._normed(inner[:, 2 * d :], 3))
         else:
-            r, z = torch.sigmoid(gates[:, : 2 * d] + self._even(F.linear(h, self.recurrent[: 2 * d]), 2)).chunk(2, -1)
-            candidate = torch.tanh(gates[:, 2 * d :] + self._even(F.linear(r * h, self.recurrent[2 * d :]), 3))
-        h = candidate + z * (h - candidate)  # Z⊙h + (1−Z)⊙H̃ with one product less
+            r, z = torch.sigmoid(gates[:, : 2 * d] + self._normed(F.linear(h, self.recurrent[: 2 * d]), 2)).chunk(2, -1)
+            candidate = torch.tanh(gates[:, 2 * d :] + self._normed(F.linear(r * h, self.recurrent[2 * d :]), 3))
+        h = candidate + z * (h - candidate)  # Z⊙h + (1−Z)⊙H̃ with one multiplication less
         return (h,), (r, z, candidate, h)
 
     def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
@@ -122,7 +120,7 @@ class GruCell(Cell):
         )
         return y, (h[0],)
 
-    def _even(self, inner: Tensor, which: int) -> Tensor:
+    def _normed(self, inner: Tensor, which: int) -> Tensor:
         return inner if self.norms is None else self.norms[which](inner)
 
 
@@ -130,7 +128,7 @@ class LstmCell(Cell):
     """i, f, o = σ(…), g = tanh(W_g x + U_g h + b_g), c' = f⊙c + i⊙g, h' = o⊙tanh(c')
     (Hochreiter & Schmidhuber 1997; with the forget gate of Gers et al. 2000).
 
-    `forget_bias` is the bias the forget gate starts with: above zero, the cell starts by remembering
+    `forget_bias`: the initial bias of the forget gate; above zero, the cell starts by remembering
     (Jozefowicz et al. 2015, section 3.1).
     `norm`: the gates are LN(W x) + LN(U h) + b, and h' = o⊙tanh(LN(c')) (Ba et al. 2016, supplement).
     """
@@ -150,10 +148,10 @@ class LstmCell(Cell):
         super().__init__(input_dim, dim, zoneout)
         with torch.no_grad():
             self.bias[dim : 2 * dim] = forget_bias
-        # Of the input, of the state and of c, which alone has a shift of its own.
+        # For W x, for U h and for c; only the last has a shift of its own.
         self.norms = nn.ModuleList([_norm(4 * dim), _norm(4 * dim), nn.LayerNorm(dim)]) if norm else None
         self.affine = not norm
-        self.plain |= norm
+        self.stepwise |= norm
 
     def input(self, x: Tensor) -> Tensor:
         if self.norms is None:
@@ -164,18 +162,18 @@ class LstmCell(Cell):
         h, c = state
         if self.norms is not None:
             gates = gates + self.norms[1](F.linear(h, self.recurrent))
-        elif gates.is_cuda and gates.dtype.itemsize < 4:  # one kernel for all that is pointwise, in full precision
+        elif gates.is_cuda and gates.dtype.itemsize < 4:  # one kernel for all pointwise operations, in full precision
             inner = F.linear(h, self.recurrent).float()
-            h, c, kept = torch.ops.aten._thnn_fused_lstm_cell(gates.float(), inner, c.float())
-            return (h, c), (*kept.chunk(4, -1), c, h)
+            h, c, activations = torch.ops.aten._thnn_fused_lstm_cell(gates.float(), inner, c.float())
+            return (h, c), (*activations.chunk(4, -1), c, h)
         else:
             gates = torch.addmm(gates, h, self.recurrent.mT)
-        i, f, g, o, c, h = self._opened(gates, c)
+        i, f, g, o, c, h = self._gated(gates, c)
         return (h, c), (i, f, g, o, c, h)
 
-    def _opened(self, gates: Tensor, c: Tensor) -> tuple[Tensor, ...]:
-        # One sigmoid over all four is faster than three over parts, though g's share of it is not used; in place, since
-        # on many rows fresh memory costs as much as the arithmetic.
+    def _gated(self, gates: Tensor, c: Tensor) -> tuple[Tensor, ...]:
+        # One sigmoid over all four gates is faster than three over slices, though g's result is unused; in place,
+        # because for many rows allocating costs as much as computing.
         g = gates.chunk(4, -1)[2].tanh()
         i, f, _, o = gates.sigmoid_().chunk(4, -1)
         c = torch.addcmul(i * g, f, c)
@@ -184,7 +182,7 @@ class LstmCell(Cell):
     def act(self, gates: Tensor, state: CellState) -> CellState:
         if torch.is_grad_enabled():
             return Step.apply(gates, state[1])
-        *_, c, h = self._opened(gates, state[1])
+        *_, c, h = self._gated(gates, state[1])
         return h, c
 
     def fused(self, x: Tensor, state: CellState, weight: Tensor | None = None) -> tuple[Tensor, CellState]:
@@ -192,15 +190,15 @@ class LstmCell(Cell):
         y, h, c = torch.lstm(x, (h, c), self._weights(weight), True, 1, 0.0, torch.is_grad_enabled(), False, True)
         return y, (h[0], c[0])
 
-    def halved(self, x: Tensor, state: CellState) -> tuple[Tensor, ...] | None:
+    def fused_bf16(self, x: Tensor, state: CellState) -> tuple[Tensor, ...] | None:
         if not stepped.fits(x, self.dim):
             return None
         return stepped.lstm(x, (state[0], state[1]), (self.weight, self.recurrent, self.bias))
 
-    def hold(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-        """The kernel gives c after the last step only. One more input feature, on at padded places, shuts the input
-        gate and opens the forget gate there, so that c rests from a row's last real step on. Eight columns, of which
-        one is used, keep the products aligned."""
+    def hold_padding(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+        """The kernel returns c after the last step only. An extra input feature, 1 at padded positions, closes the
+        input gate and opens the forget gate there, so that c does not change after a row's last real step. Eight
+        columns, of which one is used, keep the matmuls aligned."""
         flag = F.pad((~real).to(x.dtype)[:, :, None], (0, 7))
         column = x.new_zeros(4 * self.dim, 8)
         column[: self.dim, 0], column[self.dim : 2 * self.dim, 0] = -1e4, 1e4
@@ -219,7 +217,7 @@ CELLS = {
 
 
 def name_of(cell: Cell) -> str:
-    """What the cell is called in the table; a user's own, by its class."""
+    """The cell's name in the table; for a user's own cell, its class."""
     return next((name for name, make in CELLS.items() if type(cell) is make), type(cell).__name__)
 
 

@@ -1,4 +1,4 @@
-"""Cells whose gates know the input alone, not the state before: training them needs no loop over time."""
+"""Cells whose gates depend on the input alone, not on the previous state: training them needs no loop over time."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from seqloom.parts.recurrent.scan import scan
 
 class MinGruCell(Cell):
     """z = σ(W_z x + b_z), h̃ = g(W_h x + b_h), h' = (1−z)⊙h + z⊙h̃ (minGRU: Feng et al. 2024, appendix B,
-    https://arxiv.org/abs/2410.01201), with g(v) = v + ½ where v ≥ 0, else σ(v), which is above zero everywhere.
+    https://arxiv.org/abs/2410.01201), with g(v) = v + ½ where v ≥ 0, else σ(v), which is positive everywhere.
 
-    All steps at once by a scan; one step at a time by the same formula. No matrix leads from state to state.
+    All steps at once by a scan, or one step by the same formula. There is no recurrent matrix.
     """
 
     gates = 2
     names = ("update", "candidate", "state")
-    inner = False
+    has_recurrent = False
 
-    def weighed(self, gates: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-        """From `input`: the share of the old state that is kept, the candidate, and the gates to report."""
+    def coefficients(self, gates: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        """From `input`: the coefficient of the old state, the candidate, and the gates to report."""
         z, candidate = gates.chunk(2, -1)
         return torch.sigmoid(-z), _positive(candidate), (z.sigmoid(),)
 
     def step(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
-        kept, candidate, active = self.weighed(_full(gates))
-        h = (candidate + kept * (state[0] - candidate)).to(state[0].dtype)
+        decay, candidate, active = self.coefficients(_float32(gates))
+        h = (candidate + decay * (state[0] - candidate)).to(state[0].dtype)
         return (h,), (*(gate.to(h.dtype) for gate in (*active, candidate)), h)
 
     def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:
-        kept, candidate, _ = self.weighed(_full(self.input(x)))
-        h = scan(kept, (1 - kept) * candidate, state[0].to(kept.dtype)).to(x.dtype)
+        decay, candidate, _ = self.coefficients(_float32(self.input(x)))
+        h = scan(decay, (1 - decay) * candidate, state[0].to(decay.dtype)).to(x.dtype)
         return h, (h[:, -1],)
 
 
 class MinLstmCell(MinGruCell):
     """f = σ(W_f x + b_f), i = σ(W_i x + b_i), h̃ = g(W_h x + b_h), h' = f/(f+i)⊙h + i/(f+i)⊙h̃ (minLSTM: Feng et al.
-    2024, appendix B, https://arxiv.org/abs/2410.01201); g as in minGRU. The two shares are what is reported.
+    2024, appendix B, https://arxiv.org/abs/2410.01201); g as in minGRU. The two coefficients are reported.
 
-    `forget_bias` is the bias the forget gate starts with (Jozefowicz et al. 2015, section 3.1).
+    `forget_bias`: the initial bias of the forget gate (Jozefowicz et al. 2015, section 3.1).
     """
 
     gates = 3
@@ -52,17 +52,17 @@ class MinLstmCell(MinGruCell):
         with torch.no_grad():
             self.bias[dim : 2 * dim] = forget_bias
 
-    def weighed(self, gates: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    def coefficients(self, gates: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         i, f, candidate = gates.chunk(3, -1)
-        apart = F.logsigmoid(f) - F.logsigmoid(i)  # so that f/(f+i) is right where both are nearly zero
-        kept = apart.sigmoid()
-        return kept, _positive(candidate), (torch.sigmoid(-apart), kept)
+        log_ratio = F.logsigmoid(f) - F.logsigmoid(i)  # f/(f+i) is then accurate where both are nearly zero
+        decay = log_ratio.sigmoid()
+        return decay, _positive(candidate), (torch.sigmoid(-log_ratio), decay)
 
 
 def _positive(v: Tensor) -> Tensor:
     return torch.where(v >= 0, v + 0.5, v.sigmoid())
 
 
-def _full(gates: Tensor) -> Tensor:
-    """Half precision cannot tell 0.999 from 1, which over many steps is the difference between memory and none."""
+def _float32(gates: Tensor) -> Tensor:
+    """In bf16 0.999 rounds to 1: over many steps the difference between forgetting and not."""
     return gates.float() if gates.dtype.itemsize < 4 else gates

@@ -10,14 +10,14 @@ from torch.autograd.function import once_differentiable
 
 
 def scan(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
-    """The states of a linear recurrence, from a and b [R, T, D] and the state before the first step [R, D].
+    """The states of a linear recurrence, from a and b [R, T, D] and the initial state [R, D].
 
-    Steps are joined two by two, then four by four: log2 T passes over all of them, no loop over time (Hillis & Steele
-    1986; for recurrent networks Martin & Cundy 2018, https://arxiv.org/abs/1709.04057). For training only a and h are
-    kept, and its gradient is a scan from the end. Factors are multiplied as they are: with |a| ≤ 1 nothing grows,
-    whatever the length. The other known way, sums of logarithms (Heinsen 2023, https://arxiv.org/abs/2311.06281), is
-    right in exact numbers, and the tests compare with it; but in float32 it takes differences of sums that grow with
-    the length, which after some thousands of steps are wrong in the third digit, and it wants b and h to be positive.
+    Pairs of steps are combined, then pairs of pairs: log2 T passes, no loop over time (Hillis & Steele 1986; for
+    recurrent networks Martin & Cundy 2018, https://arxiv.org/abs/1709.04057). Training saves only a and h; the gradient
+    is a scan from the end. Coefficients are multiplied directly: with |a| ≤ 1 nothing grows. The alternative, sums of
+    logarithms (Heinsen 2023, https://arxiv.org/abs/2311.06281), is exact on paper, and the tests compare with it; but
+    in float32 it subtracts sums that grow with the length, wrong in the third digit after some thousands of steps, and
+    it needs positive b and h.
     """
     return _Scan.apply(a, b, start)  # pyright: ignore[reportReturnType]
 
@@ -26,26 +26,26 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, start: Tensor) -> Tensor:
         first = torch.addcmul(b[:, 0], a[:, 0], start)
-        h = _joined(a, torch.cat([first[:, None], b[:, 1:]], 1))
+        h = _linear_scan(a, torch.cat([first[:, None], b[:, 1:]], 1))
         ctx.save_for_backward(a, h, start)
         return h
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The slope of h_t is its own and a_{t+1} times that of h_{t+1}: the same recurrence from the end."""
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """grad h_t = grad_output_t + a_{t+1} grad h_{t+1}: the same recurrence from the end."""
         a, h, start = ctx.saved_tensors
-        after = torch.cat([a[:, 1:], torch.zeros_like(a[:, :1])], 1)
-        slope = _joined(after.flip(1), slope.flip(1)).flip(1)
-        before = torch.cat([start[:, None], h[:, :-1]], 1)
-        return slope * before, slope, slope[:, 0] * a[:, 0]
+        next_a = torch.cat([a[:, 1:], torch.zeros_like(a[:, :1])], 1)
+        grad_h = _linear_scan(next_a.flip(1), grad_output.flip(1)).flip(1)
+        previous = torch.cat([start[:, None], h[:, :-1]], 1)
+        return grad_h * previous, grad_h, grad_h[:, 0] * a[:, 0]
 
 
-def _joined(a: Tensor, b: Tensor) -> Tensor:
-    """After the pass for `reach`, a_t and b_t say how h_t follows from h_{t − 2·reach}."""
-    reach = 1
-    while reach < b.size(1):
-        b = torch.cat([b[:, :reach], torch.addcmul(b[:, reach:], a[:, reach:], b[:, :-reach])], 1)
-        a = torch.cat([a[:, :reach], a[:, reach:] * a[:, :-reach]], 1)
-        reach *= 2
+def _linear_scan(a: Tensor, b: Tensor) -> Tensor:
+    """After each pass a_t and b_t give h_t from h_{t − 2·span}."""
+    span = 1
+    while span < b.size(1):
+        b = torch.cat([b[:, :span], torch.addcmul(b[:, span:], a[:, span:], b[:, :-span])], 1)
+        a = torch.cat([a[:, :span], a[:, span:] * a[:, :-span]], 1)
+        span *= 2
     return b

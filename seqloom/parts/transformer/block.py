@@ -17,7 +17,7 @@ from seqloom.fast.residual_norm.gpu import added, fits
 from seqloom.parts.attention.attention import Memory
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.layers.activations import ACTIVATIONS, Gelu, Relu
-from seqloom.parts.layers.dropout import dropout, onto, rectified
+from seqloom.parts.layers.dropout import add_dropout, dropout, relu_dropout
 from seqloom.parts.layers.norm import NORMS, LayerNorm
 from seqloom.parts.mixers.mixers import CROSSES, MIXERS, mixer_of
 from seqloom.parts.positions.positions import Position, Turns
@@ -48,7 +48,7 @@ class FeedForward(nn.Module):
             return self.down(product.rectified(x, self.up))
         x = self.up(x)
         if isinstance(self.activation, Relu):
-            return self.down(rectified(x, self.dropout, self.training))
+            return self.down(relu_dropout(x, self.dropout, self.training))
         return self.down(dropout(self.activation(x), self.dropout, self.training))
 
 
@@ -75,7 +75,7 @@ class Around(nn.Module):
                 return self._added(x, y, None)[0]
             if isinstance(self.norm, LayerNorm):
                 return self._added(x, y, self.norm)[1]
-        y = onto(x, y, self.dropout, self.training) if self.adds else dropout(y, self.dropout, self.training)
+        y = add_dropout(x, y, self.dropout, self.training) if self.adds else dropout(y, self.dropout, self.training)
         return y if self.before else self.norm(y, lengths)
 
     def onward(self, x: Tensor, y: Tensor, after: nn.Module, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -1,1 +1,1 @@
-"""Feature maps of pictures."""
+"""Feature maps of images."""

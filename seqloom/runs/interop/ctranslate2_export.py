@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, SPECIALS, UNK
-from seqloom.decoding.batched import Texts
+from seqloom.decoding.batched import TextPredictor
 from seqloom.errors import SeqloomError
 from seqloom.parts.positions.positions import sinusoids
 from seqloom.runs.interop.ctranslate2_run import Ct2Texts, load_ct2, token_names
@@ -83,7 +83,7 @@ def write_ct2(
     return max(difference for _, difference in _differences(texts, load_ct2(folder, max_positions, texts)))
 
 
-def _save(texts: Texts, config: Mapping[str, Any], folder: Path, quantization: str | None) -> None:
+def _save(texts: TextPredictor, config: Mapping[str, Any], folder: Path, quantization: str | None) -> None:
     spec = _spec(weights(texts.model), config, texts.bound.never)
     for side, codec in (("source", texts.source), ("target", texts.target)):
         getattr(spec, f"register_{side}_vocabulary")(token_names(codec))
@@ -177,7 +177,7 @@ def _array(tensor: Tensor) -> Any:
     return tensor.detach().float().cpu().clone(memory_format=torch.contiguous_format).numpy()
 
 
-def _differences(texts: Texts, made: Ct2Texts) -> Iterator[tuple[str, float]]:
+def _differences(texts: TextPredictor, made: Ct2Texts) -> Iterator[tuple[str, float]]:
     """Where, and by how much the logarithms of the probabilities of random targets differ there."""
     draw, max_positions = torch.Generator().manual_seed(7), made.held.max_positions
     unsaid = [PAD, BOS, UNK, *texts.bound.never]

@@ -18,7 +18,7 @@ from torch import nn
 
 from seqloom.data.tokenizers.tokenizer_json import special_names
 from seqloom.data.tokenizers.vocabulary import Codec
-from seqloom.decoding.batched import Answer, Texts
+from seqloom.decoding.batched import Answer, TextPredictor
 from seqloom.decoding.hypotheses import Hypothesis
 from seqloom.decoding.options import Search
 from seqloom.errors import SeqloomError
@@ -45,7 +45,7 @@ class Ct2Model(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class Ct2Texts(Texts):
+class Ct2Texts(TextPredictor):
     """Texts whose `model` is Held."""
 
     @property
@@ -120,7 +120,7 @@ def _hypothesis(tokens: tuple[int, ...], score: float, most: int, search: Search
     )
 
 
-def load_ct2(folder: Path, max_positions: Sequence[int | None], texts: Texts) -> Ct2Texts:
+def load_ct2(folder: Path, max_positions: Sequence[int | None], texts: TextPredictor) -> Ct2Texts:
     """The texts with the CTranslate2 model of a folder in place of theirs."""
     model: Any = Ct2Model(folder, max_positions, (token_names(texts.source), token_names(texts.target)))
     return Ct2Texts(model, texts.source, texts.target, texts.bound, texts.device, texts.max_length, texts.cut)

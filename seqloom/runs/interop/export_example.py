@@ -13,7 +13,7 @@ from seqloom.data.tokenizers.graphemes import cluster_pattern
 from seqloom.data.tokenizers.tokenizer_json import special_names, tokenizer_json
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, FULL_WIDTH, PAD, UNK
 from seqloom.data.tokenizers.vocabulary import Codec
-from seqloom.decoding.batched import Texts
+from seqloom.decoding.batched import TextPredictor
 from seqloom.errors import SeqloomError
 from seqloom.files import write_atomic, write_json
 from seqloom.runs.interop.onnx_run import ENCODER, STEP, OnnxSession
@@ -31,7 +31,7 @@ SPECIAL = {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK}
 LARGE = 1_000_000  # tokens of a source: whatever bounds the target then is a bound for all
 
 
-def write_example(texts: Texts, folder: Path) -> None:
+def write_example(texts: TextPredictor, folder: Path) -> None:
     """Into the folder with both graphs, which carry the same in their metadata."""
     encoder, step = OnnxSession(folder / ENCODER), OnnxSession(folder / STEP)
     state = {name: shape for name, shape in step.inputs.items() if name != "tokens"}
@@ -46,7 +46,7 @@ def write_example(texts: Texts, folder: Path) -> None:
         _label(folder / name, told | {"tokens": json.dumps(about[side], ensure_ascii=False)})
 
 
-def described(texts: Texts) -> dict[str, Any]:
+def described(texts: TextPredictor) -> dict[str, Any]:
     """Ids, names and rules, as JSON can hold them. An answer has `ratio` times the source's tokens and `more`, but at
     `most` so many."""
     bound, source = texts.bound, texts.source
@@ -87,7 +87,7 @@ def _label(file: Path, values: dict[str, str]) -> None:
     onnx.save(model, file)
 
 
-def example(texts: Texts, reads: bool, writes: bool) -> str:
+def example(texts: TextPredictor, reads: bool, writes: bool) -> str:
     """A program of a few lines that answers one text greedily, by onnxruntime and numpy alone where tokens are
     characters, bytes or words; by the tokenizers library too where they are not."""
     source, target = texts.source, texts.target
@@ -108,7 +108,7 @@ def example(texts: Texts, reads: bool, writes: bool) -> str:
     return PROGRAM.format(library=library, more=more, read=read, cut=cut, joined=joined, token=token)
 
 
-def _reading(texts: Texts, plain: str, reads: bool) -> tuple[str, str]:
+def _reading(texts: TextPredictor, plain: str, reads: bool) -> tuple[str, str]:
     """The lines that make the text ready, and what then gives the ids of its tokens; `plain` is its normal form."""
     source, limit = texts.source, texts.max_length
     kept = "" if limit is None else f"[:{limit}]" if texts.cut == "tail" else f"[-{limit}:]"

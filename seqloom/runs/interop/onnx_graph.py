@@ -21,8 +21,8 @@ from seqloom.models.seq2seq import Seq2Seq
 from seqloom.parts.positions.positions import Floater, Sinusoidal
 from seqloom.parts.recurrent.base_cell import Cell, CellState
 from seqloom.parts.recurrent.cells import GruCell, LstmCell, RnnCell, name_of
-from seqloom.parts.recurrent.recurrent import Layer
-from seqloom.parts.state import Branches, Cache, Decoding, State
+from seqloom.parts.recurrent.layers import Layer
+from seqloom.parts.state import BeamCache, Cache, Decoding, State
 from seqloom.parts.visibility import See
 
 
@@ -132,7 +132,7 @@ def _operator(cell: Cell) -> tuple[str, dict[str, Any]]:
 
 def _check_cell(cell: Cell) -> None:
     """An error where ONNX has no operator for the cell."""
-    if isinstance(cell, RnnCell | GruCell | LstmCell) and not cell.plain:
+    if isinstance(cell, RnnCell | GruCell | LstmCell) and not cell.stepwise:
         return
     raise SeqloomError(
         f"ONNX has no operator for the cell {name_of(cell)} as it is here; it has some for rnn with tanh or relu, gru "
@@ -175,7 +175,7 @@ class Example(NamedTuple):
     def of(cls, model: Seq2Seq, sentences: int, length: int, width: int, steps: int) -> Example:
         source = pad([[BOS] * (length - row % 2) for row in range(sentences)])  # not all full, so that lengths count
         state = model.start(source, width=width)
-        if isinstance(state.rows, Branches):  # a graph keeps a cache for each hypothesis; empty ones fit any width
+        if isinstance(state.rows, BeamCache):  # a graph keeps a cache for each hypothesis; empty ones fit any width
             state = model.start(source)
         for _ in range(steps):
             _, state = model.step(torch.full((sentences * width, 1), BOS), state)

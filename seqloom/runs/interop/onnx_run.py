@@ -13,7 +13,7 @@ from seqloom.data.batches.collate import Padded
 from seqloom.data.tokenizers.tokenizers import PAD
 from seqloom.errors import SeqloomError
 from seqloom.models.decoders.bridge import repeat_rows
-from seqloom.parts.layers.cross_entropy import of_logits
+from seqloom.parts.layers.cross_entropy import cross_entropy_of_logits
 from seqloom.parts.state import Decoding
 
 ENCODER, STEP = "encoder.onnx", "step.onnx"
@@ -62,7 +62,7 @@ class OnnxModel(nn.Module):
             steps.append(step_logits)
         logits = torch.cat(steps, 1)
         logits = logits if index is None else logits.flatten(0, 1).index_select(0, index)
-        return logits if labels is None else of_logits(logits, labels, smoothing, PAD)
+        return logits if labels is None else cross_entropy_of_logits(logits, labels, smoothing, PAD)
 
     def start(self, source: Padded, *, width: int = 1, room: int | None = None) -> Decoding:
         check_position(self.max_positions[0], source.tokens.size(1), "source")

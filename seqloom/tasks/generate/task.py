@@ -16,7 +16,7 @@ from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.generation import GenerationOptions
 from seqloom.errors import SeqloomError
-from seqloom.models.language_model import LANGUAGE
+from seqloom.models.language_model import LANGUAGE_MODELS
 from seqloom.parts.layers.output_layers import Adaptive
 from seqloom.tasks.generate.model import GenerateModel
 from seqloom.tasks.shared.predict import LoadedRun
@@ -30,7 +30,7 @@ UNRANKED = ("bytes", "bpe")  # tokens whose ids do not go from the most frequent
 
 class Generate:
     name = "generate"
-    models = LANGUAGE
+    models = LANGUAGE_MODELS
     kind = "language"
     vocabularies = ("source", "lines")
     options = StreamOptions

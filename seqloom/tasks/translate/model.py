@@ -14,7 +14,7 @@ from seqloom.data.files.columns import ReadOptions
 from seqloom.data.formats.bad_lines import read_examples as read_examples
 from seqloom.data.formats.pairs import Example
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, UNK, normalization_suffix
-from seqloom.decoding.batched import Answer, Texts, may_be_long
+from seqloom.decoding.batched import Answer, TextPredictor, may_be_long
 from seqloom.decoding.options import Search
 from seqloom.errors import known
 from seqloom.inspection.attention_maps import AttentionMap, attention_maps
@@ -32,7 +32,7 @@ SYMBOLS, SHORT = 300, 5  # an inventory of sounds: at most so many, each of so m
 class Translator(Predictor[str]):
     """What `seqloom.load` gives. Remembers nothing between calls."""
 
-    def __init__(self, run: LoadedRun, texts: Texts) -> None:
+    def __init__(self, run: LoadedRun, texts: TextPredictor) -> None:
         super().__init__(run)
         self.texts = texts
 

@@ -12,7 +12,7 @@ from torch import nn
 from seqloom.data.prepare.pairs import DataOptions, PreparedPairs, prepare_pairs
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.tokenizers.vocabulary import Codec
-from seqloom.decoding.batched import LengthLimit, Texts
+from seqloom.decoding.batched import LengthLimit, TextPredictor
 from seqloom.errors import SeqloomError
 from seqloom.metrics.text.text_metrics import METRICS
 from seqloom.models.ensemble import StepperEnsemble
@@ -82,12 +82,12 @@ def _codecs(vocabularies: Mapping[str, Any]) -> tuple[Codec, Codec]:
     return Codec.from_json(vocabularies["source"]), Codec.from_json(vocabularies["target"])
 
 
-def _texts(model: Any, codecs: tuple[Codec, Codec], config: Mapping[str, Any], device: torch.device) -> Texts:
+def _texts(model: Any, codecs: tuple[Codec, Codec], config: Mapping[str, Any], device: torch.device) -> TextPredictor:
     data, bound, size = config["data"], LengthLimit(**config["decoding"]), codecs[1].size
     for number in (*bound.never, *(() if bound.first is None else (bound.first,))):
         if number >= size:
             raise SeqloomError(f"decoding names the token {number}, and the vocabulary of targets has {size}")
-    return Texts(model, *codecs, bound, device, max_length=data["max_length"], cut=data["truncate"])
+    return TextPredictor(model, *codecs, bound, device, max_length=data["max_length"], cut=data["truncate"])
 
 
 TASK = Translate()

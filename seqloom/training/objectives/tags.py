@@ -12,7 +12,7 @@ from seqloom.data.batches.tags import Tags, TagSource
 from seqloom.data.batches.words import TagBatch
 from seqloom.data.encoding.tag_schemes import END_LETTERS, is_allowed
 from seqloom.metrics.span_f1 import TagSequences, score_sums
-from seqloom.parts.layers.crf import Allowed, real
+from seqloom.parts.layers.crf import Allowed, mask_padding
 from seqloom.training.distributed.processes import ALONE, Ranks
 from seqloom.training.objectives.r_drop import divergence
 from seqloom.training.objectives.teacher_forcing import Loss
@@ -39,7 +39,7 @@ class TagLikelihood(nn.Module):
     def _twice(self, batch: TagBatch) -> Tensor:
         model: Any = self.model
         first, second = (model.distribution(batch.source, batch.tags, self.smoothing) for _ in range(2))
-        apart = real(divergence(first.marginals, second.marginals), batch.source.lengths)
+        apart = mask_padding(divergence(first.marginals, second.marginals), batch.source.lengths)
         return (self.r_drop * apart.sum() - first.likelihood.sum() - second.likelihood.sum()) / 2
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from seqloom.data.batches.collate import Batch
 from seqloom.data.tokenizers.tokenizers import PAD
 from seqloom.models.seq2seq import Seq2Seq
-from seqloom.parts.layers.cross_entropy import of_logits
+from seqloom.parts.layers.cross_entropy import cross_entropy_of_logits
 from seqloom.parts.state import State
 from seqloom.training.objectives.r_drop import divergence
 
@@ -45,7 +45,7 @@ class TeacherForcing(nn.Module):
         both = batch.twice()
         labels = _labels(both)
         logits = self.model(both.source, both.target.tokens[:, :-1], both.index)
-        nats = of_logits(logits, labels, self.smoothing, PAD)
+        nats = cross_entropy_of_logits(logits, labels, self.smoothing, PAD)
         real = labels.chunk(2)[0] != PAD
         total = (nats + self.r_drop * divergence(*logits.chunk(2)).masked_fill(~real, 0.0).sum()) / 2
         return Loss(total, batch.count)

@@ -36,7 +36,7 @@ def said(made, width=1, steps=20):
         tokens = torch.randint(0, made.output.out_features, tokens.shape, generator=generator)
         own = torch.randint(0, width, (3, width), generator=generator)
         state = state.pick((torch.arange(3)[:, None] * width + own).flatten())
-    return torch.cat(found, 1), state.context.entrance is not None
+    return torch.cat(found, 1), state.context.first_block is not None
 
 
 def near(one, other):

@@ -10,7 +10,7 @@ from seqloom.models.decoders.attentive import AttentiveDecoder
 from seqloom.models.protocols import Encoded
 from seqloom.parts.probe import watch
 from seqloom.parts.recurrent.cells import CELLS
-from seqloom.parts.recurrent.recurrent import Recurrent
+from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.visibility import See
 from tests.laws import LENGTHS, close, drawn, shake
 
@@ -64,7 +64,7 @@ def test_an_attentive_decoder_says_the_same_leanly(query, feeding, width):
 
     def said(room):
         state, found = decoder.begin(encoded, width, room), []
-        assert (state.context.lean is not None) == (room is not None and query == "current")
+        assert (state.context.decoding_step is not None) == (room is not None and query == "current")
         for number in range(3):
             y, state = decoder(drawn(3 * width, 1, 5, seed=number), state)
             found.append(y)

@@ -13,7 +13,7 @@ from seqloom.models.protocols import Encoded
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.positions.positions import POSITIONS
 from seqloom.parts.probe import watch
-from seqloom.parts.state import Branches
+from seqloom.parts.state import BeamCache
 from tests.laws import LENGTHS, close, drawn, heads_of, named, shake, source_rows, tensors, tiny_model
 
 MEMORY = Encoded(states=drawn(3, 6, 8), lengths=torch.tensor(LENGTHS), summary=drawn(3, 8))
@@ -50,8 +50,10 @@ def test_lean_is_plain(position, score, norm, encoded, width):
     """With gradients, or while somebody watches, modules are asked; else not. It does not show."""
     decoder = made(position=position, score=score, norm=norm, activation="gelu" if norm == "after" else "relu")
     with torch.no_grad():
-        assert (decoder.begin(encoded, width, 4).context.lean is not None) == (score not in ("additive", "network"))
-        folds = decoder.begin(encoded, width, 4).context.folded is not None
+        assert (decoder.begin(encoded, width, 4).context.fused_step is not None) == (
+            score not in ("additive", "network")
+        )
+        folds = decoder.begin(encoded, width, 4).context.folded_memories is not None
         assert folds == (encoded.states.size(1) == 4 and score == "scaled")
         lean = steps(decoder, encoded, width)
         with watch(decoder) as seen:
@@ -128,7 +130,7 @@ def test_branches_find_what_copied_caches_find(beam, options, monkeypatch):
     model = shake(tiny_model("transformer", {"kind": "transformer", **options}).double(), 4)
     search = Search(beam=beam, n_best=beam)
     found = decode(model, source_rows(), [9, 5, 12], search)
-    monkeypatch.setattr(Branches, "widest", 0)
+    monkeypatch.setattr(BeamCache, "max_width", 0)
     copied = decode(model, source_rows(), [9, 5, 12], search)
     for one, other in zip(found, copied, strict=True):
         assert [answer.tokens for answer in one] == [answer.tokens for answer in other]

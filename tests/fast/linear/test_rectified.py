@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seqloom.parts.layers.dropout import _Rectified, dropout, rectified
+from seqloom.parts.layers.dropout import _ReluDropout, dropout, relu_dropout
 
 P = 0.25  # the same on all devices
 
@@ -13,7 +13,7 @@ P = 0.25  # the same on all devices
 @pytest.mark.parametrize("compiled", [False, True])
 def test_without_masks_as_with_them(compiled):
     x = torch.randn(7, 40, dtype=torch.float64, requires_grad=True)
-    fast = torch.compile(_Rectified.apply, backend="aot_eager", fullgraph=True) if compiled else _Rectified.apply
+    fast = torch.compile(_ReluDropout.apply, backend="aot_eager", fullgraph=True) if compiled else _ReluDropout.apply
     torch.manual_seed(3)
     y = fast(x, P)
     mask = (y != 0) | (x <= 0)
@@ -27,19 +27,19 @@ def test_without_masks_as_with_them(compiled):
 def test_it_draws_what_dropout_draws():
     x = torch.randn(5, 30)
     found = []
-    for f in (lambda: _Rectified.apply(x, P), lambda: dropout(x.relu(), P, True), lambda: rectified(x, P, True)):
+    for f in (lambda: _ReluDropout.apply(x, P), lambda: dropout(x.relu(), P, True), lambda: relu_dropout(x, P, True)):
         torch.manual_seed(4)
         found.append(f())
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])
-    assert torch.equal(rectified(x, P, False), x.relu())
+    assert torch.equal(relu_dropout(x, P, False), x.relu())
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="the CPU takes the two functions")
 def test_on_a_gpu():
     x = torch.randn(64, 512, device="cuda", requires_grad=True)
     found = []
-    for f in (rectified, lambda x, p, training: dropout(x.relu(), p, training)):
+    for f in (relu_dropout, lambda x, p, training: dropout(x.relu(), p, training)):
         torch.manual_seed(5)
         y = f(x, P, True)
         found.append((y, *torch.autograd.grad(y.sin().sum(), x)))

@@ -9,7 +9,7 @@ from seqloom.fast.lookback import gpu as taped
 from seqloom.fast.triton_common import runtime
 from seqloom.parts.probe import watch
 from seqloom.parts.recurrent.cells import CELLS
-from seqloom.parts.recurrent.recurrent import Recurrent, run_cell
+from seqloom.parts.recurrent.layers import Recurrent, run_cell
 from seqloom.parts.visibility import See
 from tests.fast.triton_common import DEVICE, drawn, needed, slopes
 from tests.laws import shake

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from seqloom.fast.loss import triton_kernels as guesses
 from seqloom.fast.triton_common import runtime
 from seqloom.parts.layers import cross_entropy as module
-from seqloom.parts.layers.cross_entropy import _How, entropy
+from seqloom.parts.layers.cross_entropy import ChunkOptions, cross_entropy_sum
 from tests.fast.triton_common import DEVICE, needed
 
 pytestmark = needed
@@ -54,8 +54,8 @@ def test_it_is_the_loss_and_its_gradient(size, width, smoothing, dtype):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_it_is_its_twin(smoothing):
     logits, labels = made(290, 320, torch.float32)
-    how, real = _How(smoothing, IGNORE, torch.float32, 1), (labels != IGNORE)[:, None]
-    nats, slope = module.guessed(logits.clone(), labels, 290, how, True)
+    how, real = ChunkOptions(smoothing, IGNORE, torch.float32, 1), (labels != IGNORE)[:, None]
+    nats, slope = module.loss_and_gradient(logits.clone(), labels, 290, how, True)
     torch.testing.assert_close(guesses.guessed(logits, labels, 290, smoothing, IGNORE, True).sum(), nats)
     torch.testing.assert_close(logits, slope * real, rtol=1e-5, atol=1e-6)
 
@@ -95,11 +95,11 @@ def test_the_loss_in_pieces_takes_it(monkeypatch, smoothing, bias):
     runtime.prepare(torch.device(DEVICE))
     inner, calls, found = guesses.guessed, [], []
     monkeypatch.setattr(guesses, "guessed", lambda *inputs: calls.append(1) or inner(*inputs))
-    monkeypatch.setattr(module, "CELLS", 320)
+    monkeypatch.setattr(module, "MAX_LOGITS", 320)
     for on in (True, False):
         monkeypatch.setattr(runtime, "READY", on)
         with torch.autocast(DEVICE, torch.bfloat16):
-            loss = entropy(states, output, labels, smoothing, IGNORE)
+            loss = cross_entropy_sum(states, output, labels, smoothing, IGNORE)
         found.append([loss.detach(), *torch.autograd.grad(2.5 * loss, [states, *output.parameters()])])
     assert len(calls) == 4
     exact = F.cross_entropy(output(states), labels, None, None, IGNORE, None, "sum", smoothing)
@@ -112,12 +112,12 @@ def test_the_loss_in_pieces_takes_it(monkeypatch, smoothing, bias):
 
 def test_compiled_it_is_the_twin(monkeypatch):
     torch._dynamo.reset()
-    monkeypatch.setattr(module, "CELLS", 500)
+    monkeypatch.setattr(module, "MAX_LOGITS", 500)
     monkeypatch.setattr(runtime, "READY", True)
     output, states = nn.Linear(12, 50, device=DEVICE), torch.randn(37, 12, device=DEVICE)
     labels = torch.randint(0, 50, (37,), device=DEVICE)
-    compiled = torch.compile(entropy, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(*(f(states, output, labels, 0.1, IGNORE) for f in (compiled, entropy)))
+    compiled = torch.compile(cross_entropy_sum, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(*(f(states, output, labels, 0.1, IGNORE) for f in (compiled, cross_entropy_sum)))
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="needs CUDA")

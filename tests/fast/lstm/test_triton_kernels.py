@@ -9,7 +9,7 @@ from seqloom.fast.lstm import triton_kernels as kernel
 from seqloom.fast.lstm.pointwise import Kept, opened, slopes
 from seqloom.fast.triton_common import runtime
 from seqloom.parts.probe import watch
-from seqloom.parts.recurrent.recurrent import Recurrent
+from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.visibility import See, keep
 from tests.fast import triton_common as common
 from tests.fast.triton_common import DEVICE, drawn, needed

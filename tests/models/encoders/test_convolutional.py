@@ -10,7 +10,7 @@ from seqloom.data.tokenizers.tokenizers import BOS, EOS
 from seqloom.errors import SeqloomError
 from seqloom.models.decoders.stacks import STACKS
 from seqloom.models.encoders import ENCODERS
-from seqloom.models.language_model import Language
+from seqloom.models.language_model import LanguageModel
 from seqloom.parts.transformer.block import RESIDUALS
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from tests.laws import close, drawn, shake, source_rows, tiny_model
@@ -83,10 +83,10 @@ def test_a_transformer_of_convolutions_sees_as_far(mixer):
     assert len(seen(made(ENCODERS, choice), encode, 20)) == reach + 1
 
 
-def model(kind, **options) -> Language:
+def model(kind, **options) -> LanguageModel:
     torch.manual_seed(0)
     made = {"kind": kind, "dim": 8, "dropout": 0.0, **options}
-    return Language(11, 0, made, embedding=6, dropout=0.0, state_reset=0.5)
+    return LanguageModel(11, 0, made, embedding=6, dropout=0.0, state_reset=0.5)
 
 
 @pytest.mark.parametrize(

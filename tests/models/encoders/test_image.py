@@ -10,9 +10,9 @@ from seqloom.models.decoders import DECODERS
 from seqloom.models.encoders.image import IMAGE_ENCODERS
 from seqloom.parts.layers.norm import NORMS
 from seqloom.parts.layers.output_head import Head
-from seqloom.parts.layers.pooling import SUMMARIES
+from seqloom.parts.layers.pooling import POOLINGS
 from seqloom.parts.probe import watch
-from seqloom.parts.vision.feature_maps import Filter
+from seqloom.parts.vision.feature_maps import ConvNorm
 from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
 from tests.laws import close, drawn, gradients, named, shake
 
@@ -90,7 +90,7 @@ def test_dtypes(choice):
 def test_a_kernel_of_one_place_skips_as_torchs_does():
     torch.manual_seed(1)
     for size in (1, 3):
-        made = Filter(4, 6, size, 2, "none")
+        made = ConvNorm(4, 6, size, 2, "none")
         x = torch.randn(3, 9, 12, 4).movedim(-1, 1)
         wanted = F.conv2d(x.contiguous(), made.weigh.weight, made.weigh.bias, stride=2, padding=size // 2)
         torch.testing.assert_close(made(x), wanted)
@@ -113,7 +113,7 @@ def test_a_classifier_trains_eager_and_compiled(choice):
     for compiled in (False, True):
         torch.manual_seed(0)
         eye = build(IMAGE_ENCODERS, choice, channels=2).double().train()
-        summary = build(SUMMARIES, "attention", input_dim=eye.dim, dim=eye.dim, ways=0).double()
+        summary = build(POOLINGS, "attention", input_dim=eye.dim, dim=eye.dim, directions=0).double()
         head = Head(eye.dim, 3).double()
 
         def loss_of(x, eye=eye, summary=summary, head=head):
@@ -260,7 +260,7 @@ def test_patches_by_hand():
         ("resnet", (1, 3, 8, 8), r"reads \[images, 2, height, width\], here \[1, 3, 8, 8\]"),
         ("patches", (1, 2, 30, 28), "patches of 4 do not tile 30 × 28; choose size from: 1, 2"),
         ("convolution", (1, 2, 3, 9), "a map of 1 × 4 cannot be halved"),
-        ("densenet", (1, 2, 9, 9), "cannot be halved; choose fewer layers, or larger pictures"),
+        ("densenet", (1, 2, 9, 9), "cannot be halved; choose fewer layers, or larger images"),
     ],
 )
 def test_what_does_not_fit_is_said(choice, shape, message):

@@ -8,7 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqloom.parts.layers.crf import CRF, OUTPUTS, Allowed, Chain, Softmax, log_partition, log_partition_plain, viterbi
+from seqloom.parts.layers.crf import (
+    CRF,
+    TAG_OUTPUTS,
+    Allowed,
+    Chain,
+    Softmax,
+    log_partition,
+    log_partition_plain,
+    viterbi,
+)
 from tests.laws import close, drawn
 
 TAGS, STEPS = 3, 5
@@ -101,7 +110,7 @@ def test_gradcheck():
         )
 
 
-@pytest.mark.parametrize("kind", OUTPUTS)
+@pytest.mark.parametrize("kind", TAG_OUTPUTS)
 def test_padding_and_batches_change_nothing(kind):
     output = chain() if kind == "crf" else Softmax(TAGS)
     scores, lengths = case()
@@ -127,7 +136,7 @@ def test_the_softmax_is_cross_entropy():
     close(Softmax(TAGS)(scores, tags, lengths), torch.stack(wanted))
 
 
-@pytest.mark.parametrize("kind", OUTPUTS)
+@pytest.mark.parametrize("kind", TAG_OUTPUTS)
 def test_what_is_not_allowed_never_comes(kind):
     """B and I of one type, and O: I never after O or at the start; and the best of what is allowed is found."""
     output = chain() if kind == "crf" else Softmax(TAGS)

@@ -6,20 +6,20 @@ import pytest
 import torch
 
 from seqloom.errors import SeqloomError
-from seqloom.parts.layers.ngram_features import Grams, entered, grams_of
+from seqloom.parts.layers.ngram_features import NgramFeatures, embed_with_ngrams, ngram_features
 
 IDS = torch.tensor([[5, 6, 7, 5, 6, 2], [6, 5, 2, 0, 0, 0]])
 
 
-def made(longest: int = 3, buckets: int = 1 << 16) -> Grams:
-    module = Grams(longest, buckets, 4).double()
+def made(longest: int = 3, buckets: int = 1 << 16) -> NgramFeatures:
+    module = NgramFeatures(longest, buckets, 4).double()
     torch.manual_seed(1)
     torch.nn.init.normal_(module.table.weight)
     return module
 
 
 def test_an_n_gram_has_one_place_wherever_it_stands():
-    pairs, triples = made().places(IDS)
+    pairs, triples = made().rows(IDS)
     assert pairs[0, 1] == pairs[0, 4]  # 5 6
     assert pairs[0, 1] != pairs[1, 1]  # 6 5 is another
     assert pairs[0, 0] != pairs[0, 3]  # 5 at the beginning, 5 after 7
@@ -30,7 +30,7 @@ def test_an_n_gram_has_one_place_wherever_it_stands():
 
 def test_the_sum_of_what_ends_at_a_place():
     module = made()
-    pairs, triples = module.places(IDS)
+    pairs, triples = module.rows(IDS)
     torch.testing.assert_close(module(IDS), module.table.weight[pairs] + module.table.weight[triples])
 
 
@@ -43,7 +43,7 @@ def test_neither_padding_nor_what_follows_changes_a_place():
 def test_places_spread_over_all_buckets():
     """Of 40,000 pairs of 200 words in 4,096 buckets, at least as evenly as by chance, 9.8 ± 3.1 each."""
     left, right = torch.meshgrid(torch.arange(200), torch.arange(200), indexing="ij")
-    found = Grams(2, 4096, 1).places(torch.stack([left.flatten(), right.flatten()], 1))[0, :, 1]
+    found = NgramFeatures(2, 4096, 1).rows(torch.stack([left.flatten(), right.flatten()], 1))[0, :, 1]
     counts = found.bincount(minlength=4096).double()
     assert counts.min() > 0
     assert counts.std() < 1.05 * (40_000 / 4096) ** 0.5
@@ -51,9 +51,9 @@ def test_places_spread_over_all_buckets():
 
 def test_at_first_they_say_nothing():
     words = torch.nn.Embedding(9, 4)
-    assert grams_of(1, 100, 4) is None
-    torch.testing.assert_close(entered(IDS, words, None), words(IDS))
-    torch.testing.assert_close(entered(IDS, words, grams_of(2, 100, 4)), words(IDS))
+    assert ngram_features(1, 100, 4) is None
+    torch.testing.assert_close(embed_with_ngrams(IDS, words, None), words(IDS))
+    torch.testing.assert_close(embed_with_ngrams(IDS, words, ngram_features(2, 100, 4)), words(IDS))
     for wrong in ((0, 100), (2, 0)):
         with pytest.raises(SeqloomError, match="grams and buckets are at least 1"):
-            grams_of(*wrong, 4)
+            ngram_features(*wrong, 4)

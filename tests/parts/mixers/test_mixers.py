@@ -17,7 +17,7 @@ from seqloom.fast.attention.window_cpu import sliced
 from seqloom.models.decoders.stacks import TransformerStack
 from seqloom.models.decoders.transformer import TransformerDecoder
 from seqloom.models.encoders.transformer import TransformerEncoder
-from seqloom.models.language_model import Language
+from seqloom.models.language_model import LanguageModel
 from seqloom.models.protocols import Encoded
 from seqloom.parts.attention.attention import MultiHead
 from seqloom.parts.mixers.head_projections import Heads, by_head
@@ -347,7 +347,9 @@ def test_one_head_after_the_other_is_all_at_once():
 def test_endless_generation_reads_nothing_again_where_states_are_bounded(kind):
     stack = {"kind": "transformer", "dim": 8, "layers": 2, "heads": 2, "hidden": 12, "dropout": 0.0}
     for position in ("rotary", "sinusoidal"):
-        model = Language(11, 0, {**stack, "mixer": {"kind": kind, **CUT.get(kind, {})}, "position": position}).eval()
+        model = LanguageModel(
+            11, 0, {**stack, "mixer": {"kind": kind, **CUT.get(kind, {})}, "position": position}
+        ).eval()
         state, sizes = model.start(pad([[]]), room=16), []
         with torch.inference_mode():
             for step in range(80):

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from seqloom.build import build
 from seqloom.errors import SeqloomError
 from seqloom.parts.recurrent.cells import CELLS, GruCell, LstmCell, RnnCell, as_dims
-from seqloom.parts.recurrent.recurrent import Recurrent
+from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.visibility import See
 from tests.laws import CELL_CHOICES, close, drawn, named, shake
 
@@ -121,7 +121,7 @@ def test_lstm_starts_by_remembering():
 def test_joint_matrix_gives_the_same_products(choice):
     """[h; x] times one matrix, as the textbook draws it, is W x + U h: in every cell that has U and no norm between."""
     cell = shake(build(CELLS, choice, input_dim=3, dim=4).double(), 2)
-    if not (cell.inner and cell.affine):
+    if not (cell.has_recurrent and cell.affine):
         return
     x, h = drawn(5, 3), drawn(5, 4, seed=12)
     assert cell.joint.shape == (3 + 4, cell.gates * 4)
@@ -166,7 +166,7 @@ def test_a_wrong_reset_is_named(wrong, guess):
 def test_every_cell_starts_within_its_bound():
     for name, dim in product(CELLS, (4, 64)):
         cell = build(CELLS, name, input_dim=7, dim=dim)
-        for weight in (cell.weight, cell.recurrent) if cell.inner else (cell.weight,):
+        for weight in (cell.weight, cell.recurrent) if cell.has_recurrent else (cell.weight,):
             assert 0.5 * dim**-0.5 < weight.abs().max().item() <= dim**-0.5
 
 

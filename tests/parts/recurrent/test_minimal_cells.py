@@ -11,8 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from seqloom.errors import SeqloomError
 from seqloom.parts.probe import watch
+from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.recurrent.minimal_cells import MinGruCell, MinLstmCell
-from seqloom.parts.recurrent.recurrent import Recurrent
 from seqloom.parts.recurrent.scan import scan
 from seqloom.parts.visibility import See, keep
 from tests.laws import close, drawn, gradients, shake, weighed

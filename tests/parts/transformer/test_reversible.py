@@ -12,7 +12,7 @@ from seqloom.models.decoders.stacks import STACKS, TransformerStack
 from seqloom.models.decoders.transformer import TransformerDecoder
 from seqloom.models.encoders import ENCODERS
 from seqloom.models.encoders.transformer import TransformerEncoder
-from seqloom.models.language_model import Language
+from seqloom.models.language_model import LanguageModel
 from seqloom.parts.probe import watch
 from seqloom.parts.transformer import reversible
 from seqloom.parts.visibility import See
@@ -160,7 +160,7 @@ def test_language_models_train_eager_and_compiled():
     for compiled in (False, True):
         torch.manual_seed(0)
         stack = {"kind": "transformer", "dim": 8, "heads": 2, "hidden": 12, "dropout": 0.0, "residual": "reversible"}
-        language = Language(11, 0, stack, embedding=6, dropout=0.0).double().train()
+        language = LanguageModel(11, 0, stack, embedding=6, dropout=0.0).double().train()
         call = torch.compile(language, backend="aot_eager", fullgraph=True) if compiled else language
         optimiser, losses = torch.optim.SGD(language.parameters(), 0.1), []
         for _ in range(3):

@@ -5,7 +5,16 @@ import torch
 from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError
-from seqloom.parts.vision.feature_maps import Basic, Bottleneck, ChannelNorm, Dense, Filter, NonLocal, kernels, pooled
+from seqloom.parts.vision.feature_maps import (
+    BasicBlock,
+    Bottleneck,
+    ChannelNorm,
+    ConvNorm,
+    DenseBlock,
+    NonLocal,
+    convolution,
+    pool,
+)
 from tests.laws import close, drawn, shake
 
 
@@ -32,7 +41,7 @@ def correlated(x, weight, bias, stride, padding):
 @pytest.mark.parametrize(("inputs", "outputs"), [(1, 2), (3, 2)])
 def test_cross_correlation(inputs, outputs, size, stride):
     """By hand and as torch has it; a convolution proper is the same with its kernels turned round."""
-    part, x = shake(kernels(inputs, outputs, size, stride, True).double(), 1), drawn(2, inputs, 9, 8)
+    part, x = shake(convolution(inputs, outputs, size, stride, True).double(), 1), drawn(2, inputs, 9, 8)
     assert part.weight.shape == (outputs, inputs, size, size)
     found = part(x)
     close(found, correlated(x, part.weight, part.bias, stride, size // 2))
@@ -48,7 +57,7 @@ def test_cross_correlation(inputs, outputs, size, stride):
 def test_kernels_begin_as_wide_as_what_goes_out_wants():
     """He et al. 2015, section 2.2, the backward case: variance 2 / (size² · outputs)."""
     torch.manual_seed(0)
-    assert kernels(8, 128, 3, 1, True).weight.var().item() == pytest.approx(2 / (9 * 128), rel=0.1)
+    assert convolution(8, 128, 3, 1, True).weight.var().item() == pytest.approx(2 / (9 * 128), rel=0.1)
 
 
 def test_a_kernel_by_hand():
@@ -60,7 +69,7 @@ def test_a_kernel_by_hand():
 @pytest.mark.parametrize("how", ["max", "mean"])
 def test_pooling_by_hand(how):
     x = drawn(2, 3, 5, 6)
-    found = pooled(x, how)
+    found = pool(x, how)
     assert found.shape == (2, 3, 2, 3)
     for r in range(2):
         for c in range(3):
@@ -69,8 +78,8 @@ def test_pooling_by_hand(how):
 
 
 def test_what_cannot_be_halved_is_said():
-    with pytest.raises(SeqloomError, match="a map of 1 × 4 cannot be halved; choose fewer layers, or larger pictures"):
-        pooled(drawn(1, 1, 1, 4), "max")
+    with pytest.raises(SeqloomError, match="a map of 1 × 4 cannot be halved; choose fewer layers, or larger images"):
+        pool(drawn(1, 1, 1, 4), "max")
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -83,13 +92,13 @@ def test_a_norm_over_channels_is_torchs(training):
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("block", [Basic, Bottleneck])
+@pytest.mark.parametrize("block", [BasicBlock, Bottleneck])
 def test_a_residual_block_by_hand(block, stride):
     part, x = shake(block(8, 2, stride, "batch", True).double(), 1), drawn(2, 8, 6, 6)
     y = x
     for number, layer in enumerate(part.filters):
         y = layer.norm(layer.weigh(y.relu() if number else y))
-    wide = 2 * block.wider
+    wide = 2 * block.expansion
     assert y.shape == (2, wide, 6 // stride, 6 // stride)
     around = x if stride == 1 and wide == 8 else part.around(x)
     close(part(x), (y + around).relu())
@@ -103,13 +112,13 @@ def test_the_stride_of_a_bottleneck_stands_in_the_middle():
 
 
 def test_a_bias_only_where_the_norm_has_none():
-    assert Filter(2, 3, 3, 1, "batch").weigh.bias is None
-    assert Filter(2, 3, 3, 1, "rms").weigh.bias is not None
-    assert Filter(2, 3, 3, 1, "none").weigh.bias is not None
+    assert ConvNorm(2, 3, 3, 1, "batch").weigh.bias is None
+    assert ConvNorm(2, 3, 3, 1, "rms").weigh.bias is not None
+    assert ConvNorm(2, 3, 3, 1, "none").weigh.bias is not None
 
 
 def test_a_dense_layer_keeps_all_before_it():
-    part, x = shake(Dense(3, 2, 4, "batch").double(), 1), drawn(2, 3, 5, 5)
+    part, x = shake(DenseBlock(3, 2, 4, "batch").double(), 1), drawn(2, 3, 5, 5)
     y = part(x)
     assert y.shape == (2, 3 + 2 * 4, 5, 5)
     close(y[:, :3], x)

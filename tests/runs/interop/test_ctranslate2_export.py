@@ -14,7 +14,7 @@ from seqloom import Search, SeqloomError
 from seqloom.build import build, complete
 from seqloom.data.tokenizers.tokenizers import EOS, make_tokenizer
 from seqloom.data.tokenizers.vocabulary import Codec
-from seqloom.decoding.batched import LengthLimit, Texts
+from seqloom.decoding.batched import LengthLimit, TextPredictor
 from seqloom.models.seq2seq import MODELS
 from seqloom.runs.config import compose
 from seqloom.runs.interop.ctranslate2_export import check_supported, max_positions_of, write_ct2
@@ -53,7 +53,7 @@ def made(settings, bound=None):
     with torch.no_grad():
         model.output.weight.mul_(3.0)
     codecs = [Codec("words", make_tokenizer("words"), [f"t{i}" for i in range(size - 4)]) for size in (30, 24)]
-    texts = Texts(model, *codecs, bound or LengthLimit(1.0, 12), torch.device("cpu"))
+    texts = TextPredictor(model, *codecs, bound or LengthLimit(1.0, 12), torch.device("cpu"))
     return SimpleNamespace(texts=texts, folder="runs/mine"), config
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from seqloom.data.tokenizers.vocabulary import Codec
-from seqloom.decoding.batched import LengthLimit, Texts
+from seqloom.decoding.batched import LengthLimit, TextPredictor
 from seqloom.runs.interop import export_example
 from tests.conftest import words
 
@@ -23,7 +23,7 @@ CUT = [*ODD, *words(20, seed=4), ""]
 )
 def test_the_example_numbers_a_text_as_the_model_does(kind, fold, half_width, limit, cut, tmp_path):
     codec = Codec.build(kind, [text for text in CUT if "<" not in text][::2], fold=fold, half_width=half_width)
-    texts = Texts(torch.nn.Module(), codec, codec, LengthLimit(1.0, 9), torch.device("cpu"), limit, cut)  # pyright: ignore
+    texts = TextPredictor(torch.nn.Module(), codec, codec, LengthLimit(1.0, 9), torch.device("cpu"), limit, cut)  # pyright: ignore
     about = json.loads(json.dumps(export_example.described(texts)))
     program = export_example.example(texts, export_example._tokenizer(codec, "source", tmp_path), True)
     imports, rest = program.split("here, text = ")

@@ -13,7 +13,7 @@ from seqloom.data.batches.language import StreamOptions
 from seqloom.data.prepare.language import encode_files, prepare_language
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.models.baselines.ngram import Ngram
-from seqloom.models.language_model import LANGUAGE
+from seqloom.models.language_model import LANGUAGE_MODELS
 from seqloom.parts.state import flatten
 from seqloom.training.distributed.sharding import gather_states
 from seqloom.training.loop import Loop
@@ -42,7 +42,7 @@ def make(ready, kind="lstm", **more):
     sizes = {"heads": 2, "hidden": 32, "dropout": 0.0} if kind == "transformer" else {}
     encoder = {"kind": kind, "dim": 24, "layers": 1, **sizes}
     choice = {"kind": "language", "encoder": encoder, "embedding": 24, "dropout": 0.0, **more}
-    return build(LANGUAGE, choice, source_size=ready.codec.size, labels=len(ready.labels))
+    return build(LANGUAGE_MODELS, choice, source_size=ready.codec.size, labels=len(ready.labels))
 
 
 def make_loop(ready, model, **settings):

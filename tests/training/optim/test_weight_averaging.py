@@ -14,7 +14,7 @@ from seqloom.data.prepare.language import prepare_language
 from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.errors import SeqloomError
-from seqloom.models.language_model import LANGUAGE
+from seqloom.models.language_model import LANGUAGE_MODELS
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.training.freeze import freeze
 from seqloom.training.loop import Loop
@@ -233,7 +233,7 @@ def test_dropped_weights_are_averaged_whole(tmp_path):
     torch.manual_seed(0)
     encoder = {"kind": "lstm", "dim": 16, "layers": 2, "weight_drop": 0.5}
     choice = {"kind": "language", "encoder": encoder, "embedding": 16, "tie_embeddings": True}
-    model = build(LANGUAGE, choice, source_size=ready.codec.size, labels=0)
+    model = build(LANGUAGE_MODELS, choice, source_size=ready.codec.size, labels=0)
     training = Training.of(
         {"optimizer": "asgd", "asgd_patience": 1, "max_steps": 6, "batch_rows": 4, "learning_rate": 1.0}
     )

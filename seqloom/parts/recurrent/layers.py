@@ -1,4 +1,4 @@
-"""Any cell over a whole sequence: fused where torch has a kernel, else step by step; deep, in one direction or two."""
+"""Recurrent layers of any cell, stacked, in one or two directions: fused where a kernel exists, else step by step."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from torch.func import functional_call
 from seqloom.build import Choice, build
 from seqloom.errors import SeqloomError
 from seqloom.fast.linear.cpu import halves
-from seqloom.parts.layers.dropout import dropout, locked
+from seqloom.parts.layers.dropout import dropout, locked_dropout
 from seqloom.parts.probe import Probed
 from seqloom.parts.recurrent.base_cell import Cell, CellState
 from seqloom.parts.recurrent.cells import CELLS, as_dims, name_of
 from seqloom.parts.visibility import See, flip, keep, last
 
-StackState = tuple[CellState, ...]  # a state per layer; two directions stand side by side in it
+StackState = tuple[CellState, ...]  # a state per layer; of two directions concatenated
 
 
 class Recurrent(nn.Module):
     """A stack of recurrent layers, [R, T, input_dim] -> [R, T, out_dim].
 
-    `dim` is the width of a direction, one for all layers or a list with one each; `directions=2` reads both ways and
-    puts the two side by side (Schuster & Paliwal 1997). Dropout stands between layers (Zaremba et al. 2014), with
-    `locked_dropout` the same at all steps. `weight_drop`: the share of the matrices from state to state that is zero in
-    training, drawn once a batch (Wan et al. 2013; Merity et al. 2018, section 2).
+    `dim` is the width of a direction, one for all layers or a list with one each; `directions=2` reads in both
+    directions and concatenates them (Schuster & Paliwal 1997). Dropout is applied between layers (Zaremba et al. 2014),
+    with `locked_dropout` one mask for all steps. `weight_drop`: DropConnect on the recurrent matrices U, drawn once a
+    batch (Wan et al. 2013; Merity et al. 2018, section 2).
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class Recurrent(nn.Module):
         self.layers = nn.ModuleList(Layer(i, d, cell, directions) for i, d in zip(inputs, dims, strict=True))
         self.dropout, self.weight_drop, self.locked_dropout = dropout, weight_drop, locked_dropout
         self.out_dim = directions * dims[-1]
-        _check_drop(weight_drop, self.layers[0].cells[0])  # pyright: ignore
+        _check_weight_drop(weight_drop, self.layers[0].cells[0])  # pyright: ignore
 
     @property
     def state_dims(self) -> tuple[tuple[int, ...], ...]:
-        """Widths of the tensors of a fixed size in the state of every layer."""
+        """Widths of the fixed-size tensors in the state of every layer."""
         return tuple(layer.state_dims for layer in self.layers)  # pyright: ignore[reportReturnType]
 
     @property
     def carries(self) -> bool:
-        """Whether the state keeps its size, so that it may go on from batch to batch."""
+        """Whether the state has a fixed size, so that it may be carried from batch to batch."""
         return all(layer.cells[0].carries for layer in self.layers)  # pyright: ignore
 
     def start(self, rows: int, like: Tensor) -> StackState:
@@ -66,7 +66,7 @@ class Recurrent(nn.Module):
 
     def run(self, x: Tensor, see: See, state: StackState | None = None) -> tuple[list[Tensor], StackState]:
         """The outputs of every layer, and the state of each after its last real step."""
-        drop, outputs, states = locked if self.locked_dropout else dropout, [], []
+        drop, outputs, states = locked_dropout if self.locked_dropout else dropout, [], []
         for depth, layer in enumerate(self.layers):
             if depth:
                 x = drop(x, self.dropout, self.training)
@@ -88,7 +88,7 @@ class Recurrent(nn.Module):
 
 
 class Layer(Probed):
-    """One layer, in one or two directions. Reports what its cell's `names` say, [R, T, names, dim], each direction."""
+    """One layer, in one or two directions. Reports the cell's activations, [R, T, names, dim], each direction."""
 
     def __init__(self, input_dim: int, dim: int, cell: Choice, directions: int) -> None:
         super().__init__()
@@ -108,10 +108,10 @@ class Layer(Probed):
         if len(cells) == 1:
             return run_cell(cells[0], x, see, state, self.probe)
         states = (None, None) if state is None else zip(*(part.chunk(2, -1) for part in state), strict=True)
-        one, two = states
-        forward, end = run_cell(cells[0], x, see, one, self.probe)
-        backward, other = run_cell(cells[1], flip(x, see.lengths), see, two, self.probe)
-        both = tuple(torch.cat(pair, -1) for pair in zip(end, other, strict=True))
+        first, second = states
+        forward, end = run_cell(cells[0], x, see, first, self.probe)
+        backward, other_end = run_cell(cells[1], flip(x, see.lengths), see, second, self.probe)
+        both = tuple(torch.cat(pair, -1) for pair in zip(end, other_end, strict=True))
         return torch.cat([forward, flip(backward, see.lengths)], -1), both
 
 
@@ -125,53 +125,53 @@ def run_cell(
     """[R, T, input] -> [R, T, dim]. Rows are padded after, so real steps never see a padded one."""
     now: CellState = cell.start(x.size(0), x) if state is None else state
     lengths = see.lengths
-    # What grows is handed on only to those who read on, and they have no padded rows.
-    kept = None if see.causal and lengths is None else cell.parts
-    if report is None and not cell.plain and _worth_fusing(x) and (result := _fused(cell, x, lengths, now)):
-        return result[0], result[1][:kept]
+    # A growing history is returned only for stepping, where no row is padded.
+    parts = None if see.causal and lengths is None else cell.parts
+    if report is None and not cell.stepwise and _fused_is_faster(x) and (result := _fused(cell, x, lengths, now)):
+        return result[0], result[1][:parts]
     if report is None and x.size(1) == 1:
         now, _ = cell(cell.input(x[:, 0]), now)
-        return now[0][:, None], now[:kept]
+        return now[0][:, None], now[:parts]
     gates, states, activations = cell.input(x), [], []
-    for gate in gates.unbind(1):  # a place taken out by its number would cost a matrix of zeros on the way back
+    for gate in gates.unbind(1):  # unbind: the backward pass of indexing would allocate zeros for every step
         now, active = cell(gate, now)
         states.append(now[: cell.parts])
         activations.append(active)
     if report:
         report(torch.stack([torch.stack(active, 1) for active in activations], 1).detach())
     over_time = [torch.stack(part, 1) for part in zip(*states, strict=True)]
-    return over_time[0], tuple(last(part, lengths) for part in over_time) if lengths is not None else now[:kept]
+    return over_time[0], tuple(last(part, lengths) for part in over_time) if lengths is not None else now[:parts]
 
 
-def _worth_fusing(x: Tensor) -> bool:
-    """Setting up a kernel costs more than it saves in a single step, if rows are not many: at width 512 on one core 1.9
+def _fused_is_faster(x: Tensor) -> bool:
+    """For a single step of few rows, setting up the kernel costs more than it saves: at width 512 on one core 1.9
     against 0.2 ms for one row, 4.1 against 3.1 for 64, and about the same from 320 on."""
     return x.size(1) > 1 or (x.size(0) > 256 and x.device.type == "cpu")
 
 
 def _fused(cell: Cell, x: Tensor, lengths: Tensor | None, state: CellState) -> tuple[Tensor, CellState] | None:
-    if halved := cell.halved(x, state):
-        return halved[0], tuple(last(part, lengths) for part in halved)
-    kind = x.device.type
-    if torch.is_autocast_enabled(kind) and (x.is_cuda or not halves(x.device)):
-        # A GPU would run fused RNNs in float16, also where bfloat16 was asked for: TF32 is as fast and safer.
-        with torch.autocast(kind, enabled=False):
-            full = (part.float() if isinstance(part, Tensor) else part for part in state)  # a tape stays what it is
+    if states := cell.fused_bf16(x, state):
+        return states[0], tuple(last(part, lengths) for part in states)
+    device_type = x.device.type
+    if torch.is_autocast_enabled(device_type) and (x.is_cuda or not halves(x.device)):
+        # On a GPU autocast runs fused RNNs in float16 even if bfloat16 was requested: TF32 is as fast and safer.
+        with torch.autocast(device_type, enabled=False):
+            full = (part.float() if isinstance(part, Tensor) else part for part in state)  # a history stays as it is
             return _fused(cell, x.float(), lengths, tuple(full))
     if lengths is None:
         return cell.fused(x, state)
-    if held := cell.hold(x, keep(lengths, x.size(1))):
+    if held := cell.hold_padding(x, keep(lengths, x.size(1))):
         y, end = cell.fused(held[0], state, held[1])  # pyright: ignore
         return y, (last(y, lengths), *end[1:])
     if result := cell.fused(x, state):
-        return result[0], cell.ends(*result, lengths)
+        return result[0], cell.final_state(*result, lengths)
     return None
 
 
-def _check_drop(share: float, cell: Cell) -> None:
+def _check_weight_drop(share: float, cell: Cell) -> None:
     if not 0 <= share < 1:
         raise SeqloomError(f"weight_drop is at least 0 and below 1, here {share}")
-    if share and not cell.inner:
+    if share and not cell.has_recurrent:
         raise SeqloomError(
             f"weight_drop takes from the matrix between states, and {name_of(cell)} has none; "
             "choose dropout or cell.zoneout, or the cell rnn, gru or lstm"

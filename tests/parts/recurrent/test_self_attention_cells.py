@@ -10,13 +10,13 @@ import torch
 from seqloom.build import build, complete
 from seqloom.errors import SeqloomError
 from seqloom.models.decoders.bridge import Bridge
-from seqloom.models.language_model import Language
+from seqloom.models.language_model import LanguageModel
 from seqloom.models.protocols import Encoded
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.probe import watch
 from seqloom.parts.recurrent.cells import CELLS
-from seqloom.parts.recurrent.lookback_cells import BLOCK, AttentiveCell, LstmnCell
-from seqloom.parts.recurrent.recurrent import Recurrent
+from seqloom.parts.recurrent.layers import Recurrent
+from seqloom.parts.recurrent.self_attention_cells import BLOCK_SIZE, AttentiveCell, LstmnCell
 from seqloom.parts.visibility import See
 from tests.laws import close, drawn, gradients, shake
 
@@ -159,7 +159,7 @@ def test_blocks_make_no_difference(cell, window, monkeypatch):
     """A long tape in blocks of any size says the same, with the same gradients."""
     stack, x, found = shake(Recurrent(3, 4, {"kind": cell, "window": window}).double(), 1), drawn(2, 45, 3), []
     for block in (32, 7, 1, 1000):
-        monkeypatch.setitem(BLOCK, "cpu", block)
+        monkeypatch.setitem(BLOCK_SIZE, "cpu", block)
         y, _ = stack(x, See())
         found.append([y, *gradients(stack, [y])])
     for other in found[1:]:
@@ -213,7 +213,7 @@ def test_states_go_on_in_streams(cell):
     """Truncated back-propagation: two batches that go on say what one does; what grows without bound does not go on."""
     torch.manual_seed(0)
     encoder = {"kind": "recurrent", "cell": cell, "dim": 6, "layers": 2}
-    model = Language(11, 0, encoder, embedding=5, dropout=0.0).double().eval()
+    model = LanguageModel(11, 0, encoder, embedding=5, dropout=0.0).double().eval()
     assert model.carries == (cell not in TAPES)
     x = torch.randint(0, 11, (3, 13), generator=torch.Generator().manual_seed(1))
     whole = model(x[:, :-1], x[:, 1:]).nats.view(3, 12)
@@ -225,7 +225,7 @@ def test_states_go_on_in_streams(cell):
 
 
 def test_wrong_settings_are_named():
-    with pytest.raises(SeqloomError, match="window of a tape is at least 1, here 0"):
+    with pytest.raises(SeqloomError, match="window of a self-attention cell is at least 1, here 0"):
         AttentiveCell(2, 3, window=0)
     with pytest.raises(SeqloomError, match="window of LstmnCell is at least 1, here 0"):
         complete(CELLS, {"kind": "lstmn", "window": 0})

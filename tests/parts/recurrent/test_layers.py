@@ -17,7 +17,7 @@ from seqloom.errors import SeqloomError
 from seqloom.fast.linear import cpu as products
 from seqloom.models.decoders import DECODERS
 from seqloom.models.protocols import Encoded
-from seqloom.parts.recurrent.recurrent import Recurrent
+from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.visibility import See, flip, keep
 from tests import laws
 from tests.laws import OwnCell, close, drawn, shake
@@ -187,11 +187,11 @@ def test_ten_lines_make_a_cell_that_obeys_every_law(own):
 
 def test_a_users_cell_stands_where_a_name_would(own):
     """In an encoder, a decoder and a language model; as a class, as a function, with settings of its own."""
-    from seqloom.models.language_model import Language
+    from seqloom.models.language_model import LanguageModel
 
     made = [own, lambda input_dim, dim: own(input_dim, dim), partial(own, zoneout=0.1)]
     for cell in made:
-        model = Language(9, 0, {"kind": "recurrent", "cell": cell, "dim": 4, "layers": 2}, embedding=3)
+        model = LanguageModel(9, 0, {"kind": "recurrent", "cell": cell, "dim": 4, "layers": 2}, embedding=3)
         guess = model(torch.zeros(2, 5, dtype=torch.long), torch.ones(2, 5, dtype=torch.long))
         guess.nats.sum().backward()
         assert all(parameter.grad is not None for parameter in model.parameters())
