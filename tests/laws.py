@@ -36,7 +36,7 @@ from seqloom.parts.recurrent.cells import CELLS, Cell, CellState
 from seqloom.parts.recurrent.recurrent import Recurrent
 from seqloom.parts.state import Decoding, State, pick
 from seqloom.parts.transformer.block import RESIDUALS, Block
-from seqloom.parts.visibility import See, keep
+from seqloom.parts.visibility import Visibility, keep
 from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
 from seqloom.training.distributed.sharding import saved_buffers
 
@@ -401,7 +401,7 @@ def recurrent(cell: Choice) -> Maker:
             return module.start(width * SENTENCES, torch.empty(0, dtype=dtype, device=device))
 
         def step(x: Tensor, state: State) -> tuple[Tensor, State]:
-            return module(x, See(causal=True), state)
+            return module(x, Visibility(causal=True), state)
 
         return Stepping(module, begin, step, lambda r, t: drawn(r, t, 3).to(device, dtype))
 
@@ -415,10 +415,10 @@ class Cached(nn.Module):
         super().__init__()
         self.enter = TransformerInput(8, 8, position, 4, 0.0)
         self.block = Block(8, 2, 12, **options)
-        self.see = See(causal=True, window=window)
+        self.visible = Visibility(causal=True, window=window)
 
     def forward(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        return self.block(self.enter(x, state.used), self.see, state, self.enter.position)
+        return self.block(self.enter(x, state.used), self.visible, state, self.enter.position)
 
 
 def cached(**options: Any) -> Maker:
@@ -435,7 +435,7 @@ def reads_recurrent(cell: Choice, directions: int) -> Maker:
         module = make_module(lambda: Recurrent(3, [4, 5], cell, 2, directions), seed, dtype, device)
 
         def read(x: Tensor, lengths: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
-            outputs, final = module.run(x, See(lengths=lengths))
+            outputs, final = module.run(x, Visibility(lengths=lengths))
             return outputs, list(tensors(final))
 
         return Reading(module, read, *rows(3, dtype, device))
@@ -448,11 +448,11 @@ def reads_block(**options: Any) -> Maker:
 
     def make(seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Reading:
         module = make_module(lambda: Cached(**options), seed, dtype, device)
-        window = module.see.window
+        window = module.visible.window
 
         def read(x: Tensor, lengths: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
-            see = See(lengths=lengths, window=window)
-            return [module.block(module.enter(x), see, None, module.enter.position)[0]], []
+            visible = Visibility(lengths=lengths, window=window)
+            return [module.block(module.enter(x), visible, None, module.enter.position)[0]], []
 
         return Reading(module, read, *rows(8, dtype, device))
 
@@ -473,8 +473,8 @@ def reads_memory(score: Choice, value_dim: int = 0, heads: int = 0, **options: A
 
         def read(x: Tensor, lengths: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
             asked = query[: 2 * x.size(0)] if x.size(0) == SENTENCES else query[_row_of(x) : _row_of(x) + 2]
-            see, memory = See(lengths=lengths), module.remember(x)
-            mixed = module.read(asked, memory, see) if heads else module(asked, memory, see)
+            visible, memory = Visibility(lengths=lengths), module.remember(x)
+            mixed = module.read(asked, memory, visible) if heads else module(asked, memory, visible)
             return [], [mixed.unflatten(0, (x.size(0), 2))]
 
         def _row_of(x: Tensor) -> int:

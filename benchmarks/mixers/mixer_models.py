@@ -20,7 +20,7 @@ from seqloom.parts.mixers.mixers import MIXERS
 from seqloom.parts.positions.positions import POSITIONS
 from seqloom.parts.recurrent.recurrent import Recurrent
 from seqloom.parts.transformer.block import Block, Ways, through
-from seqloom.parts.visibility import See, last, mean
+from seqloom.parts.visibility import Visibility, last, mean
 
 HEADS = 4
 
@@ -34,8 +34,8 @@ class CellMixer(nn.Module):
         super().__init__()
         self.recurrent = Recurrent(dim, dim, cell)
 
-    def forward(self, x: Tensor, see: See, state: Any = None, position: Any = None) -> tuple[Tensor, Any]:
-        return self.recurrent(x, see, state)
+    def forward(self, x: Tensor, visible: Visibility, state: Any = None, position: Any = None) -> tuple[Tensor, Any]:
+        return self.recurrent(x, visible, state)
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ class Frame(nn.Module):
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         x = self.position(self.enter(x))
         # A causal place never sees the padding behind it, and without lengths the kernels are faster.
-        see = See(causal=True) if self.causal and self.asked else See(lengths=lengths)
-        x = through(self, x, see, self.position)[1]
+        visible = Visibility(causal=True) if self.causal and self.asked else Visibility(lengths=lengths)
+        x = through(self, x, visible, self.position)[1]
         if self.asked:
             return self.head(x[:, -self.asked :]).float()
         return self.head(self._summary(x, lengths)).float()
@@ -126,8 +126,8 @@ class Frame(nn.Module):
 def plain_windows() -> Any:
     """Windows by plain kernels: to compile one for every length would take longer than the training."""
 
-    def chunked(q: Tensor, k: Tensor, v: Tensor, see: See, first: int) -> Tensor:
-        return window.chunked(q, k, v, see, first)
+    def chunked(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, first: int) -> Tensor:
+        return window.chunked(q, k, v, visible, first)
 
     return patch.object(window, "_flex", chunked)
 

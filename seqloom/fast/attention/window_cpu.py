@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from seqloom.parts.mixers.head_projections import padded
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 
 BLOCK = 64  # queries in a block: a product of this size a thread does by itself, and so has in its cache what it made
 GROUP = 32  # blocks at a time
@@ -19,18 +19,18 @@ LONG = 2048  # places from which on this is quicker than copies of the keys for 
 LEAST = -1e30  # added to a score that is not seen; finite, for the spare queries of the last block see nothing
 
 
-def worth(q: Tensor, k: Tensor, v: Tensor, see: See) -> bool:
+def worth(q: Tensor, k: Tensor, v: Tensor, visible: Visibility) -> bool:
     """[B, heads, T, D] each: whether to go this way."""
     here = q.device.type == "cpu" and q.dtype == k.dtype == v.dtype and not torch.compiler.is_compiling()
-    return here and q.size(2) >= LONG and (see.window or 0) >= BLOCK
+    return here and q.size(2) >= LONG and (visible.window or 0) >= BLOCK
 
 
-def sliced(q: Tensor, k: Tensor, v: Tensor, see: See, first: int = 0) -> Tensor:
-    """softmax(q·kᵀ) v over the window of `see`, and over the `first` places whatever their distance; all [B, heads, T,
+def sliced(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, first: int = 0) -> Tensor:
+    """softmax(q·kᵀ) v over the window of `visible`, and over the `first` places whatever their distance; all [B, heads, T,
     D]. Padded queries get zeros where lengths are obeyed, which is where a place sees what comes after."""
     n, exact = q.size(2), torch.promote_types(q.dtype, torch.float32)
-    lengths = [n] * q.size(0) if see.causal or see.lengths is None else see.lengths.tolist()
-    sight = Sight(see.window or 1, see.causal, min(first, n))
+    lengths = [n] * q.size(0) if visible.causal or visible.lengths is None else visible.lengths.tolist()
+    sight = Sight(visible.window or 1, visible.causal, min(first, n))
     with torch.autocast("cpu", enabled=False):
         return _Sliced.apply(q.to(exact), k.to(exact), v.to(exact), lengths, sight).to(q.dtype)  # pyright: ignore
 

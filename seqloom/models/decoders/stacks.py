@@ -25,7 +25,7 @@ from seqloom.parts.recurrent.recurrent import Recurrent
 from seqloom.parts.state import State, pick
 from seqloom.parts.transformer.block import Block, Ways, through
 from seqloom.parts.transformer.reversible import inner, read, step
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 
 
 class RecurrentStack(nn.Module):
@@ -53,7 +53,7 @@ class RecurrentStack(nn.Module):
         return None
 
     def forward(self, x: Tensor, state: State = None) -> tuple[Tensor, State]:
-        return self.recurrent(x, See(causal=True), state)
+        return self.recurrent(x, Visibility(causal=True), state)
 
 
 class TransformerCache:
@@ -164,15 +164,15 @@ class TransformerStack(nn.Module):
         return fresh
 
     def _read(self, x: Tensor, cache: TransformerCache | None, lengths: Tensor | None = None) -> Tensor:
-        see, x = See(causal=True, lengths=lengths), self.enter(x, 0 if cache is None else cache.used)
+        visible, x = Visibility(causal=True, lengths=lengths), self.enter(x, 0 if cache is None else cache.used)
         if cache is None and self.reversible:
-            return self.norm(read(self.blocks, x, see, self.enter.position), lengths)
+            return self.norm(read(self.blocks, x, visible, self.enter.position), lengths)
         states = None if cache is None else cache.caches
         if self.reversible:
-            x, states = step(self.blocks, x, see, states or (), self.enter.position)
+            x, states = step(self.blocks, x, visible, states or (), self.enter.position)
             x = self.norm(x, lengths)
         else:
-            _, x, states = through(self, x, see, self.enter.position, states)
+            _, x, states = through(self, x, visible, self.enter.position, states)
         if cache is not None:
             cache.caches = tuple(states)
         return x

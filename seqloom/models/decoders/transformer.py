@@ -20,7 +20,7 @@ from seqloom.parts.mixers.mixers import CROSSES, MIXERS, SelfAttention
 from seqloom.parts.positions.positions import POSITIONS, Abreast, NoPosition, Sinusoidal, Turns
 from seqloom.parts.state import Branches, Decoding, State
 from seqloom.parts.transformer.block import Block, Ways, through
-from seqloom.parts.visibility import See, keep
+from seqloom.parts.visibility import Visibility, keep
 
 
 class SourceMemory(NamedTuple):
@@ -111,7 +111,7 @@ class TransformerDecoder(nn.Module):
             steps = [self._step_side_by_side(step, read, rows) for step in x.split(1, 1)] if x.size(1) > 1 else []
             return cat(steps, 1) if steps else self._step_side_by_side(x, read, rows), state
         x = self.enter(x, rows[0].used)
-        x, rows = self._run_blocks(x, See(causal=True, lengths=lengths), rows, self.enter.position, read)
+        x, rows = self._run_blocks(x, Visibility(causal=True, lengths=lengths), rows, self.enter.position, read)
         return x, Decoding(read, rows)
 
     def _step_side_by_side(self, x: Tensor, read: SourceMemory, rows: Branches) -> Tensor:
@@ -125,7 +125,7 @@ class TransformerDecoder(nn.Module):
         x = x.view(-1, rows.width, self.dim)
         seen, caches = rows.grow(x), rows.caches
         if read.lean is None or read.lean.watched:
-            y, _ = self._run_blocks(x, See(bias=seen), caches, Abreast(position, place), read)
+            y, _ = self._run_blocks(x, Visibility(bias=seen), caches, Abreast(position, place), read)
             return y.view(-1, 1, self.dim)
         if one := place == 0 and _all_equal(given.view(x.size(0), rows.width, -1)):
             x, seen, caches = x[:, :1], None, [Alike(cache, rows.width) for cache in caches]
@@ -133,7 +133,7 @@ class TransformerDecoder(nn.Module):
         turns = Abreast(position.over(x[:1, :1], place), place) if moving(position) else None
         if biasing(position):  # the same in all layers, so computed once
             heads, slots = read.lean.blocks[0].heads, rows.steps * rows.width
-            seen = See(bias=seen).plus(Abreast(position, place).bias(heads, 1, slots, dtype=x.dtype)).bias
+            seen = Visibility(bias=seen).with_bias(Abreast(position, place).bias(heads, 1, slots, dtype=x.dtype)).bias
         x = x.reshape(-1, self.dim)
         given = x if three is None else Entered(x, three)
         for block, cache, memory in zip(read.lean.blocks, caches, read.folded or read.memories, strict=True):
@@ -142,10 +142,10 @@ class TransformerDecoder(nn.Module):
         return y.repeat_interleave(rows.width, 0) if one else y
 
     def _run_blocks(
-        self, x: Tensor, see: See, states: tuple[State, ...], position: Turns, read: SourceMemory
+        self, x: Tensor, visible: Visibility, states: tuple[State, ...], position: Turns, read: SourceMemory
     ) -> tuple[Tensor, tuple[State, ...]]:
-        seen = See(lengths=read.lengths)
-        _, x, states = through(self, x, see, position, states, [(memory, seen) for memory in read.memories])
+        seen = Visibility(lengths=read.lengths)
+        _, x, states = through(self, x, visible, position, states, [(memory, seen) for memory in read.memories])
         return x, states
 
 

@@ -17,7 +17,7 @@ from seqloom.parts.layers.norm import NORMS, NoNorm
 from seqloom.parts.mixers.convolution import Convolution
 from seqloom.parts.state import State
 from seqloom.parts.transformer.block import Around, Ways
-from seqloom.parts.visibility import See, mean
+from seqloom.parts.visibility import Visibility, mean
 
 GATE = "gate"  # as an activation: a gated linear unit, half of the features gate the other half
 
@@ -42,9 +42,9 @@ class ConvolutionLayer(nn.Module):
         self.activation = NoActivation() if activation == GATE else ACTIVATIONS[activation]()
         self.around = Around(dim, norm, dropout, norm_kind, residual)
 
-    def forward(self, x: Tensor, see: See, before: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        y, before = self.mix(self.around.enter(x, see.lengths), see, before)
-        return self.around.leave(x, self.activation(y), see.lengths), before
+    def forward(self, x: Tensor, visible: Visibility, before: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        y, before = self.mix(self.around.enter(x, visible.lengths), visible, before)
+        return self.around.leave(x, self.activation(y), visible.lengths), before
 
 
 class ConvolutionLayers(nn.Module):
@@ -77,14 +77,16 @@ class ConvolutionLayers(nn.Module):
         """How many positions one position sees, itself among them: 1 + (width − 1) Σ dilation."""
         return 1 + sum(layer.mix.reach for layer in self.layers)  # pyright: ignore
 
-    def run(self, x: Tensor, see: See, state: State = None) -> tuple[list[Tensor], tuple[Tensor | None, ...]]:
+    def run(
+        self, x: Tensor, visible: Visibility, state: State = None
+    ) -> tuple[list[Tensor], tuple[Tensor | None, ...]]:
         """The outputs of all layers, last the output of the stack; and the positions that each layer still needs."""
         outputs, states = [self.enter(x)], []
         for depth, layer in enumerate(self.layers):
-            y, before = layer(self.ways(outputs), see, None if state is None else state[depth])
+            y, before = layer(self.ways(outputs), visible, None if state is None else state[depth])
             outputs.append(y)
             states.append(before)
-        return [*outputs[1:], self.norm(self.ways(outputs), see.lengths)], tuple(states)
+        return [*outputs[1:], self.norm(self.ways(outputs), visible.lengths)], tuple(states)
 
 
 class ConvolutionEncoder(nn.Module):
@@ -117,7 +119,7 @@ class ConvolutionEncoder(nn.Module):
         self.final_dims: tuple[tuple[int, ...], ...] = ()
 
     def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:
-        (*layers, states), _ = self.convolutions.run(x, See(lengths=lengths))
+        (*layers, states), _ = self.convolutions.run(x, Visibility(lengths=lengths))
         return Encoded(states=states, lengths=lengths, summary=mean(states, lengths), layers=tuple(layers))
 
 
@@ -153,5 +155,5 @@ class ConvolutionStack(nn.Module):
         return None
 
     def forward(self, x: Tensor, state: State = None, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        outputs, state = self.convolutions.run(x, See(causal=True, lengths=lengths), state)
+        outputs, state = self.convolutions.run(x, Visibility(causal=True, lengths=lengths), state)
         return outputs[-1], state

@@ -18,7 +18,7 @@ from seqloom.parts.mixers.mixers import MIXERS
 from seqloom.parts.positions.positions import POSITIONS
 from seqloom.parts.transformer.block import Block, Ways, through
 from seqloom.parts.transformer.reversible import inner, read
-from seqloom.parts.visibility import See, mean
+from seqloom.parts.visibility import Visibility, mean
 
 
 class TransformerEncoder(nn.Module):
@@ -74,12 +74,12 @@ class TransformerEncoder(nn.Module):
             extra = self.globals.size(0)
             x = torch.cat([self.globals.to(x.dtype).expand(x.size(0), -1, -1), x], 1)
             real = None if lengths is None else lengths + extra
-        see, position = See(lengths=real), self.enter.position
+        visible, position = Visibility(lengths=real), self.enter.position
         if self.reversible:
-            x = read(self.blocks, x, see, position)
+            x = read(self.blocks, x, visible, position)
             outputs, states = [x], self.norm(x, real)
         else:
-            (_, *outputs), states, _ = through(self, x, see, position)
+            (_, *outputs), states, _ = through(self, x, visible, position)
         states, layers = states[:, extra:], tuple(one[:, extra:] for one in outputs)
         return Encoded(states=states, lengths=lengths, summary=mean(states, lengths), layers=layers)
 

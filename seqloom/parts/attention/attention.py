@@ -21,7 +21,7 @@ from seqloom.parts.layers.dropout import dropout
 from seqloom.parts.positions.positions import NoPosition, Turned, Turns
 from seqloom.parts.probe import Probed
 from seqloom.parts.state import Cache, fresh
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 
 Memory = tuple[Tensor, Tensor]  # the keys, as the score keeps them, and the values; one row per sentence
 Packed = tuple[Tensor, None]  # both in one piece, as they were projected: for the kernel that takes them so
@@ -32,7 +32,7 @@ def attend(
     k: Tensor,
     v: Tensor,
     score: Score,
-    see: See,
+    visible: Visibility,
     report: Callable[[Tensor], None] | None = None,
     normalise: Normaliser = softmax,
 ) -> Tensor:
@@ -43,13 +43,13 @@ def attend(
     """
     if report is None and normalise is softmax and not _alone(q):
         if type(score) is Scaled:  # the kernel's own scale spares a product with it
-            return _fused(q, k, v, see, score.scale)
+            return _fused(q, k, v, visible, score.scale)
         if pair := score.as_dot(q, k):
-            return _fused(*pair, v, see)
+            return _fused(*pair, v, visible)
     scores = score(_folded(q, k), k).view(*q.shape[:-1], k.size(-2))
-    if see.bias is not None:
-        scores = scores + see.bias
-    weights = normalise(scores, _shaped(see.keep(q.size(-2), k.size(-2), q.device), scores))
+    if visible.bias is not None:
+        scores = scores + visible.bias
+    weights = normalise(scores, _shaped(visible.keep(q.size(-2), k.size(-2), q.device), scores))
     if report:
         report(weights.detach())
     return (_folded(weights.to(v.dtype), v) @ v).view(*q.shape[:-1], v.size(-1))
@@ -61,20 +61,20 @@ def _alone(q: Tensor) -> bool:
     return q.is_cuda and q.dim() == 3 and q.size(1) == 1
 
 
-def _fused(q: Tensor, k: Tensor, v: Tensor, see: See, scale: float = 1.0) -> Tensor:
+def _fused(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, scale: float = 1.0) -> Tensor:
     """Lowering: the kernel's own triangle where it fits, no mask where all is visible, else a dense mask."""
     if q.dim() == 3:  # only with an axis for heads does torch choose its fused kernel
-        return _fused(q[:, None], k[:, None], v[:, None], see, scale)[:, 0]
+        return _fused(q[:, None], k[:, None], v[:, None], visible, scale)[:, 0]
     t, s, shared = q.size(-2), k.size(-2), q.size(1) != k.size(1)
-    if worth(q, k) and see.bias is None and see.window is None and (see.square(t, s) or not see.causal):
-        return mixed(q * scale, k, v, None if see.causal else see.keep(t, s, q.device), see.causal)
-    if brief(q, k) and see.bias is None and see.window is None and not see.causal:
-        return briefly(q, k, v, see.keep(t, s, q.device), scale)
-    if see.square(t, s):
+    if worth(q, k) and visible.bias is None and visible.window is None and (visible.plain_causal(t, s) or not visible.causal):
+        return mixed(q * scale, k, v, None if visible.causal else visible.keep(t, s, q.device), visible.causal)
+    if brief(q, k) and visible.bias is None and visible.window is None and not visible.causal:
+        return briefly(q, k, v, visible.keep(t, s, q.device), scale)
+    if visible.plain_causal(t, s):
         return _kernel(q, k, v, scale=scale, is_causal=True, enable_gqa=shared)
-    mask = see.keep(t, s, q.device)
-    if see.bias is not None:
-        mask = see.bias if mask is None else see.bias.masked_fill(~mask, float("-inf"))
+    mask = visible.keep(t, s, q.device)
+    if visible.bias is not None:
+        mask = visible.bias if mask is None else visible.bias.masked_fill(~mask, float("-inf"))
     if not shared:
         return _kernel(q, k, v, scale=scale, attn_mask=mask)
     # As further queries, heads that share keys are any kernel's work, and no key is repeated.
@@ -126,12 +126,12 @@ class Attention(Probed):
         """[B, S, key_dim] -> what is kept of it: all that depends on the source alone, done once per sentence."""
         return self.score.keys(states), states if self.value is None else self.value(states)
 
-    def forward(self, query: Tensor, memory: Memory, see: See) -> Tensor:
+    def forward(self, query: Tensor, memory: Memory, visible: Visibility) -> Tensor:
         """[R, T, query_dim] -> [R, T, dim]; R may be a multiple of the sentences: hypotheses are extra queries."""
         keys, values = memory
         rows, t, _ = query.shape
         folded = query.reshape(keys.size(0), -1, query.size(-1))
-        mixed = attend(folded, keys, values, self.score, see, self.probe)
+        mixed = attend(folded, keys, values, self.score, visible, self.probe)
         return mixed.reshape(rows, t, values.size(-1))
 
 
@@ -143,7 +143,7 @@ class MultiHead(Probed):
     are the input as it is. Heads share the parameters of a score that has any. `dropout`: of the weights, in training
     (as in the code of Vaswani et al. 2017), for which they are written down, all T × S of them.
 
-    Reports its weights, [B, heads, T, S]. As a mixer, `forward(x, see, state)` attends to x itself; `read` attends to
+    Reports its weights, [B, heads, T, S]. As a mixer, `forward(x, visible, state)` attends to x itself; `read` attends to
     a memory made once by `remember`.
     """
 
@@ -211,7 +211,7 @@ class MultiHead(Probed):
         """[B, S, key_dim] -> keys and values, [B, key_heads, S, dim/heads]; with gradients perhaps `Packed`, for
         `read`."""
         packed = self._product(states)
-        if torch.is_grad_enabled() and packed is not None and self._short(packed, See(), 1, packed.size(1)):
+        if torch.is_grad_enabled() and packed is not None and self._short(packed, Visibility(), 1, packed.size(1)):
             return packed, None  # pyright: ignore[reportReturnType]
         return self._unpacked(packed, states)
 
@@ -219,27 +219,29 @@ class MultiHead(Probed):
         k, v = self._parts(packed, states, "kv")
         return self.score.keys(k), v
 
-    def read(self, x: Tensor, memory: Memory | Packed, see: See) -> Tensor:
+    def read(self, x: Tensor, memory: Memory | Packed, visible: Visibility) -> Tensor:
         """Cross-attention: x [R, T, dim] over a memory of B sentences, R a multiple of B."""
         keys, values = memory
         folded = (x if self.query is None else self.query(x)).view(keys.size(0), -1, x.size(-1))
         if values is None:
-            if self._short(keys, see, folded.size(1), keys.size(1)):
-                return self.out(short_gpu.attention(folded, keys, see, self.heads, self.score.scale).view_as(x))
+            if self._short(keys, visible, folded.size(1), keys.size(1)):
+                return self.out(short_gpu.attention(folded, keys, visible, self.heads, self.score.scale).view_as(x))
             keys, values = self._unpacked(keys, keys)
-        mixed = attend(self._split(folded), keys, values, self.score, see, self.probe, self._weigh())
+        mixed = attend(self._split(folded), keys, values, self.score, visible, self.probe, self._weigh())
         return self.out(_merge(mixed).view_as(x))
 
     def forward(
-        self, x: Tensor, see: See, state: Cache | None = None, position: Turns | None = None
+        self, x: Tensor, visible: Visibility, state: Cache | None = None, position: Turns | None = None
     ) -> tuple[Tensor, Cache | None]:
         """Self-attention: x [R, T, dim]; with a cache, x stands after what the cache holds."""
         packed, bias = self._apart(x)
-        if isinstance(position, Turned) and fresh(state) and self._short(packed, see, x.size(1), x.size(1)):
+        if isinstance(position, Turned) and fresh(state) and self._short(packed, visible, x.size(1), x.size(1)):
             turns = position.turns(0, x.size(1))
             if state is not None:
                 state.later(x.size(1), lambda: self._turned(packed, bias, position))
-            return self.out(short_gpu.attention(packed, None, see, self.heads, self.score.scale, bias, turns)), state
+            return self.out(
+                short_gpu.attention(packed, None, visible, self.heads, self.score.scale, bias, turns)
+            ), state
         q, k, v = parts = self._three(packed, bias, x)
         offset, position = state.used if state is not None else 0, position or _UNMOVED
         q, k = position.turn(q, k, offset)
@@ -247,11 +249,11 @@ class MultiHead(Probed):
         k = self.score.keys(k)
         if state is not None:
             k, v = state.append(k, v)
-            see = see.after(offset)
-        see = see.plus(position.bias(self.heads, q.size(-2), k.size(-2), offset, see.causal, q.dtype))
-        if still and self._short(packed, see, q.size(-2), k.size(-2)):
-            return self.out(short_gpu.attention(packed, None, see, self.heads, self.score.scale, bias)), state
-        return self.out(_merge(attend(q, k, v, self.score, see, self.probe, self._weigh()))), state
+            visible = visible.at_offset(offset)
+        visible = visible.with_bias(position.bias(self.heads, q.size(-2), k.size(-2), offset, visible.causal, q.dtype))
+        if still and self._short(packed, visible, q.size(-2), k.size(-2)):
+            return self.out(short_gpu.attention(packed, None, visible, self.heads, self.score.scale, bias)), state
+        return self.out(_merge(attend(q, k, v, self.score, visible, self.probe, self._weigh()))), state
 
     def _three(self, packed: Tensor | None, bias: Tensor | None, x: Tensor) -> list[Tensor]:
         """Queries, keys and values."""
@@ -281,10 +283,10 @@ class MultiHead(Probed):
         made = iter(() if packed is None else packed.split(self.widths, -1))
         return [self._split(next(made) if part in self.projections else x) for part in parts]
 
-    def _short(self, packed: Tensor | None, see: See, t: int, s: int) -> TypeGuard[Tensor]:
+    def _short(self, packed: Tensor | None, visible: Visibility, t: int, s: int) -> TypeGuard[Tensor]:
         """Whether the kernel for short rows can do it."""
         usual = self.usual and self.probe is None and type(self.score) is Scaled and not self._drops
-        return packed is not None and usual and short_gpu.fits(packed, see, t, s, self.head_dim)
+        return packed is not None and usual and short_gpu.fits(packed, visible, t, s, self.head_dim)
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)

@@ -13,7 +13,7 @@ from seqloom.build import Choice
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.mixers.head_projections import Heads, at_least, dense
 from seqloom.parts.state import Cache
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 
 
 class Blockwise(Heads):
@@ -29,18 +29,20 @@ class Blockwise(Heads):
         super().__init__(dim, heads, score)
         self.block = at_least("block", block)
 
-    def mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: Cache | None) -> tuple[Tensor, Cache | None]:
+    def mix(
+        self, q: Tensor, k: Tensor, v: Tensor, visible: Visibility, state: Cache | None
+    ) -> tuple[Tensor, Cache | None]:
         if state is not None:
-            see = see.after(state.used)
+            visible = visible.at_offset(state.used)
             k, v = state.append(k, v)
         if self.probe is not None or q.size(2) == 1:  # a single query has no square to save
-            return dense(q, k, v, see, self.probe), state
-        return blockwise(q, k, v, see, self.block), state
+            return dense(q, k, v, visible, self.probe), state
+        return blockwise(q, k, v, visible, self.block), state
 
 
-def blockwise(q: Tensor, k: Tensor, v: Tensor, see: See, block: int) -> Tensor:
+def blockwise(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, block: int) -> Tensor:
     """softmax(q·kᵀ) v over what may be seen, all [B, heads, T or S, D]."""
-    return _Blockwise.apply(q, k, v, see.lengths, see.offset if see.causal else None, block)  # pyright: ignore
+    return _Blockwise.apply(q, k, v, visible.lengths, visible.offset if visible.causal else None, block)  # pyright: ignore
 
 
 class _Block(NamedTuple):

@@ -12,7 +12,7 @@ from seqloom.errors import SeqloomError
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.positions.positions import Turns
 from seqloom.parts.state import Kept
-from seqloom.parts.visibility import See, keep
+from seqloom.parts.visibility import Visibility, keep
 
 
 class Convolution(nn.Module):
@@ -34,15 +34,15 @@ class Convolution(nn.Module):
         nn.init.zeros_(self.weigh.bias)  # pyright: ignore[reportArgumentType]
         self.reach, self.gate = (width - 1) * dilation, gate
 
-    def forward(self, x: Tensor, see: See, before: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    def forward(self, x: Tensor, visible: Visibility, before: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """[R, T, dim] -> the same, and the last places that what comes after still needs, [R, reach, dim]: as `before`
         they stand before the first of x. None: zeros do."""
-        if see.causal:
+        if visible.causal:
             x = F.pad(x, (0, 0, self.reach, 0)) if before is None else cat([before, x], 1)
             before = x[:, x.size(1) - self.reach :].contiguous()  # not all of x with it
         else:
-            if see.lengths is not None:
-                x = x.masked_fill(~keep(see.lengths, x.size(1))[:, :, None], 0.0)
+            if visible.lengths is not None:
+                x = x.masked_fill(~keep(visible.lengths, x.size(1))[:, :, None], 0.0)
             after = self.reach // 2
             x = F.pad(x, (0, 0, self.reach - after, after))
         y = self.weigh(x.mT).mT
@@ -74,9 +74,9 @@ class ConvolutionMixer(Convolution):
         return Kept()
 
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, x: Tensor, see: See, state: Kept | None = None, position: Turns | None = None
+        self, x: Tensor, visible: Visibility, state: Kept | None = None, position: Turns | None = None
     ) -> tuple[Tensor, Kept | None]:
-        y, before = super().forward(x, see, *(state.parts if state is not None else ()))
+        y, before = super().forward(x, visible, *(state.parts if state is not None else ()))
         if state is None or before is None:
             return y, state
         return y, Kept(state.used + x.size(1), (before,))

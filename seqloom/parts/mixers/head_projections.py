@@ -15,7 +15,7 @@ from seqloom.parts.attention.attention import MultiHead, attend
 from seqloom.parts.attention.scores import SCORES, Dot, Scaled
 from seqloom.parts.positions.positions import POSITIONS, NoPosition, Position, Turns
 from seqloom.parts.state import Cache, State
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 
 
 class Heads(MultiHead):
@@ -36,12 +36,14 @@ class Heads(MultiHead):
     def begin(self, room: int | None = None) -> State:
         return Cache(room)
 
-    def forward(self, x: Tensor, see: See, state: State = None, position: Turns | None = None) -> tuple[Tensor, State]:
+    def forward(
+        self, x: Tensor, visible: Visibility, state: State = None, position: Turns | None = None
+    ) -> tuple[Tensor, State]:
         q, k, v = self._projected(x, "qkv")
         q, k = self.turn(position)(q, k, 0 if state is None else state.used)
         if not self.kernel:
             q, k = self.score.as_dot(q, self.score.keys(k))
-        y, state = self.mix(q, k, v, see, state)
+        y, state = self.mix(q, k, v, visible, state)
         return self.out(y.transpose(1, 2).flatten(2)), state
 
     def turn(self, position: Turns | None) -> Callable[..., tuple[Tensor, Tensor]]:
@@ -54,7 +56,7 @@ class Heads(MultiHead):
             f"few; choose position from: {fitting}; or mixer 'attention'"
         )
 
-    def mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: State) -> tuple[Tensor, State]:
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, visible: Visibility, state: State) -> tuple[Tensor, State]:
         """[R, heads, T, head_dim] each -> the same, and the state after them. Without a kernel of its own the score of
         a query and a key is q·k."""
         raise NotImplementedError
@@ -67,9 +69,11 @@ def agree(blocks: Iterable[Any], position: Turns) -> None:
             block.mix.turn(position)
 
 
-def dense(q: Tensor, k: Tensor, v: Tensor, see: See, report: Callable[[Tensor], None] | None = None) -> Tensor:
+def dense(
+    q: Tensor, k: Tensor, v: Tensor, visible: Visibility, report: Callable[[Tensor], None] | None = None
+) -> Tensor:
     """softmax(q·kᵀ) v, every pair of them: the twin of what is sparse, and the fused kernel for what is short."""
-    return attend(q, k, v, DOT, see, report)
+    return attend(q, k, v, DOT, visible, report)
 
 
 def folded(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None) -> Tensor:

@@ -15,7 +15,7 @@ from seqloom.build import Choice
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.mixers.head_projections import Heads, at_least, by_head, padded
 from seqloom.parts.state import Kept
-from seqloom.parts.visibility import See, keep
+from seqloom.parts.visibility import Visibility, keep
 
 Sums = tuple[Tensor, Tensor]  # Σ φ(k) vᵀ [B, heads, M, D] and Σ φ(k) [B, heads, M]
 TOGETHER = 2**19  # random features of a row at a time on a CPU, so that what is made of them finds them in its cache
@@ -34,12 +34,14 @@ class LinearAttention(Heads):
     def begin(self, room: int | None = None) -> Kept:
         return Kept()
 
-    def mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: Kept | None) -> tuple[Tensor, Kept | None]:
-        real = None if see.lengths is None or see.causal else keep(see.lengths, k.size(2))[:, None, :, None]
+    def mix(
+        self, q: Tensor, k: Tensor, v: Tensor, visible: Visibility, state: Kept | None
+    ) -> tuple[Tensor, Kept | None]:
+        real = None if visible.lengths is None or visible.causal else keep(visible.lengths, k.size(2))[:, None, :, None]
         if state is not None or self.probe is not None:
-            return self._mix(q, k, v, real, see.causal, state)
+            return self._mix(q, k, v, real, visible.causal, state)
         size = self._together(q)
-        call = partial(self._in_pieces, real=real, causal=see.causal, size=size)
+        call = partial(self._in_pieces, real=real, causal=visible.causal, size=size)
         return (call(q, k, v) if size < q.size(2) else by_head(call, q, k, v)), None
 
     def _in_pieces(self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, causal: bool, size: int) -> Tensor:

@@ -12,7 +12,7 @@ from seqloom.errors import SeqloomError
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.mixers.head_projections import Heads, at_least, dense
 from seqloom.parts.state import State
-from seqloom.parts.visibility import See, keep
+from seqloom.parts.visibility import Visibility, keep
 
 
 class Linformer(Heads):
@@ -32,14 +32,14 @@ class Linformer(Heads):
         self.longest, rank = at_least("longest", longest), at_least("rank", rank)
         self.keys, self.values = (nn.Parameter(torch.randn(rank, longest) * longest**-0.5) for _ in range(2))
 
-    def mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: State) -> tuple[Tensor, State]:
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, visible: Visibility, state: State) -> tuple[Tensor, State]:
         n = k.size(2)
         if n > self.longest:
             raise SeqloomError(
                 f"mixer 'linformer' reaches {self.longest} tokens, here {n}; set mixer.longest higher, or choose "
                 "another mixer, such as 'window'"
             )
-        if see.lengths is not None:
-            real = keep(see.lengths, n)[:, None, :, None]
+        if visible.lengths is not None:
+            real = keep(visible.lengths, n)[:, None, :, None]
             k, v = k * real, v * real
-        return dense(q, self.keys[:, :n] @ k, self.values[:, :n] @ v, See(), self.probe), state
+        return dense(q, self.keys[:, :n] @ k, self.values[:, :n] @ v, Visibility(), self.probe), state

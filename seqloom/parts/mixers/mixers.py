@@ -24,7 +24,7 @@ from seqloom.parts.mixers.sparse import BigBird, Longformer
 from seqloom.parts.mixers.window import Window
 from seqloom.parts.positions.positions import Turns
 from seqloom.parts.state import Cache, State
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 
 
 class Mixer(Protocol):
@@ -35,7 +35,9 @@ class Mixer(Protocol):
         """The state before the first step; memory for `room` steps, if it grows with them."""
         ...
 
-    def __call__(self, x: Tensor, see: See, state: State = None, position: Turns | None = None) -> tuple[Tensor, State]:
+    def __call__(
+        self, x: Tensor, visible: Visibility, state: State = None, position: Turns | None = None
+    ) -> tuple[Tensor, State]:
         """[R, T, dim] -> the same; with a state, x stands after what it holds. `position` turns queries and keys."""
         ...
 

@@ -13,7 +13,7 @@ from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.mixers.head_projections import Heads, at_least, by_head, padded
 from seqloom.parts.positions.positions import Turns
 from seqloom.parts.state import State
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 
 ITSELF = -1e3  # the score of a place for itself: it sees itself only where it sees nobody else
 
@@ -57,18 +57,24 @@ class Reformer(Heads):
         draw = torch.randn(heads, dim // heads, rounds, buckets // 2, generator=torch.Generator().manual_seed(seed))
         self.register_buffer("rotations", draw, persistent=False)
 
-    def forward(self, x: Tensor, see: See, state: State = None, position: Turns | None = None) -> tuple[Tensor, State]:
+    def forward(
+        self, x: Tensor, visible: Visibility, state: State = None, position: Turns | None = None
+    ) -> tuple[Tensor, State]:
         q, v = (self._split(part) for part in self.project(x).chunk(2, -1))
         q, _ = self.turn(position)(q, q, 0)
-        y, state = self.mix(q, q, v, see, state)
+        y, state = self.mix(q, q, v, visible, state)
         return self.out(y.transpose(1, 2).flatten(2)), state
 
-    def mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: State) -> tuple[Tensor, State]:
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, visible: Visibility, state: State) -> tuple[Tensor, State]:
         n = q.size(2)
         if n <= self.chunk and self.probe is None:
-            return self._plain(q, v, see.lengths, None), state
+            return self._plain(q, v, visible.lengths, None), state
         spare = -n % self.chunk
-        lengths = see.lengths if see.lengths is not None or not spare else q.new_full((q.size(0),), n, dtype=torch.long)
+        lengths = (
+            visible.lengths
+            if visible.lengths is not None or not spare
+            else q.new_full((q.size(0),), n, dtype=torch.long)
+        )
         q, v = (padded(x, 0, spare) for x in (q, v))
         turns = self.rotations[None].to(q.dtype)
         if self.probe is not None:

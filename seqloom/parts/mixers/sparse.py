@@ -14,7 +14,7 @@ from seqloom.parts.mixers.head_projections import Heads, at_least, by_head, dens
 from seqloom.parts.mixers.window import near
 from seqloom.parts.positions.positions import Turns
 from seqloom.parts.state import State
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 
 Triple = tuple[Tensor, Tensor, Tensor]
 
@@ -39,7 +39,9 @@ class Longformer(Heads):
         for linear in (self.asking, self.asked):
             nn.init.zeros_(linear.bias)
 
-    def forward(self, x: Tensor, see: See, state: State = None, position: Turns | None = None) -> tuple[Tensor, State]:
+    def forward(
+        self, x: Tensor, visible: Visibility, state: State = None, position: Turns | None = None
+    ) -> tuple[Tensor, State]:
         turn = self.turn(position)
         q, k, v = self._projected(x, "qkv")
         q, k = turn(q, k)
@@ -47,20 +49,20 @@ class Longformer(Heads):
         some = self._split(self.asking(x[:, : self.first]))
         keys, values = (self._split(part) for part in self.asked(x).chunk(2, -1))
         some, keys = self.score.as_dot(turn(some, some)[0], self.score.keys(turn(keys, keys)[0]))
-        y = self.join((q, k, v), (some, keys, values), See(lengths=see.lengths))
+        y = self.join((q, k, v), (some, keys, values), Visibility(lengths=visible.lengths))
         return self.out(y.transpose(1, 2).flatten(2)), state
 
-    def join(self, close: Triple, wide: Triple, see: See) -> Tensor:
+    def join(self, close: Triple, wide: Triple, visible: Visibility) -> Tensor:
         """[B, heads, T, D]: queries, keys and values of all, and those with which the first places ask."""
         if self.probe is None:
-            y, first = near(*close, replace(see, window=self.window), self.first), dense(*wide, see)
+            y, first = near(*close, replace(visible, window=self.window), self.first), dense(*wide, visible)
         else:
             reports, n = [], close[0].size(2)
             known = torch.arange(n, device=close[0].device) < self.first
-            seen = See(window=self.window).keep(n, n, known.device)
+            seen = Visibility(window=self.window).keep(n, n, known.device)
             assert seen is not None
-            hidden = replace(see, bias=_bias(close[0], ~(seen | known)))
-            y, first = dense(*close, hidden, reports.append), dense(*wide, see, reports.append)
+            hidden = replace(visible, bias=_bias(close[0], ~(seen | known)))
+            y, first = dense(*close, hidden, reports.append), dense(*wide, visible, reports.append)
             self.probe(torch.cat([reports[1], reports[0][:, :, self.first :]], 2))
         return torch.cat([first, y[:, :, self.first :]], 2)
 
@@ -95,20 +97,22 @@ class BigBird(Heads):
         super().__init__(dim, heads, score)
         self.block, self.random, self.seed = at_least("block", block), at_least("random", random, 0), seed
 
-    def mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: State) -> tuple[Tensor, State]:
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, visible: Visibility, state: State) -> tuple[Tensor, State]:
         n, count = q.size(2), -(-q.size(2) // self.block)
-        see = See(lengths=see.lengths)
+        visible = Visibility(lengths=visible.lengths)
         if count <= 4 and self.probe is None:
-            return dense(q, k, v, see), state
-        chosen = self.choose(count, see.lengths, q.device)
+            return dense(q, k, v, visible), state
+        chosen = self.choose(count, visible.lengths, q.device)
         if self.probe is not None:
             hidden = ~_pairs(chosen, count).repeat_interleave(self.block, -1).repeat_interleave(self.block, -2)
-            return dense(q, k, v, See(lengths=see.lengths, bias=_bias(q, hidden[..., :n, :n])), self.probe), state
+            return dense(
+                q, k, v, Visibility(lengths=visible.lengths, bias=_bias(q, hidden[..., :n, :n])), self.probe
+            ), state
         blocks = [padded(x, 0, count * self.block - n).unflatten(2, (count, self.block)) for x in (q, k, v)]
-        lengths = q.new_full((1,), n, dtype=torch.long) if see.lengths is None else see.lengths
+        lengths = q.new_full((1,), n, dtype=torch.long) if visible.lengths is None else visible.lengths
         ends = [x.take_along_dim(_ends(chosen.last)[..., None, None], 2) for x in blocks]  # the first and the last
         y = by_head(_blocks, *blocks, *ends[1:], chosen.block[..., 5:], self._keep(chosen, lengths))
-        wide = dense(ends[0].flatten(2, 3), k, v, see).unflatten(2, (2, self.block))
+        wide = dense(ends[0].flatten(2, 3), k, v, visible).unflatten(2, (2, self.block))
         at = torch.arange(count, device=q.device)[:, None, None]
         y = torch.where(at == chosen.last[..., None, None], wide[:, :, 1:], torch.where(at == 0, wide[:, :, :1], y))
         return y.flatten(2, 3)[:, :, :n], state

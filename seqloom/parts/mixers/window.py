@@ -14,7 +14,7 @@ from seqloom.fast.attention.window_cpu import sliced, worth
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.mixers.head_projections import Heads, at_least, by_head, dense, folded, padded, places
 from seqloom.parts.state import Kept, State
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 
 BLOCK = 128  # queries and keys of FlexAttention's blocks
 CHUNK = 128  # queries taken together; each set of keys is read once for all of them
@@ -38,41 +38,41 @@ class Window(Heads):
     def begin(self, room: int | None = None) -> Kept:
         return Kept()
 
-    def mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: Kept | None) -> tuple[Tensor, State]:
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, visible: Visibility, state: Kept | None) -> tuple[Tensor, State]:
         before = 0
         if state is not None:
             k, v = (torch.cat([*state.parts[i : i + 1], new], 2) for i, new in enumerate((k, v)))
             before = k.size(2) - q.size(2)
             last = max(0, k.size(2) - self.window + 1)
             state = Kept(state.used + q.size(2), (k[:, :, last:], v[:, :, last:]))
-        see = replace(see, window=self.window, offset=before)
+        visible = replace(visible, window=self.window, offset=before)
         if q.size(2) == 1:  # sees all that is kept
-            see = replace(see, window=None)
+            visible = replace(visible, window=None)
         if self.probe is not None or q.size(2) == 1:
-            return dense(q, k, v, see, self.probe), state
-        return near(padded(q, before, 0), k, v, see)[:, :, before:], state
+            return dense(q, k, v, visible, self.probe), state
+        return near(padded(q, before, 0), k, v, visible)[:, :, before:], state
 
 
-def near(q: Tensor, k: Tensor, v: Tensor, see: See, first: int = 0) -> Tensor:
-    """softmax(q·kᵀ) v over the window of `see`, and over the `first` places whatever their distance; all [B, heads, T,
+def near(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, first: int = 0) -> Tensor:
+    """softmax(q·kᵀ) v over the window of `visible`, and over the `first` places whatever their distance; all [B, heads, T,
     D]. Lowering: the dense kernel where the window holds everything, FlexAttention on a GPU, slices of long rows on a
     CPU, else chunks."""
     n = q.size(2)
-    assert see.window is not None
-    if see.window >= n:
-        return dense(q, k, v, replace(see, window=None, offset=0))
-    if worth(q, k, v, see):
-        return sliced(q, k, v, see, first)
-    return _flex(q, k, v, see, first) if _flexible(q, see) else chunked(q, k, v, see, first)
+    assert visible.window is not None
+    if visible.window >= n:
+        return dense(q, k, v, replace(visible, window=None, offset=0))
+    if worth(q, k, v, visible):
+        return sliced(q, k, v, visible, first)
+    return _flex(q, k, v, visible, first) if _flexible(q, visible) else chunked(q, k, v, visible, first)
 
 
-def chunked(q: Tensor, k: Tensor, v: Tensor, see: See, first: int = 0) -> Tensor:
+def chunked(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, first: int = 0) -> Tensor:
     """`near` with plain kernels: `chunk` queries see their own chunk of keys and the ones beside it."""
-    n, window = q.size(2), see.window or 1
+    n, window = q.size(2), visible.window or 1
     chunk, first = min(window, CHUNK), min(first, n)
     count, back = -(-n // chunk), -(-(window - 1) // chunk) * chunk
-    size, spare = back + chunk + (0 if see.causal else back), count * chunk - n
-    bias = q.new_zeros(()).masked_fill(~_keep((count, chunk, size, back), n, see, first, q.device), float("-inf"))
+    size, spare = back + chunk + (0 if visible.causal else back), count * chunk - n
+    bias = q.new_zeros(()).masked_fill(~_keep((count, chunk, size, back), n, visible, first, q.device), float("-inf"))
 
     def mixed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         asked = padded(q, 0, spare).unflatten(2, (count, chunk))
@@ -85,31 +85,31 @@ def chunked(q: Tensor, k: Tensor, v: Tensor, see: See, first: int = 0) -> Tensor
     return by_head(mixed, q, k, v, times=size // chunk)
 
 
-def _keep(sizes: tuple[int, int, int, int], n: int, see: See, first: int, device: torch.device) -> Tensor:
+def _keep(sizes: tuple[int, int, int, int], n: int, visible: Visibility, first: int, device: torch.device) -> Tensor:
     """[B or 1, N, T, first + S]: what the queries of each chunk see of the first places and of those beside them."""
     count, chunk, size, back = sizes
     at, key = places(count, chunk, chunk, 0, device), places(count, size, chunk, -back, device)
     far = torch.arange(back, back + chunk, device=device)[:, None] - torch.arange(size, device=device)
-    band = (far < (see.window or n)) & (far > (-1 if see.causal else -(see.window or n)))
+    band = (far < (visible.window or n)) & (far > (-1 if visible.causal else -(visible.window or n)))
     real, known = ((key >= first) & (key < n))[None], torch.arange(first, device=device)
-    if see.lengths is not None and not see.causal:  # where it writes, a real place never sees a padded one
-        real = real & (key < see.lengths[:, None, None])
-        known = (known < see.lengths[:, None])[:, None, None].expand(-1, count, chunk, -1)
+    if visible.lengths is not None and not visible.causal:  # where it writes, a real place never sees a padded one
+        real = real & (key < visible.lengths[:, None, None])
+        known = (known < visible.lengths[:, None])[:, None, None].expand(-1, count, chunk, -1)
     else:
-        known = (known <= at[:, :, None] if see.causal else known.expand(count, chunk, -1) >= 0)[None]
+        known = (known <= at[:, :, None] if visible.causal else known.expand(count, chunk, -1) >= 0)[None]
     return torch.cat([known, band & real[:, :, None]], -1)
 
 
-def _flexible(q: Tensor, see: See) -> bool:
+def _flexible(q: Tensor, visible: Visibility) -> bool:
     """Whether FlexAttention has a kernel for it, which need not be planned anew for each batch's lengths."""
     fitting = q.dtype != torch.float64 and q.size(-1) in (16, 32, 64, 128, 256) and q.size(2) > CHUNK
-    return q.is_cuda and fitting and (see.causal or see.lengths is None)
+    return q.is_cuda and fitting and (visible.causal or visible.lengths is None)
 
 
-def _flex(q: Tensor, k: Tensor, v: Tensor, see: See, first: int) -> Tensor:
+def _flex(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, first: int) -> Tensor:
     """The same by torch's FlexAttention (Dong et al. 2024, https://arxiv.org/abs/2412.05496), which skips the blocks
     in which nothing is seen."""
-    mask = _blocks(q.size(2), see.window or 1, see.causal, first, q.device)
+    mask = _blocks(q.size(2), visible.window or 1, visible.causal, first, q.device)
     # Beyond its limit, eight by default, torch would no longer compile but make all n × n scores.
     with torch.compiler.config.patch(recompile_limit=PROGRAMS):  # pyright: ignore[reportAttributeAccessIssue]
         return _compiled()(q, k, v, block_mask=mask, scale=1.0)

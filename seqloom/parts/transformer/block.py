@@ -22,7 +22,7 @@ from seqloom.parts.layers.norm import NORMS, LayerNorm
 from seqloom.parts.mixers.mixers import CROSSES, MIXERS, mixer_of
 from seqloom.parts.positions.positions import Position, Turns
 from seqloom.parts.state import State
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 
 
 class FeedForward(nn.Module):
@@ -149,52 +149,54 @@ class Block(nn.Module):
     def forward(
         self,
         x: Tensor,
-        see: See,
+        visible: Visibility,
         state: State = None,
         position: Turns | None = None,
-        memory: tuple[Memory, See] | None = None,
+        memory: tuple[Memory, Visibility] | None = None,
     ) -> tuple[Tensor, State]:
         """[R, T, dim] -> the same; `memory` is what was read and how much of it may be seen."""
-        entered = self.mix_around.enter(x, see.lengths)
-        x, y, state = self.within(x, entered, see, state, position, memory)
-        return self.feed_around.leave(x, y, see.lengths), state
+        entered = self.mix_around.enter(x, visible.lengths)
+        x, y, state = self.within(x, entered, visible, state, position, memory)
+        return self.feed_around.leave(x, y, visible.lengths), state
 
     def within(
         self,
         x: Tensor,
         entered: Tensor,
-        see: See,
+        visible: Visibility,
         state: State,
         position: Turns | None,
-        memory: tuple[Memory, See] | None,
+        memory: tuple[Memory, Visibility] | None,
     ) -> tuple[Tensor, Tensor, State]:
         """All between the borders: what goes around the block and what enters it -> what goes around its last part and
         what that says, not yet added."""
-        real, around = see.lengths, self.mix_around
-        y, state = self.mix(entered, see, state, position)
+        real, around = visible.lengths, self.mix_around
+        y, state = self.mix(entered, visible, state, position)
         if memory is not None:
             x, entered = around.onward(x, y, self.cross_around.norm, real)
             y, around = self.cross.read(entered, *memory), self.cross_around
         x, entered = around.onward(x, y, self.feed_around.norm, real)
         return x, self.feed(entered), state
 
-    def mixed(self, x: Tensor, see: See, state: State = None, position: Turns | None = None) -> tuple[Tensor, State]:
+    def mixed(
+        self, x: Tensor, visible: Visibility, state: State = None, position: Turns | None = None
+    ) -> tuple[Tensor, State]:
         """Its first half alone."""
-        y, state = self.mix(self.mix_around.enter(x, see.lengths), see, state, position)
-        return self.mix_around.leave(x, y, see.lengths), state
+        y, state = self.mix(self.mix_around.enter(x, visible.lengths), visible, state, position)
+        return self.mix_around.leave(x, y, visible.lengths), state
 
-    def fed(self, x: Tensor, see: See) -> Tensor:
+    def fed(self, x: Tensor, visible: Visibility) -> Tensor:
         """Its last half alone."""
-        return self.feed_around.leave(x, self.feed(self.feed_around.enter(x, see.lengths)), see.lengths)
+        return self.feed_around.leave(x, self.feed(self.feed_around.enter(x, visible.lengths)), visible.lengths)
 
 
 def through(
     stack: Any,
     x: Tensor,
-    see: See,
+    visible: Visibility,
     position: Turns,
     states: Sequence[State] | None = None,
-    memories: Sequence[tuple[Memory, See]] | None = None,
+    memories: Sequence[tuple[Memory, Visibility]] | None = None,
 ) -> tuple[list[Tensor], Tensor, tuple[State, ...]]:
     """x [R, T, dim] through all `blocks` of a stack with its `ways` and its last `norm` -> what the entrance and the
     blocks said, the last of it normed, and the states after."""
@@ -204,15 +206,15 @@ def through(
     given = list(zip(blocks, states or [None] * len(blocks), memories or [None] * len(blocks), strict=True))
     if not _joined(blocks, x):
         for block, state, memory in given:
-            x, state = block(stack.ways(said), see, state, position, memory)
+            x, state = block(stack.ways(said), visible, state, position, memory)
             said.append(x)
             after.append(state)
-        return said, stack.norm(stack.ways(said), see.lengths), tuple(after)
+        return said, stack.norm(stack.ways(said), visible.lengths), tuple(after)
     norms = [*(block.mix_around.norm for block in blocks), stack.norm]
-    entered = norms[0](x, see.lengths)
+    entered = norms[0](x, visible.lengths)
     for (block, state, memory), norm in zip(given, norms[1:], strict=True):
-        x, y, state = block.within(x, entered, see, state, position, memory)
-        x, entered = block.feed_around.onward(x, y, norm, see.lengths)
+        x, y, state = block.within(x, entered, visible, state, position, memory)
+        x, entered = block.feed_around.onward(x, y, norm, visible.lengths)
         said.append(x)
         after.append(state)
     return said, entered, tuple(after)

@@ -17,7 +17,7 @@ from seqloom.parts.layers.norm import NORMS
 from seqloom.parts.probe import Probed
 from seqloom.parts.state import State
 from seqloom.parts.transformer.block import RESIDUALS
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 
 Blocks = Any  # nn.ModuleList of Block
 
@@ -42,7 +42,7 @@ def inner(residual: str, norm: str, norm_kind: Choice) -> str:
     return "none"
 
 
-def read(blocks: Blocks, x: Tensor, see: See, position: nn.Module) -> Tensor:
+def read(blocks: Blocks, x: Tensor, visible: Visibility, position: nn.Module) -> Tensor:
     """[R, T, dim] through all blocks: y₁ = x₁ + mixed(x₂), y₂ = x₂ + fed(y₁); on the way back x₂ = y₂ − fed(y₁),
     x₁ = y₁ − mixed(x₂) (Gomez et al. 2017, section 3, https://arxiv.org/abs/1707.04585; in a Transformer: Kitaev et al.
     2020, section 3, https://arxiv.org/abs/2001.04451). Both begin as x; what comes out is their mean.
@@ -51,21 +51,21 @@ def read(blocks: Blocks, x: Tensor, see: See, position: nn.Module) -> Tensor:
     graph or FSDP must see every operation, it is `step`, which keeps what any stack keeps.
     """
     if _plainly(blocks, x):
-        return step(blocks, x, see, [None] * len(blocks), position)[0]
-    there = There(blocks, see, position, x)
+        return step(blocks, x, visible, [None] * len(blocks), position)[0]
+    there = There(blocks, visible, position, x)
     return _mean(*_Reversible.apply(x, there, *there.weights), x)  # pyright: ignore
 
 
 def step(
-    blocks: Blocks, x: Tensor, see: See, states: Sequence[State], position: nn.Module
+    blocks: Blocks, x: Tensor, visible: Visibility, states: Sequence[State], position: nn.Module
 ) -> tuple[Tensor, list[State]]:
     """The same by plain operations, from the states of the mixers to those after."""
     one = two = _exact(x)
     after = []
     for block, state in zip(blocks, states, strict=True):
-        y, state = block.mixed(two.to(x.dtype), see, state, position)
+        y, state = block.mixed(two.to(x.dtype), visible, state, position)
         one = one + y
-        two = two + block.fed(one.to(x.dtype), see)
+        two = two + block.fed(one.to(x.dtype), visible)
         after.append(state)
     return _mean(one, two, x), after
 
@@ -116,15 +116,15 @@ class Half(nn.Module):
         super().__init__()
         self.block, self.position = block, position
 
-    def forward(self, x: Tensor, see: See, mixes: bool) -> Tensor:
-        return self.block.mixed(x, see, None, self.position)[0] if mixes else self.block.fed(x, see)  # pyright: ignore
+    def forward(self, x: Tensor, visible: Visibility, mixes: bool) -> Tensor:
+        return self.block.mixed(x, visible, None, self.position)[0] if mixes else self.block.fed(x, visible)  # pyright: ignore
 
 
 class There:
     """What the way back has to know of the way there."""
 
-    def __init__(self, blocks: Blocks, see: See, position: nn.Module, x: Tensor) -> None:
-        self.halves, self.see, self.dtype = [Half(block, position) for block in blocks], see, x.dtype
+    def __init__(self, blocks: Blocks, visible: Visibility, position: nn.Module, x: Tensor) -> None:
+        self.halves, self.visible, self.dtype = [Half(block, position) for block in blocks], visible, x.dtype
         self.own = [{n: p for n, p in half.named_parameters() if p.requires_grad} for half in self.halves]
         self.weights = list({id(weight): weight for own in self.own for weight in own.values()}.values())
         self.moments: list[Moment] = []
@@ -140,7 +140,7 @@ class There:
     def there(self, number: int, x: Tensor, mixes: bool) -> Tensor:
         self.moments.append(Moment.now(x))
         with torch.autocast(**self.cast):
-            return self.halves[number](x.to(self.dtype), self.see, mixes)
+            return self.halves[number](x.to(self.dtype), self.visible, mixes)
 
     def back(self, number: int, x: Tensor, mixes: bool, slope: Tensor) -> tuple[Tensor, Tensor, dict[int, Tensor]]:
         """The same once more, with the weights of then; and by `slope`, that of the sum, those of x and of weights."""
@@ -148,7 +148,7 @@ class There:
         fresh = {name: weight.detach().requires_grad_() for name, weight in own.items()}
         moment = self.moments[2 * number + (not mixes)]
         with torch.enable_grad(), moment.again(x), torch.autocast(**self.cast):
-            y = torch.func.functional_call(self.halves[number], fresh, (x.to(self.dtype), self.see, mixes))
+            y = torch.func.functional_call(self.halves[number], fresh, (x.to(self.dtype), self.visible, mixes))
         of_x, *rest = torch.autograd.grad(y, [x, *fresh.values()], slope.to(y.dtype), allow_unused=True)
         return y.detach(), of_x, {id(w): of for w, of in zip(own.values(), rest, strict=True) if of is not None}
 

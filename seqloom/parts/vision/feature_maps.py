@@ -13,7 +13,7 @@ from seqloom.build import Choice, build
 from seqloom.errors import SeqloomError
 from seqloom.parts.attention.attention import MultiHead
 from seqloom.parts.layers.norm import NORMS, LayerNorm
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 
 
 class ChannelNorm(nn.Module):
@@ -126,7 +126,7 @@ class NonLocal(nn.Module):
         nn.init.zeros_(self.mix.out.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.mix(self.norm(x), See())[0]
+        return x + self.mix(self.norm(x), Visibility())[0]
 
 
 POOLS = ("max", "mean")

@@ -10,7 +10,7 @@ from seqloom.fast.triton_common import runtime
 from seqloom.models.decoders.stacks import TransformerStack
 from seqloom.parts.layers.norm import LayerNorm
 from seqloom.parts.transformer.block import Around, Block
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 from tests.fast.triton_common import DEVICE, HALF, drawn, near, needed, slopes
 
 pytestmark = needed
@@ -116,7 +116,7 @@ def test_a_block_says_what_it_says_without(monkeypatch, norm):
     monkeypatch.setattr(kernel, "forward", lambda *given, plain=kernel.forward: calls.append(1) or plain(*given))
     for usable in (True, False):
         monkeypatch.setattr(runtime, "READY", usable)
-        y, _ = block(x, See(causal=True), memory=(block.cross.remember(states), See()))
+        y, _ = block(x, Visibility(causal=True), memory=(block.cross.remember(states), Visibility()))
         found.append([y.detach(), *slopes([y], [x, states, *block.parameters()])])
     assert len(calls) == (4 if norm == "before" else 3)
     near(*([part for part in some if part is not None] for some in found), torch.float32)
@@ -165,13 +165,13 @@ def test_parts_that_it_does_not_suit(monkeypatch):
 def test_compiled_blocks_hold_them_as_steps():
     torch._dynamo.reset()
     block, x, graphs = blocks("before"), drawn(3, 6, 32), []
-    memory = (block.cross.remember(drawn(3, 7, 24, seed=2)), See())
+    memory = (block.cross.remember(drawn(3, 7, 24, seed=2)), Visibility())
 
     def backend(graph, _):
         graphs.append([str(node.target) for node in graph.graph.nodes])
         return graph
 
-    seen = torch.compile(block, backend=backend, fullgraph=True)(x, See(causal=True), memory=memory)[0]
+    seen = torch.compile(block, backend=backend, fullgraph=True)(x, Visibility(causal=True), memory=memory)[0]
     assert len(graphs) == 1
     assert sum("seqloom.added" in name for name in graphs[0]) == 4
-    torch.testing.assert_close(seen, block(x, See(causal=True), memory=memory)[0])
+    torch.testing.assert_close(seen, block(x, Visibility(causal=True), memory=memory)[0])

@@ -15,7 +15,7 @@ from seqloom.parts.attention.scores import Dot, Scaled
 from seqloom.parts.positions.positions import POSITIONS
 from seqloom.parts.probe import watch
 from seqloom.parts.state import Cache
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 from tests.laws import close, drawn, shake
 
 B, HEADS, T, S, D = 3, 2, 5, 5, 4
@@ -28,7 +28,7 @@ def qkv(t=T, s=S, heads=HEADS):
     return drawn(*shape, t, D), drawn(*shape, s, D, seed=12), drawn(*shape, s, D, seed=13)
 
 
-def naive(q, k, v, see):
+def naive(q, k, v, visible):
     """One query and one key at a time: only what may be seen enters the sum; nothing seen gives zeros."""
     out = torch.zeros(*q.shape[:-1], v.size(-1), dtype=q.dtype)
     heads = q.dim() == 4
@@ -36,9 +36,9 @@ def naive(q, k, v, see):
         for h in range(q.size(1) if heads else 1):
             at = (b, h) if heads else (b,)
             for t in range(q.size(-2)):
-                seen = [s for s in range(k.size(-2)) if allowed(see, b, t, s)]
+                seen = [s for s in range(k.size(-2)) if allowed(visible, b, t, s)]
                 if seen:
-                    bias = torch.zeros(q.size(-2), k.size(-2), dtype=q.dtype) if see.bias is None else see.bias
+                    bias = torch.zeros(q.size(-2), k.size(-2), dtype=q.dtype) if visible.bias is None else visible.bias
                     bias = bias.expand(*q.shape[:-1], k.size(-2))[at]
                     scores = torch.stack([q[at][t] @ k[at][s] / math.sqrt(D) + bias[t, s] for s in seen])
                     weights = scores.exp() / scores.exp().sum()
@@ -46,29 +46,29 @@ def naive(q, k, v, see):
     return out
 
 
-def allowed(see, b, t, s):
-    place = t + see.offset
+def allowed(visible, b, t, s):
+    place = t + visible.offset
     return (
-        (see.lengths is None or s < see.lengths[b])
-        and (not see.causal or s <= place)
-        and (see.window is None or abs(place - s) < see.window)
+        (visible.lengths is None or s < visible.lengths[b])
+        and (not visible.causal or s <= place)
+        and (visible.window is None or abs(place - s) < visible.window)
     )
 
 
 BIAS = drawn(T, S, seed=14)
 SEES = {
-    "all": See(),
-    "causal": See(causal=True),
-    "lengths": See(lengths=LENGTHS),
-    "window": See(window=2),
-    "causal window": See(causal=True, window=2),
-    "window lengths": See(window=2, lengths=LENGTHS),
-    "bias": See(bias=BIAS),
-    "causal bias": See(causal=True, bias=BIAS),
-    "lengths bias": See(lengths=LENGTHS, bias=BIAS),
-    "everything": See(causal=True, window=3, lengths=LENGTHS, bias=BIAS),
-    "nothing": See(lengths=torch.tensor([5, 0, 3])),
-    "nothing bias": See(lengths=torch.tensor([5, 0, 3]), bias=BIAS),
+    "all": Visibility(),
+    "causal": Visibility(causal=True),
+    "lengths": Visibility(lengths=LENGTHS),
+    "window": Visibility(window=2),
+    "causal window": Visibility(causal=True, window=2),
+    "window lengths": Visibility(window=2, lengths=LENGTHS),
+    "bias": Visibility(bias=BIAS),
+    "causal bias": Visibility(causal=True, bias=BIAS),
+    "lengths bias": Visibility(lengths=LENGTHS, bias=BIAS),
+    "everything": Visibility(causal=True, window=3, lengths=LENGTHS, bias=BIAS),
+    "nothing": Visibility(lengths=torch.tensor([5, 0, 3])),
+    "nothing bias": Visibility(lengths=torch.tensor([5, 0, 3]), bias=BIAS),
 }
 
 
@@ -76,9 +76,9 @@ SEES = {
 @pytest.mark.parametrize("heads", [2, 0])
 @pytest.mark.parametrize("name", list(SEES))
 def test_attend_equals_a_softmax_written_out(name, heads, path):
-    see, (q, k, v) = SEES[name], qkv(heads=heads)
-    found = attend(q, k, v, SCALED, see, None if path == "fused" else lambda weights: None)
-    close(found, naive(q, k, v, see))
+    visible, (q, k, v) = SEES[name], qkv(heads=heads)
+    found = attend(q, k, v, SCALED, visible, None if path == "fused" else lambda weights: None)
+    close(found, naive(q, k, v, visible))
 
 
 @pytest.mark.parametrize("path", ["fused", "plain"])
@@ -88,13 +88,13 @@ def test_attend_equals_a_softmax_written_out(name, heads, path):
 def test_queries_after_cached_keys(t, window, offset, path):
     """The first query stands at `offset`: a triangle aligned to the upper left would see too little."""
     q, k, v = qkv(t, offset + t)
-    see = See(causal=True, offset=offset, window=window)
-    close(attend(q, k, v, SCALED, see, None if path == "fused" else lambda weights: None), naive(q, k, v, see))
+    visible = Visibility(causal=True, offset=offset, window=window)
+    close(attend(q, k, v, SCALED, visible, None if path == "fused" else lambda weights: None), naive(q, k, v, visible))
 
 
 def test_one_query_over_five_cached_keys_sees_them_all():
     q, k, v = qkv(1, 5)
-    found = attend(q, k, v, SCALED, See(causal=True, offset=4))
+    found = attend(q, k, v, SCALED, Visibility(causal=True, offset=4))
     close(found, ((q / 2) @ k.mT).softmax(-1) @ v)
     trap = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     close(trap, v[:, :, :1].expand_as(trap))  # what torch's own flag would do: key 0 alone
@@ -105,8 +105,8 @@ def test_one_query_over_five_cached_keys_sees_them_all():
 @pytest.mark.parametrize("bias", [None, BIAS], ids=["", "bias"])
 def test_a_query_that_sees_nothing_gets_zeros_and_no_nan_in_its_gradients(bias, path):
     q, k, v = (part.requires_grad_() for part in qkv())
-    see = See(lengths=torch.tensor([5, 0, 3]), bias=bias)
-    out = attend(q, k, v, SCALED, see, None if path == "fused" else lambda weights: None)
+    visible = Visibility(lengths=torch.tensor([5, 0, 3]), bias=bias)
+    out = attend(q, k, v, SCALED, visible, None if path == "fused" else lambda weights: None)
     assert out[1].eq(0).all()
     out.sum().backward()
     assert all(part.grad.isfinite().all() for part in (q, k, v))
@@ -115,11 +115,11 @@ def test_a_query_that_sees_nothing_gets_zeros_and_no_nan_in_its_gradients(bias, 
 
 def test_equals_torchs_kernel():
     q, k, v = qkv()
-    close(attend(q, k, v, SCALED, See()), F.scaled_dot_product_attention(q, k, v))
-    close(attend(q, k, v, SCALED, See(causal=True)), F.scaled_dot_product_attention(q, k, v, is_causal=True))
+    close(attend(q, k, v, SCALED, Visibility()), F.scaled_dot_product_attention(q, k, v))
+    close(attend(q, k, v, SCALED, Visibility(causal=True)), F.scaled_dot_product_attention(q, k, v, is_causal=True))
     mask = (torch.arange(S) < LENGTHS[:, None])[:, None, None]
-    close(attend(q, k, v, SCALED, See(lengths=LENGTHS)), F.scaled_dot_product_attention(q, k, v, attn_mask=mask))
-    close(attend(q, k, v, Dot(D, D), See()), F.scaled_dot_product_attention(q, k, v, scale=1.0))
+    close(attend(q, k, v, SCALED, Visibility(lengths=LENGTHS)), F.scaled_dot_product_attention(q, k, v, attn_mask=mask))
+    close(attend(q, k, v, Dot(D, D), Visibility()), F.scaled_dot_product_attention(q, k, v, scale=1.0))
 
 
 def test_causal_attention_on_padded_rows_takes_the_kernel_without_a_mask(monkeypatch):
@@ -131,24 +131,24 @@ def test_causal_attention_on_padded_rows_takes_the_kernel_without_a_mask(monkeyp
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
     monkeypatch.setattr("seqloom.fast.attention.short_cpu.CELLS", {4: 0})  # rows as short as these go another way
-    attend(*qkv(), SCALED, See(causal=True, lengths=LENGTHS))
+    attend(*qkv(), SCALED, Visibility(causal=True, lengths=LENGTHS))
     assert given["is_causal"]
     assert given.get("attn_mask") is None
     given.clear()
-    attend(*qkv(1, 5), SCALED, See(causal=True, offset=4))
+    attend(*qkv(1, 5), SCALED, Visibility(causal=True, offset=4))
     assert given.get("attn_mask") is None
     assert not given.get("is_causal")
 
 
 def test_reported_weights_are_a_distribution_over_what_is_seen():
     weights = []
-    see = See(causal=True, window=3, lengths=LENGTHS)
-    attend(*qkv(), SCALED, see, weights.append)
+    visible = Visibility(causal=True, window=3, lengths=LENGTHS)
+    attend(*qkv(), SCALED, visible, weights.append)
     (found,) = weights
     assert found.shape == (B, HEADS, T, S)
     for b in range(B):
         for t in range(T):
-            seen = torch.tensor([bool(allowed(see, b, t, s)) for s in range(S)])
+            seen = torch.tensor([bool(allowed(visible, b, t, s)) for s in range(S)])
             assert found[b, 0, t, ~seen].eq(0).all()
             assert found[b, 0, t].sum().item() == pytest.approx(float(seen.any()))
 
@@ -159,9 +159,9 @@ def test_hypotheses_are_extra_queries(width, value_dim):
     """R rows over B sentences say what they would say over sentences that were repeated."""
     attention = shake(Attention(4, 5, "additive", value_dim).double(), 1)
     states, query = drawn(B, S, 5), drawn(B * width, 2, 4, seed=3)
-    found = attention(query, attention.remember(states), See(lengths=LENGTHS))
+    found = attention(query, attention.remember(states), Visibility(lengths=LENGTHS))
     repeated = attention.remember(states.repeat_interleave(width, 0))
-    close(found, attention(query, repeated, See(lengths=LENGTHS.repeat_interleave(width))))
+    close(found, attention(query, repeated, Visibility(lengths=LENGTHS.repeat_interleave(width))))
     assert found.shape == (B * width, 2, value_dim or 5)
     assert attention.dim == (value_dim or 5)
 
@@ -169,9 +169,9 @@ def test_hypotheses_are_extra_queries(width, value_dim):
 def test_multi_head_cross_attention_folds_hypotheses():
     cross = shake(MultiHead(8, 2, key_dim=5).double(), 1)
     states, x = drawn(B, S, 5), drawn(B * 4, 2, 8, seed=3)
-    found = cross.read(x, cross.remember(states), See(lengths=LENGTHS))
+    found = cross.read(x, cross.remember(states), Visibility(lengths=LENGTHS))
     repeated = cross.remember(states.repeat_interleave(4, 0))
-    close(found, cross.read(x, repeated, See(lengths=LENGTHS.repeat_interleave(4))))
+    close(found, cross.read(x, repeated, Visibility(lengths=LENGTHS.repeat_interleave(4))))
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -184,7 +184,7 @@ def test_multi_head_equals_torch(causal):
     hidden = ~torch.ones(T, T).tril().bool() if causal else None
     wanted, weights = theirs(x, x, x, attn_mask=hidden, average_attn_weights=False)
     with watch(ours) as seen:
-        close(ours(x, See(causal=causal))[0], wanted)
+        close(ours(x, Visibility(causal=causal))[0], wanted)
     close(seen[""][0], weights)
 
 
@@ -198,7 +198,7 @@ def test_multi_head_cross_attention_equals_torch():
     x, states = drawn(B, T, 8), drawn(B, S, 5, seed=2)
     hidden = ~(torch.arange(S) < LENGTHS[:, None])
     wanted, _ = theirs(x, states, states, key_padding_mask=hidden)
-    close(ours.read(x, ours.remember(states), See(lengths=LENGTHS)), wanted)
+    close(ours.read(x, ours.remember(states), Visibility(lengths=LENGTHS)), wanted)
 
 
 def test_heads_that_do_not_divide_are_named_with_those_that_do():
@@ -224,9 +224,9 @@ def test_without_bias():
 def test_self_attention_with_a_cache_stands_after_what_it_holds():
     layer, cache = shake(MultiHead(8, 2).double(), 1), Cache()
     x = drawn(B, T, 8)
-    whole, _ = layer(x, See(causal=True))
-    layer(x[:, :4], See(causal=True), cache)
-    close(layer(x[:, 4:], See(causal=True), cache)[0], whole[:, 4:])
+    whole, _ = layer(x, Visibility(causal=True))
+    layer(x[:, :4], Visibility(causal=True), cache)
+    close(layer(x[:, 4:], Visibility(causal=True), cache)[0], whole[:, 4:])
     assert cache.used == T
 
 
@@ -242,11 +242,11 @@ def test_stacked_matrices_start_as_separate_ones_would():
 @pytest.mark.parametrize("path", ["fused", "plain"])
 @pytest.mark.parametrize("name", [*SEES, "bias of heads"])
 def test_heads_that_share_keys_say_what_repeated_keys_say(name, path, key_heads):
-    see = SEES.get(name, See(bias=drawn(4, T, S, seed=14), lengths=LENGTHS))
+    visible = SEES.get(name, Visibility(bias=drawn(4, T, S, seed=14), lengths=LENGTHS))
     q, k, v = drawn(B, 4, T, D), drawn(B, key_heads, S, D, seed=12), drawn(B, key_heads, S, D, seed=13)
-    found = attend(q, k, v, SCALED, see, None if path == "fused" else lambda weights: None)
+    found = attend(q, k, v, SCALED, visible, None if path == "fused" else lambda weights: None)
     several = [part.repeat_interleave(4 // key_heads, 1) for part in (k, v)]
-    close(found, attend(q, *several, SCALED, see))
+    close(found, attend(q, *several, SCALED, visible))
 
 
 def test_heads_that_share_keys_take_the_fused_kernel_and_repeat_no_key(monkeypatch):
@@ -258,8 +258,8 @@ def test_heads_that_share_keys_take_the_fused_kernel_and_repeat_no_key(monkeypat
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
     k, v = drawn(B, 1, S, D), drawn(B, 1, S, D)
-    attend(drawn(B, 4, T, D), k, v, SCALED, See(causal=True))
-    attend(drawn(B, 4, 1, D), k, v, SCALED, See(causal=True, offset=4))
+    attend(drawn(B, 4, T, D), k, v, SCALED, Visibility(causal=True))
+    attend(drawn(B, 4, 1, D), k, v, SCALED, Visibility(causal=True, offset=4))
     assert given == [((B, 4, T, D), k.shape, True), ((B, 1, 4, D), k.shape, False)]
 
 
@@ -269,8 +269,8 @@ def test_scores_that_are_products_run_fused_with_any_position(score, position):
     """The kernel that is fused on a CPU takes what it is given: no mask of three axes, no values unlike the keys."""
     layer, place = MultiHead(8, 2, score=score), POSITIONS[position](8, 4)
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION), torch.no_grad():
-        layer(drawn(B, T, 8).float(), See(causal=True), None, place)
-        layer(drawn(B, T, 8).float(), See(lengths=LENGTHS), None, place)
+        layer(drawn(B, T, 8).float(), Visibility(causal=True), None, place)
+        layer(drawn(B, T, 8).float(), Visibility(lengths=LENGTHS), None, place)
 
 
 @pytest.mark.parametrize("key_heads", [1, 2, 4])
@@ -283,7 +283,7 @@ def test_grouped_heads_are_heads_with_equal_matrices(key_heads):
         repeated = [part.unflatten(0, (key_heads, 2)).repeat_interleave(4 // key_heads, 0) for part in others]
         theirs.data = torch.cat([q, *(part.flatten(0, 1) for part in repeated)])
     x, cache = drawn(B, T, 8), Cache()
-    close(few(x, See(causal=True), cache)[0], many(x, See(causal=True))[0])
+    close(few(x, Visibility(causal=True), cache)[0], many(x, Visibility(causal=True))[0])
     assert cache.keys.shape == cache.values.shape == (B, key_heads, T, 2)  # what decoding has to hold
     cross = MultiHead(8, 4, key_dim=5, key_heads=key_heads)
     assert [part.shape for part in cross.remember(torch.zeros(B, S, 5))] == [(B, key_heads, S, 2)] * 2
@@ -312,10 +312,10 @@ def test_projections_left_out_are_the_identity(those, key_dim):
     )
     x, states = drawn(B, T, 8), drawn(B, S, 8, seed=2)
     if not key_dim:
-        close(some(x, See())[0], whole(x, See())[0])
+        close(some(x, Visibility())[0], whole(x, Visibility())[0])
         return
     whole.query.weight.data, whole.query.bias.data = same if some.query is None else some.query.parameters()
-    close(some.read(x, some.remember(states), See()), whole.read(x, whole.remember(states), See()))
+    close(some.read(x, some.remember(states), Visibility()), whole.read(x, whole.remember(states), Visibility()))
 
 
 def test_projections_that_cannot_be_left_out_or_are_none_are_named():
@@ -329,16 +329,16 @@ def test_projections_that_cannot_be_left_out_or_are_none_are_named():
 
 @pytest.mark.parametrize("name", list(SEES))
 def test_weights_by_relu_are_divided_by_what_is_seen(name):
-    see, (q, k, v) = SEES[name], qkv()
+    visible, (q, k, v) = SEES[name], qkv()
     weights = []
-    found = attend(q, k, v, SCALED, see, weights.append, NORMALISERS["relu"])
-    scores = q @ k.mT / math.sqrt(D) + (0.0 if see.bias is None else see.bias)
+    found = attend(q, k, v, SCALED, visible, weights.append, NORMALISERS["relu"])
+    scores = q @ k.mT / math.sqrt(D) + (0.0 if visible.bias is None else visible.bias)
     for b in range(B):
         for t in range(T):
-            seen = torch.tensor([bool(allowed(see, b, t, s)) for s in range(S)])
+            seen = torch.tensor([bool(allowed(visible, b, t, s)) for s in range(S)])
             close(weights[0][b, :, t], scores[b, :, t].relu() * seen / max(1, int(seen.sum())))
     close(found, weights[0] @ v)
-    close(attend(q, k, v, SCALED, see, None, NORMALISERS["relu"]), found)
+    close(attend(q, k, v, SCALED, visible, None, NORMALISERS["relu"]), found)
 
 
 def test_keys_hidden_by_a_bias_do_not_count():
@@ -347,8 +347,8 @@ def test_keys_hidden_by_a_bias_do_not_count():
     hidden = torch.zeros(T, S, dtype=torch.float64)
     hidden[:, 3:] = -torch.inf
     q.requires_grad_()
-    found = attend(q, k, v, SCALED, See(bias=hidden), None, NORMALISERS["relu"])
-    close(found, attend(q, k[:, :, :3], v[:, :, :3], SCALED, See(), None, NORMALISERS["relu"]))
+    found = attend(q, k, v, SCALED, Visibility(bias=hidden), None, NORMALISERS["relu"])
+    close(found, attend(q, k[:, :, :3], v[:, :, :3], SCALED, Visibility(), None, NORMALISERS["relu"]))
     found.sum().backward()
     assert q.grad.isfinite().all()
 
@@ -380,34 +380,34 @@ def test_dropout_of_weights():
     plain = shake(MultiHead(8, 2).double(), 1)
     dropping = MultiHead(8, 2, dropout=0.4).double()
     dropping.load_state_dict(plain.state_dict())
-    x, see = torch.randn(1, 6, 8, dtype=torch.float64), See(causal=True)
-    wanted = plain(x, see)[0]
-    assert torch.equal(dropping.eval()(x, see)[0], wanted)
+    x, visible = torch.randn(1, 6, 8, dtype=torch.float64), Visibility(causal=True)
+    wanted = plain(x, visible)[0]
+    assert torch.equal(dropping.eval()(x, visible)[0], wanted)
     dropping.train()
-    first = dropping(x, see)[0]
+    first = dropping(x, visible)[0]
     assert not torch.allclose(first, wanted)
     torch.manual_seed(1)
-    many = dropping(x.expand(20_000, -1, -1), see)[0].mean(0, keepdim=True)
+    many = dropping(x.expand(20_000, -1, -1), visible)[0].mean(0, keepdim=True)
     assert torch.allclose(many, wanted, atol=0.03)
     read = MultiHead(8, 2, key_dim=8, dropout=0.4).double()
     memory = read.remember(x)
-    assert not torch.equal(read.read(x, memory, See()), read.read(x, memory, See()))
+    assert not torch.equal(read.read(x, memory, Visibility()), read.read(x, memory, Visibility()))
 
 
 def test_keys_that_a_kernel_turned_by_itself_are_made_for_those_who_go_on(monkeypatch):
     """The kernel's twin stands in its place. Values and gradients are those of the whole read at once."""
-    layer, x, see = MultiHead(8, HEADS), drawn(B, T, 8).float(), See(causal=True)
+    layer, x, visible = MultiHead(8, HEADS), drawn(B, T, 8).float(), Visibility(causal=True)
     position = POSITIONS["rotary"](8, D).over(x)
-    wanted, _ = layer(x, see, None, position)
+    wanted, _ = layer(x, visible, None, position)
     with torch.no_grad():
         monkeypatch.setattr(short_gpu, "fits", lambda *_: True)
         monkeypatch.setattr(short_gpu, "attention", short_gpu.plainly)
-        assert layer(x, see, cache := Cache(), position)[0] is not None
+        assert layer(x, visible, cache := Cache(), position)[0] is not None
         assert cache.keys is not None, "whoever decodes goes on"
-    first, cache = layer(x[:, :3], see, Cache(), position)
+    first, cache = layer(x[:, :3], visible, Cache(), position)
     assert (cache.used, cache.keys) == (3, None)
     monkeypatch.undo()
-    found = torch.cat([first, layer(x[:, 3:], see, cache, position)[0]], 1)
+    found = torch.cat([first, layer(x[:, 3:], visible, cache, position)[0]], 1)
     torch.testing.assert_close(found, wanted)
     slopes = (torch.autograd.grad(y.cos().sum(), list(layer.parameters())) for y in (found, wanted))
     torch.testing.assert_close(*slopes)

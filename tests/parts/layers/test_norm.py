@@ -11,7 +11,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.parts.layers.norm import EPS, NORMS, BatchNorm, PowerNorm, looks_across
 from seqloom.parts.transformer.block import Around, Block
-from seqloom.parts.visibility import See, keep
+from seqloom.parts.visibility import Visibility, keep
 from seqloom.training.distributed.sharding import saved_buffers
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from tests.laws import LENGTHS, close, drawn, shake, source_rows, tiny_model
@@ -234,4 +234,4 @@ def test_wrong_names_are_guessed():
     block = Block(8, 2, 12, norm_kind={"kind": "power", "momentum": 0.5})
     assert isinstance(block.feed_around.norm, PowerNorm)
     assert block.feed_around.norm.momentum == 0.5
-    assert block(drawn(2, 3, 8).float(), See())[0].shape == (2, 3, 8)
+    assert block(drawn(2, 3, 8).float(), Visibility())[0].shape == (2, 3, 8)

@@ -27,7 +27,7 @@ from seqloom.parts.mixers.window import _blocks, chunked, near
 from seqloom.parts.positions.positions import Position, Rotary
 from seqloom.parts.probe import watch
 from seqloom.parts.transformer.block import Block
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 from tests.laws import close, drawn, gradients, mixer_choices, named, shake
 
 CAUSAL = [name for name, make in MIXERS.items() if make.causal]
@@ -63,7 +63,7 @@ def long_rows():
 
 
 def seen(kind, lengths=None):
-    return See(causal=True) if MIXERS[kind].causal else See(lengths=lengths)
+    return Visibility(causal=True) if MIXERS[kind].causal else Visibility(lengths=lengths)
 
 
 @pytest.mark.parametrize("position", [None, Rotary(DIM, DIM // 2)], ids=["bare", "rotary"])
@@ -81,9 +81,9 @@ def test_where_everything_is_in_reach_it_is_attention(kind, causal, position):
         weights, biases = (part.split([DIM, 2 * DIM]) for part in (plain_one.project.weight, plain_one.project.bias))
         for linear, weight, bias in zip((one.asking, one.asked), weights, biases, strict=True):
             linear.load_state_dict({"weight": weight, "bias": bias})
-    see = See(causal=True) if causal else See(lengths=LENGTHS)
+    visible = Visibility(causal=True) if causal else Visibility(lengths=LENGTHS)
     rows = torch.arange(LONG) < (torch.tensor([LONG] * 3) if causal else LENGTHS)[:, None]
-    wanted, y = (part(x, see, None, position)[0][rows] for part in (plain_one, one))
+    wanted, y = (part(x, visible, None, position)[0][rows] for part in (plain_one, one))
     close(y, wanted)
     for name, parameter in plain_one.named_parameters():
         slope = torch.autograd.grad(y.pow(2).sum(), dict(one.named_parameters())[name], retain_graph=True)[0]
@@ -96,9 +96,9 @@ def test_where_everything_is_in_reach_it_is_attention(kind, causal, position):
 @every
 def test_a_long_row_is_its_twin(kind, lengths):
     """Many chunks, a last one that is not full: the fast path says what all pairs say, with the same gradients."""
-    layer, x, see = made(kind, **CUT.get(kind, {})), long_rows(), See(lengths=lengths)
+    layer, x, visible = made(kind, **CUT.get(kind, {})), long_rows(), Visibility(lengths=lengths)
     rows = torch.arange(LONG) < (torch.tensor([LONG] * 3) if lengths is None else lengths)[:, None]
-    for way in (see, See(causal=True)) if layer.causal else (see,):
+    for way in (visible, Visibility(causal=True)) if layer.causal else (visible,):
         fast = layer(x, way)[0][rows]
         with watch(layer):
             slow = layer(x, way)[0][rows]
@@ -133,12 +133,12 @@ def test_no_fast_path_makes_all_pairs(kind):
 @pytest.mark.parametrize("kind", CAUSAL)
 def test_single_steps_and_pieces_are_the_whole(kind):
     layer, x = made(kind, **CUT.get(kind, {})), long_rows()[:, :90]
-    whole, _ = layer(x, See(causal=True))
+    whole, _ = layer(x, Visibility(causal=True))
     with torch.no_grad():
         for pieces in ([1] * 90, [50, 1, 39]):
             state, found = layer.begin(90), []
             for piece in x.split(pieces, 1):
-                y, state = layer(piece, See(causal=True), state)
+                y, state = layer(piece, Visibility(causal=True), state)
                 found.append(y)
             close(torch.cat(found, 1), whole)
 
@@ -150,9 +150,9 @@ def test_chunks_and_slices_of_any_size_are_all_pairs(lowered, monkeypatch):
     monkeypatch.setattr(seqloom.fast.attention.window_cpu, "GROUP", 2)
     q, k, v, slope = (drawn(2, 2, 37, 4, seed=seed).requires_grad_() for seed in (1, 2, 3, 4))
     for causal, window, first in product((True, False), (1, 2, 5, 9, 36), (0, 3, 11)):
-        keep = See(window=window).keep(37, 37, q.device) | (torch.arange(37) < first)
+        keep = Visibility(window=window).keep(37, 37, q.device) | (torch.arange(37) < first)
         wanted = (q @ k.mT).masked_fill(~(keep.tril() if causal else keep), float("-inf")).softmax(-1) @ v
-        found = lowered(q, k, v, See(causal=causal, window=window), first)
+        found = lowered(q, k, v, Visibility(causal=causal, window=window), first)
         close(found, wanted)
         close(*(torch.autograd.grad(y, (q, k, v), slope) for y in (found, wanted)))
 
@@ -161,9 +161,9 @@ def test_chunks_and_slices_of_any_size_are_all_pairs(lowered, monkeypatch):
 def test_slices_stand_where_rows_are_long_and_obey_lengths(causal, monkeypatch):
     monkeypatch.setattr(seqloom.fast.attention.window_cpu, "LONG", 200)
     lengths = torch.tensor([200, 3, 130])
-    see, rows = See(causal=causal, window=64, lengths=lengths), torch.arange(200) < lengths[:, None]
+    visible, rows = Visibility(causal=causal, window=64, lengths=lengths), torch.arange(200) < lengths[:, None]
     q, k, v, slope = (drawn(3, 2, 200, 4, seed=seed).requires_grad_() for seed in (1, 2, 3, 4))
-    found, wanted = near(q, k, v, see, 2), chunked(q, k, v, see, 2)
+    found, wanted = near(q, k, v, visible, 2), chunked(q, k, v, visible, 2)
     assert type(found.grad_fn).__name__ != type(wanted.grad_fn).__name__
     close(*(y.transpose(1, 2)[rows] for y in (found, wanted)))
     real = slope * rows[:, None, :, None]
@@ -173,9 +173,9 @@ def test_slices_stand_where_rows_are_long_and_obey_lengths(causal, monkeypatch):
 def test_a_window_learns_in_half_precision_as_in_full(monkeypatch):
     monkeypatch.setattr(seqloom.fast.attention.window_cpu, "LONG", 500)
     q, k, v, slope = (drawn(2, 2, 500, 16, seed=seed) for seed in (1, 2, 3, 4))
-    for see in (See(window=80, causal=True), See(window=80, lengths=torch.tensor([500, 210]))):
+    for visible in (Visibility(window=80, causal=True), Visibility(window=80, lengths=torch.tensor([500, 210]))):
         given = [[x.to(dtype).requires_grad_() for x in (q, k, v)] for dtype in (torch.float64, torch.bfloat16)]
-        exact, half = (torch.autograd.grad(near(*x, see, 2), x, slope.to(x[0].dtype)) for x in given)
+        exact, half = (torch.autograd.grad(near(*x, visible, 2), x, slope.to(x[0].dtype)) for x in given)
         for one, other in zip(half, exact, strict=True):
             assert one.dtype == torch.bfloat16
             assert (one.double() - other).norm() < 0.02 * other.norm()
@@ -185,8 +185,8 @@ def test_a_window_learns_in_half_precision_as_in_full(monkeypatch):
 @pytest.mark.parametrize(("causal", "first"), [(True, 0), (False, 0), (False, 3)])
 def test_the_kernel_of_a_gpu_is_its_twin(causal, first):
     q, k, v = (drawn(2, 2, 700, 64, seed=seed).float().cuda().requires_grad_() for seed in (1, 2, 3))
-    q_small, see = q * 0.125, See(causal=causal, window=100)
-    fast, slow = near(q_small, k, v, see, first), chunked(q_small, k, v, see, first)
+    q_small, visible = q * 0.125, Visibility(causal=causal, window=100)
+    fast, slow = near(q_small, k, v, visible, first), chunked(q_small, k, v, visible, first)
     close(fast, slow, 1e-2)
     for one, other in zip(
         *(torch.autograd.grad(y.sum(), (q, k, v), retain_graph=True) for y in (fast, slow)), strict=True
@@ -198,7 +198,7 @@ def test_window_counts_itself():
     """A window of two is a place and the one before it."""
     layer = made("window", window=2)
     with watch(layer) as report:
-        layer(drawn(1, 4, DIM), See(causal=True))
+        layer(drawn(1, 4, DIM), Visibility(causal=True))
     weights = report[""][0][0, 0]
     assert (weights > 0).tolist() == [[j in (i - 1, i) for j in range(4)] for i in range(4)]
 
@@ -217,11 +217,11 @@ def test_sums_in_chunks_are_all_pairs(chunk):
 @pytest.mark.parametrize("causal", [True, False])
 def test_features_in_pieces_are_those_at_once(causal, monkeypatch):
     layer, x = made("performer", **CUT.get("performer", {})), long_rows()
-    see, rows = See(causal=causal, lengths=LENGTHS), torch.arange(LONG) < LENGTHS[:, None]
+    visible, rows = Visibility(causal=causal, lengths=LENGTHS), torch.arange(LONG) < LENGTHS[:, None]
     found = []
     for most in (2**19, 2**11):
         monkeypatch.setattr(seqloom.parts.mixers.linear_attention, "TOGETHER", most)
-        y = layer(x, see)[0][rows]
+        y = layer(x, visible)[0][rows]
         found.append([y, *gradients(layer, [y])])
     close(*found, 1e-9)
 
@@ -232,7 +232,7 @@ def test_linear_attention_by_hand():
     q, k, v = (part.view(5, 2, 4).transpose(0, 1) for part in layer.project(x)[0].chunk(3, -1))
     weights = (torch.nn.functional.elu(q) + 1) @ (torch.nn.functional.elu(k) + 1).mT
     weights = weights.tril() / weights.tril().sum(-1, keepdim=True)
-    close(layer(x, See(causal=True))[0][0], layer.out((weights @ v).transpose(0, 1).flatten(1)))
+    close(layer(x, Visibility(causal=True))[0][0], layer.out((weights @ v).transpose(0, 1).flatten(1)))
 
 
 def test_random_features_are_orthogonal_and_as_long_as_normal_vectors():
@@ -246,7 +246,7 @@ def test_random_features_are_orthogonal_and_as_long_as_normal_vectors():
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_performer_comes_nearer_with_more_features(causal):
-    x, see = 0.3 * drawn(2, 40, DIM), See(causal=causal)
+    x, visible = 0.3 * drawn(2, 40, DIM), Visibility(causal=causal)
     exact = made("attention")
 
     def error(features):
@@ -254,7 +254,7 @@ def test_performer_comes_nearer_with_more_features(causal):
         for seed in range(8):
             layer = made("performer", features=features, seed=seed)
             layer.load_state_dict(exact.state_dict())
-            found.append(float((layer(x, see)[0] - exact(x, see)[0]).pow(2).mean().detach()))
+            found.append(float((layer(x, visible)[0] - exact(x, visible)[0]).pow(2).mean().detach()))
         return sum(found) / len(found)
 
     few, some, many = (error(features) for features in (8, 64, 512))
@@ -263,14 +263,14 @@ def test_performer_comes_nearer_with_more_features(causal):
 
 def test_performer_survives_large_keys():
     layer, x = made("performer", torch.float32), 60 * drawn(1, 50, DIM).float()
-    for see in (See(), See(causal=True)):
-        assert layer(x, see)[0].isfinite().all()
+    for visible in (Visibility(), Visibility(causal=True)):
+        assert layer(x, visible)[0].isfinite().all()
 
 
 @every
 def test_a_row_of_nothing_but_padding_is_finite(kind):
     layer, x = made(kind, **CUT.get(kind, {})), long_rows()[:2].requires_grad_()
-    y = layer(x, See(lengths=torch.tensor([LONG, 0])))[0]
+    y = layer(x, Visibility(lengths=torch.tensor([LONG, 0])))[0]
     y.sum().backward()
     assert y.isfinite().all()
     assert x.grad.isfinite().all()
@@ -282,16 +282,16 @@ def test_linformer_of_full_rank_is_attention():
     with torch.no_grad():
         layer.keys.copy_(torch.eye(LONG))
         layer.values.copy_(torch.eye(LONG))
-    close(layer(x, See())[0], exact(x, See())[0])
+    close(layer(x, Visibility())[0], exact(x, Visibility())[0])
     with torch.no_grad():  # twice F is twice v: keys and values have mixtures of their own
         layer.values.mul_(2)
         exact.project.weight[2 * DIM :] *= 2
         exact.project.bias[2 * DIM :] *= 2
-    close(layer(x, See())[0], exact(x, See())[0])
+    close(layer(x, Visibility())[0], exact(x, Visibility())[0])
     turns = Rotary(DIM, DIM // 2)
-    close(layer(x, See(), None, turns)[0], exact(x, See(), None, turns)[0])
+    close(layer(x, Visibility(), None, turns)[0], exact(x, Visibility(), None, turns)[0])
     with pytest.raises(SeqloomError, match="reaches 300 tokens, here 301; set mixer"):
-        layer(drawn(1, LONG + 1, DIM), See())
+        layer(drawn(1, LONG + 1, DIM), Visibility())
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
@@ -303,13 +303,13 @@ def test_reformer_of_one_chunk_is_attention_with_shared_queries(rounds):
         scores = q @ torch.nn.functional.normalize(q, dim=-1).mT
         scores = scores.masked_fill(torch.eye(LONG).bool(), float("-inf"))
         wanted = layer.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
-        close(layer(x, See(), None, position)[0], wanted, 1e-5)
+        close(layer(x, Visibility(), None, position)[0], wanted, 1e-5)
 
 
 def test_bigbird_sees_what_it_should():
     layer = made("bigbird", block=4, random=2)
     with watch(layer) as report:
-        layer(drawn(1, 48, DIM), See())
+        layer(drawn(1, 48, DIM), Visibility())
     blocks = (report[""][0][0] > 0).unflatten(1, (12, 4)).unflatten(3, (12, 4)).any(4).any(2)
     assert blocks[:, [0, -1]].all()
     assert blocks[:, :, [0, -1]].all()
@@ -324,7 +324,7 @@ def test_bigbird_sees_what_it_should():
 @pytest.mark.parametrize("kind", ["bigbird", "performer", "reformer"])
 def test_what_is_drawn_depends_on_the_seed_alone(kind):
     one, again, other = (made(kind, **CUT[kind], seed=seed) for seed in (0, 0, 1))
-    y, z, w = (layer(long_rows(), See())[0] for layer in (one, again, other))
+    y, z, w = (layer(long_rows(), Visibility())[0] for layer in (one, again, other))
     assert torch.equal(y, z)
     assert not torch.allclose(y, w)
 

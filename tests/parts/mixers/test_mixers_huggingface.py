@@ -10,7 +10,7 @@ from transformers.models.reformer.modeling_reformer import LSHSelfAttention
 from seqloom.parts.mixers.head_projections import Heads
 from seqloom.parts.mixers.reformer import Reformer
 from seqloom.parts.mixers.sparse import BigBird, Longformer
-from seqloom.parts.visibility import See, keep
+from seqloom.parts.visibility import Visibility, keep
 from tests.laws import close, drawn, shake
 
 DIM, HEADS, LENGTH = 16, 2, 48
@@ -48,7 +48,7 @@ def test_longformer():
     wide = (torch.arange(LENGTH) < first).expand(2, -1)
     mask = torch.where(~real, -10000.0, torch.where(wide, 10000.0, 0.0)).double()
     wanted = theirs(x, attention_mask=mask, is_index_masked=~real, is_index_global_attn=wide, is_global_attn=True)[0]
-    close(layer(x, See(lengths=LENGTHS))[0][real], wanted[real], 1e-6)
+    close(layer(x, Visibility(lengths=LENGTHS))[0][real], wanted[real], 1e-6)
 
 
 def test_bigbird(monkeypatch):
@@ -77,7 +77,7 @@ def test_bigbird(monkeypatch):
     wanted = theirs(
         x, band_mask=band, from_mask=asks, to_mask=asked, from_blocked_mask=blocked, to_blocked_mask=blocked
     )[0]
-    close(layer(x, See())[0], wanted, 1e-6)
+    close(layer(x, Visibility())[0], wanted, 1e-6)
 
 
 def test_reformer():
@@ -99,4 +99,4 @@ def test_reformer():
     torch.manual_seed(7)
     layer.rotations = torch.randn(layer.rotations.shape, dtype=torch.float64)
     x = drawn(2, LENGTH, DIM)
-    close(layer(x, See())[0], theirs(x).hidden_states, 1e-6)
+    close(layer(x, Visibility())[0], theirs(x).hidden_states, 1e-6)

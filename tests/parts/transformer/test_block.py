@@ -8,7 +8,7 @@ import torch
 from seqloom.errors import SeqloomError
 from seqloom.parts.layers.activations import ACTIVATIONS
 from seqloom.parts.transformer.block import Around, Block, FeedForward
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 from tests.laws import close, drawn, shake
 
 X = [-3.0, -0.5, 0.0, 0.7, 2.0]
@@ -68,15 +68,15 @@ def test_a_block_equals_torchs(norm):
         tgt_mask=~torch.ones(5, 5).tril().bool(),
         memory_key_padding_mask=~(torch.arange(4) < lengths[:, None]),
     )
-    seen = (ours.cross.remember(memory), See(lengths=lengths))
-    close(ours(x, See(causal=True), memory=seen)[0], wanted)
+    seen = (ours.cross.remember(memory), Visibility(lengths=lengths))
+    close(ours(x, Visibility(causal=True), memory=seen)[0], wanted)
 
 
 def test_dropout_only_while_training():
     block = Block(8, 2, 12, dropout=0.5)
     x = torch.randn(2, 3, 8)
-    assert torch.equal(block.eval()(x, See())[0], block(x, See())[0])
-    assert not torch.allclose(block.train()(x, See())[0], block(x, See())[0])
+    assert torch.equal(block.eval()(x, Visibility())[0], block(x, Visibility())[0])
+    assert not torch.allclose(block.train()(x, Visibility())[0], block(x, Visibility())[0])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from seqloom.models.encoders.transformer import TransformerEncoder
 from seqloom.models.language_model import Language
 from seqloom.parts.probe import watch
 from seqloom.parts.transformer import reversible
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 from tests.laws import close, drawn, gradients, mixer_choices, named, shake
 
 SIZES = {"input_dim": 8, "dim": 8, "heads": 2, "hidden": 12, "residual": "reversible"}
@@ -114,11 +114,11 @@ def test_weights_that_changed_since_are_noticed():
 
 
 def test_by_hand():
-    stack, x, see = made(layers=1), drawn(2, 5, 8), See(lengths=torch.tensor([5, 5]))
+    stack, x, visible = made(layers=1), drawn(2, 5, 8), Visibility(lengths=torch.tensor([5, 5]))
     block, entered = stack.blocks[0], stack.enter(x)
-    one = entered + block.mix(block.mix_around.norm(entered), see, None, stack.enter.position)[0]
+    one = entered + block.mix(block.mix_around.norm(entered), visible, None, stack.enter.position)[0]
     two = entered + block.feed(block.feed_around.norm(one))
-    close(stack(x, see.lengths).states, stack.norm((one + two) / 2))
+    close(stack(x, visible.lengths).states, stack.norm((one + two) / 2))
 
 
 def test_padding_is_not_seen():
