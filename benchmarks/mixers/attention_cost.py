@@ -32,8 +32,8 @@ from torch import Tensor  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from seqloom.files import write_atomic  # noqa: E402
-from seqloom.parts.mixers.head_projections import dense  # noqa: E402
-from seqloom.parts.mixers.mixers import MIXERS  # noqa: E402
+from seqloom.parts.mixers.efficient_attention import dense_attention  # noqa: E402
+from seqloom.parts.mixers.mixer_table import MIXERS  # noqa: E402
 from seqloom.parts.mixers.sparse import Longformer  # noqa: E402
 from seqloom.parts.visibility import Visibility  # noqa: E402
 
@@ -74,7 +74,7 @@ def called(kind: str, writes: bool, heads: int, n: int, like: dict[str, Any]) ->
     if kind == FLEX:
         return _flex(n)
     if kind == "attention":
-        return lambda q, k, v: dense(q * HEAD_DIM**-0.5, k, v, visible)
+        return lambda q, k, v: dense_attention(q * HEAD_DIM**-0.5, k, v, visible)
     options = {"longest": n} if kind == "linformer" else {}
     mixer = MIXERS[kind](heads * HEAD_DIM, heads, "scaled", **options).to(**like)
     if isinstance(mixer, Longformer):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from seqloom.fast.triton_common import runtime
-from seqloom.parts.positions.rotary import Turn, rotate
+from seqloom.parts.positions.rotary import CosSin, rotate
 from seqloom.parts.visibility import Visibility
 
 LONGEST = 64  # queries or keys of a row; beyond, the kernels made for long rows are at home
@@ -38,7 +38,7 @@ def attention(
     heads: int,
     scale: float,
     bias: Tensor | None = None,
-    turns: Turn | None = None,
+    turns: CosSin | None = None,
 ) -> Tensor:
     """softmax(scale · q kᵀ) v by heads -> [B, T, heads·dim].
 
@@ -58,7 +58,7 @@ def plainly(
     heads: int,
     scale: float,
     _: Any = None,
-    turns: Turn | None = None,
+    turns: CosSin | None = None,
 ) -> Tensor:
     """The same by torch's own operations."""
     q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in _parts(x, packed))
@@ -86,7 +86,7 @@ def _short(
     return short_triton.forward([q, k, v], lengths, _turns(cos, sin), causal, scale, q.size(-1) // heads)
 
 
-def _turns(cos: Tensor | None, sin: Tensor | None) -> Turn | None:
+def _turns(cos: Tensor | None, sin: Tensor | None) -> CosSin | None:
     return None if cos is None or sin is None else (cos.contiguous(), sin.contiguous())
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from seqloom.parts.mixers.head_projections import padded
+from seqloom.parts.mixers.efficient_attention import pad_time
 from seqloom.parts.visibility import Visibility
 
 BLOCK = 64  # queries in a block: a product of this size a thread does by itself, and so has in its cache what it made
@@ -26,8 +26,8 @@ def worth(q: Tensor, k: Tensor, v: Tensor, visible: Visibility) -> bool:
 
 
 def sliced(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, first: int = 0) -> Tensor:
-    """softmax(q·kᵀ) v over the window of `visible`, and over the `first` places whatever their distance; all [B, heads, T,
-    D]. Padded queries get zeros where lengths are obeyed, which is where a place sees what comes after."""
+    """softmax(q·kᵀ) v over the window of `visible`, and over the `first` places whatever their distance; all
+    [B, heads, T, D]. Padded queries get zeros where lengths are obeyed: where a place sees what comes after."""
     n, exact = q.size(2), torch.promote_types(q.dtype, torch.float32)
     lengths = [n] * q.size(0) if visible.causal or visible.lengths is None else visible.lengths.tolist()
     sight = Sight(visible.window or 1, visible.causal, min(first, n))
@@ -69,11 +69,11 @@ class _Row:
         self.count = blocks(self.n)
         self.q = self.cut(q)  # [heads, N, BLOCK, D]
         around = (sight.behind * BLOCK, (self.count + sight.ahead) * BLOCK - self.n)
-        self.k, self.v = (padded(x, *around).unfold(1, sight.size, BLOCK) for x in (k, v))  # [heads, N, D, size]
+        self.k, self.v = (pad_time(x, *around).unfold(1, sight.size, BLOCK) for x in (k, v))  # [heads, N, D, size]
         self.known = [x[:, : self.first].mT for x in (k, v)]  # [heads, D, first]
 
     def cut(self, x: Tensor) -> Tensor:
-        return padded(x, 0, self.count * BLOCK - self.n).unflatten(1, (self.count, BLOCK))
+        return pad_time(x, 0, self.count * BLOCK - self.n).unflatten(1, (self.count, BLOCK))
 
     def groups(self, step: int = 1) -> Iterator[tuple[int, slice]]:
         """Some blocks of a head after the others, of every `step` one."""

@@ -15,8 +15,9 @@ from seqloom.fast.linear.cpu import Bare, Packed, Steps, product, ready_part
 from seqloom.fast.lstm.input_feeding_cpu import Begun, Weights, able, fed_steps
 from seqloom.models.decoders.bridge import Bridge, Dims, repeat_rows
 from seqloom.models.protocols import Encoded
-from seqloom.parts.attention.attention import Attention, Memory
+from seqloom.parts.attention.attend import Memory
 from seqloom.parts.attention.scores import SCORES, Dot, General, Scaled
+from seqloom.parts.attention.single_head import Attention
 from seqloom.parts.layers.dropout import dropout
 from seqloom.parts.recurrent.base_cell import Cell
 from seqloom.parts.recurrent.cells import CELLS, LstmCell
@@ -88,7 +89,7 @@ class AttentiveDecoder(nn.Module):
         self.dim = dim
 
     def begin(self, encoded: Encoded, width: int = 1, room: int | None = None) -> Decoding:
-        keys, values = self.attention.remember(encoded.states)
+        keys, values = self.attention.project_memory(encoded.states)
         if self.query == "current":
             # W_c Σ a_s v_s = Σ a_s W_c v_s: the context's part of `combine` depends on the source alone, so it is
             # applied to the values once per sentence.

@@ -12,14 +12,17 @@ from seqloom.fast.decoding.transformer_step import Alike, Entered, Folded, Lean,
 from seqloom.models.decoders.bridge import Dims
 from seqloom.models.encoders.transformer import TransformerInput
 from seqloom.models.protocols import Encoded
-from seqloom.parts.attention.attention import Memory
+from seqloom.parts.attention.attend import Memory
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.layers.norm import NORMS, NoNorm
-from seqloom.parts.mixers.head_projections import agree
-from seqloom.parts.mixers.mixers import CROSSES, MIXERS, SelfAttention
-from seqloom.parts.positions.positions import POSITIONS, Abreast, NoPosition, Sinusoidal, Turns
+from seqloom.parts.mixers.efficient_attention import check_positions
+from seqloom.parts.mixers.mixer_table import CROSSES, MIXERS, SelfAttention
+from seqloom.parts.positions.absolute import Sinusoidal
+from seqloom.parts.positions.position import AttentionPosition, NoPosition, SideBySide
+from seqloom.parts.positions.position_table import POSITIONS
 from seqloom.parts.state import Branches, Decoding, State
-from seqloom.parts.transformer.block import Block, Ways, through
+from seqloom.parts.transformer.block import Block, run_blocks
+from seqloom.parts.transformer.residual import SkipConnections
 from seqloom.parts.visibility import Visibility, keep
 
 
@@ -38,7 +41,7 @@ class TransformerDecoder(nn.Module):
     """Blocks of masked self-attention, or of another `mixer`, cross-attention and feed-forward (Vaswani et al. 2017,
     section 3.1).
 
-    `scale_embeddings` and `embedding_norm`: see TransformerInput. `residual`: see Ways.
+    `scale_embeddings` and `embedding_norm`: see TransformerInput. `residual`: see SkipConnections.
     """
 
     def __init__(
@@ -69,17 +72,17 @@ class TransformerDecoder(nn.Module):
             Block(dim, heads, hidden, memory_dim, score, activation, norm, dropout, mixer, causal=True, **kinds)
             for _ in range(layers)
         )
-        agree(self.blocks, self.enter.position)
+        check_positions(self.blocks, self.enter.position)
         # Whether the hypotheses of a sentence can share keys.
         self.branches = all(isinstance(block.mix, SelfAttention) for block in self.blocks)
-        self.ways = Ways(dim, layers, residual)
+        self.ways = SkipConnections(dim, layers, residual)
         self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
         self.dim, self.reads = dim, layers
 
     def begin(self, encoded: Encoded, width: int = 1, room: int | None = None, table: Tensor | None = None) -> Decoding:
         """`table`: the embeddings of all tokens, where steps may look up tokens themselves."""
         views = encoded.views or (encoded.states,) * len(self.blocks)
-        memories = tuple(block.cross.remember(x) for block, x in zip(self.blocks, views, strict=True))  # pyright: ignore
+        memories = tuple(block.cross.project_memory(x) for block, x in zip(self.blocks, views, strict=True))  # pyright: ignore
         if not self.branches or (room is None and width == 1) or width > Branches.widest:
             states = tuple(block.mix.begin(room) for block in self.blocks)  # pyright: ignore
             return Decoding(SourceMemory(memories, encoded.lengths), states)
@@ -125,15 +128,16 @@ class TransformerDecoder(nn.Module):
         x = x.view(-1, rows.width, self.dim)
         seen, caches = rows.grow(x), rows.caches
         if read.lean is None or read.lean.watched:
-            y, _ = self._run_blocks(x, Visibility(bias=seen), caches, Abreast(position, place), read)
+            y, _ = self._run_blocks(x, Visibility(bias=seen), caches, SideBySide(position, place), read)
             return y.view(-1, 1, self.dim)
         if one := place == 0 and _all_equal(given.view(x.size(0), rows.width, -1)):
             x, seen, caches = x[:, :1], None, [Alike(cache, rows.width) for cache in caches]
             three = None if three is None else three[:: rows.width]
-        turns = Abreast(position.over(x[:1, :1], place), place) if moving(position) else None
+        turns = SideBySide(position.prepare(x[:1, :1], place), place) if moving(position) else None
         if biasing(position):  # the same in all layers, so computed once
             heads, slots = read.lean.blocks[0].heads, rows.steps * rows.width
-            seen = Visibility(bias=seen).with_bias(Abreast(position, place).bias(heads, 1, slots, dtype=x.dtype)).bias
+            bias = SideBySide(position, place).bias(heads, 1, slots, dtype=x.dtype)
+            seen = Visibility(bias=seen).with_bias(bias).bias
         x = x.reshape(-1, self.dim)
         given = x if three is None else Entered(x, three)
         for block, cache, memory in zip(read.lean.blocks, caches, read.folded or read.memories, strict=True):
@@ -142,10 +146,10 @@ class TransformerDecoder(nn.Module):
         return y.repeat_interleave(rows.width, 0) if one else y
 
     def _run_blocks(
-        self, x: Tensor, visible: Visibility, states: tuple[State, ...], position: Turns, read: SourceMemory
+        self, x: Tensor, visible: Visibility, states: tuple[State, ...], position: AttentionPosition, read: SourceMemory
     ) -> tuple[Tensor, tuple[State, ...]]:
         seen = Visibility(lengths=read.lengths)
-        _, x, states = through(self, x, visible, position, states, [(memory, seen) for memory in read.memories])
+        _, x, states = run_blocks(self, x, visible, position, states, [(memory, seen) for memory in read.memories])
         return x, states
 
 

@@ -16,7 +16,7 @@ from seqloom.parts.layers.activations import ACTIVATIONS, NoActivation
 from seqloom.parts.layers.norm import NORMS, NoNorm
 from seqloom.parts.mixers.convolution import Convolution
 from seqloom.parts.state import State
-from seqloom.parts.transformer.block import Around, Ways
+from seqloom.parts.transformer.residual import Residual, SkipConnections
 from seqloom.parts.visibility import Visibility, mean
 
 GATE = "gate"  # as an activation: a gated linear unit, half of the features gate the other half
@@ -40,11 +40,11 @@ class ConvolutionLayer(nn.Module):
         known(activation, (GATE, *ACTIVATIONS), "activation")
         self.mix = Convolution(dim, width, dilation, activation == GATE)
         self.activation = NoActivation() if activation == GATE else ACTIVATIONS[activation]()
-        self.around = Around(dim, norm, dropout, norm_kind, residual)
+        self.around = Residual(dim, norm, dropout, norm_kind, residual)
 
     def forward(self, x: Tensor, visible: Visibility, before: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        y, before = self.mix(self.around.enter(x, visible.lengths), visible, before)
-        return self.around.leave(x, self.activation(y), visible.lengths), before
+        y, before = self.mix(self.around.sublayer_input(x, visible.lengths), visible, before)
+        return self.around.add(x, self.activation(y), visible.lengths), before
 
 
 class ConvolutionLayers(nn.Module):
@@ -69,7 +69,7 @@ class ConvolutionLayers(nn.Module):
             ConvolutionLayer(dim, width, dilation**n, activation, norm, norm_kind, residual, dropout)
             for n in range(layers)
         )
-        self.ways = Ways(dim, layers, residual)
+        self.ways = SkipConnections(dim, layers, residual)
         self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
 
     @property
@@ -95,7 +95,7 @@ class ConvolutionEncoder(nn.Module):
 
     `width` positions are seen by a layer; `dilation`: each layer's are so many times as far apart as those of the layer
     below (Yu & Koltun 2016). `activation`: `gate`, or one of the feed-forward networks'. `norm`, `norm_kind` and
-    `residual`: see Around and Ways. The summary is the mean over real places.
+    `residual`: see Residual and SkipConnections. The summary is the mean over real places.
     """
 
     def __init__(

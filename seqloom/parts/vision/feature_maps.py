@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from seqloom.build import Choice, build
 from seqloom.errors import SeqloomError
-from seqloom.parts.attention.attention import MultiHead
+from seqloom.parts.attention.multi_head import MultiHeadAttention
 from seqloom.parts.layers.norm import NORMS, LayerNorm
 from seqloom.parts.visibility import Visibility
 
@@ -122,7 +122,7 @@ class NonLocal(nn.Module):
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
-        self.norm, self.mix = LayerNorm(dim), MultiHead(dim, heads)
+        self.norm, self.mix = LayerNorm(dim), MultiHeadAttention(dim, heads)
         nn.init.zeros_(self.mix.out.weight)
 
     def forward(self, x: Tensor) -> Tensor:

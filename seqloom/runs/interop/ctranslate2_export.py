@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, SPECIALS, UNK
 from seqloom.decoding.batched import Texts
 from seqloom.errors import SeqloomError
-from seqloom.parts.positions.positions import sinusoids
+from seqloom.parts.positions.absolute import sinusoids
 from seqloom.runs.interop.ctranslate2_run import Searched, named, opened
 from seqloom.runs.interop.export_check import SHAPES, STEPS, apart, close, sources
 from seqloom.runs.interop.huggingface_files import NEVER

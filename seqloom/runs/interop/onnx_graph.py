@@ -18,7 +18,8 @@ from seqloom.data.batches.collate import Padded, pad
 from seqloom.data.tokenizers.tokenizers import BOS
 from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
-from seqloom.parts.positions.positions import Floater, Sinusoidal
+from seqloom.parts.positions.absolute import Sinusoidal
+from seqloom.parts.positions.floater import Floater
 from seqloom.parts.recurrent.base_cell import Cell, CellState
 from seqloom.parts.recurrent.cells import GruCell, LstmCell, RnnCell, name_of
 from seqloom.parts.recurrent.recurrent import Layer

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from seqloom.fast.attention import short_cpu
-from seqloom.parts.attention.attention import attend
+from seqloom.parts.attention.attend import attend
 from seqloom.parts.attention.scores import Scaled
 from seqloom.parts.visibility import Visibility
 from tests.laws import close, drawn
@@ -80,7 +80,7 @@ def test_briefly_is_torchs(lengths, monkeypatch):
     wanted = attend(q.double(), k.double(), v.double(), Scaled(4, 4), visible)
     briefly = short_cpu.briefly
     monkeypatch.setattr(
-        "seqloom.parts.attention.attention.briefly", lambda *given: calls.append(given) or briefly(*given)
+        "seqloom.fast.attention.short_cpu.briefly", lambda *given: calls.append(given) or briefly(*given)
     )
     attend(q, k, v, Scaled(4, 4), visible)
     assert not calls, "few rows go to torch"

@@ -6,8 +6,9 @@ from torch import nn
 
 from seqloom.fast.attention import short_gpu
 from seqloom.fast.triton_common import runtime
-from seqloom.parts.attention.attention import MultiHead
-from seqloom.parts.positions.positions import Rotary, Sinusoidal
+from seqloom.parts.attention.multi_head import MultiHeadAttention
+from seqloom.parts.positions.absolute import Sinusoidal
+from seqloom.parts.positions.rotary import Rotary
 from seqloom.parts.probe import watch
 from seqloom.parts.state import Cache
 from seqloom.parts.transformer.block import Block
@@ -30,7 +31,9 @@ def found_by(form, inputs, visible, dtype=None, turned=False):
     inputs = [part if dtype is None else part.detach().to(dtype).requires_grad_() for part in inputs]
     x, packed = (*inputs, None)[:2]
     dim = x.size(-1) // HEADS // (3 if packed is None else 1)
-    turns = Rotary(32, dim).over(torch.zeros(1, x.size(1), 1, device=DEVICE)).turns(0, x.size(1)) if turned else None
+    turns = (
+        Rotary(32, dim).prepare(torch.zeros(1, x.size(1), 1, device=DEVICE)).angles(0, x.size(1)) if turned else None
+    )
     mixed = form(x, packed, visible, HEADS, dim**-0.5, None, turns)
     slope = torch.linspace(-1, 1, mixed.numel(), device=DEVICE).view(mixed.shape).sin().to(mixed.dtype)
     return [mixed.detach(), *torch.autograd.grad(mixed, inputs, slope)]
@@ -147,8 +150,8 @@ def near(mine, other):
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("turned", [False, True], ids=["still", "turned"])
 def test_self_attention_takes_it(ready, monkeypatch, visible, cached, turned):
-    layer, x = MultiHead(32, HEADS).to(DEVICE, HALF), drawn(B, 7, 32, dtype=HALF)
-    position, caches = Rotary(32, 16).over(x) if turned else Sinusoidal(32, 16), []
+    layer, x = MultiHeadAttention(32, HEADS).to(DEVICE, HALF), drawn(B, 7, 32, dtype=HALF)
+    position, caches = Rotary(32, 16).prepare(x) if turned else Sinusoidal(32, 16), []
 
     def run():
         caches.append(Cache() if cached else None)
@@ -163,25 +166,29 @@ def test_self_attention_takes_it(ready, monkeypatch, visible, cached, turned):
 
 @pytest.mark.parametrize("width", [1, 2])
 def test_cross_attention_takes_it(ready, monkeypatch, width):
-    layer = MultiHead(32, HEADS, key_dim=24).to(DEVICE, HALF)
+    layer = MultiHeadAttention(32, HEADS, key_dim=24).to(DEVICE, HALF)
     states, x = drawn(B, 7, 24, dtype=HALF), drawn(B * width, 5, 32, dtype=HALF, seed=2)
     leaves = (states, x, *layer.parameters())
-    near(*twice(monkeypatch, lambda: layer.read(x, layer.remember(states), Visibility(lengths=SOME)), *leaves))
+    near(
+        *twice(
+            monkeypatch, lambda: layer.cross_attend(x, layer.project_memory(states), Visibility(lengths=SOME)), *leaves
+        )
+    )
     assert len(ready) == 1
 
 
 def test_a_memory_in_one_piece_is_taken_apart_where_the_kernel_cannot_go(ready):
-    layer = MultiHead(32, HEADS, key_dim=24).to(DEVICE, HALF)
+    layer = MultiHeadAttention(32, HEADS, key_dim=24).to(DEVICE, HALF)
     x, states = drawn(B, 65, 32, dtype=HALF), drawn(B, 7, 24, dtype=HALF)
-    memory = layer.remember(states)
+    memory = layer.project_memory(states)
     assert memory[1] is None
-    wanted = layer.read(x, layer._unpacked(memory[0], states), Visibility())
-    torch.testing.assert_close(layer.read(x, memory, Visibility()), wanted)
+    wanted = layer.cross_attend(x, layer._unpack_memory(memory[0], states), Visibility())
+    torch.testing.assert_close(layer.cross_attend(x, memory, Visibility()), wanted)
     with watch(layer) as seen:
-        layer.read(x[:, :3], memory, Visibility())
+        layer.cross_attend(x[:, :3], memory, Visibility())
     assert seen[""][0].shape == (B, HEADS, 3, 7)
     with torch.no_grad():
-        assert layer.remember(states)[1] is not None  # steps of decoding know keys and values by heads
+        assert layer.project_memory(states)[1] is not None  # steps of decoding know keys and values by heads
     assert not ready
 
 
@@ -191,15 +198,15 @@ ELSEWHERE = {
     "bias": lambda layer, x: layer(x, Visibility(bias=x.new_zeros(7, 7))),
     "long": lambda layer, x: layer(x.repeat(1, 10, 1), Visibility()),
     "turned by itself": lambda layer, x: layer(x, Visibility(), None, Rotary(32, 16).to(x)),
-    "score": lambda layer, x: MultiHead(32, HEADS, score="dot").to(x)(x, Visibility()),
-    "width": lambda layer, x: MultiHead(32, 4).to(x)(x, Visibility()),
+    "score": lambda layer, x: MultiHeadAttention(32, HEADS, score="dot").to(x)(x, Visibility()),
+    "width": lambda layer, x: MultiHeadAttention(32, 4).to(x)(x, Visibility()),
     "off": lambda layer, x: setattr(runtime, "READY", False) or layer(x, Visibility()),
 }
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_all_else_goes_the_usual_way(ready, name):
-    layer, x = MultiHead(32, HEADS).to(DEVICE, HALF), drawn(B, 7, 32, dtype=HALF).detach()
+    layer, x = MultiHeadAttention(32, HEADS).to(DEVICE, HALF), drawn(B, 7, 32, dtype=HALF).detach()
     layer(x, Visibility())
     assert len(ready) == 1
     ELSEWHERE[name](layer, x)
@@ -207,7 +214,7 @@ def test_all_else_goes_the_usual_way(ready, name):
 
 
 def test_later_steps_with_a_cache_go_the_usual_way(ready):
-    layer, cache = MultiHead(32, HEADS).to(DEVICE, HALF), Cache()
+    layer, cache = MultiHeadAttention(32, HEADS).to(DEVICE, HALF), Cache()
     x = drawn(B, 7, 32, dtype=HALF).detach()
     whole, _ = layer(x, Visibility(causal=True))
     pieces = [layer(x[:, some], Visibility(causal=True), cache)[0] for some in (slice(4), slice(4, 7))]
@@ -222,7 +229,7 @@ def test_compiled_blocks_hold_it_as_one_step(monkeypatch):
     torch.manual_seed(3)
     block = Block(32, HEADS, 64, memory_dim=24).to(DEVICE, HALF)
     x, states = drawn(B, 6, 32, dtype=HALF), drawn(B, 7, 24, dtype=HALF, seed=2)
-    memory, graphs = block.cross.remember(states), []
+    memory, graphs = block.cross.project_memory(states), []
 
     def backend(graph, _):
         graphs.append([str(node.target) for node in graph.graph.nodes])

@@ -107,7 +107,7 @@ def test_where_the_context_goes(context, given):
 
 def naive_attentive(decoder, x, read):
     """The papers' loops, one step and one row of tensors at a time."""
-    stack, memory = decoder.bridge(read), decoder.attention.remember(read.states)
+    stack, memory = decoder.bridge(read), decoder.attention.project_memory(read.states)
     visible, fed, out = Visibility(lengths=read.lengths), x.new_zeros(x.size(0), decoder.dim), []
     for t in range(x.size(1)):
         word = x[:, t]

@@ -9,10 +9,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seqloom.errors import SeqloomError
 from seqloom.fast.attention import short_gpu
-from seqloom.parts.attention.attention import Attention, MultiHead, attend
-from seqloom.parts.attention.normalisers import NORMALISERS
+from seqloom.parts.attention.attend import attend
+from seqloom.parts.attention.multi_head import MultiHeadAttention
+from seqloom.parts.attention.normalizers import NORMALIZERS
 from seqloom.parts.attention.scores import Dot, Scaled
-from seqloom.parts.positions.positions import POSITIONS
+from seqloom.parts.attention.single_head import Attention
+from seqloom.parts.positions.position_table import POSITIONS
 from seqloom.parts.probe import watch
 from seqloom.parts.state import Cache
 from seqloom.parts.visibility import Visibility
@@ -159,24 +161,24 @@ def test_hypotheses_are_extra_queries(width, value_dim):
     """R rows over B sentences say what they would say over sentences that were repeated."""
     attention = shake(Attention(4, 5, "additive", value_dim).double(), 1)
     states, query = drawn(B, S, 5), drawn(B * width, 2, 4, seed=3)
-    found = attention(query, attention.remember(states), Visibility(lengths=LENGTHS))
-    repeated = attention.remember(states.repeat_interleave(width, 0))
+    found = attention(query, attention.project_memory(states), Visibility(lengths=LENGTHS))
+    repeated = attention.project_memory(states.repeat_interleave(width, 0))
     close(found, attention(query, repeated, Visibility(lengths=LENGTHS.repeat_interleave(width))))
     assert found.shape == (B * width, 2, value_dim or 5)
     assert attention.dim == (value_dim or 5)
 
 
 def test_multi_head_cross_attention_folds_hypotheses():
-    cross = shake(MultiHead(8, 2, key_dim=5).double(), 1)
+    cross = shake(MultiHeadAttention(8, 2, key_dim=5).double(), 1)
     states, x = drawn(B, S, 5), drawn(B * 4, 2, 8, seed=3)
-    found = cross.read(x, cross.remember(states), Visibility(lengths=LENGTHS))
-    repeated = cross.remember(states.repeat_interleave(4, 0))
-    close(found, cross.read(x, repeated, Visibility(lengths=LENGTHS.repeat_interleave(4))))
+    found = cross.cross_attend(x, cross.project_memory(states), Visibility(lengths=LENGTHS))
+    repeated = cross.project_memory(states.repeat_interleave(4, 0))
+    close(found, cross.cross_attend(x, repeated, Visibility(lengths=LENGTHS.repeat_interleave(4))))
 
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_multi_head_equals_torch(causal):
-    ours = shake(MultiHead(8, 2).double(), 1)
+    ours = shake(MultiHeadAttention(8, 2).double(), 1)
     theirs = torch.nn.MultiheadAttention(8, 2, batch_first=True, dtype=torch.float64)
     theirs.in_proj_weight.data, theirs.in_proj_bias.data = ours.project.weight.data, ours.project.bias.data
     theirs.out_proj.load_state_dict(ours.out.state_dict())
@@ -189,7 +191,7 @@ def test_multi_head_equals_torch(causal):
 
 
 def test_multi_head_cross_attention_equals_torch():
-    ours = shake(MultiHead(8, 2, key_dim=5).double(), 1)
+    ours = shake(MultiHeadAttention(8, 2, key_dim=5).double(), 1)
     theirs = torch.nn.MultiheadAttention(8, 2, kdim=5, vdim=5, batch_first=True, dtype=torch.float64)
     key, value = ours.project.weight.data.chunk(2)
     theirs.q_proj_weight.data, theirs.k_proj_weight.data, theirs.v_proj_weight.data = ours.query.weight.data, key, value
@@ -198,12 +200,12 @@ def test_multi_head_cross_attention_equals_torch():
     x, states = drawn(B, T, 8), drawn(B, S, 5, seed=2)
     hidden = ~(torch.arange(S) < LENGTHS[:, None])
     wanted, _ = theirs(x, states, states, key_padding_mask=hidden)
-    close(ours.read(x, ours.remember(states), Visibility(lengths=LENGTHS)), wanted)
+    close(ours.cross_attend(x, ours.project_memory(states), Visibility(lengths=LENGTHS)), wanted)
 
 
 def test_heads_that_do_not_divide_are_named_with_those_that_do():
     with pytest.raises(SeqloomError, match="3 heads do not divide the width 8; choose from: 1, 2, 4, 8"):
-        MultiHead(8, 3)
+        MultiHeadAttention(8, 3)
 
 
 def test_a_model_whose_heads_do_not_divide_says_so():
@@ -217,12 +219,12 @@ def test_a_model_whose_heads_do_not_divide_says_so():
 
 
 def test_without_bias():
-    layer = MultiHead(8, 2, key_dim=5, bias=False)
+    layer = MultiHeadAttention(8, 2, key_dim=5, bias=False)
     assert {name for name, _ in layer.named_parameters()} == {"query.weight", "project.weight", "out.weight"}
 
 
 def test_self_attention_with_a_cache_stands_after_what_it_holds():
-    layer, cache = shake(MultiHead(8, 2).double(), 1), Cache()
+    layer, cache = shake(MultiHeadAttention(8, 2).double(), 1), Cache()
     x = drawn(B, T, 8)
     whole, _ = layer(x, Visibility(causal=True))
     layer(x[:, :4], Visibility(causal=True), cache)
@@ -232,7 +234,7 @@ def test_self_attention_with_a_cache_stands_after_what_it_holds():
 
 def test_stacked_matrices_start_as_separate_ones_would():
     torch.manual_seed(0)
-    layer, cross = MultiHead(64, 4), MultiHead(64, 4, key_dim=32)
+    layer, cross = MultiHeadAttention(64, 4), MultiHeadAttention(64, 4, key_dim=32)
     assert layer.project.weight.abs().max().item() == pytest.approx((6 / 128) ** 0.5, rel=0.02)
     assert cross.project.weight.abs().max().item() == pytest.approx((6 / 96) ** 0.5, rel=0.02)
     assert layer.project.bias.eq(0).all()
@@ -267,7 +269,7 @@ def test_heads_that_share_keys_take_the_fused_kernel_and_repeat_no_key(monkeypat
 @pytest.mark.parametrize("position", ["rotary", "alibi", "relative"])
 def test_scores_that_are_products_run_fused_with_any_position(score, position):
     """The kernel that is fused on a CPU takes what it is given: no mask of three axes, no values unlike the keys."""
-    layer, place = MultiHead(8, 2, score=score), POSITIONS[position](8, 4)
+    layer, place = MultiHeadAttention(8, 2, score=score), POSITIONS[position](8, 4)
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION), torch.no_grad():
         layer(drawn(B, T, 8).float(), Visibility(causal=True), None, place)
         layer(drawn(B, T, 8).float(), Visibility(lengths=LENGTHS), None, place)
@@ -276,7 +278,7 @@ def test_scores_that_are_products_run_fused_with_any_position(score, position):
 @pytest.mark.parametrize("key_heads", [1, 2, 4])
 def test_grouped_heads_are_heads_with_equal_matrices(key_heads):
     """A layer whose heads of keys and values are the same within a group (Ainslie et al. 2023)."""
-    few, many = shake(MultiHead(8, 4, key_heads=key_heads).double(), 1), MultiHead(8, 4).double()
+    few, many = shake(MultiHeadAttention(8, 4, key_heads=key_heads).double(), 1), MultiHeadAttention(8, 4).double()
     many.out.load_state_dict(few.out.state_dict())
     for ours, theirs in ((few.project.weight, many.project.weight), (few.project.bias, many.project.bias)):
         q, *others = ours.data.split(few.widths)
@@ -285,22 +287,22 @@ def test_grouped_heads_are_heads_with_equal_matrices(key_heads):
     x, cache = drawn(B, T, 8), Cache()
     close(few(x, Visibility(causal=True), cache)[0], many(x, Visibility(causal=True))[0])
     assert cache.keys.shape == cache.values.shape == (B, key_heads, T, 2)  # what decoding has to hold
-    cross = MultiHead(8, 4, key_dim=5, key_heads=key_heads)
-    assert [part.shape for part in cross.remember(torch.zeros(B, S, 5))] == [(B, key_heads, S, 2)] * 2
+    cross = MultiHeadAttention(8, 4, key_dim=5, key_heads=key_heads)
+    assert [part.shape for part in cross.project_memory(torch.zeros(B, S, 5))] == [(B, key_heads, S, 2)] * 2
 
 
 def test_key_heads_that_do_not_divide_are_named_with_those_that_do():
     with pytest.raises(SeqloomError, match="key_heads=3 do not divide 4 heads; choose from: 1, 2, 4"):
-        MultiHead(8, 4, key_heads=3)
+        MultiHeadAttention(8, 4, key_heads=3)
     with pytest.raises(SeqloomError, match="key_heads=-1 do not divide 4 heads"):
-        MultiHead(8, 4, key_heads=-1)
+        MultiHeadAttention(8, 4, key_heads=-1)
 
 
 @pytest.mark.parametrize("those", ["", "q", "k", "v", "qk", "qv", "kv", "qkv"])
 @pytest.mark.parametrize("key_dim", [0, 8])
 def test_projections_left_out_are_the_identity(those, key_dim):
-    some = shake(MultiHead(8, 2, key_dim=key_dim, projections=those).double(), 1)
-    whole = MultiHead(8, 2, key_dim=key_dim).double()
+    some = shake(MultiHeadAttention(8, 2, key_dim=key_dim, projections=those).double(), 1)
+    whole = MultiHeadAttention(8, 2, key_dim=key_dim).double()
     whole.out.load_state_dict(some.out.state_dict())
     made = iter(
         [] if some.project is None else zip(some.project.weight.split(8), some.project.bias.split(8), strict=True)
@@ -315,30 +317,33 @@ def test_projections_left_out_are_the_identity(those, key_dim):
         close(some(x, Visibility())[0], whole(x, Visibility())[0])
         return
     whole.query.weight.data, whole.query.bias.data = same if some.query is None else some.query.parameters()
-    close(some.read(x, some.remember(states), Visibility()), whole.read(x, whole.remember(states), Visibility()))
+    close(
+        some.cross_attend(x, some.project_memory(states), Visibility()),
+        whole.cross_attend(x, whole.project_memory(states), Visibility()),
+    )
 
 
 def test_projections_that_cannot_be_left_out_or_are_none_are_named():
     with pytest.raises(SeqloomError, match="letters of qkv in that order, here 'vk'"):
-        MultiHead(8, 2, projections="vk")
+        MultiHeadAttention(8, 2, projections="vk")
     with pytest.raises(SeqloomError, match=r"leaves v as wide as what is read, 5, but 2 heads of 4 .* add v to proj"):
-        MultiHead(8, 2, key_dim=5, projections="qk")
+        MultiHeadAttention(8, 2, key_dim=5, projections="qk")
     with pytest.raises(SeqloomError, match="leaves k and v as wide as what is read, 8, but 1 heads of 4"):
-        MultiHead(8, 2, key_heads=1, projections="q")
+        MultiHeadAttention(8, 2, key_heads=1, projections="q")
 
 
 @pytest.mark.parametrize("name", list(SEES))
 def test_weights_by_relu_are_divided_by_what_is_seen(name):
     visible, (q, k, v) = SEES[name], qkv()
     weights = []
-    found = attend(q, k, v, SCALED, visible, weights.append, NORMALISERS["relu"])
+    found = attend(q, k, v, SCALED, visible, weights.append, NORMALIZERS["relu"])
     scores = q @ k.mT / math.sqrt(D) + (0.0 if visible.bias is None else visible.bias)
     for b in range(B):
         for t in range(T):
             seen = torch.tensor([bool(allowed(visible, b, t, s)) for s in range(S)])
             close(weights[0][b, :, t], scores[b, :, t].relu() * seen / max(1, int(seen.sum())))
     close(found, weights[0] @ v)
-    close(attend(q, k, v, SCALED, visible, None, NORMALISERS["relu"]), found)
+    close(attend(q, k, v, SCALED, visible, None, NORMALIZERS["relu"]), found)
 
 
 def test_keys_hidden_by_a_bias_do_not_count():
@@ -347,25 +352,25 @@ def test_keys_hidden_by_a_bias_do_not_count():
     hidden = torch.zeros(T, S, dtype=torch.float64)
     hidden[:, 3:] = -torch.inf
     q.requires_grad_()
-    found = attend(q, k, v, SCALED, Visibility(bias=hidden), None, NORMALISERS["relu"])
-    close(found, attend(q, k[:, :, :3], v[:, :, :3], SCALED, Visibility(), None, NORMALISERS["relu"]))
+    found = attend(q, k, v, SCALED, Visibility(bias=hidden), None, NORMALIZERS["relu"])
+    close(found, attend(q, k[:, :, :3], v[:, :, :3], SCALED, Visibility(), None, NORMALIZERS["relu"]))
     found.sum().backward()
     assert q.grad.isfinite().all()
 
 
-def test_a_normaliser_that_is_none_is_named():
+def test_a_normalizer_that_is_none_is_named():
     with pytest.raises(SeqloomError, match="did you mean 'softmax'"):
-        MultiHead(8, 2, normalizer="sofmax")
+        MultiHeadAttention(8, 2, normalizer="sofmax")
 
 
 def test_the_usual_layer_has_the_names_and_numbers_it_always_had():
     """Runs saved before there was any choice load, and the same seed gives the same start."""
     torch.manual_seed(0)
-    layer = MultiHead(8, 2, key_dim=5)
+    layer = MultiHeadAttention(8, 2, key_dim=5)
     shapes = {name: tuple(part.shape) for name, part in layer.state_dict().items()}
     wide = {"query.weight": (8, 8), "query.bias": (8,), "project.weight": (16, 5), "project.bias": (16,)}
     assert shapes == {**wide, "out.weight": (8, 8), "out.bias": (8,)}
-    assert layer.usual
+    assert layer.standard
     torch.manual_seed(0)
     torch.nn.Linear(8, 8), torch.nn.Linear(5, 16), torch.nn.Linear(8, 8)
     bound = (6 / 16) ** 0.5
@@ -377,8 +382,8 @@ def test_the_usual_layer_has_the_names_and_numbers_it_always_had():
 def test_dropout_of_weights():
     """In training alone, and what is left is scaled up: the mean over many draws is what attention gives without."""
     torch.manual_seed(0)
-    plain = shake(MultiHead(8, 2).double(), 1)
-    dropping = MultiHead(8, 2, dropout=0.4).double()
+    plain = shake(MultiHeadAttention(8, 2).double(), 1)
+    dropping = MultiHeadAttention(8, 2, dropout=0.4).double()
     dropping.load_state_dict(plain.state_dict())
     x, visible = torch.randn(1, 6, 8, dtype=torch.float64), Visibility(causal=True)
     wanted = plain(x, visible)[0]
@@ -389,15 +394,15 @@ def test_dropout_of_weights():
     torch.manual_seed(1)
     many = dropping(x.expand(20_000, -1, -1), visible)[0].mean(0, keepdim=True)
     assert torch.allclose(many, wanted, atol=0.03)
-    read = MultiHead(8, 2, key_dim=8, dropout=0.4).double()
-    memory = read.remember(x)
-    assert not torch.equal(read.read(x, memory, Visibility()), read.read(x, memory, Visibility()))
+    read = MultiHeadAttention(8, 2, key_dim=8, dropout=0.4).double()
+    memory = read.project_memory(x)
+    assert not torch.equal(read.cross_attend(x, memory, Visibility()), read.cross_attend(x, memory, Visibility()))
 
 
 def test_keys_that_a_kernel_turned_by_itself_are_made_for_those_who_go_on(monkeypatch):
     """The kernel's twin stands in its place. Values and gradients are those of the whole read at once."""
-    layer, x, visible = MultiHead(8, HEADS), drawn(B, T, 8).float(), Visibility(causal=True)
-    position = POSITIONS["rotary"](8, D).over(x)
+    layer, x, visible = MultiHeadAttention(8, HEADS), drawn(B, T, 8).float(), Visibility(causal=True)
+    position = POSITIONS["rotary"](8, D).prepare(x)
     wanted, _ = layer(x, visible, None, position)
     with torch.no_grad():
         monkeypatch.setattr(short_gpu, "fits", lambda *_: True)

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 
 from seqloom.build import build
 from seqloom.errors import SeqloomError
-from seqloom.parts.attention.attention import attend
-from seqloom.parts.attention.normalisers import relu, softmax
+from seqloom.parts.attention.attend import attend
+from seqloom.parts.attention.normalizers import relu, softmax
 from seqloom.parts.attention.scores import SCORES, Additive, Cosine, Dot, Gaussian, General, Network, Scaled
 from seqloom.parts.visibility import Visibility
 from tests import laws
@@ -144,9 +144,9 @@ def regression():
     return x, 2 * np.sin(x) + x**0.8 + generator.normal(0, 0.3, 50), places, 2 * np.sin(places) + places**0.8
 
 
-def pooled(score, places, x, y, normalise=softmax):
+def pooled(score, places, x, y, normalize=softmax):
     q, k, v = (torch.as_tensor(part)[None, :, None] for part in (places, x, y))
-    return attend(q, score.keys(k), v, score, Visibility(), None, normalise)[0, :, 0]
+    return attend(q, score.keys(k), v, score, Visibility(), None, normalize)[0, :, 0]
 
 
 @pytest.mark.parametrize("width", [1.0, 0.3])

@@ -23,8 +23,8 @@ def by_hand(part, x, before):
     weight, bias, dilation = part.weigh.weight, part.weigh.bias, part.weigh.dilation[0]
     found = []
     for t in range(x.size(1)):
-        places = [(i, t - before + i * dilation) for i in range(weight.size(2))]
-        found.append(bias + sum(x[:, at] @ weight[:, :, i].T for i, at in places if 0 <= at < x.size(1)))
+        group_positions = [(i, t - before + i * dilation) for i in range(weight.size(2))]
+        found.append(bias + sum(x[:, at] @ weight[:, :, i].T for i, at in group_positions if 0 <= at < x.size(1)))
     return torch.stack(found, 1)
 
 

@@ -19,12 +19,13 @@ from seqloom.models.decoders.transformer import TransformerDecoder
 from seqloom.models.encoders.transformer import TransformerEncoder
 from seqloom.models.language_model import Language
 from seqloom.models.protocols import Encoded
-from seqloom.parts.attention.attention import MultiHead
-from seqloom.parts.mixers.head_projections import Heads, by_head
-from seqloom.parts.mixers.linear_attention import everything, orthogonal, plain, running, summed
-from seqloom.parts.mixers.mixers import MIXERS
-from seqloom.parts.mixers.window import _blocks, chunked, near
-from seqloom.parts.positions.positions import Position, Rotary
+from seqloom.parts.attention.multi_head import MultiHeadAttention
+from seqloom.parts.mixers.efficient_attention import EfficientAttention, map_heads
+from seqloom.parts.mixers.linear_attention import attend_sums, causal_attention, orthogonal, reference, sum_keys
+from seqloom.parts.mixers.mixer_table import MIXERS
+from seqloom.parts.mixers.window import _block_mask, chunked_window_attention, window_attention
+from seqloom.parts.positions.position import Position
+from seqloom.parts.positions.rotary import Rotary
 from seqloom.parts.probe import watch
 from seqloom.parts.transformer.block import Block
 from seqloom.parts.visibility import Visibility
@@ -143,7 +144,7 @@ def test_single_steps_and_pieces_are_the_whole(kind):
             close(torch.cat(found, 1), whole)
 
 
-@pytest.mark.parametrize("lowered", [chunked, sliced])
+@pytest.mark.parametrize("lowered", [chunked_window_attention, sliced])
 def test_chunks_and_slices_of_any_size_are_all_pairs(lowered, monkeypatch):
     monkeypatch.setattr(seqloom.parts.mixers.window, "CHUNK", 8)
     monkeypatch.setattr(seqloom.fast.attention.window_cpu, "BLOCK", 8)
@@ -163,7 +164,7 @@ def test_slices_stand_where_rows_are_long_and_obey_lengths(causal, monkeypatch):
     lengths = torch.tensor([200, 3, 130])
     visible, rows = Visibility(causal=causal, window=64, lengths=lengths), torch.arange(200) < lengths[:, None]
     q, k, v, slope = (drawn(3, 2, 200, 4, seed=seed).requires_grad_() for seed in (1, 2, 3, 4))
-    found, wanted = near(q, k, v, visible, 2), chunked(q, k, v, visible, 2)
+    found, wanted = window_attention(q, k, v, visible, 2), chunked_window_attention(q, k, v, visible, 2)
     assert type(found.grad_fn).__name__ != type(wanted.grad_fn).__name__
     close(*(y.transpose(1, 2)[rows] for y in (found, wanted)))
     real = slope * rows[:, None, :, None]
@@ -175,7 +176,7 @@ def test_a_window_learns_in_half_precision_as_in_full(monkeypatch):
     q, k, v, slope = (drawn(2, 2, 500, 16, seed=seed) for seed in (1, 2, 3, 4))
     for visible in (Visibility(window=80, causal=True), Visibility(window=80, lengths=torch.tensor([500, 210]))):
         given = [[x.to(dtype).requires_grad_() for x in (q, k, v)] for dtype in (torch.float64, torch.bfloat16)]
-        exact, half = (torch.autograd.grad(near(*x, visible, 2), x, slope.to(x[0].dtype)) for x in given)
+        exact, half = (torch.autograd.grad(window_attention(*x, visible, 2), x, slope.to(x[0].dtype)) for x in given)
         for one, other in zip(half, exact, strict=True):
             assert one.dtype == torch.bfloat16
             assert (one.double() - other).norm() < 0.02 * other.norm()
@@ -186,7 +187,10 @@ def test_a_window_learns_in_half_precision_as_in_full(monkeypatch):
 def test_the_kernel_of_a_gpu_is_its_twin(causal, first):
     q, k, v = (drawn(2, 2, 700, 64, seed=seed).float().cuda().requires_grad_() for seed in (1, 2, 3))
     q_small, visible = q * 0.125, Visibility(causal=causal, window=100)
-    fast, slow = near(q_small, k, v, visible, first), chunked(q_small, k, v, visible, first)
+    fast, slow = (
+        window_attention(q_small, k, v, visible, first),
+        chunked_window_attention(q_small, k, v, visible, first),
+    )
     close(fast, slow, 1e-2)
     for one, other in zip(
         *(torch.autograd.grad(y.sum(), (q, k, v), retain_graph=True) for y in (fast, slow)), strict=True
@@ -208,10 +212,10 @@ def test_sums_in_chunks_are_all_pairs(chunk):
     q, k, v = (drawn(2, 2, 21, 5, seed=seed).abs() for seed in (1, 2, 3))
     begun = (drawn(2, 2, 5, 5, seed=4).abs(), drawn(2, 2, 5, seed=5).abs())
     for start in (None, begun):
-        y, sums = running(q, k, v, start, chunk)
-        wanted, other = plain(q, k, v, True, start, lambda weights: None)
+        y, sums = causal_attention(q, k, v, start, chunk)
+        wanted, other = reference(q, k, v, True, start, lambda weights: None)
         close([y, *sums], [wanted, *other])
-    close(everything(q, summed(k, v)), plain(q, k, v, False, None, lambda weights: None)[0])
+    close(attend_sums(q, sum_keys(k, v)), reference(q, k, v, False, None, lambda weights: None)[0])
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -220,7 +224,7 @@ def test_features_in_pieces_are_those_at_once(causal, monkeypatch):
     visible, rows = Visibility(causal=causal, lengths=LENGTHS), torch.arange(LONG) < LENGTHS[:, None]
     found = []
     for most in (2**19, 2**11):
-        monkeypatch.setattr(seqloom.parts.mixers.linear_attention, "TOGETHER", most)
+        monkeypatch.setattr(seqloom.parts.mixers.linear_attention, "CPU_FEATURES", most)
         y = layer(x, visible)[0][rows]
         found.append([y, *gradients(layer, [y])])
     close(*found, 1e-9)
@@ -299,7 +303,7 @@ def test_reformer_of_one_chunk_is_attention_with_shared_queries(rounds):
     layer, x = made("reformer", chunk=LONG, rounds=rounds), long_rows()
     for position in (None, Rotary(DIM, DIM // 2)):
         q, v = (layer._split(part) for part in layer.project(x).chunk(2, -1))
-        q = q if position is None else position.turn(q, q)[0]
+        q = q if position is None else position.rotate(q, q)[0]
         scores = q @ torch.nn.functional.normalize(q, dim=-1).mT
         scores = scores.masked_fill(torch.eye(LONG).bool(), float("-inf"))
         wanted = layer.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
@@ -337,9 +341,9 @@ def test_one_head_after_the_other_is_all_at_once():
         calls.append(q.size(1))
         return q @ turns
 
-    close(by_head(turned, q, turns), q @ turns)
+    close(map_heads(turned, q, turns), q @ turns)
     assert calls == [1, 1, 1, 1]
-    by_head(turned, q[:, :, :100], turns)
+    map_heads(turned, q[:, :, :100], turns)
     assert calls[4:] == [4]
 
 
@@ -436,7 +440,7 @@ def test_heads_that_do_not_divide_the_width(kind):
         Block(8, 3, 12, mixer=kind)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MIXERS if issubclass(MIXERS[kind], Heads)])
+@pytest.mark.parametrize("kind", [kind for kind in MIXERS if issubclass(MIXERS[kind], EfficientAttention)])
 def test_what_adds_to_the_scores_of_pairs_is_refused(kind):
     class Sloped(Position):
         def bias(self, heads, t, s, offset=0, causal=False, dtype=torch.float32):
@@ -468,7 +472,7 @@ def test_by_name_and_setting():
 def test_attention_keeps_its_names_and_its_way():
     """Weights and configs from before there was a choice fit."""
     block = Block(8, 2, 12)
-    assert isinstance(block.mix, MultiHead)
+    assert isinstance(block.mix, MultiHeadAttention)
     assert {"mix.project.weight", "mix.project.bias", "mix.out.weight", "mix.out.bias"} <= set(block.state_dict())
 
 
@@ -478,7 +482,7 @@ def test_the_plan_of_a_window_is_the_one_torch_finds_by_looking_at_all_pairs(n, 
     from torch.nn.attention.flex_attention import create_block_mask
 
     for window, first in product((1, 50, 128, 129, 400), (0, 1, 128, 130)):
-        made = _blocks(n, window, causal, first, torch.device("cpu"))
+        made = _block_mask(n, window, causal, first, torch.device("cpu"))
         wanted = create_block_mask(made.mask_mod, None, None, n, n, device="cpu")
         assert torch.equal(made.to_dense(), wanted.to_dense())
         assert made.seq_lengths == wanted.seq_lengths

@@ -7,7 +7,7 @@ from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAtt
 from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
 from transformers.models.reformer.modeling_reformer import LSHSelfAttention
 
-from seqloom.parts.mixers.head_projections import Heads
+from seqloom.parts.mixers.efficient_attention import EfficientAttention
 from seqloom.parts.mixers.reformer import Reformer
 from seqloom.parts.mixers.sparse import BigBird, Longformer
 from seqloom.parts.visibility import Visibility, keep
@@ -17,7 +17,7 @@ DIM, HEADS, LENGTH = 16, 2, 48
 LENGTHS = torch.tensor([LENGTH, 31])
 
 
-def ours(layer: Heads) -> Heads:
+def ours(layer: EfficientAttention) -> EfficientAttention:
     """What theirs has no part of is the identity."""
     layer = shake(layer.double(), 1)
     layer.out.weight.data, layer.out.bias.data = torch.eye(DIM).double(), torch.zeros(DIM).double()
@@ -64,7 +64,7 @@ def test_bigbird(monkeypatch):
     )
     layer = ours(BigBird(DIM, HEADS, "scaled", block, random))
     chosen = layer.choose(LENGTH // block, None, torch.device("cpu"))
-    assert chosen.counts[0, :, 1:-1, 5:].all()
+    assert chosen.keep[0, :, 1:-1, 5:].all()
     drawn_blocks = [np.array(head[1:-1, 5:].tolist()) for head in chosen.block[0]]
     monkeypatch.setattr(
         BigBirdBlockSparseAttention, "_bigbird_block_rand_mask_with_head", lambda *_, **__: drawn_blocks

@@ -6,21 +6,12 @@ import pytest
 import torch
 
 from seqloom.errors import SeqloomError
-from seqloom.parts.positions.positions import (
-    POSITIONS,
-    Abreast,
-    Alibi,
-    Field,
-    Floater,
-    Learned,
-    NoPosition,
-    Relative,
-    Rotary,
-    Sinusoidal,
-    SinusoidalRotary,
-    bucket_of,
-    runge_kutta,
-)
+from seqloom.parts.positions.absolute import Learned, Sinusoidal
+from seqloom.parts.positions.floater import Field, Floater, runge_kutta
+from seqloom.parts.positions.position import NoPosition, SideBySide
+from seqloom.parts.positions.position_table import POSITIONS
+from seqloom.parts.positions.relative import Alibi, Relative, bucket_of
+from seqloom.parts.positions.rotary import Rotary, SinusoidalRotary
 from tests.laws import close, drawn, shake
 
 DIM = 8
@@ -92,7 +83,7 @@ def test_learned_past_its_length_is_an_error_the_user_can_mend(offset, steps):
 def test_rotary_formula():
     position = Rotary(DIM, 4)
     q = drawn(1, 1, 5, 4)
-    turned, _ = position.turn(q, q, offset=3)
+    turned, _ = position.rotate(q, q, offset=3)
     for t in range(5):
         for i in range(2):
             angle = (t + 3) * 10000 ** (-2 * i / 4)
@@ -104,7 +95,7 @@ def test_rotary_formula():
 def test_rotary_scores_depend_on_the_distance_alone():
     position = Rotary(DIM, 4).double()
     q, k = (drawn(1, 1, 1, 4, seed=seed).expand(1, 1, 6, 4) for seed in (1, 2))
-    scores = [torch.matmul(a, b.mT)[0, 0] for a, b in (position.turn(q, k, offset) for offset in (0, 5, 400))]
+    scores = [torch.matmul(a, b.mT)[0, 0] for a, b in (position.rotate(q, k, offset) for offset in (0, 5, 400))]
     close(scores[0], scores[1], 1e-9)
     close(scores[0], scores[2], 1e-9)
     for distance in range(1, 5):  # the same along every diagonal, and another on each
@@ -115,7 +106,7 @@ def test_rotary_scores_depend_on_the_distance_alone():
 
 def test_rotary_keeps_lengths():
     q = drawn(2, 2, 7, 4)
-    turned, _ = Rotary(DIM, 4).double().turn(q, q)
+    turned, _ = Rotary(DIM, 4).double().rotate(q, q)
     close(turned.norm(dim=-1), q.norm(dim=-1))
 
 
@@ -123,8 +114,8 @@ def test_rotary_in_bfloat16_still_tells_far_places_apart():
     """A model cast whole to bfloat16 must not count positions in it: it has no numbers between 300 and 302."""
     exact, rough = Rotary(DIM, 4), Rotary(DIM, 4).to(torch.bfloat16)
     q = torch.ones(1, 1, 4, 4)
-    wanted, _ = exact.turn(q, q, 1001)
-    found, _ = rough.turn(q.bfloat16(), q.bfloat16(), 1001)
+    wanted, _ = exact.rotate(q, q, 1001)
+    found, _ = rough.rotate(q.bfloat16(), q.bfloat16(), 1001)
     assert (found.float() - wanted).abs().max().item() < 0.05
 
 
@@ -135,7 +126,7 @@ def test_rotary_as_a_product_of_complex_numbers_is_rotary_by_parts(dtype, monkey
     weight, found = drawn(2, 3, 5, 8, seed=3), []
     for compiling in (False, True):
         monkeypatch.setattr(torch.compiler, "is_compiling", lambda compiling=compiling: compiling)
-        turned = Rotary(DIM, 8).turn(q, k, 1001)
+        turned = Rotary(DIM, 8).rotate(q, k, 1001)
         assert {part.dtype for part in turned} == {dtype}
         slopes = torch.autograd.grad(sum((part * weight).square().sum() for part in turned), [q, k])
         found.append([part.double() for part in (*turned, *slopes)])
@@ -146,11 +137,11 @@ def test_layers_share_the_turns_of_a_pass():
     """What is made once for places from 3 on serves any of them that follow one another."""
     q, k = drawn(1, 2, 6, 4, seed=1), drawn(1, 2, 6, 4, seed=2)
     position = Rotary(DIM, 4).double()
-    shared = position.over(drawn(1, 6, DIM), 3)
+    shared = position.prepare(drawn(1, 6, DIM), 3)
     for offset, steps in ((3, 6), (3, 2), (5, 4)):
         few = [part[:, :, :steps] for part in (q, k)]
-        close(list(shared.turn(*few, offset)), list(position.turn(*few, offset)))
-    assert Sinusoidal(DIM, 4).over(zeros(6)).turn(q, k) == (q, k)
+        close(list(shared.rotate(*few, offset)), list(position.rotate(*few, offset)))
+    assert Sinusoidal(DIM, 4).prepare(zeros(6)).rotate(q, k) == (q, k)
 
 
 def test_rotary_turns_pairs():
@@ -171,7 +162,7 @@ def test_a_position_moves_the_embedding_or_turns_the_query_or_biases_the_score()
         (Floater(DIM, 4), True, False),
     ):
         assert torch.equal(position(x), x) != moves
-        turned = position.turn(q, k, 1)
+        turned = position.rotate(q, k, 1)
         assert torch.equal(turned[0], q) != turns
         assert torch.equal(turned[1], k) != turns
         assert (position.bias(2, 5, 5) is None) == (moves or turns or isinstance(position, NoPosition))
@@ -189,13 +180,13 @@ def test_sinusoidal_rotary_is_one_and_the_other():
     x, q, k = drawn(2, 5, DIM), drawn(2, 2, 5, 4), drawn(2, 2, 5, 4, seed=3)
     both = SinusoidalRotary(DIM, 4).double()
     close(both(x, 3), Sinusoidal(DIM, 4).double()(x, 3))
-    close(list(both.turn(q, k, 3)), list(Rotary(DIM, 4).double().turn(q, k, 3)))
-    close(list(both.over(x, 3).turn(q, k, 3)), list(Rotary(DIM, 4).double().turn(q, k, 3)))
+    close(list(both.rotate(q, k, 3)), list(Rotary(DIM, 4).double().rotate(q, k, 3)))
+    close(list(both.prepare(x, 3).rotate(q, k, 3)), list(Rotary(DIM, 4).double().rotate(q, k, 3)))
 
 
 def test_rotary_by_hand():
     """Place 1 turns (1, 0) by one radian in the first pair and by a hundredth in the second."""
-    turned, _ = Rotary(DIM, 4).turn(*[torch.tensor([[[[1.0, 0.0, 1.0, 0.0]] * 2]])] * 2)
+    turned, _ = Rotary(DIM, 4).rotate(*[torch.tensor([[[[1.0, 0.0, 1.0, 0.0]] * 2]])] * 2)
     assert turned[0, 0].flatten().tolist() == pytest.approx(
         [1.0, 0.0, 1.0, 0.0, 0.540302, 0.841471, 0.999950, 0.0099998], abs=1e-6
     )
@@ -274,9 +265,9 @@ def test_a_bias_at_an_offset_is_a_row_of_the_whole(name, causal):
 def test_a_bias_of_hypotheses_side_by_side():
     """Two a step: keys of place 0, 0, 1, 1, 2, 2, and the queries stand at place 2."""
     for position in (Alibi(DIM, 4), Relative(DIM, 4)):
-        found = Abreast(position, 2).bias(2, 2, 6)
+        found = SideBySide(position, 2).bias(2, 2, 6)
         close(found, position.bias(2, 1, 3, 2, True).repeat_interleave(2, -1))
-    assert Abreast(Rotary(DIM, 4), 2).bias(2, 2, 6) is None
+    assert SideBySide(Rotary(DIM, 4), 2).bias(2, 2, 6) is None
 
 
 def test_runge_kutta_by_hand():
