@@ -1,4 +1,4 @@
-"""What may be seen: the dense form against its definition, place by place."""
+"""Visibility: the dense mask against its definition, position by position."""
 
 import torch
 from hypothesis import given
@@ -48,7 +48,7 @@ def test_where_all_is_visible_there_is_no_mask():
     assert Visibility(causal=True, offset=4).keep(1, 5, CPU) is None  # one new query after everything else
 
 
-def test_square_is_said_only_where_the_kernels_own_triangle_does_it():
+def test_plain_causal_is_true_only_where_the_kernels_own_mask_is_enough():
     assert Visibility(causal=True).plain_causal(4, 4)
     assert Visibility(causal=True, lengths=torch.tensor([2])).plain_causal(4, 4)
     assert not Visibility().plain_causal(4, 4)

@@ -31,7 +31,7 @@ def qkv(t=T, s=S, heads=HEADS):
 
 
 def naive(q, k, v, visible):
-    """One query and one key at a time: only what may be seen enters the sum; nothing seen gives zeros."""
+    """One query and one key at a time: only visible keys enter the sum; without any the output is zero."""
     out = torch.zeros(*q.shape[:-1], v.size(-1), dtype=q.dtype)
     heads = q.dim() == 4
     for b in range(q.size(0)):
@@ -49,16 +49,16 @@ def naive(q, k, v, visible):
 
 
 def allowed(visible, b, t, s):
-    place = t + visible.offset
+    query = t + visible.offset
     return (
         (visible.lengths is None or s < visible.lengths[b])
-        and (not visible.causal or s <= place)
-        and (visible.window is None or abs(place - s) < visible.window)
+        and (not visible.causal or s <= query)
+        and (visible.window is None or abs(query - s) < visible.window)
     )
 
 
 BIAS = drawn(T, S, seed=14)
-SEES = {
+VISIBILITIES = {
     "all": Visibility(),
     "causal": Visibility(causal=True),
     "lengths": Visibility(lengths=LENGTHS),
@@ -76,9 +76,9 @@ SEES = {
 
 @pytest.mark.parametrize("path", ["fused", "plain"])
 @pytest.mark.parametrize("heads", [2, 0])
-@pytest.mark.parametrize("name", list(SEES))
+@pytest.mark.parametrize("name", list(VISIBILITIES))
 def test_attend_equals_a_softmax_written_out(name, heads, path):
-    visible, (q, k, v) = SEES[name], qkv(heads=heads)
+    visible, (q, k, v) = VISIBILITIES[name], qkv(heads=heads)
     found = attend(q, k, v, SCALED, visible, None if path == "fused" else lambda weights: None)
     close(found, naive(q, k, v, visible))
 
@@ -88,7 +88,7 @@ def test_attend_equals_a_softmax_written_out(name, heads, path):
 @pytest.mark.parametrize("window", [None, 1, 3])
 @pytest.mark.parametrize("t", [1, 3])
 def test_queries_after_cached_keys(t, window, offset, path):
-    """The first query stands at `offset`: a triangle aligned to the upper left would see too little."""
+    """The first query is at `offset`: a causal mask aligned to the upper left would hide too much."""
     q, k, v = qkv(t, offset + t)
     visible = Visibility(causal=True, offset=offset, window=window)
     close(attend(q, k, v, SCALED, visible, None if path == "fused" else lambda weights: None), naive(q, k, v, visible))
@@ -158,7 +158,7 @@ def test_reported_weights_are_a_distribution_over_what_is_seen():
 @pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("value_dim", [0, 6])
 def test_hypotheses_are_extra_queries(width, value_dim):
-    """R rows over B sentences say what they would say over sentences that were repeated."""
+    """R rows over B sentences give what they give over repeated sentences."""
     attention = shake(Attention(4, 5, "additive", value_dim).double(), 1)
     states, query = drawn(B, S, 5), drawn(B * width, 2, 4, seed=3)
     found = attention(query, attention.project_memory(states), Visibility(lengths=LENGTHS))
@@ -209,7 +209,7 @@ def test_heads_that_do_not_divide_are_named_with_those_that_do():
 
 
 def test_a_model_whose_heads_do_not_divide_says_so():
-    """The same sentence reaches whoever builds a model, also with positions that look at the width of a head."""
+    """The same message comes from a model, also with positions that depend on the width of a head."""
     from seqloom.models.encoders.transformer import TransformerEncoder
 
     for position in POSITIONS:
@@ -242,9 +242,9 @@ def test_stacked_matrices_start_as_separate_ones_would():
 
 @pytest.mark.parametrize("key_heads", [1, 2])
 @pytest.mark.parametrize("path", ["fused", "plain"])
-@pytest.mark.parametrize("name", [*SEES, "bias of heads"])
-def test_heads_that_share_keys_say_what_repeated_keys_say(name, path, key_heads):
-    visible = SEES.get(name, Visibility(bias=drawn(4, T, S, seed=14), lengths=LENGTHS))
+@pytest.mark.parametrize("name", [*VISIBILITIES, "bias of heads"])
+def test_heads_that_share_keys_equal_repeated_keys(name, path, key_heads):
+    visible = VISIBILITIES.get(name, Visibility(bias=drawn(4, T, S, seed=14), lengths=LENGTHS))
     q, k, v = drawn(B, 4, T, D), drawn(B, key_heads, S, D, seed=12), drawn(B, key_heads, S, D, seed=13)
     found = attend(q, k, v, SCALED, visible, None if path == "fused" else lambda weights: None)
     several = [part.repeat_interleave(4 // key_heads, 1) for part in (k, v)]
@@ -267,12 +267,12 @@ def test_heads_that_share_keys_take_the_fused_kernel_and_repeat_no_key(monkeypat
 
 @pytest.mark.parametrize("score", ["scaled", "cosine", "gaussian", "general"])
 @pytest.mark.parametrize("position", ["rotary", "alibi", "relative"])
-def test_scores_that_are_products_run_fused_with_any_position(score, position):
-    """The kernel that is fused on a CPU takes what it is given: no mask of three axes, no values unlike the keys."""
-    layer, place = MultiHeadAttention(8, 2, score=score), POSITIONS[position](8, 4)
+def test_dot_product_scores_run_fused_with_any_position(score, position):
+    """The fused CPU kernel accepts the inputs: no mask of three axes, no values of another width than keys."""
+    layer, rotary = MultiHeadAttention(8, 2, score=score), POSITIONS[position](8, 4)
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION), torch.no_grad():
-        layer(drawn(B, T, 8).float(), Visibility(causal=True), None, place)
-        layer(drawn(B, T, 8).float(), Visibility(lengths=LENGTHS), None, place)
+        layer(drawn(B, T, 8).float(), Visibility(causal=True), None, rotary)
+        layer(drawn(B, T, 8).float(), Visibility(lengths=LENGTHS), None, rotary)
 
 
 @pytest.mark.parametrize("key_heads", [1, 2, 4])
@@ -332,9 +332,9 @@ def test_projections_that_cannot_be_left_out_or_are_none_are_named():
         MultiHeadAttention(8, 2, key_heads=1, projections="q")
 
 
-@pytest.mark.parametrize("name", list(SEES))
-def test_weights_by_relu_are_divided_by_what_is_seen(name):
-    visible, (q, k, v) = SEES[name], qkv()
+@pytest.mark.parametrize("name", list(VISIBILITIES))
+def test_weights_by_relu_are_divided_by_the_number_of_visible_keys(name):
+    visible, (q, k, v) = VISIBILITIES[name], qkv()
     weights = []
     found = attend(q, k, v, SCALED, visible, weights.append, NORMALIZERS["relu"])
     scores = q @ k.mT / math.sqrt(D) + (0.0 if visible.bias is None else visible.bias)
@@ -363,7 +363,7 @@ def test_a_normalizer_that_is_none_is_named():
         MultiHeadAttention(8, 2, normalizer="sofmax")
 
 
-def test_the_usual_layer_has_the_names_and_numbers_it_always_had():
+def test_the_standard_layer_has_the_names_and_numbers_it_always_had():
     """Runs saved before there was any choice load, and the same seed gives the same start."""
     torch.manual_seed(0)
     layer = MultiHeadAttention(8, 2, key_dim=5)
@@ -399,8 +399,8 @@ def test_dropout_of_weights():
     assert not torch.equal(read.cross_attend(x, memory, Visibility()), read.cross_attend(x, memory, Visibility()))
 
 
-def test_keys_that_a_kernel_turned_by_itself_are_made_for_those_who_go_on(monkeypatch):
-    """The kernel's twin stands in its place. Values and gradients are those of the whole read at once."""
+def test_keys_that_a_kernel_rotated_itself_are_made_if_the_cache_is_used(monkeypatch):
+    """With the kernel's reference in its place. Values and gradients are those of the whole read at once."""
     layer, x, visible = MultiHeadAttention(8, HEADS), drawn(B, T, 8).float(), Visibility(causal=True)
     position = POSITIONS["rotary"](8, D).prepare(x)
     wanted, _ = layer(x, visible, None, position)
@@ -408,11 +408,11 @@ def test_keys_that_a_kernel_turned_by_itself_are_made_for_those_who_go_on(monkey
         monkeypatch.setattr(short_gpu, "fits", lambda *_: True)
         monkeypatch.setattr(short_gpu, "attention", short_gpu.plainly)
         assert layer(x, visible, cache := Cache(), position)[0] is not None
-        assert cache.keys is not None, "whoever decodes goes on"
+        assert cache.keys is not None, "decoding needs the cache"
     first, cache = layer(x[:, :3], visible, Cache(), position)
     assert (cache.used, cache.keys) == (3, None)
     monkeypatch.undo()
     found = torch.cat([first, layer(x[:, 3:], visible, cache, position)[0]], 1)
     torch.testing.assert_close(found, wanted)
-    slopes = (torch.autograd.grad(y.cos().sum(), list(layer.parameters())) for y in (found, wanted))
-    torch.testing.assert_close(*slopes)
+    grads = (torch.autograd.grad(y.cos().sum(), list(layer.parameters())) for y in (found, wanted))
+    torch.testing.assert_close(*grads)

@@ -187,7 +187,7 @@ def test_weights_by_relu_need_the_whole_distance():
 
 
 class Biaffine(nn.Module):
-    """qᵀ W k + wᵀ k (Dozat & Manning 2017, section 2.2). [W k, wᵀ k] is what is kept of a key."""
+    """qᵀ W k + wᵀ k (Dozat & Manning 2017, section 2.2). `keys` gives [W k, wᵀ k]."""
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__()

@@ -78,7 +78,7 @@ def test_where_everything_is_in_reach_it_is_attention(kind, causal, position):
     one = made(kind, **WHOLE[kind])
     found = one.load_state_dict(plain_one.state_dict(), strict=False)
     assert not found.unexpected_keys
-    if kind == "longformer":  # the first places have weights of their own
+    if kind == "longformer":  # the first positions have weights of their own
         weights, biases = (part.split([DIM, 2 * DIM]) for part in (plain_one.project.weight, plain_one.project.bias))
         for linear, weight, bias in zip((one.asking, one.asked), weights, biases, strict=True):
             linear.load_state_dict({"weight": weight, "bias": bias})
@@ -87,10 +87,10 @@ def test_where_everything_is_in_reach_it_is_attention(kind, causal, position):
     wanted, y = (part(x, visible, None, position)[0][rows] for part in (plain_one, one))
     close(y, wanted)
     for name, parameter in plain_one.named_parameters():
-        slope = torch.autograd.grad(y.pow(2).sum(), dict(one.named_parameters())[name], retain_graph=True)[0]
+        grad = torch.autograd.grad(y.pow(2).sum(), dict(one.named_parameters())[name], retain_graph=True)[0]
         other = torch.autograd.grad(wanted.pow(2).sum(), parameter, retain_graph=True)[0]
         if kind != "longformer" or name.startswith("out"):
-            close(slope, other, 1e-8)
+            close(grad, other, 1e-8)
 
 
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "padded"])
@@ -149,13 +149,13 @@ def test_chunks_and_slices_of_any_size_are_all_pairs(lowered, monkeypatch):
     monkeypatch.setattr(seqloom.parts.mixers.window, "CHUNK", 8)
     monkeypatch.setattr(seqloom.fast.attention.window_cpu, "BLOCK", 8)
     monkeypatch.setattr(seqloom.fast.attention.window_cpu, "GROUP", 2)
-    q, k, v, slope = (drawn(2, 2, 37, 4, seed=seed).requires_grad_() for seed in (1, 2, 3, 4))
+    q, k, v, grad = (drawn(2, 2, 37, 4, seed=seed).requires_grad_() for seed in (1, 2, 3, 4))
     for causal, window, first in product((True, False), (1, 2, 5, 9, 36), (0, 3, 11)):
         keep = Visibility(window=window).keep(37, 37, q.device) | (torch.arange(37) < first)
         wanted = (q @ k.mT).masked_fill(~(keep.tril() if causal else keep), float("-inf")).softmax(-1) @ v
         found = lowered(q, k, v, Visibility(causal=causal, window=window), first)
         close(found, wanted)
-        close(*(torch.autograd.grad(y, (q, k, v), slope) for y in (found, wanted)))
+        close(*(torch.autograd.grad(y, (q, k, v), grad) for y in (found, wanted)))
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -163,20 +163,20 @@ def test_slices_stand_where_rows_are_long_and_obey_lengths(causal, monkeypatch):
     monkeypatch.setattr(seqloom.fast.attention.window_cpu, "LONG", 200)
     lengths = torch.tensor([200, 3, 130])
     visible, rows = Visibility(causal=causal, window=64, lengths=lengths), torch.arange(200) < lengths[:, None]
-    q, k, v, slope = (drawn(3, 2, 200, 4, seed=seed).requires_grad_() for seed in (1, 2, 3, 4))
+    q, k, v, grad = (drawn(3, 2, 200, 4, seed=seed).requires_grad_() for seed in (1, 2, 3, 4))
     found, wanted = window_attention(q, k, v, visible, 2), chunked_window_attention(q, k, v, visible, 2)
     assert type(found.grad_fn).__name__ != type(wanted.grad_fn).__name__
     close(*(y.transpose(1, 2)[rows] for y in (found, wanted)))
-    real = slope * rows[:, None, :, None]
+    real = grad * rows[:, None, :, None]
     close(*(torch.autograd.grad(y, (q, k, v), real) for y in (found, wanted)))
 
 
 def test_a_window_learns_in_half_precision_as_in_full(monkeypatch):
     monkeypatch.setattr(seqloom.fast.attention.window_cpu, "LONG", 500)
-    q, k, v, slope = (drawn(2, 2, 500, 16, seed=seed) for seed in (1, 2, 3, 4))
+    q, k, v, grad = (drawn(2, 2, 500, 16, seed=seed) for seed in (1, 2, 3, 4))
     for visible in (Visibility(window=80, causal=True), Visibility(window=80, lengths=torch.tensor([500, 210]))):
         given = [[x.to(dtype).requires_grad_() for x in (q, k, v)] for dtype in (torch.float64, torch.bfloat16)]
-        exact, half = (torch.autograd.grad(window_attention(*x, visible, 2), x, slope.to(x[0].dtype)) for x in given)
+        exact, half = (torch.autograd.grad(window_attention(*x, visible, 2), x, grad.to(x[0].dtype)) for x in given)
         for one, other in zip(half, exact, strict=True):
             assert one.dtype == torch.bfloat16
             assert (one.double() - other).norm() < 0.02 * other.norm()
@@ -199,7 +199,7 @@ def test_the_kernel_of_a_gpu_is_its_twin(causal, first):
 
 
 def test_window_counts_itself():
-    """A window of two is a place and the one before it."""
+    """A window of two is a position and the one before it."""
     layer = made("window", window=2)
     with watch(layer) as report:
         layer(drawn(1, 4, DIM), Visibility(causal=True))
@@ -292,8 +292,8 @@ def test_linformer_of_full_rank_is_attention():
         exact.project.weight[2 * DIM :] *= 2
         exact.project.bias[2 * DIM :] *= 2
     close(layer(x, Visibility())[0], exact(x, Visibility())[0])
-    turns = Rotary(DIM, DIM // 2)
-    close(layer(x, Visibility(), None, turns)[0], exact(x, Visibility(), None, turns)[0])
+    rotary = Rotary(DIM, DIM // 2)
+    close(layer(x, Visibility(), None, rotary)[0], exact(x, Visibility(), None, rotary)[0])
     with pytest.raises(SeqloomError, match="reaches 300 tokens, here 301; set mixer"):
         layer(drawn(1, LONG + 1, DIM), Visibility())
 
@@ -335,15 +335,15 @@ def test_what_is_drawn_depends_on_the_seed_alone(kind):
 
 def test_one_head_after_the_other_is_all_at_once():
     """Where it would make much: here 32 MiB and more."""
-    q, turns, calls = drawn(1, 4, 1024, 64), drawn(1, 4, 64, 8), []
+    q, matrix, calls = drawn(1, 4, 1024, 64), drawn(1, 4, 64, 8), []
 
-    def turned(q, turns):
+    def multiplied(q, matrix):
         calls.append(q.size(1))
-        return q @ turns
+        return q @ matrix
 
-    close(map_heads(turned, q, turns), q @ turns)
+    close(map_heads(multiplied, q, matrix), q @ matrix)
     assert calls == [1, 1, 1, 1]
-    map_heads(turned, q[:, :, :100], turns)
+    map_heads(multiplied, q[:, :, :100], matrix)
     assert calls[4:] == [4]
 
 
@@ -424,7 +424,7 @@ def test_what_cannot_write_is_refused_where_tokens_are_written():
         ({"mixer": {"kind": "bigbird", "random": -1}}, "random is at least 0, here -1"),
         (
             {"mixer": "window", "score": "additive"},
-            "score of Window is a product.*choose from: cosine, dot, gaussian, general, scaled",
+            "score of Window must be a dot product.*choose from: cosine, dot, gaussian, general, scaled",
         ),
         ({"mixer": "linear", "score": "dot"}, "score of LinearAttention is 'scaled'"),
     ],
