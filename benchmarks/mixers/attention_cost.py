@@ -78,8 +78,8 @@ def called(kind: str, writes: bool, heads: int, n: int, like: dict[str, Any]) ->
     options = {"longest": n} if kind == "linformer" else {}
     mixer = MIXERS[kind](heads * HEAD_DIM, heads, "scaled", **options).to(**like)
     if isinstance(mixer, Longformer):
-        return lambda q, k, v: mixer.join((q, k, v), (q[:, :, : mixer.first], k, v), visible)
-    scale = 1.0 if mixer.kernel else HEAD_DIM**-0.5
+        return lambda q, k, v: mixer.attend_local_and_global((q, k, v), (q[:, :, : mixer.first], k, v), visible)
+    scale = 1.0 if mixer.own_formula else HEAD_DIM**-0.5
     return lambda q, k, v: mixer.mix(q * scale, k, v, visible, None)[0]
 
 

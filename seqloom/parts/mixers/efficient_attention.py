@@ -33,9 +33,7 @@ class EfficientAttention(MultiHeadAttention):
         if self.own_formula and not isinstance(self.score, Scaled):
             raise SeqloomError(f"score of {name} is 'scaled', by its own formula; choose mixer 'attention' for others")
         if self.score.as_dot(one, self.score.keys(one)) is None:
-            raise SeqloomError(
-                f"score of {name} must be a dot product; choose from: {_dot_scores()}"
-            )
+            raise SeqloomError(f"score of {name} must be a dot product; choose from: {_dot_scores()}")
 
     def begin(self, room: int | None = None) -> State:
         return Cache(room)

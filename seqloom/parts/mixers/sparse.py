@@ -58,10 +58,10 @@ class Longformer(EfficientAttention):
         global_k, global_v = (self._split(part) for part in self.asked(x).chunk(2, -1))
         global_k = self.score.keys(rotate(global_k, global_k)[0])
         global_q, global_k = self.score.as_dot(rotate(global_q, global_q)[0], global_k)
-        y = self._attend((q, k, v), (global_q, global_k, global_v), Visibility(lengths=visible.lengths))
+        y = self.attend_local_and_global((q, k, v), (global_q, global_k, global_v), Visibility(lengths=visible.lengths))
         return self.out(y.transpose(1, 2).flatten(2)), state
 
-    def _attend(self, local: Qkv, from_first: Qkv, visible: Visibility) -> Tensor:
+    def attend_local_and_global(self, local: Qkv, from_first: Qkv, visible: Visibility) -> Tensor:
         """[B, heads, T, D] from q, k and v of all positions, and from those with which the first positions attend."""
         if self.probe is None:
             y = window_attention(*local, replace(visible, window=self.window), self.first)
