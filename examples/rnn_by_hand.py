@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from seqloom.parts.recurrent.layers import Recurrent
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 
 STEPS, INPUT, DIM = 12, 3, 5
 RADII, DISTANCES = (0.5, 0.9, 1.0, 1.1, 1.5), (1, 10, 20, 40)
@@ -46,7 +46,7 @@ def compare() -> float:
     stack = Recurrent(INPUT, DIM, "rnn").double()
     cell = stack.layers[0].cells[0]
     x, y = torch.randn(STEPS, INPUT).double(), torch.randn(STEPS, DIM).double()
-    states, _ = stack(x[None], See())
+    states, _ = stack(x[None], Visibility())
     ((states[0] - y) ** 2).sum().div(2).backward()
 
     w, u, b = (p.detach().numpy() for p in (cell.weight, cell.recurrent, cell.bias))

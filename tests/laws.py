@@ -24,19 +24,21 @@ from seqloom.models.encoders import ENCODERS
 from seqloom.models.encoders.transformer import TransformerInput
 from seqloom.models.protocols import Encoded
 from seqloom.models.seq2seq import Seq2Seq
-from seqloom.parts.attention.attention import Attention, MultiHead
-from seqloom.parts.attention.normalisers import NORMALISERS
+from seqloom.parts.attention.multi_head import MultiHeadAttention
+from seqloom.parts.attention.normalizers import NORMALIZERS
 from seqloom.parts.attention.scores import SCORES
+from seqloom.parts.attention.single_head import Attention
 from seqloom.parts.layers.activations import ACTIVATIONS
 from seqloom.parts.layers.norm import NORMS
-from seqloom.parts.mixers.mixers import MIXERS
-from seqloom.parts.positions.positions import POSITIONS
+from seqloom.parts.mixers.mixer_table import MIXERS
+from seqloom.parts.positions.position_table import POSITIONS
 from seqloom.parts.probe import Probed, watch
 from seqloom.parts.recurrent.cells import CELLS, Cell, CellState
 from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.state import Decoding, State, pick
-from seqloom.parts.transformer.block import RESIDUALS, Block
-from seqloom.parts.visibility import See, keep
+from seqloom.parts.transformer.block import Block
+from seqloom.parts.transformer.residual import RESIDUALS
+from seqloom.parts.visibility import Visibility, keep
 from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
 from seqloom.training.distributed.sharding import saved_buffers
 
@@ -377,7 +379,7 @@ def _of(choice: dict[str, Any]) -> dict[str, Any]:
 
 # Attention of other heads, matrices and weights than usual, with scores and positions of every sort.
 HEADS: list[dict[str, Any]] = [
-    *({"mixer": heads_of(normalizer=name)} for name in NORMALISERS),
+    *({"mixer": heads_of(normalizer=name)} for name in NORMALIZERS),
     {"mixer": heads_of(1)},
     {"mixer": heads_of(1, normalizer="relu"), "score": "additive"},
     {"mixer": heads_of(1), "score": "gaussian", "position": "rotary"},
@@ -401,7 +403,7 @@ def recurrent(cell: Choice) -> Maker:
             return module.start(width * SENTENCES, torch.empty(0, dtype=dtype, device=device))
 
         def step(x: Tensor, state: State) -> tuple[Tensor, State]:
-            return module(x, See(causal=True), state)
+            return module(x, Visibility(causal=True), state)
 
         return Stepping(module, begin, step, lambda r, t: drawn(r, t, 3).to(device, dtype))
 
@@ -415,10 +417,10 @@ class Cached(nn.Module):
         super().__init__()
         self.enter = TransformerInput(8, 8, position, 4, 0.0)
         self.block = Block(8, 2, 12, **options)
-        self.see = See(causal=True, window=window)
+        self.visible = Visibility(causal=True, window=window)
 
     def forward(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        return self.block(self.enter(x, state.used), self.see, state, self.enter.position)
+        return self.block(self.enter(x, state.used), self.visible, state, self.enter.position)
 
 
 def cached(**options: Any) -> Maker:
@@ -435,7 +437,7 @@ def reads_recurrent(cell: Choice, directions: int) -> Maker:
         module = make_module(lambda: Recurrent(3, [4, 5], cell, 2, directions), seed, dtype, device)
 
         def read(x: Tensor, lengths: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
-            outputs, final = module.run(x, See(lengths=lengths))
+            outputs, final = module.run(x, Visibility(lengths=lengths))
             return outputs, list(tensors(final))
 
         return Reading(module, read, *rows(3, dtype, device))
@@ -448,11 +450,11 @@ def reads_block(**options: Any) -> Maker:
 
     def make(seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Reading:
         module = make_module(lambda: Cached(**options), seed, dtype, device)
-        window = module.see.window
+        window = module.visible.window
 
         def read(x: Tensor, lengths: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
-            see = See(lengths=lengths, window=window)
-            return [module.block(module.enter(x), see, None, module.enter.position)[0]], []
+            visible = Visibility(lengths=lengths, window=window)
+            return [module.block(module.enter(x), visible, None, module.enter.position)[0]], []
 
         return Reading(module, read, *rows(8, dtype, device))
 
@@ -465,7 +467,7 @@ def reads_memory(score: Choice, value_dim: int = 0, heads: int = 0, **options: A
     def make(seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Reading:
         def build_it() -> nn.Module:
             if heads:
-                return MultiHead(8, heads, key_dim=8, score=score, **options)
+                return MultiHeadAttention(8, heads, key_dim=8, score=score, **options)
             return Attention(8, 8, score, value_dim)
 
         module = make_module(build_it, seed, dtype, device)
@@ -473,8 +475,8 @@ def reads_memory(score: Choice, value_dim: int = 0, heads: int = 0, **options: A
 
         def read(x: Tensor, lengths: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
             asked = query[: 2 * x.size(0)] if x.size(0) == SENTENCES else query[_row_of(x) : _row_of(x) + 2]
-            see, memory = See(lengths=lengths), module.remember(x)
-            mixed = module.read(asked, memory, see) if heads else module(asked, memory, see)
+            visible, memory = Visibility(lengths=lengths), module.project_memory(x)
+            mixed = module.cross_attend(asked, memory, visible) if heads else module(asked, memory, visible)
             return [], [mixed.unflatten(0, (x.size(0), 2))]
 
         def _row_of(x: Tensor) -> int:

@@ -13,7 +13,7 @@ from seqloom.models.encoders.characters import CHARACTER_ENCODERS
 from seqloom.models.seq2seq import MODELS
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.layers.activations import ACTIVATIONS
-from seqloom.parts.positions.positions import POSITIONS
+from seqloom.parts.positions.position_table import POSITIONS
 from seqloom.parts.recurrent.cells import CELLS, GruCell
 
 

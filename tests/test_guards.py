@@ -49,7 +49,8 @@ TOWARDS_FAST = {
     "decoding/search.py",
     "models/decoders/attentive.py",
     "models/decoders/transformer.py",
-    "parts/attention/attention.py",
+    "parts/attention/attend.py",
+    "parts/attention/multi_head.py",
     "parts/attention/scores.py",
     "parts/layers/cross_entropy.py",
     "parts/layers/norm.py",
@@ -58,6 +59,8 @@ TOWARDS_FAST = {
     "parts/recurrent/self_attention_cells.py",
     "parts/recurrent/layers.py",
     "parts/transformer/block.py",
+    "parts/transformer/feed_forward.py",
+    "parts/transformer/residual.py",
 }
 
 
@@ -143,10 +146,10 @@ def test_functions_take_few_arguments():
 TABLES = {
     "seqloom.parts.recurrent.cells.CELLS",
     "seqloom.parts.attention.scores.SCORES",
-    "seqloom.parts.mixers.mixers.MIXERS",
-    "seqloom.parts.mixers.mixers.CROSSES",
-    "seqloom.parts.attention.normalisers.NORMALISERS",
-    "seqloom.parts.positions.positions.POSITIONS",
+    "seqloom.parts.mixers.mixer_table.MIXERS",
+    "seqloom.parts.mixers.mixer_table.CROSSES",
+    "seqloom.parts.attention.normalizers.NORMALIZERS",
+    "seqloom.parts.positions.position_table.POSITIONS",
     "seqloom.parts.layers.activations.ACTIVATIONS",
     "seqloom.parts.layers.norm.NORMS",
     "seqloom.parts.layers.pooling.POOLINGS",

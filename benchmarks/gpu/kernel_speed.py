@@ -32,7 +32,7 @@ from seqloom.fast.triton_common import runtime
 from seqloom.parts.layers import cross_entropy
 from seqloom.parts.recurrent.cells import CELLS
 from seqloom.parts.recurrent.layers import run_cell
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 GPU = DEVICE.type == "cuda"
@@ -89,11 +89,11 @@ def row(what: str, way: str, forward: float, backward: float | None, rate: float
     return f"| {what} | {way} | " + " | ".join([*cells, *far, *[""] * (2 - len(far))]) + " |"
 
 
-def by_torch(x: Tensor, packed: Tensor | None, see: See, heads: int, scale: float) -> Tensor:
+def by_torch(x: Tensor, packed: Tensor | None, visible: Visibility, heads: int, scale: float) -> Tensor:
     """As the product does it without our kernel."""
     q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in short_gpu._parts(x, packed))
-    square = see.square(q.size(-2), k.size(-2))
-    mask = None if square else see.keep(q.size(-2), k.size(-2), x.device)
+    square = visible.plain_causal(q.size(-2), k.size(-2))
+    mask = None if square else visible.keep(q.size(-2), k.size(-2), x.device)
     mixed = F.scaled_dot_product_attention(q, k, v, mask, is_causal=square, scale=scale)
     return mixed.transpose(1, 2).flatten(2)
 
@@ -104,18 +104,20 @@ def attention_lines(shape: tuple[int, int, int, int], sweep: bool) -> Iterator[s
     draw = lambda *size: torch.randn(*size, device=DEVICE, dtype=HALF, requires_grad=True)  # noqa: E731
     whole, q, pair = (draw(rows, t, n * heads * dim) for n in (3, 1, 2))
     cases = [
-        ("self, causal", (whole, None), See(causal=True)),
-        ("self", (whole, None), See()),
-        ("self, lengths", (whole, None), See(lengths=lengths)),
-        ("cross, lengths", (q, pair), See(lengths=lengths)),
+        ("self, causal", (whole, None), Visibility(causal=True)),
+        ("self", (whole, None), Visibility()),
+        ("self, lengths", (whole, None), Visibility(lengths=lengths)),
+        ("cross, lengths", (q, pair), Visibility(lengths=lengths)),
     ]
-    for name, inputs, see in cases:
+    for name, inputs, visible in cases:
         what = f"{name}, {rows} × {heads} × {t} × {dim}"
-        exact = attended(short_gpu.plainly, [None if x is None else x.detach().double() for x in inputs], see, heads)
+        exact = attended(
+            short_gpu.plainly, [None if x is None else x.detach().double() for x in inputs], visible, heads
+        )
         for way, form, around in attention_ways(sweep):
             try:
                 with around():
-                    yield attention_line(what, way, form, inputs, see, heads, exact)
+                    yield attention_line(what, way, form, inputs, visible, heads, exact)
             except RuntimeError as error:
                 yield f"| {what} | {way} | {str(error).splitlines()[0][:60]} |"
 
@@ -131,20 +133,20 @@ def attention_ways(sweep: bool) -> Iterator[tuple[str, Callable[..., Tensor], Ca
         yield f"ours, {warps} warps", short_gpu.attention, lambda sizes=sizes: patch.object(inner, "WARPS", sizes)
 
 
-def attended(form: Callable[..., Tensor], inputs: Any, see: See, heads: int) -> list[Tensor]:
+def attended(form: Callable[..., Tensor], inputs: Any, visible: Visibility, heads: int) -> list[Tensor]:
     leaves = [part.requires_grad_() for part in inputs if part is not None]
-    mixed = form(*inputs, see, heads, (inputs[0].size(-1) // heads) ** -0.5)
+    mixed = form(*inputs, visible, heads, (inputs[0].size(-1) // heads) ** -0.5)
     slope = torch.linspace(0, 999, mixed.numel(), device=DEVICE, dtype=torch.float64).sin().view(mixed.shape)
     found = torch.autograd.grad(mixed, leaves, slope.to(mixed.dtype))
     return [mixed.detach(), torch.cat([part.flatten() for part in found])]
 
 
 def attention_line(
-    what: str, way: str, form: Callable[..., Tensor], inputs: Any, see: See, heads: int, exact: list[Tensor]
+    what: str, way: str, form: Callable[..., Tensor], inputs: Any, visible: Visibility, heads: int, exact: list[Tensor]
 ) -> str:
-    far = [off(mine, best) for mine, best in zip(attended(form, inputs, see, heads), exact, strict=True)]
+    far = [off(mine, best) for mine, best in zip(attended(form, inputs, visible, heads), exact, strict=True)]
     leaves = [part for part in inputs if part is not None]
-    return row(what, way, *passes(lambda: form(*inputs, see, heads, 0.125), leaves), None, *far)
+    return row(what, way, *passes(lambda: form(*inputs, visible, heads, 0.125), leaves), None, *far)
 
 
 def loss_lines(shape: tuple[int, int, int], sweep: bool) -> Iterator[str]:
@@ -216,7 +218,7 @@ def lstm_lines(rows: int, steps: int, dim: int) -> Iterator[str]:
 
     def run(form: torch.dtype = torch.bfloat16) -> Tensor:
         with torch.autocast(DEVICE.type, form, enabled=form == torch.bfloat16):
-            return run_cell(cell, x.to(cell.weight.dtype), See(causal=True), None)[0]
+            return run_cell(cell, x.to(cell.weight.dtype), Visibility(causal=True), None)[0]
 
     cell.double()
     exact = lstm_values(run(torch.float64), leaves)
@@ -239,7 +241,7 @@ def tape_lines(rows: int, steps: int, dim: int) -> Iterator[str]:
         torch.manual_seed(1)
         cell = build(CELLS, name, input_dim=dim, dim=dim).to(DEVICE)
         x = torch.randn(rows, steps, dim, device=DEVICE, requires_grad=True)
-        run = lambda cell=cell, x=x: run_cell(cell, x, See(), None)[0]  # noqa: E731
+        run = lambda cell=cell, x=x: run_cell(cell, x, Visibility(), None)[0]  # noqa: E731
         leaves, what = [x, *cell.parameters()], f"{name}, {rows} × {steps:,} × {dim}"
         for way, ready in (("steps", False), ("ours", True))[steps > LOOPED :]:
             with patch.object(runtime, "READY", ready):

@@ -104,8 +104,8 @@ def parts() -> Iterator[Trial]:
     from seqloom.parts.attention.scores import SCORES
     from seqloom.parts.layers.norm import NORMS
     from seqloom.parts.layers.pooling import POOLINGS
-    from seqloom.parts.mixers.mixers import MIXERS
-    from seqloom.parts.positions.positions import POSITIONS
+    from seqloom.parts.mixers.mixer_table import MIXERS
+    from seqloom.parts.positions.position_table import POSITIONS
     from seqloom.parts.recurrent.cells import CELLS
 
     for name in SCORES:

@@ -32,10 +32,10 @@ from seqloom.data.batches.bucketing import Plan
 from seqloom.data.batches.collate import Batch, pad
 from seqloom.data.batches.language import LanguageBatch
 from seqloom.data.tokenizers.tokenizers import BOS, EOS
+from seqloom.fast.attention import qkv_gpu
 from seqloom.fast.feedforward import gpu as activated
 from seqloom.models.language_model import LanguageModel
 from seqloom.models.seq2seq import Seq2Seq
-from seqloom.parts.attention import attention
 from seqloom.parts.layers import cross_entropy
 from seqloom.parts.transformer import block
 from seqloom.training.loop import Loop
@@ -212,7 +212,7 @@ def never(*_: Any) -> bool:
 
 def blocks_apart() -> Any:
     """Without the kernel across the border of two blocks."""
-    return patch.object(block, "_joined", never)
+    return patch.object(block, "_fuses_blocks", never)
 
 
 def activation_by_torch() -> Any:
@@ -222,7 +222,7 @@ def activation_by_torch() -> Any:
 
 def slopes_by_torch() -> Any:
     """Slopes of queries, keys and values put side by side by torch, and summed for their bias."""
-    return patch.object(attention, "fits", never)
+    return patch.object(qkv_gpu, "fits", never)
 
 
 def lines() -> list[Line]:

@@ -32,10 +32,10 @@ from torch import Tensor  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from seqloom.files import write_atomic  # noqa: E402
-from seqloom.parts.mixers.head_projections import dense  # noqa: E402
-from seqloom.parts.mixers.mixers import MIXERS  # noqa: E402
+from seqloom.parts.mixers.efficient_attention import dense_attention  # noqa: E402
+from seqloom.parts.mixers.mixer_table import MIXERS  # noqa: E402
 from seqloom.parts.mixers.sparse import Longformer  # noqa: E402
-from seqloom.parts.visibility import See  # noqa: E402
+from seqloom.parts.visibility import Visibility  # noqa: E402
 
 HEAD_DIM, FITTED = 64, 4096  # exponents are fitted from here on
 WINDOW = 256  # of the mixers by default
@@ -68,19 +68,19 @@ def entries(only: Sequence[str], gpu: bool) -> Iterator[tuple[str, str, bool]]:
 
 def called(kind: str, writes: bool, heads: int, n: int, like: dict[str, Any]) -> Call:
     """The mixer as a function of q, k and v."""
-    see = See(causal=writes)
+    visible = Visibility(causal=writes)
     if kind == FUSED:
         return lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)
     if kind == FLEX:
         return _flex(n)
     if kind == "attention":
-        return lambda q, k, v: dense(q * HEAD_DIM**-0.5, k, v, see)
+        return lambda q, k, v: dense_attention(q * HEAD_DIM**-0.5, k, v, visible)
     options = {"longest": n} if kind == "linformer" else {}
     mixer = MIXERS[kind](heads * HEAD_DIM, heads, "scaled", **options).to(**like)
     if isinstance(mixer, Longformer):
-        return lambda q, k, v: mixer.join((q, k, v), (q[:, :, : mixer.first], k, v), see)
-    scale = 1.0 if mixer.kernel else HEAD_DIM**-0.5
-    return lambda q, k, v: mixer.mix(q * scale, k, v, see, None)[0]
+        return lambda q, k, v: mixer.attend_local_and_global((q, k, v), (q[:, :, : mixer.first], k, v), visible)
+    scale = 1.0 if mixer.own_formula else HEAD_DIM**-0.5
+    return lambda q, k, v: mixer.mix(q * scale, k, v, visible, None)[0]
 
 
 def _flex(n: int) -> Call:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from seqloom.build import build
 from seqloom.models.encoders import ENCODERS
-from seqloom.parts.transformer.block import RESIDUALS
+from seqloom.parts.transformer.residual import RESIDUALS
 
 TOKENS, DIM = 8, 16
 DEPTHS = (2, 8, 24)

@@ -16,11 +16,12 @@ from torch import Tensor, nn
 from seqloom.build import Choice, build
 from seqloom.parts.layers.norm import LayerNorm
 from seqloom.parts.mixers import window
-from seqloom.parts.mixers.mixers import MIXERS
-from seqloom.parts.positions.positions import POSITIONS
+from seqloom.parts.mixers.mixer_table import MIXERS
+from seqloom.parts.positions.position_table import POSITIONS
 from seqloom.parts.recurrent.layers import Recurrent
-from seqloom.parts.transformer.block import Block, Ways, through
-from seqloom.parts.visibility import See, last, mean
+from seqloom.parts.transformer.block import Block, run_blocks
+from seqloom.parts.transformer.residual import SkipConnections
+from seqloom.parts.visibility import Visibility, last, mean
 
 HEADS = 4
 
@@ -34,8 +35,8 @@ class CellMixer(nn.Module):
         super().__init__()
         self.recurrent = Recurrent(dim, dim, cell)
 
-    def forward(self, x: Tensor, see: See, state: Any = None, position: Any = None) -> tuple[Tensor, Any]:
-        return self.recurrent(x, see, state)
+    def forward(self, x: Tensor, visible: Visibility, state: Any = None, position: Any = None) -> tuple[Tensor, Any]:
+        return self.recurrent(x, visible, state)
 
 
 @dataclass(frozen=True)
@@ -108,13 +109,13 @@ class Frame(nn.Module):
         self.position = build(POSITIONS, "none" if self.last else position, dim=dim, head_dim=dim // heads)
         make = partial(Block, dim, heads, _hidden(kind.choice(longest), dim, heads), activation="gelu", dropout=dropout)
         self.blocks = nn.ModuleList(make(mixer=kind.choice(longest, layer)) for layer in range(layers))
-        self.ways, self.norm, self.head = Ways(dim, layers, "add"), LayerNorm(dim), nn.Linear(dim, outputs)
+        self.ways, self.norm, self.head = SkipConnections(dim, layers, "add"), LayerNorm(dim), nn.Linear(dim, outputs)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         x = self.position(self.enter(x))
         # A causal place never sees the padding behind it, and without lengths the kernels are faster.
-        see = See(causal=True) if self.causal and self.asked else See(lengths=lengths)
-        x = through(self, x, see, self.position)[1]
+        visible = Visibility(causal=True) if self.causal and self.asked else Visibility(lengths=lengths)
+        x = run_blocks(self, x, visible, self.position)[1]
         if self.asked:
             return self.head(x[:, -self.asked :]).float()
         return self.head(self._summary(x, lengths)).float()
@@ -126,10 +127,10 @@ class Frame(nn.Module):
 def plain_windows() -> Any:
     """Windows by plain kernels: to compile one for every length would take longer than the training."""
 
-    def chunked(q: Tensor, k: Tensor, v: Tensor, see: See, first: int) -> Tensor:
-        return window.chunked(q, k, v, see, first)
+    def chunked(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, first: int) -> Tensor:
+        return window.chunked_window_attention(q, k, v, visible, first)
 
-    return patch.object(window, "_flex", chunked)
+    return patch.object(window, "_flex_attention", chunked)
 
 
 def parameters(model: nn.Module) -> int:

@@ -19,7 +19,8 @@ from seqloom.decoding.batched import TextPredictor
 from seqloom.errors import SeqloomError
 from seqloom.language import _, language, using
 from seqloom.models.ensemble import Ensemble
-from seqloom.parts.attention.attention import Attention, MultiHead
+from seqloom.parts.attention.multi_head import MultiHeadAttention
+from seqloom.parts.attention.single_head import Attention
 from seqloom.parts.probe import watch
 
 SHADES = " ░▒▓█"
@@ -187,4 +188,4 @@ def _installed() -> list[str]:
 
 
 def _is_cross_attention(part: torch.nn.Module) -> bool:
-    return isinstance(part, MultiHead) and part.crosses
+    return isinstance(part, MultiHeadAttention) and part.is_cross

@@ -1,4 +1,4 @@
-"""What a query may see, said once and lowered to the fastest kernel that can do it."""
+"""Which positions a query may see, stated once for every kernel; and helpers for rows padded at the end."""
 
 from __future__ import annotations
 
@@ -9,60 +9,58 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
-class See:
-    """`keep` is the only mask word: True where a token is real or may be looked at."""
+class Visibility:
+    """What the queries of an attention, T of them, may see of its S keys."""
 
     causal: bool = False
-    window: int | None = None  # how far back (and ahead, if not causal)
+    window: int | None = None  # distances below it, behind and, if not causal, ahead
     lengths: Tensor | None = None  # [B] real keys, padded after; None: all are real
     bias: Tensor | None = None  # added to the scores, [..., T, S]
-    offset: int = 0  # the first query stands at this key (decoding with a cache)
+    offset: int = 0  # the key position of the first query (decoding with a cache)
 
-    def after(self, offset: int) -> See:
-        """The same for queries of which the first stands at `offset`."""
+    def at_offset(self, offset: int) -> Visibility:
+        """The same for queries that start at position `offset`."""
         if offset == self.offset or not (self.causal or self.window):
             return self
         return replace(self, offset=offset)
 
-    def plus(self, bias: Tensor | None) -> See:
-        """The same with one more bias."""
+    def with_bias(self, bias: Tensor | None) -> Visibility:
+        """The same with one more bias added."""
         return self if bias is None else replace(self, bias=bias if self.bias is None else self.bias + bias)
 
     def keep(self, t: int, s: int, device: torch.device) -> Tensor | None:
-        """The dense form, [B or 1, 1, T or 1, S]; None where everything is visible."""
-        length = None if self.lengths is None else keep(self.lengths, s)[:, None, None]
-        if (not self.causal or self._last(t, s)) and self.window is None:
-            return length
-        at, key = torch.arange(t, device=device)[:, None] + self.offset, torch.arange(s, device=device)
-        seen = torch.ones(t, s, dtype=torch.bool, device=device)
+        """The dense mask, [B or 1, 1, T or 1, S]; None where everything is visible."""
+        real = None if self.lengths is None else keep(self.lengths, s)[:, None, None]
+        single_newest = t == 1 and self.offset == s - 1  # one query at the last key: causality hides nothing
+        if (not self.causal or single_newest) and self.window is None:
+            return real
+        query, key = torch.arange(t, device=device)[:, None] + self.offset, torch.arange(s, device=device)
+        mask = torch.ones(t, s, dtype=torch.bool, device=device)
         if self.causal:
-            seen &= key <= at
+            mask &= key <= query
         if self.window is not None:
-            seen &= (at - key).abs() < self.window
-        return seen[None, None] if length is None else seen & length
+            mask &= (query - key).abs() < self.window
+        return mask[None, None] if real is None else mask & real
 
-    def square(self, t: int, s: int) -> bool:
-        """Whether a kernel's own causal triangle does it: right-padded rows need no key mask at their real places."""
+    def plain_causal(self, t: int, s: int) -> bool:
+        """Whether a kernel's own causal mask is enough. `lengths` need none: keys are padded after all real queries."""
         return self.causal and self.window is None and self.bias is None and self.offset == 0 and t == s
-
-    def _last(self, t: int, s: int) -> bool:
-        return t == 1 and self.offset == s - 1  # one new query after everything else sees all of it
 
 
 def keep(lengths: Tensor, size: int) -> Tensor:
-    """[B] lengths -> [B, size], True at real places of rows padded after."""
+    """[B] lengths -> [B, size], True at real positions of rows padded after."""
     return torch.arange(size, device=lengths.device) < lengths[:, None]
 
 
 def last(states: Tensor, lengths: Tensor | None) -> Tensor:
-    """[B, S, D] -> [B, D], the state at each row's last real place."""
+    """[B, S, D] -> [B, D], the state at each row's last real position."""
     if lengths is None:
         return states[:, -1]
     return states[torch.arange(states.size(0), device=states.device), lengths - 1]
 
 
 def mean(states: Tensor, lengths: Tensor | None) -> Tensor:
-    """[B, S, D] -> [B, D], the mean over each row's real places."""
+    """[B, S, D] -> [B, D], the mean over each row's real positions."""
     if lengths is None:
         return states.mean(1)
     real = keep(lengths, states.size(1))[:, :, None]
@@ -70,9 +68,9 @@ def mean(states: Tensor, lengths: Tensor | None) -> Tensor:
 
 
 def flip(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Turn each row's real steps round, [R, T, D]; padded ones stay behind them."""
+    """[R, T, D] with each row's real steps reversed; padding stays at the end."""
     if lengths is None:
         return x.flip(1)
-    at = torch.arange(x.size(1), device=x.device)
-    index = torch.where(at < lengths[:, None], lengths[:, None] - 1 - at, at)
+    step = torch.arange(x.size(1), device=x.device)
+    index = torch.where(step < lengths[:, None], lengths[:, None] - 1 - step, step)
     return x.gather(1, index[:, :, None].expand_as(x))

@@ -28,9 +28,8 @@ class ForwardBackward:
         self.objective, self.device, self.bf16 = objective, device, uses_bf16(settings, device)
         runtime.prepare(device)
         self.blocks = [part for part in objective.modules() if isinstance(part, Block)] if settings.compile else []
-        self.compiled = (
-            {name: torch.compile(getattr(Block, name)) for name in ("forward", "within")} if self.blocks else {}
-        )
+        methods = ("forward", "forward_before_add") if self.blocks else ()
+        self.compiled = {name: torch.compile(getattr(Block, name)) for name in methods}
         self.run = torch.compile(objective) if settings.compile and not self.blocks else objective
 
     def __call__(self, micro_batch: AnyBatch, state: State = None) -> Loss:

@@ -5,7 +5,7 @@ import math
 import pytest
 from depth import trained
 
-from seqloom.parts.transformer.block import RESIDUALS
+from seqloom.parts.transformer.residual import RESIDUALS
 
 MANY = {"transformer": (16, 80), "convolution": (24, 100)}  # blocks, steps
 

@@ -9,7 +9,7 @@ from seqloom.inspection.gates import gates, self_attention_weights
 from seqloom.models.language_model import LanguageModel
 from seqloom.parts.recurrent.cells import CELLS
 from seqloom.parts.recurrent.layers import Recurrent
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 from tests.laws import close, drawn, shake, source_rows, tiny_model
 
 LENGTHS = torch.tensor([5, 2])
@@ -18,9 +18,9 @@ LENGTHS = torch.tensor([5, 2])
 @pytest.mark.parametrize("cell", list(CELLS))
 def test_every_layer_and_direction_reports_what_its_cell_names(cell):
     stack = shake(Recurrent(3, 4, cell, 2, 2).double(), 1)
-    x, see = drawn(2, 5, 3), See(lengths=LENGTHS)
-    outputs, _ = stack.run(x, see)
-    found = gates(stack, lambda: stack(x, see), LENGTHS)
+    x, visible = drawn(2, 5, 3), Visibility(lengths=LENGTHS)
+    outputs, _ = stack.run(x, visible)
+    found = gates(stack, lambda: stack(x, visible), LENGTHS)
     assert [(one.layer, one.direction) for one in found] == [(f"layers.{n}", way) for n in (0, 1) for way in (0, 1)]
     for one in found:
         assert tuple(one.values) == CELLS[cell].names
@@ -33,7 +33,7 @@ def test_every_layer_and_direction_reports_what_its_cell_names(cell):
 def test_gates_of_an_lstm_are_its_formula():
     stack = shake(Recurrent(3, 4, "lstm").double(), 1)
     x, cell = drawn(2, 5, 3), stack.layers[0].cells[0]
-    (one,) = gates(stack, lambda: stack(x, See()))
+    (one,) = gates(stack, lambda: stack(x, Visibility()))
     before = torch.cat([torch.zeros(2, 1, 4).double(), one.values["state"][:, :-1]], 1)
     forget = (x @ cell.weight[4:8].mT + before @ cell.recurrent[4:8].mT + cell.bias[4:8]).sigmoid()
     close(one.values["forget"], forget)
@@ -45,10 +45,12 @@ def test_gates_of_an_lstm_are_its_formula():
 def test_what_training_drops_is_there(cell):
     """Whoever looks in the middle of a training sees the model as it is, the same each time."""
     stack, x = Recurrent(3, 4, {"kind": cell, "zoneout": 0.3}, 2, dropout=0.5).double().train(), drawn(2, 5, 3)
-    one, two = ([part.values["state"] for part in gates(stack.train(), lambda: stack(x, See()))] for _ in range(2))
+    one, two = (
+        [part.values["state"] for part in gates(stack.train(), lambda: stack(x, Visibility()))] for _ in range(2)
+    )
     close(one, two)
     if cell == "lstmn":
-        one, two = ([*self_attention_weights(stack.train(), lambda: stack(x, See())).values()] for _ in range(2))
+        one, two = ([*self_attention_weights(stack.train(), lambda: stack(x, Visibility())).values()] for _ in range(2))
         close(one, two)
 
 

@@ -10,7 +10,7 @@ from seqloom.inspection.gradients import gradient_norms
 from seqloom.models.language_model import LanguageModel
 from seqloom.parts.recurrent.cells import RnnCell
 from seqloom.parts.recurrent.layers import Recurrent
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 from tests.laws import close, drawn, shake, tiny_model
 
 STEPS, DIM = 6, 4
@@ -30,7 +30,7 @@ def linear(scale, layers=1, directions=1):
 @pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
 def test_powers_of_the_matrix(scale):
     stack, x = linear(scale), drawn(3, STEPS, DIM)
-    (flow,) = gradient_norms(stack, lambda: stack(x, See())[0][:, -1].sum())
+    (flow,) = gradient_norms(stack, lambda: stack(x, Visibility())[0][:, -1].sum())
     wanted = DIM**0.5 * torch.tensor([scale ** (STEPS - 1 - t) for t in range(STEPS)]).double()
     close(flow.norms, wanted.expand(3, STEPS))
     assert (flow.layer, flow.direction, flow.part) == ("layers.0", 0, "state")
@@ -39,7 +39,7 @@ def test_powers_of_the_matrix(scale):
 def test_the_second_direction_reads_from_the_end():
     """What it says of the first place comes from all after it, of a row's real places alone."""
     stack, x, lengths = linear(0.5, directions=2), drawn(2, STEPS, DIM), torch.tensor([STEPS, 3])
-    one, two = gradient_norms(stack, lambda: stack(x, See(lengths=lengths))[0][:, 0, DIM:].sum(), lengths)
+    one, two = gradient_norms(stack, lambda: stack(x, Visibility(lengths=lengths))[0][:, 0, DIM:].sum(), lengths)
     assert one.norms.eq(0).all()
     halves = DIM**0.5 * 0.5 ** torch.arange(STEPS).double()
     close(two.norms[0], halves)
@@ -49,7 +49,7 @@ def test_the_second_direction_reads_from_the_end():
 def test_depth():
     """Through two layers there are as many ways down as steps between: 0.5^k (k + 1)."""
     stack, x = linear(0.5, layers=2), drawn(1, STEPS, DIM)
-    below, above = gradient_norms(stack, lambda: stack(x, See())[0][:, -1].sum())
+    below, above = gradient_norms(stack, lambda: stack(x, Visibility())[0][:, -1].sum())
     back = torch.arange(STEPS - 1, -1, -1).double()
     close(above.norms[0], DIM**0.5 * 0.5**back)
     close(below.norms[0], DIM**0.5 * 0.5**back * (back + 1))
@@ -78,17 +78,17 @@ class ThreeCell(RnnCell):
 
 def test_a_state_of_more_tensors():
     stack, x = Recurrent(3, 4, ThreeCell).double(), drawn(2, 5, 3)
-    flows = gradient_norms(stack, lambda: stack(x, See())[0][:, -1].sum())
+    flows = gradient_norms(stack, lambda: stack(x, Visibility())[0][:, -1].sum())
     assert [flow.part for flow in flows] == ["state", "cell", "2"]
 
 
 def test_the_numbers_are_those_of_small_changes():
     stack, x = shake(Recurrent(3, 4, "gru").double(), 1), drawn(1, 5, 3)
-    (flow,) = gradient_norms(stack, lambda: stack(x, See())[0][:, -1].sum())
-    _, state = stack(x[:, :2], See(causal=True))
+    (flow,) = gradient_norms(stack, lambda: stack(x, Visibility())[0][:, -1].sum())
+    _, state = stack(x[:, :2], Visibility(causal=True))
 
     def rest(h):
-        return stack(x[:, 2:], See(causal=True), ((h,),))[0][:, -1].sum()
+        return stack(x[:, 2:], Visibility(causal=True), ((h,),))[0][:, -1].sum()
 
     slope = torch.autograd.functional.jacobian(rest, state[0][0])
     close(flow.norms[0, 1], slope.norm())

@@ -8,7 +8,7 @@ import torch
 from seqloom.errors import SeqloomError
 from seqloom.inspection.memory_reach import outputs_of, reach
 from seqloom.models.language_model import LanguageModel
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 from tests.inspection.test_gradients import DIM, STEPS, linear
 from tests.laws import close, drawn, tiny_model
 
@@ -16,7 +16,7 @@ from tests.laws import close, drawn, tiny_model
 @pytest.mark.parametrize("rows", [4, 256])
 def test_half_of_it_is_left_at_every_step(rows):
     stack, x, other = linear(0.5), drawn(3, STEPS, DIM), drawn(3, STEPS, DIM, seed=2)
-    found = reach(lambda part: stack(part, See())[0], x, other, rows)
+    found = reach(lambda part: stack(part, Visibility())[0], x, other, rows)
     change = (other - x).norm(dim=-1).mean(0).flip(0)
     close(found, change * 0.5 ** torch.arange(STEPS).double())
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from seqloom.models.decoders.stacks import TransformerStack
-from seqloom.parts.attention.normalisers import NORMALISERS
+from seqloom.parts.attention.normalizers import NORMALIZERS
 from tests.laws import POSITION_CHOICES, SCORE_CHOICES, close, drawn, heads_of, named, shake
 
 # Each choice of each table stands in one of these at least.
-HEADS = [*(heads_of(normalizer=name) for name in NORMALISERS), heads_of(1), heads_of(projections=""), heads_of(1, "kv")]
+HEADS = [*(heads_of(normalizer=name) for name in NORMALIZERS), heads_of(1), heads_of(projections=""), heads_of(1, "kv")]
 ROWS = zip_longest(SCORE_CHOICES, POSITION_CHOICES, HEADS)
 ENTRIES = [
     {name: it for name, it in zip(("score", "position", "mixer"), row, strict=True) if it is not None} for row in ROWS

@@ -15,7 +15,7 @@ from seqloom.models.decoders.stacks import STACKS, RecurrentStack
 from seqloom.models.language_model import LANGUAGE_MODELS, LanguageModel
 from seqloom.parts.layers.dropout import locked_dropout
 from seqloom.parts.layers.output_layers import Adaptive
-from seqloom.parts.positions.positions import POSITIONS
+from seqloom.parts.positions.position_table import POSITIONS
 from seqloom.tasks.generate.presets import ABOUT, PRESETS, preset, suited
 
 SIZE, ROWS, STEPS = 11, 3, 12

@@ -1,10 +1,10 @@
-"""What may be seen: the dense form against its definition, place by place."""
+"""Visibility: the dense mask against its definition, position by position."""
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.parts.visibility import See, keep, last, mean
+from seqloom.parts.visibility import Visibility, keep, last, mean
 
 CPU = torch.device("cpu")
 
@@ -18,8 +18,10 @@ CPU = torch.device("cpu")
 )
 def test_keep_is_its_definition(t, before, causal, window, lengths):
     s = before + t
-    see = See(causal=causal, window=window, lengths=None if lengths is None else torch.tensor(lengths), offset=before)
-    found = see.keep(t, s, CPU)
+    visible = Visibility(
+        causal=causal, window=window, lengths=None if lengths is None else torch.tensor(lengths), offset=before
+    )
+    found = visible.keep(t, s, CPU)
     rows = len(lengths) if lengths is not None else 1
     wanted = torch.tensor(
         [
@@ -42,18 +44,18 @@ def test_keep_is_its_definition(t, before, causal, window, lengths):
 
 
 def test_where_all_is_visible_there_is_no_mask():
-    assert See().keep(3, 3, CPU) is None
-    assert See(causal=True, offset=4).keep(1, 5, CPU) is None  # one new query after everything else
+    assert Visibility().keep(3, 3, CPU) is None
+    assert Visibility(causal=True, offset=4).keep(1, 5, CPU) is None  # one new query after everything else
 
 
-def test_square_is_said_only_where_the_kernels_own_triangle_does_it():
-    assert See(causal=True).square(4, 4)
-    assert See(causal=True, lengths=torch.tensor([2])).square(4, 4)
-    assert not See().square(4, 4)
-    assert not See(causal=True).square(1, 5)
-    assert not See(causal=True, offset=1).square(4, 4)
-    assert not See(causal=True, window=2).square(4, 4)
-    assert not See(causal=True, bias=torch.zeros(4, 4)).square(4, 4)
+def test_plain_causal_is_true_only_where_the_kernels_own_mask_is_enough():
+    assert Visibility(causal=True).plain_causal(4, 4)
+    assert Visibility(causal=True, lengths=torch.tensor([2])).plain_causal(4, 4)
+    assert not Visibility().plain_causal(4, 4)
+    assert not Visibility(causal=True).plain_causal(1, 5)
+    assert not Visibility(causal=True, offset=1).plain_causal(4, 4)
+    assert not Visibility(causal=True, window=2).plain_causal(4, 4)
+    assert not Visibility(causal=True, bias=torch.zeros(4, 4)).plain_causal(4, 4)
 
 
 def test_keep_last_and_mean_of_padded_rows():

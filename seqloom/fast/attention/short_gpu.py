@@ -15,30 +15,30 @@ import torch
 from torch import Tensor
 
 from seqloom.fast.triton_common import runtime
-from seqloom.parts.positions.rotary import Turn, rotate
-from seqloom.parts.visibility import See
+from seqloom.parts.positions.rotary import CosSin, rotate
+from seqloom.parts.visibility import Visibility
 
 LONGEST = 64  # queries or keys of a row; beyond, the kernels made for long rows are at home
 WIDTHS = (16, 32, 64, 128)  # of a head
 
 
-def fits(x: Tensor, see: See, t: int, s: int, dim: int) -> bool:
+def fits(x: Tensor, visible: Visibility, t: int, s: int, dim: int) -> bool:
     """Whether t queries and s keys a row, in heads of `dim`, go through this kernel; x holds some of them."""
     if not runtime.usable(x):
         return False
-    plain = see.bias is None and see.window is None and see.offset == 0 and (not see.causal or t == s)
-    each = see.lengths is None or see.lengths.size(0) == x.size(0)
+    plain = visible.bias is None and visible.window is None and visible.offset == 0 and (not visible.causal or t == s)
+    each = visible.lengths is None or visible.lengths.size(0) == x.size(0)
     return plain and each and x.dtype.itemsize == 2 and dim in WIDTHS and max(t, s) <= LONGEST
 
 
 def attention(
     x: Tensor,
     packed: Tensor | None,
-    see: See,
+    visible: Visibility,
     heads: int,
     scale: float,
     bias: Tensor | None = None,
-    turns: Turn | None = None,
+    turns: CosSin | None = None,
 ) -> Tensor:
     """softmax(scale · q kᵀ) v by heads -> [B, T, heads·dim].
 
@@ -48,17 +48,23 @@ def attention(
     """
     call = torch.ops.seqloom.short if torch.compiler.is_compiling() else _Short.apply
     cos, sin = turns or (None, None)
-    return call(x, packed, see.lengths, bias, cos, sin, heads, see.causal, scale)
+    return call(x, packed, visible.lengths, bias, cos, sin, heads, visible.causal, scale)
 
 
 def plainly(
-    x: Tensor, packed: Tensor | None, see: See, heads: int, scale: float, _: Any = None, turns: Turn | None = None
+    x: Tensor,
+    packed: Tensor | None,
+    visible: Visibility,
+    heads: int,
+    scale: float,
+    _: Any = None,
+    turns: CosSin | None = None,
 ) -> Tensor:
     """The same by torch's own operations."""
     q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in _parts(x, packed))
     if turns is not None:
         q, k = (rotate(part, *turns) for part in (q, k))
-    scores, keep = scale * (q @ k.mT), see.keep(q.size(-2), k.size(-2), q.device)
+    scores, keep = scale * (q @ k.mT), visible.keep(q.size(-2), k.size(-2), q.device)
     if keep is None:
         weights = scores.softmax(-1)
     else:
@@ -80,7 +86,7 @@ def _short(
     return short_triton.forward([q, k, v], lengths, _turns(cos, sin), causal, scale, q.size(-1) // heads)
 
 
-def _turns(cos: Tensor | None, sin: Tensor | None) -> Turn | None:
+def _turns(cos: Tensor | None, sin: Tensor | None) -> CosSin | None:
     return None if cos is None or sin is None else (cos.contiguous(), sin.contiguous())
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from seqloom.fast.triton_common.runtime import jit
-from seqloom.parts.positions.rotary import Turn
+from seqloom.parts.positions.rotary import CosSin
 
 try:
     import triton.language as tl  # pyright: ignore[reportMissingImports]
@@ -23,7 +23,7 @@ WARPS = {16: 2, 32: 2, 64: 4}  # by the larger tile
 
 
 def forward(
-    inputs: list[Tensor], lengths: Tensor | None, turns: Turn | None, causal: bool, scale: float, dim: int
+    inputs: list[Tensor], lengths: Tensor | None, turns: CosSin | None, causal: bool, scale: float, dim: int
 ) -> Tensor:
     """q [B, T, heads·dim] and k, v [B, S, heads·dim], their last axis dense -> [B, T, heads·dim]. `turns` of queries
     and keys are in float32."""
@@ -53,7 +53,7 @@ def backward(
 
 
 def _launch(
-    q: Tensor, k: Tensor, lengths: Tensor | None, turns: Turn | None, causal: bool, dim: int
+    q: Tensor, k: Tensor, lengths: Tensor | None, turns: CosSin | None, causal: bool, dim: int
 ) -> tuple[tuple, tuple, dict]:
     t, s, heads = q.size(1), k.size(1), q.size(2) // dim
     tiles = {"T": _tile(t), "S": _tile(s), "D": dim}

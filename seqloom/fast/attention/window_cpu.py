@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from seqloom.parts.mixers.head_projections import padded
-from seqloom.parts.visibility import See
+from seqloom.parts.mixers.efficient_attention import pad_time
+from seqloom.parts.visibility import Visibility
 
 BLOCK = 64  # queries in a block: a product of this size a thread does by itself, and so has in its cache what it made
 GROUP = 32  # blocks at a time
@@ -19,18 +19,18 @@ LONG = 2048  # places from which on this is quicker than copies of the keys for 
 LEAST = -1e30  # added to a score that is not seen; finite, for the spare queries of the last block see nothing
 
 
-def worth(q: Tensor, k: Tensor, v: Tensor, see: See) -> bool:
+def worth(q: Tensor, k: Tensor, v: Tensor, visible: Visibility) -> bool:
     """[B, heads, T, D] each: whether to go this way."""
     here = q.device.type == "cpu" and q.dtype == k.dtype == v.dtype and not torch.compiler.is_compiling()
-    return here and q.size(2) >= LONG and (see.window or 0) >= BLOCK
+    return here and q.size(2) >= LONG and (visible.window or 0) >= BLOCK
 
 
-def sliced(q: Tensor, k: Tensor, v: Tensor, see: See, first: int = 0) -> Tensor:
-    """softmax(q·kᵀ) v over the window of `see`, and over the `first` places whatever their distance; all [B, heads, T,
-    D]. Padded queries get zeros where lengths are obeyed, which is where a place sees what comes after."""
+def sliced(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, first: int = 0) -> Tensor:
+    """softmax(q·kᵀ) v over the window of `visible`, and over the `first` places whatever their distance; all
+    [B, heads, T, D]. Padded queries get zeros where lengths are obeyed: where a place sees what comes after."""
     n, exact = q.size(2), torch.promote_types(q.dtype, torch.float32)
-    lengths = [n] * q.size(0) if see.causal or see.lengths is None else see.lengths.tolist()
-    sight = Sight(see.window or 1, see.causal, min(first, n))
+    lengths = [n] * q.size(0) if visible.causal or visible.lengths is None else visible.lengths.tolist()
+    sight = Sight(visible.window or 1, visible.causal, min(first, n))
     with torch.autocast("cpu", enabled=False):
         return _Sliced.apply(q.to(exact), k.to(exact), v.to(exact), lengths, sight).to(q.dtype)  # pyright: ignore
 
@@ -69,11 +69,11 @@ class _Row:
         self.count = blocks(self.n)
         self.q = self.cut(q)  # [heads, N, BLOCK, D]
         around = (sight.behind * BLOCK, (self.count + sight.ahead) * BLOCK - self.n)
-        self.k, self.v = (padded(x, *around).unfold(1, sight.size, BLOCK) for x in (k, v))  # [heads, N, D, size]
+        self.k, self.v = (pad_time(x, *around).unfold(1, sight.size, BLOCK) for x in (k, v))  # [heads, N, D, size]
         self.known = [x[:, : self.first].mT for x in (k, v)]  # [heads, D, first]
 
     def cut(self, x: Tensor) -> Tensor:
-        return padded(x, 0, self.count * BLOCK - self.n).unflatten(1, (self.count, BLOCK))
+        return pad_time(x, 0, self.count * BLOCK - self.n).unflatten(1, (self.count, BLOCK))
 
     def groups(self, step: int = 1) -> Iterator[tuple[int, slice]]:
         """Some blocks of a head after the others, of every `step` one."""

@@ -20,16 +20,19 @@ from seqloom.fast.triton_common import runtime
 from seqloom.models.decoders.transformer import TransformerDecoder
 from seqloom.models.encoders.transformer import TransformerEncoder
 from seqloom.models.seq2seq import Seq2Seq
-from seqloom.parts.attention.attention import MultiHead
+from seqloom.parts.attention.multi_head import MultiHeadAttention
 from seqloom.parts.attention.scores import Dot, General, Scaled
 from seqloom.parts.layers.activations import Relu
 from seqloom.parts.layers.norm import LayerNorm
-from seqloom.parts.mixers.mixers import SelfAttention
-from seqloom.parts.positions.positions import Learned, NoPosition, Position, Rotary, Sinusoidal, SinusoidalRotary
-from seqloom.parts.positions.rotary import rotate
+from seqloom.parts.mixers.mixer_table import SelfAttention
+from seqloom.parts.positions.absolute import Learned, Sinusoidal
+from seqloom.parts.positions.position import NoPosition, Position
+from seqloom.parts.positions.rotary import Rotary, SinusoidalRotary, rotate
 from seqloom.parts.probe import Probed
 from seqloom.parts.state import BeamCache
-from seqloom.parts.transformer.block import Around, Block, FeedForward
+from seqloom.parts.transformer.block import Block
+from seqloom.parts.transformer.feed_forward import FeedForward
+from seqloom.parts.transformer.residual import Residual
 from seqloom.parts.visibility import keep
 
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
@@ -111,7 +114,7 @@ class Fixed:
         self.own = own[None, :, None].expand(groups, -1, -1, -1)
         self.seen = new(groups, width, room, width)
         arounds = [a for block in self.blocks for a in (block.mix_around, block.cross_around, block.feed_around)]
-        plain = all(around.before and around.adds for around in arounds)
+        plain = all(around.pre_norm and around.adds for around in arounds)
         norms = [*(around.norm for around in arounds), self.decoder.norm]
         self.one_kernel = runtime.usable(weight) and plain and all(isinstance(norm, LayerNorm) for norm in norms)
         self.places = new(room, self.decoder.dim) if isinstance(self.position, Sinusoidal | Learned) else None
@@ -135,7 +138,7 @@ class Fixed:
         read = self.model.read(source)
         views = read.views or (read.states,) * len(self.blocks)
         for block, memory, states in zip(self.blocks, self.memories, views, strict=True):
-            for kept, new in zip(memory, block.cross.remember(states), strict=True):
+            for kept, new in zip(memory, block.cross.project_memory(states), strict=True):
                 kept[: new.size(0), :, : new.size(2)].copy_(new)
         hidden = ~keep(self.source.lengths, self.shape.source)[:, None, None]
         self.real.zero_().masked_fill_(hidden, float("-inf"))
@@ -161,7 +164,7 @@ class Fixed:
         self.seen.index_copy_(2, self.at, self.own)
         seen = self.seen[:, :, :span].flatten(2)[:, None]
         turn = None if self.turns is None else self.turns.index_select(0, self.at)
-        entered, afters = self.blocks[0].mix_around.enter(x), [*self.blocks[1:], None]
+        entered, afters = self.blocks[0].mix_around.sublayer_input(x), [*self.blocks[1:], None]
         for block, after, written, memory in zip(self.blocks, afters, self.written, self.memories, strict=True):
             q = self._write(block, entered, written, turn)
             k, v = written[:, :, :, :span].flatten(3, 4)
@@ -177,13 +180,13 @@ class Fixed:
         """Row i goes on from hypothesis rows[i] of its own sentence."""
         self.seen.copy_(self.seen.flatten(0, 1).index_select(0, rows.flatten()).view_as(self.seen))
 
-    def _onward(self, x: Tensor, y: Tensor, around: Around, after: Around | None) -> tuple[Tensor, Tensor]:
+    def _onward(self, x: Tensor, y: Tensor, around: Residual, after: Residual | None) -> tuple[Tensor, Tensor]:
         """Leave one part and enter the next, or the norm after all of them."""
         if self.one_kernel:
             norm: LayerNorm = self.decoder.norm if after is None else after.norm  # pyright: ignore
             return stepped(x, y, norm.affine)
-        x = around.leave(x, y)
-        return x, self.decoder.norm(x) if after is None else after.enter(x)
+        x = around.add(x, y)
+        return x, self.decoder.norm(x) if after is None else after.sublayer_input(x)
 
     def _write(self, block: Block, entered: Tensor, written: Tensor, turn: Tensor | None) -> Tensor:
         """Keys and values of a step to their place; gives its queries, [B, heads, width, head_dim]."""
@@ -198,7 +201,7 @@ class Fixed:
         written.index_copy_(3, self.at, new.unsqueeze(3))
         return q
 
-    def _look(self, part: MultiHead, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    def _look(self, part: MultiHeadAttention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         scale = part.score.scale if isinstance(part.score, Scaled) else 1.0
         return part.out(self.attend(q, k, v, mask, scale).transpose(1, 2).reshape(self.shape.rows, -1))
 
@@ -209,7 +212,7 @@ class Fixed:
         """[room, head_dim]: cosines in the even columns, sines in the odd ones, as what (1, 0) is turned to."""
         pairs = pairs.to(torch.promote_types(pairs.dtype, torch.float32))
         pairs[:, 0::2] = 1.0
-        return self.position.turn(pairs[None, None], pairs[None, None])[0][0, 0]
+        return self.position.rotate(pairs[None, None], pairs[None, None])[0][0, 0]
 
 
 def fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tensor:

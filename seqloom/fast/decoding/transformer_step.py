@@ -12,14 +12,16 @@ from torch.nn import functional as F
 
 from seqloom.fast.attention.short_cpu import several
 from seqloom.fast.linear.cpu import ready
-from seqloom.parts.attention.attention import Memory, MultiHead
+from seqloom.parts.attention.attend import Memory
+from seqloom.parts.attention.multi_head import MultiHeadAttention
 from seqloom.parts.attention.scores import Dot, Scaled
 from seqloom.parts.layers.activations import Relu
 from seqloom.parts.layers.norm import LayerNorm
-from seqloom.parts.mixers.mixers import CrossAttention, SelfAttention
-from seqloom.parts.positions.positions import Position, Turns
+from seqloom.parts.mixers.mixer_table import CrossAttention, SelfAttention
+from seqloom.parts.positions.position import AttentionPosition, Position
 from seqloom.parts.state import Cache
-from seqloom.parts.transformer.block import Around, Block
+from seqloom.parts.transformer.block import Block
+from seqloom.parts.transformer.residual import Residual
 
 FEW = 4  # sentences, or hypotheses of each: see `foldable`
 
@@ -68,7 +70,7 @@ class LeanBlock:
         self,
         x: Tensor | Entered,
         cache: Cache | Alike,
-        turns: Turns | None,
+        turns: AttentionPosition | None,
         seen: Tensor | None,
         memory: Memory | Folded,
         real: Tensor | None,
@@ -87,7 +89,7 @@ class LeanBlock:
         else:
             q, k, v = three.unbind(0)
             if turns is not None:
-                q, k = turns.turn(q, k)
+                q, k = turns.rotate(q, k)
             k, v = cache.append(self.mix_score.keys(k), v)
         x = mix.leave(self.mixed.onto(self.mix_score(q, k, v, seen), x))
         if isinstance(memory, Folded):
@@ -114,12 +116,12 @@ class Alike:
 
 
 class _Norm:
-    """Around without dropout."""
+    """Residual without dropout."""
 
-    def __init__(self, around: Around) -> None:
+    def __init__(self, around: Residual) -> None:
         norm = around.norm
         self.norm = (norm.normalized_shape, norm.weight, norm.bias, norm.eps)
-        self.before = around.before
+        self.before = around.pre_norm
 
     def enter(self, x: Tensor) -> Tensor:
         return torch.layer_norm(x, *self.norm) if self.before else x
@@ -131,7 +133,7 @@ class _Norm:
 class _Dot:
     """`attend` for a score that is a product: q [B, heads, W, D], k and v [B, heads, S, D] -> [B·W, heads·D]."""
 
-    def __init__(self, part: MultiHead) -> None:
+    def __init__(self, part: MultiHeadAttention) -> None:
         self.keeps = isinstance(part.score, Dot | Scaled)  # keys as they are
         self.keys, self.as_dot = part.score.keys, part.score.as_dot
         self.scale = part.score.scale if isinstance(part.score, Scaled) else None
@@ -156,7 +158,7 @@ class Folded(NamedTuple):
     values: Tensor  # [B, heads·S, dim]
 
     @classmethod
-    def of(cls, part: MultiHead, memory: Memory, real: Tensor | None) -> Folded:
+    def of(cls, part: MultiHeadAttention, memory: Memory, real: Tensor | None) -> Folded:
         """`real` [B, 1, 1, S] is added to the scores."""
         (keys, values), query, out = memory, _there(part.query), part.out
         b, heads, s, each = keys.shape
@@ -196,7 +198,7 @@ def foldable(blocks: Sequence[Block], states: Tensor, width: int) -> bool:
 
 def moving(position: Position) -> bool:
     """Whether it turns queries and keys."""
-    return type(position).turn is not Position.turn
+    return type(position).rotate is not Position.rotate
 
 
 def biasing(position: Position) -> bool:
@@ -214,12 +216,12 @@ def usual(blocks: Sequence[Block]) -> bool:
     )
 
 
-def _score(part: MultiHead) -> bool:
+def _score(part: MultiHeadAttention) -> bool:
     """Whether its score is a product, and all else is as usual."""
-    if part.usual and type(part.score) is not Scaled:  # the usual one need not be asked
+    if part.standard and type(part.score) is not Scaled:  # `scaled` is one
         one = part.out.weight.new_zeros(1, 1, part.out.in_features // part.heads)
         return part.score.as_dot(one, one) is not None
-    return part.usual
+    return part.standard
 
 
 def _there(linear: nn.Linear | None) -> nn.Linear:

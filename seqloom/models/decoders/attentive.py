@@ -15,14 +15,15 @@ from seqloom.fast.linear.cpu import Bare, Packed, Steps, product, ready_part
 from seqloom.fast.lstm.input_feeding_cpu import Begun, Weights, able, fed_steps
 from seqloom.models.decoders.bridge import Bridge, Dims, repeat_rows
 from seqloom.models.protocols import Encoded
-from seqloom.parts.attention.attention import Attention, Memory
+from seqloom.parts.attention.attend import Memory
 from seqloom.parts.attention.scores import SCORES, Dot, General, Scaled
+from seqloom.parts.attention.single_head import Attention
 from seqloom.parts.layers.dropout import dropout
 from seqloom.parts.recurrent.base_cell import Cell
 from seqloom.parts.recurrent.cells import CELLS, LstmCell
 from seqloom.parts.recurrent.layers import Recurrent, StackState
 from seqloom.parts.state import Decoding
-from seqloom.parts.visibility import See, keep
+from seqloom.parts.visibility import Visibility, keep
 
 
 class SourceMemory(NamedTuple):
@@ -88,7 +89,7 @@ class AttentiveDecoder(nn.Module):
         self.dim = dim
 
     def begin(self, encoded: Encoded, width: int = 1, room: int | None = None) -> Decoding:
-        keys, values = self.attention.remember(encoded.states)
+        keys, values = self.attention.project_memory(encoded.states)
         if self.query == "current":
             # W_c Σ a_s v_s = Σ a_s W_c v_s: the context's part of `combine` depends on the source alone, so it is
             # applied to the values once per sentence.
@@ -108,20 +109,20 @@ class AttentiveDecoder(nn.Module):
     def forward(self, x: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         """[R, T, input_dim] -> [R, T, dim]"""
         source, written = state
-        see = See(lengths=source.lengths)
+        visible = Visibility(lengths=source.lengths)
         if source.decoding_step is not None and x.size(1) == 1 and not source.decoding_step.stack.watched:
-            states, rows = self._fused_step(x[:, 0], source, see, written)
+            states, rows = self._fused_step(x[:, 0], source, visible, written)
         elif self.query == "previous":
-            states, rows = self._query_previous(x, source.memory, see, written)
+            states, rows = self._query_previous(x, source.memory, visible, written)
         elif self.input_feeding:
-            states, rows = self._input_feeding(x, source.memory, see, written)
+            states, rows = self._input_feeding(x, source.memory, visible, written)
         else:
-            h, stack = self.recurrent(x, See(causal=True), written.stack)
-            states, rows = self._combined(self.attention(h, source.memory, see), h), DecoderState(stack, None)
+            h, stack = self.recurrent(x, Visibility(causal=True), written.stack)
+            states, rows = self._combined(self.attention(h, source.memory, visible), h), DecoderState(stack, None)
         return states, Decoding(source, rows)
 
     def _fused_step(
-        self, x: Tensor, source: SourceMemory, see: See, written: DecoderState
+        self, x: Tensor, source: SourceMemory, visible: Visibility, written: DecoderState
     ) -> tuple[Tensor, DecoderState]:
         """One step with query=current, without modules: [R, input_dim] -> [R, 1, dim]."""
         assert source.decoding_step is not None
@@ -129,29 +130,31 @@ class AttentiveDecoder(nn.Module):
             x if written.attentional is None else torch.cat([x, written.attentional], -1), written.stack
         )
         h = stack[-1][0]
-        context = self.attention(h[:, None], source.memory, see)[:, 0]
+        context = self.attention(h[:, None], source.memory, visible)[:, 0]
         combined = source.decoding_step.join.onto(h, context).tanh_()
         return combined[:, None], DecoderState(stack, None if written.attentional is None else combined)
 
     def _query_previous(
-        self, x: Tensor, memory: Memory, see: See, written: DecoderState
+        self, x: Tensor, memory: Memory, visible: Visibility, written: DecoderState
     ) -> tuple[Tensor, DecoderState]:
         gates = self._make_gates(x)
         stack, contexts, states = written.stack, [], []
         for t in range(x.size(1)):
-            context = self.attention(stack[-1][0][:, None], memory, see).squeeze(1)
+            context = self.attention(stack[-1][0][:, None], memory, visible).squeeze(1)
             stack = self._step(gates(t, context), stack)
             contexts.append(context)
             states.append(stack[-1][0])
         combined = torch.cat([torch.stack(contexts, 1), torch.stack(states, 1)], -1)
         return self.combine(combined).tanh(), DecoderState(stack, None)
 
-    def _input_feeding(self, x: Tensor, memory: Memory, see: See, written: DecoderState) -> tuple[Tensor, DecoderState]:
+    def _input_feeding(
+        self, x: Tensor, memory: Memory, visible: Visibility, written: DecoderState
+    ) -> tuple[Tensor, DecoderState]:
         stack, attentional, states = written.stack, written.attentional, []
         assert attentional is not None
         if (weights := self._weights(x, memory)) is not None:
             [(h, c)], score = stack, self.attention.score
-            real = None if see.lengths is None else keep(see.lengths, memory[0].size(1))[:, None]
+            real = None if visible.lengths is None else keep(visible.lengths, memory[0].size(1))[:, None]
             keys = memory[0] * score.scale if isinstance(score, Scaled) else memory[0]
             outputs, (h, c, attentional) = fed_steps(x, Begun(h, c, attentional), (keys, memory[1]), real, weights)
             return outputs, DecoderState(((h, c),), attentional)
@@ -159,7 +162,7 @@ class AttentiveDecoder(nn.Module):
         for t in range(x.size(1)):
             stack = step(t, attentional, stack)
             h = stack[-1][0]
-            context = self.attention(h[:, None], memory, see).squeeze(1)
+            context = self.attention(h[:, None], memory, visible).squeeze(1)
             attentional = (context + join(h)).tanh()
             states.append(attentional)
         return torch.stack(states, 1), DecoderState(stack, attentional)

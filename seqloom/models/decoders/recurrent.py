@@ -13,7 +13,7 @@ from seqloom.models.protocols import Encoded
 from seqloom.parts.recurrent.cells import CELLS
 from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.state import Decoding
-from seqloom.parts.visibility import See, mean
+from seqloom.parts.visibility import Visibility, mean
 
 
 class RecurrentDecoder(nn.Module):
@@ -57,5 +57,5 @@ class RecurrentDecoder(nn.Module):
         if self.feeds:
             context = repeat_rows(state.context, x.size(0) // state.context.size(0))
             x = cat([x, context[:, None].expand(-1, x.size(1), -1)], -1)
-        states, rows = self.recurrent(x, See(causal=True), state.rows)
+        states, rows = self.recurrent(x, Visibility(causal=True), state.rows)
         return states, Decoding(state.context, rows)

@@ -17,15 +17,17 @@ from seqloom.models.encoders.convolutional import ConvolutionStack
 from seqloom.models.encoders.transformer import TransformerInput
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.layers.norm import NORMS, NoNorm
-from seqloom.parts.mixers.head_projections import agree
-from seqloom.parts.mixers.mixers import MIXERS
-from seqloom.parts.positions.positions import POSITIONS, Position
+from seqloom.parts.mixers.efficient_attention import check_positions
+from seqloom.parts.mixers.mixer_table import MIXERS
+from seqloom.parts.positions.position import Position
+from seqloom.parts.positions.position_table import POSITIONS
 from seqloom.parts.recurrent.cells import CELLS
 from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.state import State, pick
-from seqloom.parts.transformer.block import Block, Ways, through
-from seqloom.parts.transformer.reversible import inner, read, step
-from seqloom.parts.visibility import See
+from seqloom.parts.transformer.block import Block, run_blocks
+from seqloom.parts.transformer.residual import SkipConnections
+from seqloom.parts.transformer.reversible import block_residual, run_reversible, run_with_states
+from seqloom.parts.visibility import Visibility
 
 
 class RecurrentStack(nn.Module):
@@ -53,7 +55,7 @@ class RecurrentStack(nn.Module):
         return None
 
     def forward(self, x: Tensor, state: State = None) -> tuple[Tensor, State]:
-        return self.recurrent(x, See(causal=True), state)
+        return self.recurrent(x, Visibility(causal=True), state)
 
 
 class TransformerCache:
@@ -90,9 +92,9 @@ class TransformerStack(nn.Module):
     With a `room`, the context is bounded: when it is full, its last half is read again from position 0 on. So every
     token sees between half the room and all of it, at positions seen in training. This happens at fixed steps, so one
     call with many steps equals many calls. If no mixer's state grows and positions are relative, nothing is read again.
-    `residual`: see Ways; or `reversible`, with which memory in training does not grow with
-    `layers` (Gomez et al. 2017, see `reversible.read`). `bias`: whether blocks' linear maps have one (Chowdhery et al.
-    2022 leave it out).
+    `residual`: see SkipConnections; or `reversible`, with which memory in training does not grow
+    with `layers` (Gomez et al. 2017, see `run_reversible`). `bias`: whether blocks' linear maps have one (Chowdhery et
+    al. 2022 leave it out).
     """
 
     carries = False
@@ -117,7 +119,7 @@ class TransformerStack(nn.Module):
     ) -> None:
         super().__init__()
         self.enter = TransformerInput(input_dim, dim, position, dim // heads, dropout, scale_embeddings)
-        self.reversible, residual = residual == "reversible", inner(residual, norm, norm_kind)
+        self.reversible, residual = residual == "reversible", block_residual(residual, norm, norm_kind)
         kinds = {"norm_kind": norm_kind, "residual": residual}
         self.blocks = nn.ModuleList(
             Block(dim, heads, hidden, 0, score, activation, norm, dropout, mixer, causal=True, **kinds)
@@ -126,8 +128,8 @@ class TransformerStack(nn.Module):
         for part in () if bias else self.blocks.modules():
             if isinstance(part, nn.Linear):
                 part.register_parameter("bias", None)
-        agree(self.blocks, self.enter.position)
-        self.ways = Ways(dim, layers, residual)
+        check_positions(self.blocks, self.enter.position)
+        self.ways = SkipConnections(dim, layers, residual)
         self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
         self.dim = dim
 
@@ -164,15 +166,15 @@ class TransformerStack(nn.Module):
         return fresh
 
     def _read(self, x: Tensor, cache: TransformerCache | None, lengths: Tensor | None = None) -> Tensor:
-        see, x = See(causal=True, lengths=lengths), self.enter(x, 0 if cache is None else cache.used)
+        visible, x = Visibility(causal=True, lengths=lengths), self.enter(x, 0 if cache is None else cache.used)
         if cache is None and self.reversible:
-            return self.norm(read(self.blocks, x, see, self.enter.position), lengths)
+            return self.norm(run_reversible(self.blocks, x, visible, self.enter.position), lengths)
         states = None if cache is None else cache.caches
         if self.reversible:
-            x, states = step(self.blocks, x, see, states or (), self.enter.position)
+            x, states = run_with_states(self.blocks, x, visible, states or (), self.enter.position)
             x = self.norm(x, lengths)
         else:
-            _, x, states = through(self, x, see, self.enter.position, states)
+            _, x, states = run_blocks(self, x, visible, self.enter.position, states)
         if cache is not None:
             cache.caches = tuple(states)
         return x

@@ -12,15 +12,18 @@ from seqloom.fast.decoding.transformer_step import Alike, Entered, Folded, Lean,
 from seqloom.models.decoders.bridge import Dims
 from seqloom.models.encoders.transformer import TransformerInput
 from seqloom.models.protocols import Encoded
-from seqloom.parts.attention.attention import Memory
+from seqloom.parts.attention.attend import Memory
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.layers.norm import NORMS, NoNorm
-from seqloom.parts.mixers.head_projections import agree
-from seqloom.parts.mixers.mixers import CROSSES, MIXERS, SelfAttention
-from seqloom.parts.positions.positions import POSITIONS, Abreast, NoPosition, Sinusoidal, Turns
+from seqloom.parts.mixers.efficient_attention import check_positions
+from seqloom.parts.mixers.mixer_table import CROSSES, MIXERS, SelfAttention
+from seqloom.parts.positions.absolute import Sinusoidal
+from seqloom.parts.positions.position import AttentionPosition, NoPosition, SideBySide
+from seqloom.parts.positions.position_table import POSITIONS
 from seqloom.parts.state import BeamCache, Decoding, State
-from seqloom.parts.transformer.block import Block, Ways, through
-from seqloom.parts.visibility import See, keep
+from seqloom.parts.transformer.block import Block, run_blocks
+from seqloom.parts.transformer.residual import SkipConnections
+from seqloom.parts.visibility import Visibility, keep
 
 
 class SourceMemory(NamedTuple):
@@ -38,7 +41,7 @@ class TransformerDecoder(nn.Module):
     """Blocks of masked self-attention, or of another `mixer`, cross-attention and feed-forward (Vaswani et al. 2017,
     section 3.1).
 
-    `scale_embeddings` and `embedding_norm`: see TransformerInput. `residual`: see Ways.
+    `scale_embeddings` and `embedding_norm`: see TransformerInput. `residual`: see SkipConnections.
     """
 
     def __init__(
@@ -69,17 +72,17 @@ class TransformerDecoder(nn.Module):
             Block(dim, heads, hidden, memory_dim, score, activation, norm, dropout, mixer, causal=True, **kinds)
             for _ in range(layers)
         )
-        agree(self.blocks, self.enter.position)
+        check_positions(self.blocks, self.enter.position)
         # Whether the hypotheses of a sentence can share a BeamCache.
         self.branches = all(isinstance(block.mix, SelfAttention) for block in self.blocks)
-        self.ways = Ways(dim, layers, residual)
+        self.ways = SkipConnections(dim, layers, residual)
         self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
         self.dim, self.reads = dim, layers
 
     def begin(self, encoded: Encoded, width: int = 1, room: int | None = None, table: Tensor | None = None) -> Decoding:
         """`table`: the embeddings of all tokens, if steps may get tokens instead of vectors."""
         views = encoded.views or (encoded.states,) * len(self.blocks)
-        memories = tuple(block.cross.remember(x) for block, x in zip(self.blocks, views, strict=True))  # pyright: ignore
+        memories = tuple(block.cross.project_memory(x) for block, x in zip(self.blocks, views, strict=True))  # pyright: ignore
         if not self.branches or (room is None and width == 1) or width > BeamCache.max_width:
             states = tuple(block.mix.begin(room) for block in self.blocks)  # pyright: ignore
             return Decoding(SourceMemory(memories, encoded.lengths), states)
@@ -113,7 +116,7 @@ class TransformerDecoder(nn.Module):
             steps = [self._step_side_by_side(step, source, rows) for step in x.split(1, 1)] if x.size(1) > 1 else []
             return cat(steps, 1) if steps else self._step_side_by_side(x, source, rows), state
         x = self.enter(x, rows[0].used)
-        x, rows = self._run_blocks(x, See(causal=True, lengths=lengths), rows, self.enter.position, source)
+        x, rows = self._run_blocks(x, Visibility(causal=True, lengths=lengths), rows, self.enter.position, source)
         return x, Decoding(source, rows)
 
     def _step_side_by_side(self, x: Tensor, source: SourceMemory, rows: BeamCache) -> Tensor:
@@ -127,15 +130,16 @@ class TransformerDecoder(nn.Module):
         x = x.view(-1, rows.width, self.dim)
         bias, caches = rows.add_step(x), rows.caches
         if source.fused_step is None or source.fused_step.watched:
-            y, _ = self._run_blocks(x, See(bias=bias), caches, Abreast(position, offset), source)
+            y, _ = self._run_blocks(x, Visibility(bias=bias), caches, SideBySide(position, offset), source)
             return y.view(-1, 1, self.dim)
         if one := offset == 0 and _all_equal(inputs.view(x.size(0), rows.width, -1)):
             x, bias, caches = x[:, :1], None, [Alike(cache, rows.width) for cache in caches]
             qkv = None if qkv is None else qkv[:: rows.width]
-        turns = Abreast(position.over(x[:1, :1], offset), offset) if moving(position) else None
+        turns = SideBySide(position.prepare(x[:1, :1], offset), offset) if moving(position) else None
         if biasing(position):  # the same in all layers, so computed once
             heads, slots = source.fused_step.blocks[0].heads, rows.steps * rows.width
-            bias = See(bias=bias).plus(Abreast(position, offset).bias(heads, 1, slots, dtype=x.dtype)).bias
+            position_bias = SideBySide(position, offset).bias(heads, 1, slots, dtype=x.dtype)
+            bias = Visibility(bias=bias).with_bias(position_bias).bias
         x = x.reshape(-1, self.dim)
         hidden = x if qkv is None else Entered(x, qkv)
         for block, cache, memory in zip(
@@ -146,10 +150,15 @@ class TransformerDecoder(nn.Module):
         return y.repeat_interleave(rows.width, 0) if one else y
 
     def _run_blocks(
-        self, x: Tensor, see: See, states: tuple[State, ...], position: Turns, source: SourceMemory
+        self,
+        x: Tensor,
+        visible: Visibility,
+        states: tuple[State, ...],
+        position: AttentionPosition,
+        source: SourceMemory,
     ) -> tuple[Tensor, tuple[State, ...]]:
-        visible = See(lengths=source.lengths)
-        _, x, states = through(self, x, see, position, states, [(memory, visible) for memory in source.memories])
+        visible = Visibility(lengths=source.lengths)
+        _, x, states = run_blocks(self, x, visible, position, states, [(memory, visible) for memory in source.memories])
         return x, states
 
 

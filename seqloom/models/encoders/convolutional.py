@@ -16,8 +16,8 @@ from seqloom.parts.layers.activations import ACTIVATIONS, NoActivation
 from seqloom.parts.layers.norm import NORMS, NoNorm
 from seqloom.parts.mixers.convolution import Convolution
 from seqloom.parts.state import State
-from seqloom.parts.transformer.block import Around, Ways
-from seqloom.parts.visibility import See, mean
+from seqloom.parts.transformer.residual import Residual, SkipConnections
+from seqloom.parts.visibility import Visibility, mean
 
 GATE = "gate"  # as an activation: a gated linear unit, half of the features gate the other half
 
@@ -40,11 +40,11 @@ class ConvolutionLayer(nn.Module):
         known(activation, (GATE, *ACTIVATIONS), "activation")
         self.mix = Convolution(dim, width, dilation, activation == GATE)
         self.activation = NoActivation() if activation == GATE else ACTIVATIONS[activation]()
-        self.around = Around(dim, norm, dropout, norm_kind, residual)
+        self.around = Residual(dim, norm, dropout, norm_kind, residual)
 
-    def forward(self, x: Tensor, see: See, before: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        y, before = self.mix(self.around.enter(x, see.lengths), see, before)
-        return self.around.leave(x, self.activation(y), see.lengths), before
+    def forward(self, x: Tensor, visible: Visibility, before: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        y, before = self.mix(self.around.sublayer_input(x, visible.lengths), visible, before)
+        return self.around.add(x, self.activation(y), visible.lengths), before
 
 
 class ConvolutionLayers(nn.Module):
@@ -69,7 +69,7 @@ class ConvolutionLayers(nn.Module):
             ConvolutionLayer(dim, width, dilation**n, activation, norm, norm_kind, residual, dropout)
             for n in range(layers)
         )
-        self.ways = Ways(dim, layers, residual)
+        self.ways = SkipConnections(dim, layers, residual)
         self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
 
     @property
@@ -77,14 +77,16 @@ class ConvolutionLayers(nn.Module):
         """How many positions one position sees, itself among them: 1 + (width − 1) Σ dilation."""
         return 1 + sum(layer.mix.reach for layer in self.layers)  # pyright: ignore
 
-    def run(self, x: Tensor, see: See, state: State = None) -> tuple[list[Tensor], tuple[Tensor | None, ...]]:
+    def run(
+        self, x: Tensor, visible: Visibility, state: State = None
+    ) -> tuple[list[Tensor], tuple[Tensor | None, ...]]:
         """The outputs of all layers, last the output of the stack; and the positions that each layer still needs."""
         outputs, states = [self.enter(x)], []
         for depth, layer in enumerate(self.layers):
-            y, before = layer(self.ways(outputs), see, None if state is None else state[depth])
+            y, before = layer(self.ways(outputs), visible, None if state is None else state[depth])
             outputs.append(y)
             states.append(before)
-        return [*outputs[1:], self.norm(self.ways(outputs), see.lengths)], tuple(states)
+        return [*outputs[1:], self.norm(self.ways(outputs), visible.lengths)], tuple(states)
 
 
 class ConvolutionEncoder(nn.Module):
@@ -93,7 +95,7 @@ class ConvolutionEncoder(nn.Module):
 
     `width` positions are seen by a layer; `dilation`: each layer's are so many times as far apart as those of the layer
     below (Yu & Koltun 2016). `activation`: `gate`, or one of the feed-forward networks'. `norm`, `norm_kind` and
-    `residual`: see Around and Ways. The summary is the mean over real places.
+    `residual`: see Residual and SkipConnections. The summary is the mean over real places.
     """
 
     def __init__(
@@ -117,7 +119,7 @@ class ConvolutionEncoder(nn.Module):
         self.final_dims: tuple[tuple[int, ...], ...] = ()
 
     def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:
-        (*layers, states), _ = self.convolutions.run(x, See(lengths=lengths))
+        (*layers, states), _ = self.convolutions.run(x, Visibility(lengths=lengths))
         return Encoded(states=states, lengths=lengths, summary=mean(states, lengths), layers=tuple(layers))
 
 
@@ -153,5 +155,5 @@ class ConvolutionStack(nn.Module):
         return None
 
     def forward(self, x: Tensor, state: State = None, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        outputs, state = self.convolutions.run(x, See(causal=True, lengths=lengths), state)
+        outputs, state = self.convolutions.run(x, Visibility(causal=True, lengths=lengths), state)
         return outputs[-1], state

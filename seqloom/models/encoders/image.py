@@ -18,8 +18,8 @@ from seqloom.models.encoders.transformer import TransformerEncoder
 from seqloom.models.protocols import Encoded
 from seqloom.parts.layers.activations import ACTIVATIONS
 from seqloom.parts.layers.norm import NORMS
-from seqloom.parts.mixers.head_projections import at_least
-from seqloom.parts.positions.positions import POSITIONS
+from seqloom.parts.mixers.efficient_attention import at_least
+from seqloom.parts.positions.position_table import POSITIONS
 from seqloom.parts.vision.feature_maps import (
     POOLS,
     BasicBlock,

@@ -10,7 +10,7 @@ from seqloom.build import Choice
 from seqloom.models.protocols import Encoded
 from seqloom.parts.recurrent.cells import CELLS
 from seqloom.parts.recurrent.layers import Recurrent
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 
 
 class RecurrentEncoder(nn.Module):
@@ -37,6 +37,6 @@ class RecurrentEncoder(nn.Module):
         self.layer_dims = tuple(dims[0] for dims in self.final_dims)
 
     def forward(self, x: Tensor, lengths: Tensor | None) -> Encoded:
-        outputs, final = self.recurrent.run(x, See(lengths=lengths))
+        outputs, final = self.recurrent.run(x, Visibility(lengths=lengths))
         summary = final[-1][0]
         return Encoded(states=outputs[-1], lengths=lengths, summary=summary, final=final, layers=tuple(outputs))

@@ -13,20 +13,21 @@ from seqloom.models.protocols import Encoded
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.layers.dropout import dropout
 from seqloom.parts.layers.norm import NORMS, NoNorm
-from seqloom.parts.mixers.head_projections import agree
-from seqloom.parts.mixers.mixers import MIXERS
-from seqloom.parts.positions.positions import POSITIONS
-from seqloom.parts.transformer.block import Block, Ways, through
-from seqloom.parts.transformer.reversible import inner, read
-from seqloom.parts.visibility import See, mean
+from seqloom.parts.mixers.efficient_attention import check_positions
+from seqloom.parts.mixers.mixer_table import MIXERS
+from seqloom.parts.positions.position_table import POSITIONS
+from seqloom.parts.transformer.block import Block, run_blocks
+from seqloom.parts.transformer.residual import SkipConnections
+from seqloom.parts.transformer.reversible import block_residual, run_reversible
+from seqloom.parts.visibility import Visibility, mean
 
 
 class TransformerEncoder(nn.Module):
     """Blocks of self-attention in which every position sees every other (Vaswani et al. 2017, section 3.1), or
     of another `mixer`.
 
-    `norm="before"` ends with one more norm. `residual`: see Ways; or `reversible`, with which memory in training does
-    not grow with `layers` (Gomez et al. 2017, see `reversible.read`), and views are of the last of them.
+    `norm="before"` ends with one more norm. `residual`: see SkipConnections; or `reversible`, with which memory in
+    training does not grow with `layers` (Gomez et al. 2017, see `run_reversible`), and views are of the last of them.
     `scale_embeddings` and `embedding_norm`: see TransformerInput. `global_tokens`: that many trained tokens before the
     others, which see all and are seen by all (Burtsev et al. 2020, memory tokens) but by no decoder. The summary is the
     mean over real positions.
@@ -53,13 +54,13 @@ class TransformerEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.enter = TransformerInput(input_dim, dim, position, dim // heads, dropout, scale_embeddings, embedding_norm)
-        self.reversible, residual = residual == "reversible", inner(residual, norm, norm_kind)
+        self.reversible, residual = residual == "reversible", block_residual(residual, norm, norm_kind)
         kinds = {"norm_kind": norm_kind, "residual": residual}
         self.blocks = nn.ModuleList(
             Block(dim, heads, hidden, 0, score, activation, norm, dropout, mixer, **kinds) for _ in range(layers)
         )
-        agree(self.blocks, self.enter.position)
-        self.ways = Ways(dim, layers, residual)
+        check_positions(self.blocks, self.enter.position)
+        self.ways = SkipConnections(dim, layers, residual)
         self.norm = build(NORMS, norm_kind, dim=dim) if norm == "before" else NoNorm(dim)
         self.dim = dim
         self.final_dims: tuple[tuple[int, ...], ...] = ()
@@ -74,12 +75,12 @@ class TransformerEncoder(nn.Module):
             extra = self.globals.size(0)
             x = torch.cat([self.globals.to(x.dtype).expand(x.size(0), -1, -1), x], 1)
             real = None if lengths is None else lengths + extra
-        see, position = See(lengths=real), self.enter.position
+        visible, position = Visibility(lengths=real), self.enter.position
         if self.reversible:
-            x = read(self.blocks, x, see, position)
+            x = run_reversible(self.blocks, x, visible, position)
             outputs, states = [x], self.norm(x, real)
         else:
-            (_, *outputs), states, _ = through(self, x, see, position)
+            (_, *outputs), states, _ = run_blocks(self, x, visible, position)
         states, layers = states[:, extra:], tuple(one[:, extra:] for one in outputs)
         return Encoded(states=states, lengths=lengths, summary=mean(states, lengths), layers=layers)
 

@@ -1,1 +1,1 @@
-"""Scores, their normalisation, and the attention layers made of them."""
+"""Scores, their normalization, and the attention layers made of them."""

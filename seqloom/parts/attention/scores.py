@@ -1,7 +1,7 @@
-"""How well queries match keys. A score takes q [..., T, Q] and k [..., S, K] and gives [..., T, S].
+"""Attention scores: how well queries match keys. A score takes q [..., T, Q] and k [..., S, K] and gives [..., T, S].
 
-Each score splits its work: `keys(k)` is what depends on the key alone, done once per sentence and then kept;
-`as_dot(q, k)` gives the same score as a plain product q'·k', if it is one, so that a fused kernel can take over.
+`keys(k)` computes what depends on the key alone, once per sentence; the other methods take its result as k.
+`as_dot(q, k)` gives q' and k' with score q'·k', for fused kernels, or None if the score is no dot product.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Dot(nn.Module):
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__()
-        _same("dot", query_dim, key_dim)
+        _check_same_width("dot", query_dim, key_dim)
 
     def keys(self, k: Tensor) -> Tensor:
         return k
@@ -44,7 +44,7 @@ class Scaled(nn.Module):
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__()
-        _same("scaled", query_dim, key_dim)
+        _check_same_width("scaled", query_dim, key_dim)
         self.scale = query_dim**-0.5
 
     def keys(self, k: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ class Scaled(nn.Module):
 
 
 class General(nn.Module):
-    """qᵀ W k (Luong et al. 2015, equation 8, `general`). W k is what is kept of a key."""
+    """qᵀ W k (Luong et al. 2015, equation 8, `general`). `keys` gives W k."""
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__()
@@ -75,9 +75,9 @@ class General(nn.Module):
 
 
 class Additive(nn.Module):
-    """vᵀ tanh(W q + U k + b) (Bahdanau et al. 2015, appendix A.1.2). U k is what is kept of a key.
+    """vᵀ tanh(W q + U k + b) (Bahdanau et al. 2015, appendix A.1.2). `keys` gives U k.
 
-    `hidden` is the width of the small network; 0 takes the query's.
+    `hidden` is the width of the hidden layer; 0: the query's.
     """
 
     def __init__(self, query_dim: int, key_dim: int, hidden: int = 0) -> None:
@@ -94,19 +94,19 @@ class Additive(nn.Module):
         return None
 
     def forward(self, q: Tensor, k: Tensor) -> Tensor:
-        return self.joined(q, k) @ self.weight
+        return self.hidden_layer(q, k) @ self.weight
 
-    def joined(self, q: Tensor, k: Tensor) -> Tensor:
+    def hidden_layer(self, q: Tensor, k: Tensor) -> Tensor:
         """tanh(W q + U k + b) of every pair, [..., T, S, hidden]."""
         return torch.tanh(self.query(q)[..., :, None, :] + k[..., None, :, :])
 
 
 class Network(nn.Module):
     """vᵀ tanh(W₂ tanh(W q + U k + b₁) + b₂): a network of `depth` hidden layers over [q; k] (Bahdanau et al. 2015,
-    section 3.1, has one, which is `additive`; a deeper one: Xu et al. 2015, section 3.1.2). U k is what is kept of a
-    key; the rest is done for every pair, so it costs T·S·hidden² a layer.
+    section 3.1, has one, which is `additive`; a deeper one: Xu et al. 2015, section 3.1.2). `keys` gives U k; the
+    rest is computed for every pair, at a cost of T·S·hidden² a layer.
 
-    `hidden` is the width of its layers; 0 takes the query's.
+    `hidden` is the width of its layers; 0: the query's.
     """
 
     def __init__(self, query_dim: int, key_dim: int, hidden: int = 0, depth: int = 2) -> None:
@@ -124,24 +124,24 @@ class Network(nn.Module):
         return None
 
     def forward(self, q: Tensor, k: Tensor) -> Tensor:
-        x = self.first.joined(q, k)
+        x = self.first.hidden_layer(q, k)
         for linear in self.deeper:
             x = linear(x).tanh()
         return x @ self.first.weight
 
 
 class Cosine(nn.Module):
-    """q·k / (τ |q| |k|) (Graves et al. 2014, equations 5 and 6, where β = 1/τ). k / |k| is what is kept of a key.
+    """q·k / (τ |q| |k|) (Graves et al. 2014, equations 5 and 6, where β = 1/τ). `keys` gives k / |k|.
 
-    `temperature` is τ, or with `learned` the τ that training starts from.
+    `temperature` is τ, with `learned` its initial value.
     """
 
     def __init__(self, query_dim: int, key_dim: int, temperature: float = 0.1, learned: bool = True) -> None:
         super().__init__()
-        _same("cosine", query_dim, key_dim)
+        _check_same_width("cosine", query_dim, key_dim)
         if temperature <= 0:
             raise SeqloomError(f"temperature of score 'cosine' is more than 0, here {temperature}")
-        # Its logarithm is what is trained: so τ stays more than 0.
+        # The logarithm is trained, so that τ stays positive.
         self.temperature = nn.Parameter(torch.tensor([temperature]).log(), requires_grad=learned)
 
     def keys(self, k: Tensor) -> Tensor:
@@ -156,14 +156,15 @@ class Cosine(nn.Module):
 
 class Gaussian(nn.Module):
     """−w² |q − k|² / 2: softmax attention with it is kernel regression with Gaussians 1/w wide (Nadaraya 1964; Watson
-    1964). w is trained, from `width` = 1/w on; a width of 0 is d^¼, by which q·k enters as in `scaled`.
+    1964). w is trained, starting from 1/`width`; a width of 0 means d^¼, with which q·k is scaled as in `scaled`.
 
-    |q − k|² = |q|² + |k|² − 2 q·k, so it is the product of [q, −|q|²/2, 1] and [k, 1, −|k|²/2]. The latter is kept.
+    |q − k|² = |q|² + |k|² − 2 q·k, so it is the dot product of [q, −|q|²/2, 1] and [k, 1, −|k|²/2]; `keys` gives the
+    latter.
     """
 
     def __init__(self, query_dim: int, key_dim: int, width: float = 0.0) -> None:
         super().__init__()
-        _same("gaussian", query_dim, key_dim)
+        _check_same_width("gaussian", query_dim, key_dim)
         if width < 0:
             raise SeqloomError(f"width of score 'gaussian' is more than 0, here {width}")
         self.weight = nn.Parameter(torch.tensor([1.0 / (width or query_dim**0.25)]))
@@ -192,7 +193,7 @@ SCORES = {
 }
 
 
-def _same(name: str, query_dim: int, key_dim: int) -> None:
+def _check_same_width(name: str, query_dim: int, key_dim: int) -> None:
     if query_dim != key_dim:
         raise SeqloomError(
             f"score {name!r} needs queries and keys of one width, here {query_dim} and {key_dim}; "

@@ -1,4 +1,4 @@
-"""Sparse attention with places that see everything: the window of Longformer, the blocks of BigBird."""
+"""Sparse attention with global positions: the window of Longformer, the blocks of BigBird."""
 
 from __future__ import annotations
 
@@ -10,20 +10,28 @@ from torch import Tensor, nn
 
 from seqloom.build import Choice
 from seqloom.parts.attention.scores import SCORES
-from seqloom.parts.mixers.head_projections import Heads, at_least, by_head, dense, folded, padded
-from seqloom.parts.mixers.window import near
-from seqloom.parts.positions.positions import Turns
+from seqloom.parts.mixers.efficient_attention import (
+    EfficientAttention,
+    at_least,
+    dense_attention,
+    grouped_attention,
+    map_heads,
+    pad_time,
+)
+from seqloom.parts.mixers.window import window_attention
+from seqloom.parts.positions.position import AttentionPosition
 from seqloom.parts.state import State
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 
-Triple = tuple[Tensor, Tensor, Tensor]
+Qkv = tuple[Tensor, Tensor, Tensor]
 
 
-class Longformer(Heads):
-    """Attention over |i − j| < window, and between the `first` places and all others, with queries, keys and values of
-    their own where these ask (Beltagy et al. 2020, section 3.1, https://arxiv.org/abs/2004.05150).
+class Longformer(EfficientAttention):
+    """Attention over |i − j| < window, and between the `first` positions and all others; queries of the first have
+    projections of their own, also for the keys and values they see (Beltagy et al. 2020, section 3.1,
+    https://arxiv.org/abs/2004.05150).
 
-    The first places see all that comes after, so it cannot write. Reports its weights, [B, heads, T, S].
+    The first positions see all later ones, so it cannot be causal. Reports its weights, [B, heads, T, S].
     """
 
     causal = False
@@ -39,46 +47,51 @@ class Longformer(Heads):
         for linear in (self.asking, self.asked):
             nn.init.zeros_(linear.bias)
 
-    def forward(self, x: Tensor, see: See, state: State = None, position: Turns | None = None) -> tuple[Tensor, State]:
-        turn = self.turn(position)
-        q, k, v = self._projected(x, "qkv")
-        q, k = turn(q, k)
+    def forward(
+        self, x: Tensor, visible: Visibility, state: State = None, position: AttentionPosition | None = None
+    ) -> tuple[Tensor, State]:
+        rotate = self.rotation(position)
+        q, k, v = self._by_heads(self._project(x), x, "qkv")
+        q, k = rotate(q, k)
         q, k = self.score.as_dot(q, self.score.keys(k))
-        some = self._split(self.asking(x[:, : self.first]))
-        keys, values = (self._split(part) for part in self.asked(x).chunk(2, -1))
-        some, keys = self.score.as_dot(turn(some, some)[0], self.score.keys(turn(keys, keys)[0]))
-        y = self.join((q, k, v), (some, keys, values), See(lengths=see.lengths))
+        global_q = self._split(self.asking(x[:, : self.first]))
+        global_k, global_v = (self._split(part) for part in self.asked(x).chunk(2, -1))
+        global_k = self.score.keys(rotate(global_k, global_k)[0])
+        global_q, global_k = self.score.as_dot(rotate(global_q, global_q)[0], global_k)
+        y = self.attend_local_and_global((q, k, v), (global_q, global_k, global_v), Visibility(lengths=visible.lengths))
         return self.out(y.transpose(1, 2).flatten(2)), state
 
-    def join(self, close: Triple, wide: Triple, see: See) -> Tensor:
-        """[B, heads, T, D]: queries, keys and values of all, and those with which the first places ask."""
+    def attend_local_and_global(self, local: Qkv, from_first: Qkv, visible: Visibility) -> Tensor:
+        """[B, heads, T, D] from q, k and v of all positions, and from those with which the first positions attend."""
         if self.probe is None:
-            y, first = near(*close, replace(see, window=self.window), self.first), dense(*wide, see)
+            y = window_attention(*local, replace(visible, window=self.window), self.first)
+            first = dense_attention(*from_first, visible)
         else:
-            reports, n = [], close[0].size(2)
-            known = torch.arange(n, device=close[0].device) < self.first
-            seen = See(window=self.window).keep(n, n, known.device)
-            assert seen is not None
-            hidden = replace(see, bias=_bias(close[0], ~(seen | known)))
-            y, first = dense(*close, hidden, reports.append), dense(*wide, see, reports.append)
+            reports, n = [], local[0].size(2)
+            is_first = torch.arange(n, device=local[0].device) < self.first
+            band = Visibility(window=self.window).keep(n, n, is_first.device)
+            assert band is not None
+            masked = replace(visible, bias=_bias(local[0], ~(band | is_first)))
+            y = dense_attention(*local, masked, reports.append)
+            first = dense_attention(*from_first, visible, reports.append)
             self.probe(torch.cat([reports[1], reports[0][:, :, self.first :]], 2))
         return torch.cat([first, y[:, :, self.first :]], 2)
 
 
-class Chosen(NamedTuple):
-    """The blocks of keys that each block of queries sees, [B or 1, heads, blocks, K], and whether each counts."""
+class ChosenBlocks(NamedTuple):
+    """The key blocks that each query block sees."""
 
-    block: Tensor
-    counts: Tensor
-    last: Tensor  # [B or 1, 1, 1]: each row's last block
+    block: Tensor  # [B or 1, heads, blocks, K], their indices
+    keep: Tensor  # [B or 1, heads, blocks, K], False for those out of range or listed before
+    last: Tensor  # [B or 1, 1, 1], each row's last block
 
 
-class BigBird(Heads):
-    """Attention between blocks of `block` places: each sees itself and those beside it, the first and the last, and
+class BigBird(EfficientAttention):
+    """Attention between blocks of `block` positions: each sees itself and its neighbors, the first and the last, and
     `random` others; the first and the last see all (Zaheer et al. 2020, section 2, https://arxiv.org/abs/2007.14062).
 
-    The others are drawn for every head and block, from `seed` alone; up to four blocks are all seen. The first block
-    sees all that comes after, so it cannot write. Reports its weights, [B, heads, T, S].
+    The others are drawn for every head and block from `seed` alone; up to four blocks, all are seen. The first block
+    sees all later ones, so it cannot be causal. Reports its weights, [B, heads, T, S].
     """
 
     causal = False
@@ -95,82 +108,85 @@ class BigBird(Heads):
         super().__init__(dim, heads, score)
         self.block, self.random, self.seed = at_least("block", block), at_least("random", random, 0), seed
 
-    def mix(self, q: Tensor, k: Tensor, v: Tensor, see: See, state: State) -> tuple[Tensor, State]:
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, visible: Visibility, state: State) -> tuple[Tensor, State]:
         n, count = q.size(2), -(-q.size(2) // self.block)
-        see = See(lengths=see.lengths)
+        visible = Visibility(lengths=visible.lengths)
         if count <= 4 and self.probe is None:
-            return dense(q, k, v, see), state
-        chosen = self.choose(count, see.lengths, q.device)
+            return dense_attention(q, k, v, visible), state
+        chosen = self.choose(count, visible.lengths, q.device)
         if self.probe is not None:
-            hidden = ~_pairs(chosen, count).repeat_interleave(self.block, -1).repeat_interleave(self.block, -2)
-            return dense(q, k, v, See(lengths=see.lengths, bias=_bias(q, hidden[..., :n, :n])), self.probe), state
-        blocks = [padded(x, 0, count * self.block - n).unflatten(2, (count, self.block)) for x in (q, k, v)]
-        lengths = q.new_full((1,), n, dtype=torch.long) if see.lengths is None else see.lengths
-        ends = [x.take_along_dim(_ends(chosen.last)[..., None, None], 2) for x in blocks]  # the first and the last
-        y = by_head(_blocks, *blocks, *ends[1:], chosen.block[..., 5:], self._keep(chosen, lengths))
-        wide = dense(ends[0].flatten(2, 3), k, v, see).unflatten(2, (2, self.block))
-        at = torch.arange(count, device=q.device)[:, None, None]
-        y = torch.where(at == chosen.last[..., None, None], wide[:, :, 1:], torch.where(at == 0, wide[:, :, :1], y))
+            keep = _block_pairs(chosen, count).repeat_interleave(self.block, -1).repeat_interleave(self.block, -2)
+            visible = Visibility(lengths=visible.lengths, bias=_bias(q, ~keep[..., :n, :n]))
+            return dense_attention(q, k, v, visible, self.probe), state
+        blocks = [pad_time(x, 0, count * self.block - n).unflatten(2, (count, self.block)) for x in (q, k, v)]
+        lengths = q.new_full((1,), n, dtype=torch.long) if visible.lengths is None else visible.lengths
+        ends = [x.take_along_dim(_first_and_last(chosen.last)[..., None, None], 2) for x in blocks]
+        y = map_heads(_attend_blocks, *blocks, *ends[1:], chosen.block[..., 5:], self._key_mask(chosen, lengths))
+        y_ends = dense_attention(ends[0].flatten(2, 3), k, v, visible).unflatten(2, (2, self.block))
+        index = torch.arange(count, device=q.device)[:, None, None]
+        y = torch.where(index == 0, y_ends[:, :, :1], y)
+        y = torch.where(index == chosen.last[..., None, None], y_ends[:, :, 1:], y)
         return y.flatten(2, 3)[:, :, :n], state
 
-    def choose(self, count: int, lengths: Tensor | None, device: torch.device) -> Chosen:
-        """What depends on a row's own length and not on what it is padded to, so that it reads the same anywhere."""
-        at = torch.arange(count, device=device)[:, None]
-        last = at[-1:, None, None] if lengths is None else ((lengths - 1) // self.block)[:, None, None, None]
-        beside = torch.cat([at - 1, at, at + 1], -1).expand(1, 1, -1, -1)
-        ends = _ends(last[..., 0])[:, :, None].expand(-1, -1, count, -1)
-        drawn = _drawn(self.heads, count, self.random, self.seed, device)
-        others = drawn % (last - 4).clamp(min=1) + 1  # neither the first nor the last, nor the three in the middle
-        others = torch.where(others >= at - 1, others + 3, others).masked_fill(last < 5, -1)
+    def choose(self, count: int, lengths: Tensor | None, device: torch.device) -> ChosenBlocks:
+        """It depends on a row's own length and not on its padding, so a row gets the same blocks in any batch."""
+        index = torch.arange(count, device=device)[:, None]
+        last = index[-1:, None, None] if lengths is None else ((lengths - 1) // self.block)[:, None, None, None]
+        neighbors = torch.cat([index - 1, index, index + 1], -1).expand(1, 1, -1, -1)
+        ends = _first_and_last(last[..., 0])[:, :, None].expand(-1, -1, count, -1)
+        hashes = _hashes(self.heads, count, self.random, self.seed, device)
+        others = hashes % (last - 4).clamp(min=1) + 1  # neither the ends nor the three neighbors
+        others = torch.where(others >= index - 1, others + 3, others).masked_fill(last < 5, -1)
         shape = (last.size(0), self.heads, count, -1)
-        block = torch.cat([part.expand(shape) for part in (beside, ends, others)], -1)
-        again = (block[..., :, None] == block[..., None, :]).tril(-1).any(-1)
-        counts = (block >= 0) & (block <= last) & ~again
-        return Chosen(block.masked_fill(~counts, 0), counts, last[..., 0])
+        block = torch.cat([part.expand(shape) for part in (neighbors, ends, others)], -1)
+        repeated = (block[..., :, None] == block[..., None, :]).tril(-1).any(-1)
+        keep = (block >= 0) & (block <= last) & ~repeated
+        return ChosenBlocks(block.masked_fill(~keep, 0), keep, last[..., 0])
 
-    def _keep(self, chosen: Chosen, lengths: Tensor) -> Tensor:
+    def _key_mask(self, chosen: ChosenBlocks, lengths: Tensor) -> Tensor:
         """[B or 1, heads, blocks, 1, K·block]"""
         key = chosen.block[..., None] * self.block + torch.arange(self.block, device=lengths.device)
-        keep = (key < lengths[:, None, None, None, None]) & chosen.counts[..., None]
+        keep = (key < lengths[:, None, None, None, None]) & chosen.keep[..., None]
         return keep.flatten(3)[:, :, :, None]
 
 
-def _blocks(q: Tensor, k: Tensor, v: Tensor, *more: Tensor) -> Tensor:
-    first, second, block, keep = more
-    return folded(q, _seen(k, first, block), _seen(v, second, block), keep)
+def _attend_blocks(q: Tensor, k: Tensor, v: Tensor, *rest: Tensor) -> Tensor:
+    key_ends, value_ends, others, keep = rest
+    return grouped_attention(q, _visible_blocks(k, key_ends, others), _visible_blocks(v, value_ends, others), keep)
 
 
-def _seen(x: Tensor, ends: Tensor, block: Tensor) -> Tensor:
-    """[B, heads, blocks, S, D], the first and the last of them, and which others [B or 1, heads, blocks, K] -> [B,
-    heads, blocks, (5 + K)·S, D]. Only those others are gathered, which is slow."""
+def _visible_blocks(x: Tensor, ends: Tensor, others: Tensor) -> Tensor:
+    """Blocks [B, heads, blocks, S, D], the first and the last of them, and the indices of others [B or 1, heads,
+    blocks, K] -> what each query block sees, [B, heads, blocks, (5 + K)·S, D]. Gathering is slow, so it is done for the
+    others alone."""
     count, size = x.shape[2:4]
-    beside = padded(x.flatten(2, 3), size, size).unfold(2, 3 * size, size).mT
-    known = ends.flatten(2, 3)[:, :, None].expand(-1, -1, count, -1, -1)
-    return torch.cat([beside, known, _taken(x, block)], 3)
+    neighbors = pad_time(x.flatten(2, 3), size, size).unfold(2, 3 * size, size).mT
+    ends = ends.flatten(2, 3)[:, :, None].expand(-1, -1, count, -1, -1)
+    return torch.cat([neighbors, ends, _gather_blocks(x, others)], 3)
 
 
-def _ends(last: Tensor) -> Tensor:
-    """[B, 1, 1] -> [B, 1, 2]: the first block and the last."""
+def _first_and_last(last: Tensor) -> Tensor:
+    """[B, 1, 1] -> [B, 1, 2]: the indices of the first block and the last."""
     return torch.cat([torch.zeros_like(last), last], -1)
 
 
-def _taken(x: Tensor, block: Tensor) -> Tensor:
-    """[B, heads, blocks, S, D] and which blocks [B or 1, heads, blocks, K] -> [B, heads, blocks, K·S, D]."""
+def _gather_blocks(x: Tensor, block: Tensor) -> Tensor:
+    """[B, heads, blocks, S, D] and indices of blocks [B or 1, heads, blocks, K] -> [B, heads, blocks, K·S, D]."""
     b, h, count = x.shape[:3]
     start = torch.arange(b * h, device=x.device).view(b, h, 1, 1) * count
-    taken = x.flatten(0, 2).index_select(0, (block + start).flatten())
-    return taken.view(b, h, count, -1, x.size(-1))
+    gathered = x.flatten(0, 2).index_select(0, (block + start).flatten())
+    return gathered.view(b, h, count, -1, x.size(-1))
 
 
-def _pairs(chosen: Chosen, count: int) -> Tensor:
-    """[B or 1, heads, blocks, blocks]: which sees which."""
-    at = torch.arange(count, device=chosen.block.device)
-    some = ((chosen.block[..., None] == at) & chosen.counts[..., None]).any(-2)
-    return some | ((at == 0) | (at == chosen.last))[..., None]
+def _block_pairs(chosen: ChosenBlocks, count: int) -> Tensor:
+    """[B or 1, heads, blocks, blocks]: which block sees which."""
+    index = torch.arange(count, device=chosen.block.device)
+    pairs = ((chosen.block[..., None] == index) & chosen.keep[..., None]).any(-2)
+    return pairs | ((index == 0) | (index == chosen.last))[..., None]
 
 
-def _drawn(heads: int, blocks: int, random: int, seed: int, device: torch.device) -> Tensor:
-    """[heads, blocks, random] whole numbers that look random: each a hash of its place alone, whatever the shape."""
+def _hashes(heads: int, blocks: int, random: int, seed: int, device: torch.device) -> Tensor:
+    """[heads, blocks, random] pseudo-random integers: each a hash of its own index, so independent of the shape."""
     head, block, number = (torch.arange(n, device=device) for n in (heads, blocks, random))
     mixed = head[:, None, None] * 73856093 ^ block[:, None] * 19349663 ^ number * 83492791 ^ (seed + 1) * 40503
     for factor, shift in ((2654435761, 15), (2246822519, 13), (3266489917, 16)):

@@ -16,7 +16,7 @@ from seqloom.parts.layers.dropout import dropout, locked_dropout
 from seqloom.parts.probe import Probed
 from seqloom.parts.recurrent.base_cell import Cell, CellState
 from seqloom.parts.recurrent.cells import CELLS, as_dims, name_of
-from seqloom.parts.visibility import See, flip, keep, last
+from seqloom.parts.visibility import Visibility, flip, keep, last
 
 StackState = tuple[CellState, ...]  # a state per layer; of two directions concatenated
 
@@ -64,27 +64,29 @@ class Recurrent(nn.Module):
     def start(self, rows: int, like: Tensor) -> StackState:
         return tuple(layer.start(rows, like) for layer in self.layers)  # pyright: ignore
 
-    def run(self, x: Tensor, see: See, state: StackState | None = None) -> tuple[list[Tensor], StackState]:
+    def run(self, x: Tensor, visible: Visibility, state: StackState | None = None) -> tuple[list[Tensor], StackState]:
         """The outputs of every layer, and the state of each after its last real step."""
         drop, outputs, states = locked_dropout if self.locked_dropout else dropout, [], []
         for depth, layer in enumerate(self.layers):
             if depth:
                 x = drop(x, self.dropout, self.training)
-            x, end = self._layer(layer, x, see, None if state is None else state[depth])
+            x, end = self._layer(layer, x, visible, None if state is None else state[depth])
             outputs.append(x)
             states.append(end)
         return outputs, tuple(states)
 
-    def forward(self, x: Tensor, see: See, state: StackState | None = None) -> tuple[Tensor, StackState]:
-        outputs, state = self.run(x, see, state)
+    def forward(self, x: Tensor, visible: Visibility, state: StackState | None = None) -> tuple[Tensor, StackState]:
+        outputs, state = self.run(x, visible, state)
         return outputs[-1], state
 
-    def _layer(self, layer: nn.Module, x: Tensor, see: See, state: CellState | None) -> tuple[Tensor, CellState]:
+    def _layer(
+        self, layer: nn.Module, x: Tensor, visible: Visibility, state: CellState | None
+    ) -> tuple[Tensor, CellState]:
         if not self.training or self.weight_drop == 0.0:
-            return layer(x, see, state)
+            return layer(x, visible, state)
         cells = enumerate(layer.cells)  # pyright: ignore
         dropped = {f"cells.{n}.recurrent": dropout(cell.recurrent, self.weight_drop, True) for n, cell in cells}
-        return functional_call(layer, dropped, (x, see, state))
+        return functional_call(layer, dropped, (x, visible, state))
 
 
 class Layer(Probed):
@@ -102,31 +104,31 @@ class Layer(Probed):
             return first.start(rows, like)
         return tuple(like.new_zeros(rows, dim) for dim in self.state_dims)
 
-    def forward(self, x: Tensor, see: See, state: CellState | None = None) -> tuple[Tensor, CellState]:
+    def forward(self, x: Tensor, visible: Visibility, state: CellState | None = None) -> tuple[Tensor, CellState]:
         """[R, T, input] -> [R, T, directions·dim] and the state after each row's last real step."""
         cells: list[Cell] = list(self.cells)  # pyright: ignore[reportAssignmentType]
         if len(cells) == 1:
-            return run_cell(cells[0], x, see, state, self.probe)
+            return run_cell(cells[0], x, visible, state, self.probe)
         states = (None, None) if state is None else zip(*(part.chunk(2, -1) for part in state), strict=True)
         first, second = states
-        forward, end = run_cell(cells[0], x, see, first, self.probe)
-        backward, other_end = run_cell(cells[1], flip(x, see.lengths), see, second, self.probe)
+        forward, end = run_cell(cells[0], x, visible, first, self.probe)
+        backward, other_end = run_cell(cells[1], flip(x, visible.lengths), visible, second, self.probe)
         both = tuple(torch.cat(pair, -1) for pair in zip(end, other_end, strict=True))
-        return torch.cat([forward, flip(backward, see.lengths)], -1), both
+        return torch.cat([forward, flip(backward, visible.lengths)], -1), both
 
 
 def run_cell(
     cell: Cell,
     x: Tensor,
-    see: See,
+    visible: Visibility,
     state: CellState | None,
     report: Callable[[Tensor], None] | None = None,
 ) -> tuple[Tensor, CellState]:
     """[R, T, input] -> [R, T, dim]. Rows are padded after, so real steps never see a padded one."""
     now: CellState = cell.start(x.size(0), x) if state is None else state
-    lengths = see.lengths
+    lengths = visible.lengths
     # A growing history is returned only for stepping, where no row is padded.
-    parts = None if see.causal and lengths is None else cell.parts
+    parts = None if visible.causal and lengths is None else cell.parts
     if report is None and not cell.stepwise and _fused_is_faster(x) and (result := _fused(cell, x, lengths, now)):
         return result[0], result[1][:parts]
     if report is None and x.size(1) == 1:

@@ -1,4 +1,4 @@
-"""Blocks and stacks of the Transformer: a mixer and a feed-forward network, each with its norm and its way around."""
+"""The Transformer's block, and a stack of them: a mixer along time, cross-attention and a feed-forward network."""
 
 from __future__ import annotations
 
@@ -6,119 +6,24 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
-from torch import Tensor, cat, is_grad_enabled, nn, promote_types
+from torch import Tensor, nn
 
 from seqloom.build import Choice, build
-from seqloom.errors import SeqloomError, known
-from seqloom.fast.feedforward import gpu as activated
-from seqloom.fast.linear import cpu as product
-from seqloom.fast.linear.cpu import Linear
-from seqloom.fast.residual_norm.gpu import added, fits
-from seqloom.parts.attention.attention import Memory
+from seqloom.fast.residual_norm import gpu as fused_residual_norm
+from seqloom.parts.attention.attend import Memory
 from seqloom.parts.attention.scores import SCORES
-from seqloom.parts.layers.activations import ACTIVATIONS, Gelu, Relu
-from seqloom.parts.layers.dropout import add_dropout, dropout, relu_dropout
-from seqloom.parts.layers.norm import NORMS, LayerNorm
-from seqloom.parts.mixers.mixers import CROSSES, MIXERS, mixer_of
-from seqloom.parts.positions.positions import Position, Turns
+from seqloom.parts.layers.norm import NORMS
+from seqloom.parts.mixers.mixer_table import CROSSES, MIXERS, build_mixer
+from seqloom.parts.positions.position import AttentionPosition, Position
 from seqloom.parts.state import State
-from seqloom.parts.visibility import See
-
-
-class FeedForward(nn.Module):
-    """W₂ act(W₁ x + b₁) + b₂ at every place by itself (Vaswani et al. 2017, section 3.3)."""
-
-    def __init__(self, dim: int, hidden: int, activation: str = "relu", dropout: float = 0.0) -> None:
-        super().__init__()
-        if hidden < 1:
-            raise SeqloomError(f"hidden of a Transformer's feed-forward layers is at least 1, here {hidden}")
-        self.up = Linear(dim, hidden)
-        self.activation = ACTIVATIONS[known(activation, ACTIVATIONS, "activation")]()
-        self.down = Linear(hidden, dim)
-        self.dropout = dropout
-        for linear in (self.up, self.down):
-            nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        if isinstance(self.activation, Relu | Gelu) and activated.fits(x):
-            gelu, p = isinstance(self.activation, Gelu), self.dropout if self.training else 0.0
-            return self.down(activated.activated(*self.up.apart(x), p, gelu))
-        if isinstance(self.activation, Relu) and not (self.training or is_grad_enabled()):
-            return self.down(product.rectified(x, self.up))
-        x = self.up(x)
-        if isinstance(self.activation, Relu):
-            return self.down(relu_dropout(x, self.dropout, self.training))
-        return self.down(dropout(self.activation(x), self.dropout, self.training))
-
-
-class Around(nn.Module):
-    """The residual way around a part, with the norm before it (Xiong et al. 2020) or after it (Vaswani et al. 2017).
-
-    Only `residual="add"` has such a way; see `Ways` for the others. `lengths` [B]: how many places of x are real, for
-    a norm that looks across the batch.
-    """
-
-    def __init__(self, dim: int, norm: str, dropout: float, norm_kind: Choice = "layer", residual: str = "add") -> None:
-        super().__init__()
-        self.norm = build(NORMS, norm_kind, dim=dim)
-        self.before = known(norm, ("before", "after"), "norm") == "before"
-        self.adds = known(residual, RESIDUALS, "residual") == "add"
-        self.dropout = dropout
-
-    def enter(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        return self.norm(x, lengths) if self.before else x
-
-    def leave(self, x: Tensor, y: Tensor, lengths: Tensor | None = None) -> Tensor:
-        if self._one_kernel(x, y):
-            if self.before:
-                return self._added(x, y, None)[0]
-            if isinstance(self.norm, LayerNorm):
-                return self._added(x, y, self.norm)[1]
-        y = add_dropout(x, y, self.dropout, self.training) if self.adds else dropout(y, self.dropout, self.training)
-        return y if self.before else self.norm(y, lengths)
-
-    def onward(self, x: Tensor, y: Tensor, after: nn.Module, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Leave, and enter what comes after, whose norm is `after`."""
-        if self.before and isinstance(after, LayerNorm) and self._one_kernel(x, y):
-            return self._added(x, y, after)
-        x = self.leave(x, y, lengths)
-        return x, after(x, lengths) if self.before else x
-
-    def _added(self, x: Tensor, y: Tensor, norm: LayerNorm | None) -> tuple[Tensor, Tensor]:
-        return added(x, y, self.dropout if self.training else 0.0, None if norm is None else norm.affine)
-
-    def _one_kernel(self, x: Tensor, y: Tensor) -> bool:
-        return self.adds and fits(x) and promote_types(x.dtype, y.dtype) == x.dtype
-
-
-RESIDUALS = ("add", "dense", "none")
-
-
-class Ways(nn.Module):
-    """What a block reads of all that stands before it in a stack of `layers` blocks.
-
-    `add`: what the block below says, which holds all before it as a sum (He et al. 2016,
-    https://arxiv.org/abs/1512.03385). `dense`: W_ℓ [x₀; x₁; …; x_ℓ], the entrance and all blocks below side by side
-    (Huang et al. 2017, https://arxiv.org/abs/1608.06993), brought back to one width by a matrix, as their 1 × 1
-    convolutions do; so too after the last. `none`: what the block below says, and no way around it.
-    """
-
-    def __init__(self, dim: int, layers: int, residual: str) -> None:
-        super().__init__()
-        dense = known(residual, RESIDUALS, "residual") == "dense"
-        self.join = nn.ModuleList(nn.Linear((n + 2) * dim, dim, bias=False) for n in range(layers * dense))
-        for linear in self.join:
-            nn.init.xavier_uniform_(linear.weight)  # pyright: ignore[reportArgumentType]
-
-    def forward(self, said: Sequence[Tensor]) -> Tensor:
-        """What the entrance and the blocks so far said, [R, T, dim] each -> what comes next reads."""
-        return self.join[len(said) - 2](cat(list(said), -1)) if self.join and len(said) > 1 else said[-1]
+from seqloom.parts.transformer.feed_forward import FeedForward
+from seqloom.parts.transformer.residual import Residual
+from seqloom.parts.visibility import Visibility
 
 
 class Block(nn.Module):
-    """A mixer along time, cross-attention if `memory_dim` says what is read, feed-forward. `causal`: nothing that comes
-    after is ever there to be seen."""
+    """A mixer along time, cross-attention if there is a memory (of width `memory_dim`), and a feed-forward network
+    (Vaswani et al. 2017, section 3.1). `causal`: it is used where later positions do not exist yet."""
 
     def __init__(
         self,
@@ -137,89 +42,94 @@ class Block(nn.Module):
         cross: Annotated[Choice, CROSSES] = "attention",
     ) -> None:
         super().__init__()
-        around = partial(Around, dim, norm, dropout, norm_kind, residual)
-        self.mix = mixer_of(mixer, dim, heads, score, causal)
-        self.mix_around = around()
+        make_residual = partial(Residual, dim, norm, dropout, norm_kind, residual)
+        self.mix = build_mixer(mixer, dim, heads, score, causal)
+        self.mix_around = make_residual()
         if memory_dim:
             self.cross = build(CROSSES, cross, dim=dim, heads=heads, key_dim=memory_dim, score=score)
-            self.cross_around = around()
+            self.cross_around = make_residual()
         self.feed = FeedForward(dim, hidden, activation, dropout)
-        self.feed_around = around()
+        self.feed_around = make_residual()
 
     def forward(
         self,
         x: Tensor,
-        see: See,
+        visible: Visibility,
         state: State = None,
-        position: Turns | None = None,
-        memory: tuple[Memory, See] | None = None,
+        position: AttentionPosition | None = None,
+        memory: tuple[Memory, Visibility] | None = None,
     ) -> tuple[Tensor, State]:
-        """[R, T, dim] -> the same; `memory` is what was read and how much of it may be seen."""
-        entered = self.mix_around.enter(x, see.lengths)
-        x, y, state = self.within(x, entered, see, state, position, memory)
-        return self.feed_around.leave(x, y, see.lengths), state
+        """[R, T, dim] -> the same; `memory`: keys and values of the source, and what is visible of them."""
+        mixer_input = self.mix_around.sublayer_input(x, visible.lengths)
+        x, y, state = self.forward_before_add(x, mixer_input, visible, state, position, memory)
+        return self.feed_around.add(x, y, visible.lengths), state
 
-    def within(
+    def forward_before_add(
         self,
         x: Tensor,
-        entered: Tensor,
-        see: See,
+        mixer_input: Tensor,
+        visible: Visibility,
         state: State,
-        position: Turns | None,
-        memory: tuple[Memory, See] | None,
+        position: AttentionPosition | None,
+        memory: tuple[Memory, Visibility] | None,
     ) -> tuple[Tensor, Tensor, State]:
-        """All between the borders: what goes around the block and what enters it -> what goes around its last part and
-        what that says, not yet added."""
-        real, around = see.lengths, self.mix_around
-        y, state = self.mix(entered, see, state, position)
+        """The block without its first norm and its last addition, which `run_blocks` fuses with those of the next:
+        -> x and the feed-forward output y, not yet added."""
+        lengths, residual = visible.lengths, self.mix_around
+        y, state = self.mix(mixer_input, visible, state, position)
         if memory is not None:
-            x, entered = around.onward(x, y, self.cross_around.norm, real)
-            y, around = self.cross.read(entered, *memory), self.cross_around
-        x, entered = around.onward(x, y, self.feed_around.norm, real)
-        return x, self.feed(entered), state
+            x, cross_input = residual.add_then_norm(x, y, self.cross_around.norm, lengths)
+            y, residual = self.cross.cross_attend(cross_input, *memory), self.cross_around
+        x, feed_input = residual.add_then_norm(x, y, self.feed_around.norm, lengths)
+        return x, self.feed(feed_input), state
 
-    def mixed(self, x: Tensor, see: See, state: State = None, position: Turns | None = None) -> tuple[Tensor, State]:
-        """Its first half alone."""
-        y, state = self.mix(self.mix_around.enter(x, see.lengths), see, state, position)
-        return self.mix_around.leave(x, y, see.lengths), state
+    def mixer_sublayer(
+        self, x: Tensor, visible: Visibility, state: State = None, position: AttentionPosition | None = None
+    ) -> tuple[Tensor, State]:
+        """The mixer with its norm and residual connection, alone."""
+        y, state = self.mix(self.mix_around.sublayer_input(x, visible.lengths), visible, state, position)
+        return self.mix_around.add(x, y, visible.lengths), state
 
-    def fed(self, x: Tensor, see: See) -> Tensor:
-        """Its last half alone."""
-        return self.feed_around.leave(x, self.feed(self.feed_around.enter(x, see.lengths)), see.lengths)
+    def feed_forward_sublayer(self, x: Tensor, visible: Visibility) -> Tensor:
+        """The feed-forward network with its norm and residual connection, alone."""
+        lengths = visible.lengths
+        return self.feed_around.add(x, self.feed(self.feed_around.sublayer_input(x, lengths)), lengths)
 
 
-def through(
+def run_blocks(
     stack: Any,
     x: Tensor,
-    see: See,
-    position: Turns,
+    visible: Visibility,
+    position: AttentionPosition,
     states: Sequence[State] | None = None,
-    memories: Sequence[tuple[Memory, See]] | None = None,
+    memories: Sequence[tuple[Memory, Visibility]] | None = None,
 ) -> tuple[list[Tensor], Tensor, tuple[State, ...]]:
-    """x [R, T, dim] through all `blocks` of a stack with its `ways` and its last `norm` -> what the entrance and the
-    blocks said, the last of it normed, and the states after."""
-    blocks, said, after = stack.blocks, [x], []
+    """x [R, T, dim] through the `blocks` of a stack with skip connections `ways` and a last `norm` -> x and the outputs
+    of all blocks, the normed last one, and the new states."""
+    blocks, outputs, new_states = stack.blocks, [x], []
     if isinstance(position, Position):
-        position = position.over(x, getattr(states[0], "used", 0) if states else 0)
-    given = list(zip(blocks, states or [None] * len(blocks), memories or [None] * len(blocks), strict=True))
-    if not _joined(blocks, x):
-        for block, state, memory in given:
-            x, state = block(stack.ways(said), see, state, position, memory)
-            said.append(x)
-            after.append(state)
-        return said, stack.norm(stack.ways(said), see.lengths), tuple(after)
+        position = position.prepare(x, getattr(states[0], "used", 0) if states else 0)
+    inputs = list(zip(blocks, states or [None] * len(blocks), memories or [None] * len(blocks), strict=True))
+    if not _fuses_blocks(blocks, x):
+        for block, state, memory in inputs:
+            x, state = block(stack.ways(outputs), visible, state, position, memory)
+            outputs.append(x)
+            new_states.append(state)
+        return outputs, stack.norm(stack.ways(outputs), visible.lengths), tuple(new_states)
     norms = [*(block.mix_around.norm for block in blocks), stack.norm]
-    entered = norms[0](x, see.lengths)
-    for (block, state, memory), norm in zip(given, norms[1:], strict=True):
-        x, y, state = block.within(x, entered, see, state, position, memory)
-        x, entered = block.feed_around.onward(x, y, norm, see.lengths)
-        said.append(x)
-        after.append(state)
-    return said, entered, tuple(after)
+    normed = norms[0](x, visible.lengths)
+    for (block, state, memory), next_norm in zip(inputs, norms[1:], strict=True):
+        x, y, state = block.forward_before_add(x, normed, visible, state, position, memory)
+        x, normed = block.feed_around.add_then_norm(x, y, next_norm, visible.lengths)
+        outputs.append(x)
+        new_states.append(state)
+    return outputs, normed, tuple(new_states)
 
 
-def _joined(blocks: Any, x: Tensor) -> bool:
-    """Whether the end of a block and the norm at the beginning of the next are one kernel. Not where blocks have hooks,
-    by which FSDP joins what it has cut up: the next block's norm is not there yet."""
-    hooked = any(block._forward_pre_hooks or block._forward_hooks for block in blocks) if fits(x) else True
-    return not hooked and all(block.feed_around.before and block.feed_around.adds for block in blocks)
+def _fuses_blocks(blocks: Any, x: Tensor) -> bool:
+    """Whether the last addition of a block and the first norm of the next can be one kernel. Not where blocks have
+    hooks: FSDP gathers a block's parameters in them, so the next block's norm is not available yet."""
+    if not fused_residual_norm.fits(x):
+        return False
+    hooked = any(block._forward_pre_hooks or block._forward_hooks for block in blocks)
+    return not hooked and all(block.feed_around.pre_norm and block.feed_around.adds for block in blocks)

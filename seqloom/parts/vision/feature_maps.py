@@ -11,9 +11,9 @@ from torch.nn import functional as F
 
 from seqloom.build import Choice, build
 from seqloom.errors import SeqloomError
-from seqloom.parts.attention.attention import MultiHead
+from seqloom.parts.attention.multi_head import MultiHeadAttention
 from seqloom.parts.layers.norm import NORMS, LayerNorm
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 
 
 class ChannelNorm(nn.Module):
@@ -125,11 +125,11 @@ class NonLocal(nn.Module):
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
-        self.norm, self.mix = LayerNorm(dim), MultiHead(dim, heads)
+        self.norm, self.mix = LayerNorm(dim), MultiHeadAttention(dim, heads)
         nn.init.zeros_(self.mix.out.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.mix(self.norm(x), See())[0]
+        return x + self.mix(self.norm(x), Visibility())[0]
 
 
 POOLS = ("max", "mean")

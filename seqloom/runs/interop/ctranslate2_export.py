@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, SPECIALS, UNK
 from seqloom.decoding.batched import TextPredictor
 from seqloom.errors import SeqloomError
-from seqloom.parts.positions.positions import sinusoids
+from seqloom.parts.positions.absolute import sinusoids
 from seqloom.runs.interop.ctranslate2_run import Ct2Texts, load_ct2, token_names
 from seqloom.runs.interop.export_check import SHAPES, STEPS, check_close, random_sources, relative_difference
 from seqloom.runs.interop.huggingface_files import NEVER

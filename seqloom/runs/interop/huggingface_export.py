@@ -23,7 +23,7 @@ from seqloom.decoding.batched import LengthLimit
 from seqloom.errors import SeqloomError
 from seqloom.files import write_atomic, write_json
 from seqloom.models.seq2seq import MODELS
-from seqloom.parts.positions.positions import sinusoids
+from seqloom.parts.positions.absolute import sinusoids
 from seqloom.runs.interop.huggingface_files import BOUND, EMBEDDINGS, HEAD, NEVER, SHARED
 from seqloom.runs.interop.huggingface_weights import (
     ATTENTION,

@@ -22,7 +22,7 @@ from seqloom.data.tokenizers.tokenizers import SPECIALS
 from seqloom.documents import read_json
 from seqloom.errors import SeqloomError, known, shown
 from seqloom.models.seq2seq import MODELS
-from seqloom.parts.positions.positions import sinusoids
+from seqloom.parts.positions.absolute import sinusoids
 from seqloom.runs.folder.folder_checks import Rule, is_count, is_number
 from seqloom.runs.interop.huggingface_weights import (
     FAMILIES,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
-from seqloom.parts.mixers.mixers import SelfAttention
+from seqloom.parts.mixers.mixer_table import SelfAttention
 from seqloom.parts.transformer.block import Block
 from seqloom.runs.interop.export_check import SHAPES, STEPS, check_close, random_sources, relative_difference
 from seqloom.runs.interop.huggingface_weights import SIDES

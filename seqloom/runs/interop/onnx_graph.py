@@ -18,12 +18,13 @@ from seqloom.data.batches.collate import Padded, pad
 from seqloom.data.tokenizers.tokenizers import BOS
 from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
-from seqloom.parts.positions.positions import Floater, Sinusoidal
+from seqloom.parts.positions.absolute import Sinusoidal
+from seqloom.parts.positions.floater import Floater
 from seqloom.parts.recurrent.base_cell import Cell, CellState
 from seqloom.parts.recurrent.cells import GruCell, LstmCell, RnnCell, name_of
 from seqloom.parts.recurrent.layers import Layer
 from seqloom.parts.state import BeamCache, Cache, Decoding, State
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 
 
 class GrowingCache:
@@ -103,13 +104,13 @@ class OnnxRecurrent(nn.Module):
         weights = zip(*map(_parameters, layer.cells), strict=True)  # pyright: ignore[reportArgumentType]
         self.weights = nn.ParameterList(torch.stack(part).detach() for part in weights)
 
-    def forward(self, x: Tensor, see: See, state: CellState | None = None) -> tuple[Tensor, CellState]:
+    def forward(self, x: Tensor, visible: Visibility, state: CellState | None = None) -> tuple[Tensor, CellState]:
         cells: list[Cell] = list(self.cells)  # pyright: ignore[reportAssignmentType]
         first, ways = cells[0], len(cells)
         rows, steps, dim = x.size(0), x.size(1), first.dim
         state = tuple(x.new_zeros(rows, ways * dim) for _ in range(first.parts)) if state is None else state
         begun = [part.unflatten(1, (ways, dim)).transpose(0, 1) for part in state]
-        lengths = None if see.lengths is None else see.lengths.int()
+        lengths = None if visible.lengths is None else visible.lengths.int()
         name, more = _operator(first)
         if isinstance(first, RnnCell) and first.activation == "relu":
             more["activations"] = ["Relu"] * ways

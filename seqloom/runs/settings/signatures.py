@@ -21,9 +21,9 @@ from seqloom.files import write_atomic
 from seqloom.models.encoders.convolutional import GATE
 from seqloom.models.encoders.layer_views import VIEWS
 from seqloom.options import hints_of
-from seqloom.parts.attention.normalisers import NORMALISERS
+from seqloom.parts.attention.normalizers import NORMALIZERS
 from seqloom.parts.layers.activations import ACTIVATIONS
-from seqloom.parts.transformer.block import RESIDUALS
+from seqloom.parts.transformer.residual import RESIDUALS
 from seqloom.runs.settings.setting_help import HELP
 from seqloom.runs.settings.setting_table import FILE
 from seqloom.tasks.registry import TASKS
@@ -44,7 +44,7 @@ CHOICES: dict[str, Sequence[str]] = {
     "RnnCell.activation": ("tanh", "relu", "none"),
     "ConvolutionEncoder.activation": (GATE, *ACTIVATIONS),
     "ConvolutionStack.activation": (GATE, *ACTIVATIONS),
-    "normalizer": tuple(NORMALISERS),
+    "normalizer": tuple(NORMALIZERS),
     "residual": RESIDUALS,
     "TransformerEncoder.residual": (*RESIDUALS, "reversible"),
     "TransformerStack.residual": (*RESIDUALS, "reversible"),

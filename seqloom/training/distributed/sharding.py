@@ -91,8 +91,8 @@ def _units(model: Any) -> Iterator[tuple[nn.Module, tuple[str, ...]]]:
     for side in (getattr(model, name) for name in ("encoder", "decoder") if hasattr(model, name)):
         for block in getattr(side, "blocks", ()):
             if hasattr(block, "cross"):  # its keys are made before the block runs
-                yield block.cross, ("remember", "read")
-            yield block, ("mixed", "fed") if getattr(side, "reversible", False) else ()
+                yield block.cross, ("project_memory", "cross_attend")
+            yield block, ("mixer_sublayer", "feed_forward_sublayer") if getattr(side, "reversible", False) else ()
         if hasattr(side, "begin") and not hasattr(side, "blocks"):
             yield side, ("begin",)
         elif hasattr(side, "recurrent"):

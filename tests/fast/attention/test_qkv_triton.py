@@ -8,9 +8,9 @@ from torch.nn import functional as F
 from seqloom.fast.attention import qkv_gpu
 from seqloom.fast.attention import qkv_triton as kernel
 from seqloom.fast.triton_common import column_sums, runtime
-from seqloom.parts.attention.attention import MultiHead
-from seqloom.parts.positions.positions import Rotary
-from seqloom.parts.visibility import See
+from seqloom.parts.attention.multi_head import MultiHeadAttention
+from seqloom.parts.positions.rotary import Rotary
+from seqloom.parts.visibility import Visibility
 from tests.fast.triton_common import DEVICE, HALF, drawn, near, needed, slopes
 
 pytestmark = needed
@@ -61,14 +61,14 @@ def test_nothing_in_nothing_out():
 @pytest.mark.parametrize("trained", [True, False])
 def test_attention_says_what_it_says_without(monkeypatch, position, trained):
     torch.manual_seed(3)
-    layer, x, calls, found = MultiHead(32, 2).to(DEVICE), drawn(2, 9, 32), [], []
+    layer, x, calls, found = MultiHeadAttention(32, 2).to(DEVICE), drawn(2, 9, 32), [], []
     torch.nn.init.normal_(layer.project.bias)
     layer.project.bias.requires_grad_(trained)
     monkeypatch.setattr(kernel, "pack", lambda *given, plain=kernel.pack: calls.append(1) or plain(*given))
     leaves = [x, *(parameter for parameter in layer.parameters() if parameter.requires_grad)]
     for usable in (True, False):
         monkeypatch.setattr(runtime, "READY", usable)
-        y, _ = layer(x, See(causal=True), None, position and position.to(DEVICE))
+        y, _ = layer(x, Visibility(causal=True), None, position and position.to(DEVICE))
         found.append([y.detach(), *slopes([y], leaves)])
     assert len(calls) == trained
     near(*found, torch.float32)
@@ -78,11 +78,11 @@ def test_layers_that_it_does_not_suit(monkeypatch):
     """Double precision, no gradients, shared keys, not all projected."""
     monkeypatch.setattr(qkv_gpu, "_Parted", None)
     x = drawn(2, 9, 32)
-    MultiHead(32, 2).to(DEVICE).double()(x.double(), See())
+    MultiHeadAttention(32, 2).to(DEVICE).double()(x.double(), Visibility())
     for options in ({"key_heads": 1}, {"projections": "qk"}):
-        MultiHead(32, 2, **options).to(DEVICE)(x, See())
+        MultiHeadAttention(32, 2, **options).to(DEVICE)(x, Visibility())
     with torch.no_grad():
-        MultiHead(32, 2).to(DEVICE)(x, See())
+        MultiHeadAttention(32, 2).to(DEVICE)(x, Visibility())
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="needs CUDA")

@@ -5,9 +5,9 @@ import torch
 from torch.nn import functional as F
 
 from seqloom.fast.attention import short_cpu
-from seqloom.parts.attention.attention import attend
+from seqloom.parts.attention.attend import attend
 from seqloom.parts.attention.scores import Scaled
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 from tests.laws import close, drawn
 
 KEEP = torch.tensor([[True, True, False], [True, False, False]])[:, None, None]
@@ -48,14 +48,16 @@ def test_several_queries_with_a_bias():
     close(short_cpu.several(q, k, v, bias, 0.5), F.scaled_dot_product_attention(q, k, v, bias, scale=0.5))
 
 
-@pytest.mark.parametrize("see", [See(), See(causal=True), See(lengths=torch.tensor([5, 3]))], ids=str)
-def test_attend_takes_it_for_short_rows(see, monkeypatch):
+@pytest.mark.parametrize(
+    "visible", [Visibility(), Visibility(causal=True), Visibility(lengths=torch.tensor([5, 3]))], ids=str
+)
+def test_attend_takes_it_for_short_rows(visible, monkeypatch):
     """And gives what it gave before; also in half precision, as near as that goes."""
     q, k, v = (drawn(2, 3, 5, 4, seed=n) for n in range(3))
-    found = attend(q, k, v, Scaled(4, 4), see)
-    half = attend(*(part.bfloat16() for part in (q, k, v)), Scaled(4, 4), see)
+    found = attend(q, k, v, Scaled(4, 4), visible)
+    half = attend(*(part.bfloat16() for part in (q, k, v)), Scaled(4, 4), visible)
     monkeypatch.setattr(short_cpu, "CELLS", {4: 0})
-    close(found, attend(q, k, v, Scaled(4, 4), see))
+    close(found, attend(q, k, v, Scaled(4, 4), visible))
     torch.testing.assert_close(half.double(), found, atol=0.03, rtol=0.03)
 
 
@@ -63,7 +65,7 @@ def test_autocast_finds_one_precision():
     """A recurrent decoder asks in full precision for keys in half."""
     q, k, v = (drawn(2, 3, 5, 4, seed=n).float().requires_grad_() for n in range(3))
     with torch.autocast("cpu", torch.bfloat16):
-        y = attend(q, k.bfloat16(), v, Scaled(4, 4), See())
+        y = attend(q, k.bfloat16(), v, Scaled(4, 4), Visibility())
     assert y.dtype == torch.bfloat16
     y.float().sum().backward()
     assert q.grad.dtype == torch.float32
@@ -74,19 +76,19 @@ def test_autocast_finds_one_precision():
 def test_briefly_is_torchs(lengths, monkeypatch):
     """Without gradients, of many short rows: also where a row has nothing to look at."""
     q, k, v = (drawn(3, 2, 5, 4, seed=n).float().transpose(1, 2).contiguous().transpose(1, 2) for n in range(3))
-    see, calls = See(lengths=lengths), []
-    wanted = attend(q.double(), k.double(), v.double(), Scaled(4, 4), see)
+    visible, calls = Visibility(lengths=lengths), []
+    wanted = attend(q.double(), k.double(), v.double(), Scaled(4, 4), visible)
     briefly = short_cpu.briefly
     monkeypatch.setattr(
-        "seqloom.parts.attention.attention.briefly", lambda *given: calls.append(given) or briefly(*given)
+        "seqloom.fast.attention.short_cpu.briefly", lambda *given: calls.append(given) or briefly(*given)
     )
-    attend(q, k, v, Scaled(4, 4), see)
+    attend(q, k, v, Scaled(4, 4), visible)
     assert not calls, "few rows go to torch"
     monkeypatch.setattr(short_cpu, "ROWS", 6)
-    close(attend(q, k, v, Scaled(4, 4), see).double(), wanted, 1e-5)
+    close(attend(q, k, v, Scaled(4, 4), visible).double(), wanted, 1e-5)
     assert len(calls) == 1
-    attend(q, k, v, Scaled(4, 4), See(causal=True))
-    attend(q[:, :, :1], k, v, Scaled(4, 4), see)
+    attend(q, k, v, Scaled(4, 4), Visibility(causal=True))
+    attend(q[:, :, :1], k, v, Scaled(4, 4), visible)
     with torch.enable_grad():
-        attend(q, k, v, Scaled(4, 4), see)
+        attend(q, k, v, Scaled(4, 4), visible)
     assert len(calls) == 1

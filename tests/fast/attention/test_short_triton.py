@@ -6,12 +6,13 @@ from torch import nn
 
 from seqloom.fast.attention import short_gpu
 from seqloom.fast.triton_common import runtime
-from seqloom.parts.attention.attention import MultiHead
-from seqloom.parts.positions.positions import Rotary, Sinusoidal
+from seqloom.parts.attention.multi_head import MultiHeadAttention
+from seqloom.parts.positions.absolute import Sinusoidal
+from seqloom.parts.positions.rotary import Rotary
 from seqloom.parts.probe import watch
 from seqloom.parts.state import Cache
 from seqloom.parts.transformer.block import Block
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 from tests.fast.triton_common import DEVICE, HALF, needed
 
 pytestmark = needed
@@ -25,13 +26,15 @@ def drawn(*shape, dtype=torch.float32, seed=1):
     return torch.randn(*shape).to(DEVICE, dtype).requires_grad_()
 
 
-def found_by(form, inputs, see, dtype=None, turned=False):
+def found_by(form, inputs, visible, dtype=None, turned=False):
     """What `form` gives and its gradients, on the inputs as they are or in another precision."""
     inputs = [part if dtype is None else part.detach().to(dtype).requires_grad_() for part in inputs]
     x, packed = (*inputs, None)[:2]
     dim = x.size(-1) // HEADS // (3 if packed is None else 1)
-    turns = Rotary(32, dim).over(torch.zeros(1, x.size(1), 1, device=DEVICE)).turns(0, x.size(1)) if turned else None
-    mixed = form(x, packed, see, HEADS, dim**-0.5, None, turns)
+    turns = (
+        Rotary(32, dim).prepare(torch.zeros(1, x.size(1), 1, device=DEVICE)).angles(0, x.size(1)) if turned else None
+    )
+    mixed = form(x, packed, visible, HEADS, dim**-0.5, None, turns)
     slope = torch.linspace(-1, 1, mixed.numel(), device=DEVICE).view(mixed.shape).sin().to(mixed.dtype)
     return [mixed.detach(), *torch.autograd.grad(mixed, inputs, slope)]
 
@@ -59,9 +62,11 @@ def test_it_is_the_formula(t, s, dim, causal, lengths, dtype, turned):
     wide = HEADS * dim
     inputs = [drawn(B, t, wide, dtype=dtype), drawn(B, s, 2 * wide, dtype=dtype, seed=2)]
     inputs = inputs if s else [drawn(B, t, 3 * wide, dtype=dtype)]
-    see = See(causal=causal, lengths=lengths)
-    found, rounded = (found_by(form, inputs, see, turned=turned) for form in (short_gpu.attention, short_gpu.plainly))
-    exact = found_by(short_gpu.plainly, inputs, see, torch.float64, turned)
+    visible = Visibility(causal=causal, lengths=lengths)
+    found, rounded = (
+        found_by(form, inputs, visible, turned=turned) for form in (short_gpu.attention, short_gpu.plainly)
+    )
+    exact = found_by(short_gpu.plainly, inputs, visible, torch.float64, turned)
     for mine, other, best in zip(found, rounded, exact, strict=True):
         assert mine.dtype == dtype
         assert mine.is_contiguous()
@@ -70,7 +75,7 @@ def test_it_is_the_formula(t, s, dim, causal, lengths, dtype, turned):
 
 
 def test_a_row_without_keys_gives_zeros_and_gets_none():
-    mixed, slope = found_by(short_gpu.attention, [drawn(B, 7, 96)], See(lengths=LENGTHS))
+    mixed, slope = found_by(short_gpu.attention, [drawn(B, 7, 96)], Visibility(lengths=LENGTHS))
     assert mixed[1].eq(0).all()
     assert slope[1].eq(0).all()
     assert mixed[0].ne(0).all()
@@ -78,23 +83,25 @@ def test_a_row_without_keys_gives_zeros_and_gets_none():
 
 def test_what_stands_in_padded_places_changes_nothing():
     x = drawn(B, 7, 96).detach()
-    wanted = short_gpu.attention(x, None, See(lengths=LENGTHS), HEADS, 0.3)
+    wanted = short_gpu.attention(x, None, Visibility(lengths=LENGTHS), HEADS, 0.3)
     x[2, 4:, 32:] = float("inf")
-    torch.testing.assert_close(short_gpu.attention(x, None, See(lengths=LENGTHS), HEADS, 0.3), wanted, rtol=0, atol=0)
+    torch.testing.assert_close(
+        short_gpu.attention(x, None, Visibility(lengths=LENGTHS), HEADS, 0.3), wanted, rtol=0, atol=0
+    )
 
 
 def test_inputs_that_lie_otherwise_in_memory():
     q, packed = drawn(6, B, 32).transpose(0, 1), drawn(B, 5, 128)[..., ::2]
     assert not q.is_contiguous()
     assert not packed.is_contiguous()
-    got = [f(q, packed, See(), HEADS, 0.3) for f in (short_gpu.attention, short_gpu.plainly)]
+    got = [f(q, packed, Visibility(), HEADS, 0.3) for f in (short_gpu.attention, short_gpu.plainly)]
     torch.testing.assert_close(*got)
     torch.testing.assert_close(*(torch.autograd.grad(mixed.square().sum(), [q, packed]) for mixed in got))
 
 
 def test_no_rows():
     x = drawn(0, 7, 96)
-    short_gpu.attention(x, None, See(), HEADS, 0.3).sum().backward()
+    short_gpu.attention(x, None, Visibility(), HEADS, 0.3).sum().backward()
     assert x.grad.shape == x.shape
 
 
@@ -108,9 +115,9 @@ def test_torch_finds_nothing_wrong_with_the_operator(cross):
 
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "lengths"])
 def test_the_slope_of_a_bias_before_it(lengths):
-    x, bias, see = drawn(B, 7, 96), drawn(96, seed=2), See(causal=True, lengths=lengths)
-    found = short_gpu.attention(x + bias.detach(), None, see, HEADS, 0.3, bias)
-    wanted = short_gpu.plainly(x + bias, None, see, HEADS, 0.3)
+    x, bias, visible = drawn(B, 7, 96), drawn(96, seed=2), Visibility(causal=True, lengths=lengths)
+    found = short_gpu.attention(x + bias.detach(), None, visible, HEADS, 0.3, bias)
+    wanted = short_gpu.plainly(x + bias, None, visible, HEADS, 0.3)
     torch.testing.assert_close(*(torch.autograd.grad(y.cos().sum(), [x, bias]) for y in (found, wanted)))
 
 
@@ -139,16 +146,16 @@ def near(mine, other):
         assert (a.double() - b.double()).norm() <= 8 * torch.finfo(a.dtype).eps * b.double().norm()
 
 
-@pytest.mark.parametrize("see", [See(causal=True), See(lengths=SOME)], ids=["causal", "lengths"])
+@pytest.mark.parametrize("visible", [Visibility(causal=True), Visibility(lengths=SOME)], ids=["causal", "lengths"])
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("turned", [False, True], ids=["still", "turned"])
-def test_self_attention_takes_it(ready, monkeypatch, see, cached, turned):
-    layer, x = MultiHead(32, HEADS).to(DEVICE, HALF), drawn(B, 7, 32, dtype=HALF)
-    position, caches = Rotary(32, 16).over(x) if turned else Sinusoidal(32, 16), []
+def test_self_attention_takes_it(ready, monkeypatch, visible, cached, turned):
+    layer, x = MultiHeadAttention(32, HEADS).to(DEVICE, HALF), drawn(B, 7, 32, dtype=HALF)
+    position, caches = Rotary(32, 16).prepare(x) if turned else Sinusoidal(32, 16), []
 
     def run():
         caches.append(Cache() if cached else None)
-        return layer(x, see, caches[-1], position)[0]
+        return layer(x, visible, caches[-1], position)[0]
 
     near(*twice(monkeypatch, run, x, *layer.parameters()))
     assert len(ready) == 1
@@ -159,54 +166,58 @@ def test_self_attention_takes_it(ready, monkeypatch, see, cached, turned):
 
 @pytest.mark.parametrize("width", [1, 2])
 def test_cross_attention_takes_it(ready, monkeypatch, width):
-    layer = MultiHead(32, HEADS, key_dim=24).to(DEVICE, HALF)
+    layer = MultiHeadAttention(32, HEADS, key_dim=24).to(DEVICE, HALF)
     states, x = drawn(B, 7, 24, dtype=HALF), drawn(B * width, 5, 32, dtype=HALF, seed=2)
     leaves = (states, x, *layer.parameters())
-    near(*twice(monkeypatch, lambda: layer.read(x, layer.remember(states), See(lengths=SOME)), *leaves))
+    near(
+        *twice(
+            monkeypatch, lambda: layer.cross_attend(x, layer.project_memory(states), Visibility(lengths=SOME)), *leaves
+        )
+    )
     assert len(ready) == 1
 
 
 def test_a_memory_in_one_piece_is_taken_apart_where_the_kernel_cannot_go(ready):
-    layer = MultiHead(32, HEADS, key_dim=24).to(DEVICE, HALF)
+    layer = MultiHeadAttention(32, HEADS, key_dim=24).to(DEVICE, HALF)
     x, states = drawn(B, 65, 32, dtype=HALF), drawn(B, 7, 24, dtype=HALF)
-    memory = layer.remember(states)
+    memory = layer.project_memory(states)
     assert memory[1] is None
-    wanted = layer.read(x, layer._unpacked(memory[0], states), See())
-    torch.testing.assert_close(layer.read(x, memory, See()), wanted)
+    wanted = layer.cross_attend(x, layer._unpack_memory(memory[0], states), Visibility())
+    torch.testing.assert_close(layer.cross_attend(x, memory, Visibility()), wanted)
     with watch(layer) as seen:
-        layer.read(x[:, :3], memory, See())
+        layer.cross_attend(x[:, :3], memory, Visibility())
     assert seen[""][0].shape == (B, HEADS, 3, 7)
     with torch.no_grad():
-        assert layer.remember(states)[1] is not None  # steps of decoding know keys and values by heads
+        assert layer.project_memory(states)[1] is not None  # steps of decoding know keys and values by heads
     assert not ready
 
 
 ELSEWHERE = {
-    "float32": lambda layer, x: layer.float()(x.float(), See()),
-    "window": lambda layer, x: layer(x, See(window=2)),
-    "bias": lambda layer, x: layer(x, See(bias=x.new_zeros(7, 7))),
-    "long": lambda layer, x: layer(x.repeat(1, 10, 1), See()),
-    "turned by itself": lambda layer, x: layer(x, See(), None, Rotary(32, 16).to(x)),
-    "score": lambda layer, x: MultiHead(32, HEADS, score="dot").to(x)(x, See()),
-    "width": lambda layer, x: MultiHead(32, 4).to(x)(x, See()),
-    "off": lambda layer, x: setattr(runtime, "READY", False) or layer(x, See()),
+    "float32": lambda layer, x: layer.float()(x.float(), Visibility()),
+    "window": lambda layer, x: layer(x, Visibility(window=2)),
+    "bias": lambda layer, x: layer(x, Visibility(bias=x.new_zeros(7, 7))),
+    "long": lambda layer, x: layer(x.repeat(1, 10, 1), Visibility()),
+    "turned by itself": lambda layer, x: layer(x, Visibility(), None, Rotary(32, 16).to(x)),
+    "score": lambda layer, x: MultiHeadAttention(32, HEADS, score="dot").to(x)(x, Visibility()),
+    "width": lambda layer, x: MultiHeadAttention(32, 4).to(x)(x, Visibility()),
+    "off": lambda layer, x: setattr(runtime, "READY", False) or layer(x, Visibility()),
 }
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_all_else_goes_the_usual_way(ready, name):
-    layer, x = MultiHead(32, HEADS).to(DEVICE, HALF), drawn(B, 7, 32, dtype=HALF).detach()
-    layer(x, See())
+    layer, x = MultiHeadAttention(32, HEADS).to(DEVICE, HALF), drawn(B, 7, 32, dtype=HALF).detach()
+    layer(x, Visibility())
     assert len(ready) == 1
     ELSEWHERE[name](layer, x)
     assert len(ready) == 1
 
 
 def test_later_steps_with_a_cache_go_the_usual_way(ready):
-    layer, cache = MultiHead(32, HEADS).to(DEVICE, HALF), Cache()
+    layer, cache = MultiHeadAttention(32, HEADS).to(DEVICE, HALF), Cache()
     x = drawn(B, 7, 32, dtype=HALF).detach()
-    whole, _ = layer(x, See(causal=True))
-    pieces = [layer(x[:, some], See(causal=True), cache)[0] for some in (slice(4), slice(4, 7))]
+    whole, _ = layer(x, Visibility(causal=True))
+    pieces = [layer(x[:, some], Visibility(causal=True), cache)[0] for some in (slice(4), slice(4, 7))]
     near([torch.cat(pieces, 1)], [whole])
     assert len(ready) == 2  # the whole, and the first piece
 
@@ -218,14 +229,14 @@ def test_compiled_blocks_hold_it_as_one_step(monkeypatch):
     torch.manual_seed(3)
     block = Block(32, HEADS, 64, memory_dim=24).to(DEVICE, HALF)
     x, states = drawn(B, 6, 32, dtype=HALF), drawn(B, 7, 24, dtype=HALF, seed=2)
-    memory, graphs = block.cross.remember(states), []
+    memory, graphs = block.cross.project_memory(states), []
 
     def backend(graph, _):
         graphs.append([str(node.target) for node in graph.graph.nodes])
         return graph
 
     def run(block):
-        return block(x, See(causal=True), Cache(), Sinusoidal(32, 16), (memory, See(lengths=LENGTHS)))[0]
+        return block(x, Visibility(causal=True), Cache(), Sinusoidal(32, 16), (memory, Visibility(lengths=LENGTHS)))[0]
 
     wanted = run(block)
     seen = run(torch.compile(block, backend=backend, fullgraph=True))
@@ -248,7 +259,7 @@ def test_recorded_in_a_cuda_graph():
     runtime.prepare(torch.device(DEVICE))
 
     def run():
-        mixed = short_gpu.attention(layer(x), None, See(causal=True), 4, 0.25)
+        mixed = short_gpu.attention(layer(x), None, Visibility(causal=True), 4, 0.25)
         return [mixed, *torch.autograd.grad(mixed.float().square().sum(), [x, *layer.parameters()])]
 
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()

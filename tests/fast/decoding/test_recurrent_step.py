@@ -11,7 +11,7 @@ from seqloom.models.protocols import Encoded
 from seqloom.parts.probe import watch
 from seqloom.parts.recurrent.cells import CELLS
 from seqloom.parts.recurrent.layers import Recurrent
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 from tests.laws import LENGTHS, close, drawn, shake
 
 SUMS = ["lstm", "rnn", {"kind": "rnn", "activation": "relu"}]  # cells whose gates are a sum
@@ -32,7 +32,7 @@ def test_lean_steps_are_plain_ones(cell, layers, rows, dtype):
     for number in range(3):
         x = drawn(rows, 5, seed=number).to(dtype)
         state = lean(x, state)
-        said, other = recurrent(x[:, None], See(causal=True), other)
+        said, other = recurrent(x[:, None], Visibility(causal=True), other)
         for one, two in zip((state[-1][0], *sum(state, ())), (said[:, 0], *sum(other, ())), strict=True):
             torch.testing.assert_close(one, two, atol=1e-5 if dtype == torch.float32 else 1e-12, rtol=0)
 

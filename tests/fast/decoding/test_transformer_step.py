@@ -11,7 +11,7 @@ from seqloom.fast.decoding.transformer_step import Lean, LeanBlock, foldable
 from seqloom.models.decoders.transformer import TransformerDecoder
 from seqloom.models.protocols import Encoded
 from seqloom.parts.attention.scores import SCORES
-from seqloom.parts.positions.positions import POSITIONS
+from seqloom.parts.positions.position_table import POSITIONS
 from seqloom.parts.probe import watch
 from seqloom.parts.state import BeamCache
 from tests.laws import LENGTHS, close, drawn, heads_of, named, shake, source_rows, tensors, tiny_model

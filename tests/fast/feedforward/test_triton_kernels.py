@@ -7,7 +7,7 @@ import torch
 from seqloom.fast.feedforward import gpu as activated
 from seqloom.fast.feedforward import triton_kernels as kernel
 from seqloom.fast.triton_common import column_sums, runtime
-from seqloom.parts.transformer.block import FeedForward
+from seqloom.parts.transformer.feed_forward import FeedForward
 from tests.fast.triton_common import DEVICE, HALF, drawn, near, needed, slopes
 
 pytestmark = needed

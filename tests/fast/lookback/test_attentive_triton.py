@@ -10,13 +10,13 @@ from seqloom.fast.triton_common import runtime
 from seqloom.parts.probe import watch
 from seqloom.parts.recurrent.cells import CELLS
 from seqloom.parts.recurrent.layers import Recurrent, run_cell
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 from tests.fast.triton_common import DEVICE, drawn, needed, slopes
 from tests.laws import shake
 
 pytestmark = needed
 TAPES = ("attentive-rnn", "lstmn")
-CAUSAL = See(causal=True)
+CAUSAL = Visibility(causal=True)
 
 
 @pytest.fixture
@@ -106,8 +106,8 @@ def test_from_a_first_state(calls, monkeypatch, cell):
 @pytest.mark.parametrize("cell", TAPES)
 def test_deep_in_both_directions(calls, monkeypatch, cell, directions, lengths):
     stack, x = stacked(cell, layers=2, directions=directions), drawn(3, 9, 5)
-    see = See(lengths=None if lengths is None else torch.tensor(lengths, device=DEVICE))
-    near(*twice(monkeypatch, lambda: stack(x, see), [x, *stack.parameters()]))
+    visible = Visibility(lengths=None if lengths is None else torch.tensor(lengths, device=DEVICE))
+    near(*twice(monkeypatch, lambda: stack(x, visible), [x, *stack.parameters()]))
     assert len(calls) == 2 * directions
 
 
@@ -133,14 +133,14 @@ def test_steps_go_on_from_its_state(calls, cell):
 
 def test_a_score_by_plain_products(calls, monkeypatch):
     module, x = made("attentive-rnn", score="dot"), drawn(2, 9, 5)
-    near(*twice(monkeypatch, lambda: run_cell(module, x, See(), None), [x, *module.parameters()]))
+    near(*twice(monkeypatch, lambda: run_cell(module, x, Visibility(), None), [x, *module.parameters()]))
     assert len(calls) == 1
 
 
 @pytest.mark.parametrize("width", [1, 16, 40])
 def test_a_score_of_another_width(calls, monkeypatch, width):
     module, x = made("lstmn", score={"kind": "additive", "hidden": width}), drawn(2, 9, 5)
-    near(*twice(monkeypatch, lambda: run_cell(module, x, See(), None), [x, *module.parameters()]))
+    near(*twice(monkeypatch, lambda: run_cell(module, x, Visibility(), None), [x, *module.parameters()]))
     assert len(calls) == 1
 
 
@@ -155,7 +155,7 @@ def test_large_scores_do_not_overflow(calls, monkeypatch, cell):
     found = []
     for on in (True, False):
         monkeypatch.setattr(runtime, "READY", on)
-        y, _ = run_cell(module, x, See(), None)
+        y, _ = run_cell(module, x, Visibility(), None)
         found.append([y, *slopes([y], [x])])
     assert all(part.isfinite().all() for part in found[0])
     torch.testing.assert_close(found[0][0][:, :4], found[1][0][:, :4], rtol=1e-3, atol=1e-4)
@@ -166,7 +166,7 @@ def test_large_scores_do_not_overflow(calls, monkeypatch, cell):
 @pytest.mark.parametrize("cell", TAPES)
 def test_in_half_precision_it_gives_what_it_got(calls, cell, dtype):
     module, x = made(cell), drawn(2, 9, 5)
-    wanted, _ = run_cell(module, x, See(), None)
+    wanted, _ = run_cell(module, x, Visibility(), None)
     found, state = run_cell(module.to(dtype), x.to(dtype), CAUSAL, None)
     assert {part.dtype for part in (found, *leaves(state))} == {dtype}
     assert (found.float() - wanted).norm() <= 0.05 * wanted.norm()
@@ -176,7 +176,7 @@ def test_in_half_precision_it_gives_what_it_got(calls, cell, dtype):
 @pytest.mark.parametrize("cell", TAPES)
 def test_no_rows(calls, cell):
     module, x = made(cell), drawn(0, 9, 5)
-    y, _ = run_cell(module, x, See(), None)
+    y, _ = run_cell(module, x, Visibility(), None)
     y.sum().backward()
     assert x.grad.shape == x.shape
     assert all(part.grad.eq(0).all() for part in module.parameters() if part.grad is not None)
@@ -194,7 +194,7 @@ ELSEWHERE = {
 @pytest.mark.parametrize("name", ELSEWHERE)
 @pytest.mark.parametrize("cell", TAPES)
 def test_all_else_goes_step_by_step(calls, cell, name):
-    run_cell(made(cell, **ELSEWHERE[name]), drawn(2, 4, 5), See(), None)
+    run_cell(made(cell, **ELSEWHERE[name]), drawn(2, 4, 5), Visibility(), None)
     assert not calls
 
 
@@ -202,12 +202,12 @@ def test_all_else_goes_step_by_step(calls, cell, name):
 def test_those_who_watch_see_every_step(calls, cell):
     stack, x = stacked(cell), drawn(2, 4, 5)
     with watch(stack) as seen:
-        stack(x, See())
+        stack(x, Visibility())
     assert len(seen["layers.0.cells.0.look"]) == 4
-    stack(x[:, :1], See())
-    stack.double()(x.double(), See())
+    stack(x[:, :1], Visibility())
+    stack.double()(x.double(), Visibility())
     assert not calls
-    stack.float()(x, See())
+    stack.float()(x, Visibility())
     assert len(calls) == 1
 
 
@@ -215,9 +215,9 @@ def test_those_who_watch_see_every_step(calls, cell):
 def test_compilers_see_the_steps(calls, cell):
     torch._dynamo.reset()
     stack, x = stacked(cell), drawn(2, 3, 5)
-    wanted = stack(x, See())[0]
+    wanted = stack(x, Visibility())[0]
     assert len(calls) == 1
-    found = torch.compile(stack, backend="eager")(x, See())[0]
+    found = torch.compile(stack, backend="eager")(x, Visibility())[0]
     assert len(calls) == 1
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
@@ -226,7 +226,7 @@ def test_compilers_see_the_steps(calls, cell):
 @pytest.mark.parametrize("cell", TAPES)
 def test_under_autocast_it_stays_in_full_precision(calls, cell):
     stack, x = stacked(cell, layers=2), drawn(3, 9, 5)
-    wanted = stack(x, See())[0]
+    wanted = stack(x, Visibility())[0]
     with torch.autocast("cuda", torch.bfloat16):
         found, state = stack(x, CAUSAL)
         assert len(calls) == 4
@@ -243,12 +243,12 @@ def test_long_rows(calls, monkeypatch, cell, steps, dim):
     torch.manual_seed(4)  # as they start: shaken, wide ones are chaotic over so many steps
     module, x = build(CELLS, cell, input_dim=128, dim=dim).to(DEVICE), drawn(40, steps, 128)
     inputs = [x, *module.parameters()]
-    mine, other = twice(monkeypatch, lambda: run_cell(module, x, See(), None), inputs)
+    mine, other = twice(monkeypatch, lambda: run_cell(module, x, Visibility(), None), inputs)
     for a, b in zip(mine, other, strict=True):
         assert (a - b).norm() <= 1e-4 * b.norm()
     monkeypatch.setattr(runtime, "READY", True)
     for _ in range(3):
-        y, state = run_cell(module, x, See(), None)
+        y, state = run_cell(module, x, Visibility(), None)
         outputs = [y, *leaves(state)]
         again = [*(part.detach() for part in outputs), *slopes(outputs, inputs)]
         torch.testing.assert_close(again[: len(outputs) + 1], mine[: len(outputs) + 1], rtol=0, atol=0)
@@ -260,7 +260,7 @@ def test_recorded_in_a_cuda_graph(calls, cell):
     stack, x = stacked(cell, dim=32), drawn(8, 20, 5)
 
     def run():
-        y, _ = stack(x, See())
+        y, _ = stack(x, Visibility())
         return [y, *torch.autograd.grad(y.square().sum(), [x, *stack.parameters()])]
 
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()

@@ -10,13 +10,13 @@ from seqloom.fast.lstm.pointwise import Kept, opened, slopes
 from seqloom.fast.triton_common import runtime
 from seqloom.parts.probe import watch
 from seqloom.parts.recurrent.layers import Recurrent
-from seqloom.parts.visibility import See, keep
+from seqloom.parts.visibility import Visibility, keep
 from tests.fast import triton_common as common
 from tests.fast.triton_common import DEVICE, drawn, needed
 from tests.laws import shake
 
 pytestmark = needed
-CAUSAL = See(causal=True)
+CAUSAL = Visibility(causal=True)
 HALF = torch.float16  # eight times as fine as bf16, so that bounds are tight
 
 
@@ -75,11 +75,11 @@ def test_a_step_and_its_slopes_are_those_of_the_plain_form(shape, dtype):
 @pytest.mark.parametrize("directions", [1, 2])
 def test_it_is_the_loop_deep_and_in_both_directions(calls, monkeypatch, directions, lengths):
     stack, x = stacked(layers=2, directions=directions), drawn(3, 9, 8)
-    see = See(lengths=None if lengths is None else torch.tensor(lengths, device=DEVICE))
-    real = 1.0 if lengths is None else keep(see.lengths, 9)[:, :, None]
+    visible = Visibility(lengths=None if lengths is None else torch.tensor(lengths, device=DEVICE))
+    real = 1.0 if lengths is None else keep(visible.lengths, 9)[:, :, None]
 
     def run():
-        y, state = stack(x, see)
+        y, state = stack(x, visible)
         return flat(y * real, state)
 
     common.near(*twice(monkeypatch, run, [x, *stack.parameters()]), HALF)

@@ -9,8 +9,9 @@ from seqloom.fast.residual_norm import triton_kernels as kernel
 from seqloom.fast.triton_common import runtime
 from seqloom.models.decoders.stacks import TransformerStack
 from seqloom.parts.layers.norm import LayerNorm
-from seqloom.parts.transformer.block import Around, Block
-from seqloom.parts.visibility import See
+from seqloom.parts.transformer.block import Block
+from seqloom.parts.transformer.residual import Residual
+from seqloom.parts.visibility import Visibility
 from tests.fast.triton_common import DEVICE, HALF, drawn, near, needed, slopes
 
 pytestmark = needed
@@ -116,7 +117,7 @@ def test_a_block_says_what_it_says_without(monkeypatch, norm):
     monkeypatch.setattr(kernel, "forward", lambda *given, plain=kernel.forward: calls.append(1) or plain(*given))
     for usable in (True, False):
         monkeypatch.setattr(runtime, "READY", usable)
-        y, _ = block(x, See(causal=True), memory=(block.cross.remember(states), See()))
+        y, _ = block(x, Visibility(causal=True), memory=(block.cross.project_memory(states), Visibility()))
         found.append([y.detach(), *slopes([y], [x, states, *block.parameters()])])
     assert len(calls) == (4 if norm == "before" else 3)
     near(*([part for part in some if part is not None] for some in found), torch.float32)
@@ -153,25 +154,25 @@ def test_parts_that_it_does_not_suit(monkeypatch):
     """Double precision, another norm, no way around, and no gradients."""
     monkeypatch.setattr(kernel, "forward", None)
     x, y = drawn(3, 32), drawn(3, 32, seed=2)
-    around = Around(32, "before", 0.0).to(DEVICE)
-    around.double().onward(x.double(), y.double(), around.norm)
+    around = Residual(32, "before", 0.0).to(DEVICE)
+    around.double().add_then_norm(x.double(), y.double(), around.norm)
     around.float()
     with torch.no_grad():
-        around.onward(x, y, around.norm)
-    for other in (Around(32, "after", 0.0, "rms"), Around(32, "before", 0.0, residual="none")):
-        other.to(DEVICE).onward(x, y, Around(32, "before", 0.0, "rms").norm.to(DEVICE))
+        around.add_then_norm(x, y, around.norm)
+    for other in (Residual(32, "after", 0.0, "rms"), Residual(32, "before", 0.0, residual="none")):
+        other.to(DEVICE).add_then_norm(x, y, Residual(32, "before", 0.0, "rms").norm.to(DEVICE))
 
 
 def test_compiled_blocks_hold_them_as_steps():
     torch._dynamo.reset()
     block, x, graphs = blocks("before"), drawn(3, 6, 32), []
-    memory = (block.cross.remember(drawn(3, 7, 24, seed=2)), See())
+    memory = (block.cross.project_memory(drawn(3, 7, 24, seed=2)), Visibility())
 
     def backend(graph, _):
         graphs.append([str(node.target) for node in graph.graph.nodes])
         return graph
 
-    seen = torch.compile(block, backend=backend, fullgraph=True)(x, See(causal=True), memory=memory)[0]
+    seen = torch.compile(block, backend=backend, fullgraph=True)(x, Visibility(causal=True), memory=memory)[0]
     assert len(graphs) == 1
     assert sum("seqloom.added" in name for name in graphs[0]) == 4
-    torch.testing.assert_close(seen, block(x, See(causal=True), memory=memory)[0])
+    torch.testing.assert_close(seen, block(x, Visibility(causal=True), memory=memory)[0])

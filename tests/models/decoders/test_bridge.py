@@ -11,7 +11,7 @@ from seqloom.models.decoders.transformer import TransformerDecoder
 from seqloom.models.encoders.recurrent import RecurrentEncoder
 from seqloom.models.encoders.transformer import TransformerEncoder
 from seqloom.models.protocols import Encoded
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 from tests.laws import close, drawn, shake
 
 LENGTHS = torch.tensor([4, 2])
@@ -102,22 +102,22 @@ def test_where_the_context_goes(context, given):
     if given != "initial":
         vector = decoder.transform(vector).tanh() if context == "transform" else vector
         x = torch.cat([x, vector[:, None].expand(-1, 3, -1)], -1)
-    close(y, decoder.recurrent(x, See(), ((start,),))[0])
+    close(y, decoder.recurrent(x, Visibility(), ((start,),))[0])
 
 
 def naive_attentive(decoder, x, read):
     """The papers' loops, one step and one row of tensors at a time."""
-    stack, memory = decoder.bridge(read), decoder.attention.remember(read.states)
-    see, fed, out = See(lengths=read.lengths), x.new_zeros(x.size(0), decoder.dim), []
+    stack, memory = decoder.bridge(read), decoder.attention.project_memory(read.states)
+    visible, fed, out = Visibility(lengths=read.lengths), x.new_zeros(x.size(0), decoder.dim), []
     for t in range(x.size(1)):
         word = x[:, t]
         if decoder.query == "previous":  # c_t from s_{t−1}; s_t = cell([y; c_t], s_{t−1})
-            context = decoder.attention(stack[-1][0][:, None], memory, see)[:, 0]
-            _, stack = decoder.recurrent(torch.cat([word, context], -1)[:, None], See(), stack)
+            context = decoder.attention(stack[-1][0][:, None], memory, visible)[:, 0]
+            _, stack = decoder.recurrent(torch.cat([word, context], -1)[:, None], Visibility(), stack)
         else:  # h_t = cell([y; h̃_{t−1}], h_{t−1}); c_t from h_t
             word = torch.cat([word, fed], -1) if decoder.input_feeding else word
-            _, stack = decoder.recurrent(word[:, None], See(), stack)
-            context = decoder.attention(stack[-1][0][:, None], memory, see)[:, 0]
+            _, stack = decoder.recurrent(word[:, None], Visibility(), stack)
+            context = decoder.attention(stack[-1][0][:, None], memory, visible)[:, 0]
         fed = torch.tanh(torch.cat([context, stack[-1][0]], -1) @ decoder.combine.weight.T)
         out.append(fed)
     return torch.stack(out, 1)

@@ -10,7 +10,7 @@ from seqloom.data.batches.collate import Batch, pad
 from seqloom.errors import SeqloomError
 from seqloom.models.encoders.transformer import TransformerInput
 from seqloom.models.seq2seq import Seq2Seq
-from seqloom.parts.positions.positions import sinusoids
+from seqloom.parts.positions.absolute import sinusoids
 from seqloom.runs.interop.huggingface_weights import FAMILIES, deinterleaved, name_map
 from seqloom.training.checkpoint import load_weights, weights
 from seqloom.training.objectives.teacher_forcing import TeacherForcing

@@ -11,7 +11,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.decoders.stacks import STACKS
 from seqloom.models.encoders import ENCODERS
 from seqloom.models.language_model import LanguageModel
-from seqloom.parts.transformer.block import RESIDUALS
+from seqloom.parts.transformer.residual import RESIDUALS
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from tests.laws import close, drawn, shake, source_rows, tiny_model
 

@@ -7,7 +7,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.encoders.layer_views import Views
 from seqloom.models.encoders.transformer import TransformerEncoder
 from seqloom.models.protocols import Encoded
-from seqloom.parts.positions.positions import POSITIONS
+from seqloom.parts.positions.position_table import POSITIONS
 from tests import laws
 from tests.laws import LENGTHS, close, drawn, shake, source_rows, tiny_model
 

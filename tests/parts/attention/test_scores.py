@@ -13,10 +13,10 @@ from torch.nn import functional as F
 
 from seqloom.build import build
 from seqloom.errors import SeqloomError
-from seqloom.parts.attention.attention import attend
-from seqloom.parts.attention.normalisers import relu, softmax
+from seqloom.parts.attention.attend import attend
+from seqloom.parts.attention.normalizers import relu, softmax
 from seqloom.parts.attention.scores import SCORES, Additive, Cosine, Dot, Gaussian, General, Network, Scaled
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 from tests import laws
 from tests.laws import SCORE_CHOICES, close, drawn, named, shake
 
@@ -144,9 +144,9 @@ def regression():
     return x, 2 * np.sin(x) + x**0.8 + generator.normal(0, 0.3, 50), places, 2 * np.sin(places) + places**0.8
 
 
-def pooled(score, places, x, y, normalise=softmax):
+def pooled(score, places, x, y, normalize=softmax):
     q, k, v = (torch.as_tensor(part)[None, :, None] for part in (places, x, y))
-    return attend(q, score.keys(k), v, score, See(), None, normalise)[0, :, 0]
+    return attend(q, score.keys(k), v, score, Visibility(), None, normalize)[0, :, 0]
 
 
 @pytest.mark.parametrize("width", [1.0, 0.3])
@@ -161,7 +161,7 @@ def test_training_the_width_lowers_the_error():
     """Each place is told by all others, as leaving one out says which width is right."""
     x, y, places, truth = regression()
     score, told = Gaussian(1, 1, width=1.0).double(), torch.as_tensor(y)
-    others = See(bias=torch.zeros(50, 50, dtype=torch.float64).fill_diagonal_(-torch.inf))
+    others = Visibility(bias=torch.zeros(50, 50, dtype=torch.float64).fill_diagonal_(-torch.inf))
     q = torch.as_tensor(x)[None, :, None]
     optimiser = torch.optim.Adam(score.parameters(), 0.1)
     before, losses = pooled(score, places, x, y), []
@@ -181,13 +181,13 @@ def test_weights_by_relu_need_the_whole_distance():
     """What a softmax does not see, |q|² in each score, a ReLU does."""
     score, q, k = Gaussian(2, 2, width=1.0).double(), drawn(1, 3, 2), drawn(1, 4, 2, seed=5)
     found = attend(
-        q, score.keys(k), torch.eye(4).double()[None], score, See(bias=torch.ones(3, 4).double()), None, relu
+        q, score.keys(k), torch.eye(4).double()[None], score, Visibility(bias=torch.ones(3, 4).double()), None, relu
     )
     close(found, (1 - torch.cdist(q, k).square() / 2).relu() / 4, 1e-8)
 
 
 class Biaffine(nn.Module):
-    """qᵀ W k + wᵀ k (Dozat & Manning 2017, section 2.2). [W k, wᵀ k] is what is kept of a key."""
+    """qᵀ W k + wᵀ k (Dozat & Manning 2017, section 2.2). `keys` gives [W k, wᵀ k]."""
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__()

@@ -10,8 +10,9 @@ from seqloom.data.tokenizers.tokenizers import BOS, EOS
 from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.parts.layers.norm import EPS, NORMS, BatchNorm, PowerNorm, looks_across
-from seqloom.parts.transformer.block import Around, Block
-from seqloom.parts.visibility import See, keep
+from seqloom.parts.transformer.block import Block
+from seqloom.parts.transformer.residual import Residual
+from seqloom.parts.visibility import Visibility, keep
 from seqloom.training.distributed.sharding import saved_buffers
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from tests.laws import LENGTHS, close, drawn, shake, source_rows, tiny_model
@@ -219,7 +220,7 @@ def test_the_default_is_as_it_always_was():
     names = {name for name, _ in tiny_model("transformer", "transformer").named_parameters()}
     assert "encoder.blocks.0.mix_around.norm.weight" in names
     assert not [name for name in names if "ways" in name]
-    assert isinstance(Around(8, "before", 0.0).norm, nn.LayerNorm)
+    assert isinstance(Residual(8, "before", 0.0).norm, nn.LayerNorm)
 
 
 def test_wrong_names_are_guessed():
@@ -234,4 +235,4 @@ def test_wrong_names_are_guessed():
     block = Block(8, 2, 12, norm_kind={"kind": "power", "momentum": 0.5})
     assert isinstance(block.feed_around.norm, PowerNorm)
     assert block.feed_around.norm.momentum == 0.5
-    assert block(drawn(2, 3, 8).float(), See())[0].shape == (2, 3, 8)
+    assert block(drawn(2, 3, 8).float(), Visibility())[0].shape == (2, 3, 8)

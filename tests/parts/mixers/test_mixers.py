@@ -19,15 +19,16 @@ from seqloom.models.decoders.transformer import TransformerDecoder
 from seqloom.models.encoders.transformer import TransformerEncoder
 from seqloom.models.language_model import LanguageModel
 from seqloom.models.protocols import Encoded
-from seqloom.parts.attention.attention import MultiHead
-from seqloom.parts.mixers.head_projections import Heads, by_head
-from seqloom.parts.mixers.linear_attention import everything, orthogonal, plain, running, summed
-from seqloom.parts.mixers.mixers import MIXERS
-from seqloom.parts.mixers.window import _blocks, chunked, near
-from seqloom.parts.positions.positions import Position, Rotary
+from seqloom.parts.attention.multi_head import MultiHeadAttention
+from seqloom.parts.mixers.efficient_attention import EfficientAttention, map_heads
+from seqloom.parts.mixers.linear_attention import attend_sums, causal_attention, orthogonal, reference, sum_keys
+from seqloom.parts.mixers.mixer_table import MIXERS
+from seqloom.parts.mixers.window import _block_mask, chunked_window_attention, window_attention
+from seqloom.parts.positions.position import Position
+from seqloom.parts.positions.rotary import Rotary
 from seqloom.parts.probe import watch
 from seqloom.parts.transformer.block import Block
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 from tests.laws import close, drawn, gradients, mixer_choices, named, shake
 
 CAUSAL = [name for name, make in MIXERS.items() if make.causal]
@@ -63,7 +64,7 @@ def long_rows():
 
 
 def seen(kind, lengths=None):
-    return See(causal=True) if MIXERS[kind].causal else See(lengths=lengths)
+    return Visibility(causal=True) if MIXERS[kind].causal else Visibility(lengths=lengths)
 
 
 @pytest.mark.parametrize("position", [None, Rotary(DIM, DIM // 2)], ids=["bare", "rotary"])
@@ -77,28 +78,28 @@ def test_where_everything_is_in_reach_it_is_attention(kind, causal, position):
     one = made(kind, **WHOLE[kind])
     found = one.load_state_dict(plain_one.state_dict(), strict=False)
     assert not found.unexpected_keys
-    if kind == "longformer":  # the first places have weights of their own
+    if kind == "longformer":  # the first positions have weights of their own
         weights, biases = (part.split([DIM, 2 * DIM]) for part in (plain_one.project.weight, plain_one.project.bias))
         for linear, weight, bias in zip((one.asking, one.asked), weights, biases, strict=True):
             linear.load_state_dict({"weight": weight, "bias": bias})
-    see = See(causal=True) if causal else See(lengths=LENGTHS)
+    visible = Visibility(causal=True) if causal else Visibility(lengths=LENGTHS)
     rows = torch.arange(LONG) < (torch.tensor([LONG] * 3) if causal else LENGTHS)[:, None]
-    wanted, y = (part(x, see, None, position)[0][rows] for part in (plain_one, one))
+    wanted, y = (part(x, visible, None, position)[0][rows] for part in (plain_one, one))
     close(y, wanted)
     for name, parameter in plain_one.named_parameters():
-        slope = torch.autograd.grad(y.pow(2).sum(), dict(one.named_parameters())[name], retain_graph=True)[0]
+        grad = torch.autograd.grad(y.pow(2).sum(), dict(one.named_parameters())[name], retain_graph=True)[0]
         other = torch.autograd.grad(wanted.pow(2).sum(), parameter, retain_graph=True)[0]
         if kind != "longformer" or name.startswith("out"):
-            close(slope, other, 1e-8)
+            close(grad, other, 1e-8)
 
 
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "padded"])
 @every
 def test_a_long_row_is_its_twin(kind, lengths):
     """Many chunks, a last one that is not full: the fast path says what all pairs say, with the same gradients."""
-    layer, x, see = made(kind, **CUT.get(kind, {})), long_rows(), See(lengths=lengths)
+    layer, x, visible = made(kind, **CUT.get(kind, {})), long_rows(), Visibility(lengths=lengths)
     rows = torch.arange(LONG) < (torch.tensor([LONG] * 3) if lengths is None else lengths)[:, None]
-    for way in (see, See(causal=True)) if layer.causal else (see,):
+    for way in (visible, Visibility(causal=True)) if layer.causal else (visible,):
         fast = layer(x, way)[0][rows]
         with watch(layer):
             slow = layer(x, way)[0][rows]
@@ -133,49 +134,49 @@ def test_no_fast_path_makes_all_pairs(kind):
 @pytest.mark.parametrize("kind", CAUSAL)
 def test_single_steps_and_pieces_are_the_whole(kind):
     layer, x = made(kind, **CUT.get(kind, {})), long_rows()[:, :90]
-    whole, _ = layer(x, See(causal=True))
+    whole, _ = layer(x, Visibility(causal=True))
     with torch.no_grad():
         for pieces in ([1] * 90, [50, 1, 39]):
             state, found = layer.begin(90), []
             for piece in x.split(pieces, 1):
-                y, state = layer(piece, See(causal=True), state)
+                y, state = layer(piece, Visibility(causal=True), state)
                 found.append(y)
             close(torch.cat(found, 1), whole)
 
 
-@pytest.mark.parametrize("lowered", [chunked, sliced])
+@pytest.mark.parametrize("lowered", [chunked_window_attention, sliced])
 def test_chunks_and_slices_of_any_size_are_all_pairs(lowered, monkeypatch):
     monkeypatch.setattr(seqloom.parts.mixers.window, "CHUNK", 8)
     monkeypatch.setattr(seqloom.fast.attention.window_cpu, "BLOCK", 8)
     monkeypatch.setattr(seqloom.fast.attention.window_cpu, "GROUP", 2)
-    q, k, v, slope = (drawn(2, 2, 37, 4, seed=seed).requires_grad_() for seed in (1, 2, 3, 4))
+    q, k, v, grad = (drawn(2, 2, 37, 4, seed=seed).requires_grad_() for seed in (1, 2, 3, 4))
     for causal, window, first in product((True, False), (1, 2, 5, 9, 36), (0, 3, 11)):
-        keep = See(window=window).keep(37, 37, q.device) | (torch.arange(37) < first)
+        keep = Visibility(window=window).keep(37, 37, q.device) | (torch.arange(37) < first)
         wanted = (q @ k.mT).masked_fill(~(keep.tril() if causal else keep), float("-inf")).softmax(-1) @ v
-        found = lowered(q, k, v, See(causal=causal, window=window), first)
+        found = lowered(q, k, v, Visibility(causal=causal, window=window), first)
         close(found, wanted)
-        close(*(torch.autograd.grad(y, (q, k, v), slope) for y in (found, wanted)))
+        close(*(torch.autograd.grad(y, (q, k, v), grad) for y in (found, wanted)))
 
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_slices_stand_where_rows_are_long_and_obey_lengths(causal, monkeypatch):
     monkeypatch.setattr(seqloom.fast.attention.window_cpu, "LONG", 200)
     lengths = torch.tensor([200, 3, 130])
-    see, rows = See(causal=causal, window=64, lengths=lengths), torch.arange(200) < lengths[:, None]
-    q, k, v, slope = (drawn(3, 2, 200, 4, seed=seed).requires_grad_() for seed in (1, 2, 3, 4))
-    found, wanted = near(q, k, v, see, 2), chunked(q, k, v, see, 2)
+    visible, rows = Visibility(causal=causal, window=64, lengths=lengths), torch.arange(200) < lengths[:, None]
+    q, k, v, grad = (drawn(3, 2, 200, 4, seed=seed).requires_grad_() for seed in (1, 2, 3, 4))
+    found, wanted = window_attention(q, k, v, visible, 2), chunked_window_attention(q, k, v, visible, 2)
     assert type(found.grad_fn).__name__ != type(wanted.grad_fn).__name__
     close(*(y.transpose(1, 2)[rows] for y in (found, wanted)))
-    real = slope * rows[:, None, :, None]
+    real = grad * rows[:, None, :, None]
     close(*(torch.autograd.grad(y, (q, k, v), real) for y in (found, wanted)))
 
 
 def test_a_window_learns_in_half_precision_as_in_full(monkeypatch):
     monkeypatch.setattr(seqloom.fast.attention.window_cpu, "LONG", 500)
-    q, k, v, slope = (drawn(2, 2, 500, 16, seed=seed) for seed in (1, 2, 3, 4))
-    for see in (See(window=80, causal=True), See(window=80, lengths=torch.tensor([500, 210]))):
+    q, k, v, grad = (drawn(2, 2, 500, 16, seed=seed) for seed in (1, 2, 3, 4))
+    for visible in (Visibility(window=80, causal=True), Visibility(window=80, lengths=torch.tensor([500, 210]))):
         given = [[x.to(dtype).requires_grad_() for x in (q, k, v)] for dtype in (torch.float64, torch.bfloat16)]
-        exact, half = (torch.autograd.grad(near(*x, see, 2), x, slope.to(x[0].dtype)) for x in given)
+        exact, half = (torch.autograd.grad(window_attention(*x, visible, 2), x, grad.to(x[0].dtype)) for x in given)
         for one, other in zip(half, exact, strict=True):
             assert one.dtype == torch.bfloat16
             assert (one.double() - other).norm() < 0.02 * other.norm()
@@ -185,8 +186,11 @@ def test_a_window_learns_in_half_precision_as_in_full(monkeypatch):
 @pytest.mark.parametrize(("causal", "first"), [(True, 0), (False, 0), (False, 3)])
 def test_the_kernel_of_a_gpu_is_its_twin(causal, first):
     q, k, v = (drawn(2, 2, 700, 64, seed=seed).float().cuda().requires_grad_() for seed in (1, 2, 3))
-    q_small, see = q * 0.125, See(causal=causal, window=100)
-    fast, slow = near(q_small, k, v, see, first), chunked(q_small, k, v, see, first)
+    q_small, visible = q * 0.125, Visibility(causal=causal, window=100)
+    fast, slow = (
+        window_attention(q_small, k, v, visible, first),
+        chunked_window_attention(q_small, k, v, visible, first),
+    )
     close(fast, slow, 1e-2)
     for one, other in zip(
         *(torch.autograd.grad(y.sum(), (q, k, v), retain_graph=True) for y in (fast, slow)), strict=True
@@ -195,10 +199,10 @@ def test_the_kernel_of_a_gpu_is_its_twin(causal, first):
 
 
 def test_window_counts_itself():
-    """A window of two is a place and the one before it."""
+    """A window of two is a position and the one before it."""
     layer = made("window", window=2)
     with watch(layer) as report:
-        layer(drawn(1, 4, DIM), See(causal=True))
+        layer(drawn(1, 4, DIM), Visibility(causal=True))
     weights = report[""][0][0, 0]
     assert (weights > 0).tolist() == [[j in (i - 1, i) for j in range(4)] for i in range(4)]
 
@@ -208,20 +212,20 @@ def test_sums_in_chunks_are_all_pairs(chunk):
     q, k, v = (drawn(2, 2, 21, 5, seed=seed).abs() for seed in (1, 2, 3))
     begun = (drawn(2, 2, 5, 5, seed=4).abs(), drawn(2, 2, 5, seed=5).abs())
     for start in (None, begun):
-        y, sums = running(q, k, v, start, chunk)
-        wanted, other = plain(q, k, v, True, start, lambda weights: None)
+        y, sums = causal_attention(q, k, v, start, chunk)
+        wanted, other = reference(q, k, v, True, start, lambda weights: None)
         close([y, *sums], [wanted, *other])
-    close(everything(q, summed(k, v)), plain(q, k, v, False, None, lambda weights: None)[0])
+    close(attend_sums(q, sum_keys(k, v)), reference(q, k, v, False, None, lambda weights: None)[0])
 
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_features_in_pieces_are_those_at_once(causal, monkeypatch):
     layer, x = made("performer", **CUT.get("performer", {})), long_rows()
-    see, rows = See(causal=causal, lengths=LENGTHS), torch.arange(LONG) < LENGTHS[:, None]
+    visible, rows = Visibility(causal=causal, lengths=LENGTHS), torch.arange(LONG) < LENGTHS[:, None]
     found = []
     for most in (2**19, 2**11):
-        monkeypatch.setattr(seqloom.parts.mixers.linear_attention, "TOGETHER", most)
-        y = layer(x, see)[0][rows]
+        monkeypatch.setattr(seqloom.parts.mixers.linear_attention, "CPU_FEATURES", most)
+        y = layer(x, visible)[0][rows]
         found.append([y, *gradients(layer, [y])])
     close(*found, 1e-9)
 
@@ -232,7 +236,7 @@ def test_linear_attention_by_hand():
     q, k, v = (part.view(5, 2, 4).transpose(0, 1) for part in layer.project(x)[0].chunk(3, -1))
     weights = (torch.nn.functional.elu(q) + 1) @ (torch.nn.functional.elu(k) + 1).mT
     weights = weights.tril() / weights.tril().sum(-1, keepdim=True)
-    close(layer(x, See(causal=True))[0][0], layer.out((weights @ v).transpose(0, 1).flatten(1)))
+    close(layer(x, Visibility(causal=True))[0][0], layer.out((weights @ v).transpose(0, 1).flatten(1)))
 
 
 def test_random_features_are_orthogonal_and_as_long_as_normal_vectors():
@@ -246,7 +250,7 @@ def test_random_features_are_orthogonal_and_as_long_as_normal_vectors():
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_performer_comes_nearer_with_more_features(causal):
-    x, see = 0.3 * drawn(2, 40, DIM), See(causal=causal)
+    x, visible = 0.3 * drawn(2, 40, DIM), Visibility(causal=causal)
     exact = made("attention")
 
     def error(features):
@@ -254,7 +258,7 @@ def test_performer_comes_nearer_with_more_features(causal):
         for seed in range(8):
             layer = made("performer", features=features, seed=seed)
             layer.load_state_dict(exact.state_dict())
-            found.append(float((layer(x, see)[0] - exact(x, see)[0]).pow(2).mean().detach()))
+            found.append(float((layer(x, visible)[0] - exact(x, visible)[0]).pow(2).mean().detach()))
         return sum(found) / len(found)
 
     few, some, many = (error(features) for features in (8, 64, 512))
@@ -263,14 +267,14 @@ def test_performer_comes_nearer_with_more_features(causal):
 
 def test_performer_survives_large_keys():
     layer, x = made("performer", torch.float32), 60 * drawn(1, 50, DIM).float()
-    for see in (See(), See(causal=True)):
-        assert layer(x, see)[0].isfinite().all()
+    for visible in (Visibility(), Visibility(causal=True)):
+        assert layer(x, visible)[0].isfinite().all()
 
 
 @every
 def test_a_row_of_nothing_but_padding_is_finite(kind):
     layer, x = made(kind, **CUT.get(kind, {})), long_rows()[:2].requires_grad_()
-    y = layer(x, See(lengths=torch.tensor([LONG, 0])))[0]
+    y = layer(x, Visibility(lengths=torch.tensor([LONG, 0])))[0]
     y.sum().backward()
     assert y.isfinite().all()
     assert x.grad.isfinite().all()
@@ -282,16 +286,16 @@ def test_linformer_of_full_rank_is_attention():
     with torch.no_grad():
         layer.keys.copy_(torch.eye(LONG))
         layer.values.copy_(torch.eye(LONG))
-    close(layer(x, See())[0], exact(x, See())[0])
+    close(layer(x, Visibility())[0], exact(x, Visibility())[0])
     with torch.no_grad():  # twice F is twice v: keys and values have mixtures of their own
         layer.values.mul_(2)
         exact.project.weight[2 * DIM :] *= 2
         exact.project.bias[2 * DIM :] *= 2
-    close(layer(x, See())[0], exact(x, See())[0])
-    turns = Rotary(DIM, DIM // 2)
-    close(layer(x, See(), None, turns)[0], exact(x, See(), None, turns)[0])
+    close(layer(x, Visibility())[0], exact(x, Visibility())[0])
+    rotary = Rotary(DIM, DIM // 2)
+    close(layer(x, Visibility(), None, rotary)[0], exact(x, Visibility(), None, rotary)[0])
     with pytest.raises(SeqloomError, match="reaches 300 tokens, here 301; set mixer"):
-        layer(drawn(1, LONG + 1, DIM), See())
+        layer(drawn(1, LONG + 1, DIM), Visibility())
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
@@ -299,17 +303,17 @@ def test_reformer_of_one_chunk_is_attention_with_shared_queries(rounds):
     layer, x = made("reformer", chunk=LONG, rounds=rounds), long_rows()
     for position in (None, Rotary(DIM, DIM // 2)):
         q, v = (layer._split(part) for part in layer.project(x).chunk(2, -1))
-        q = q if position is None else position.turn(q, q)[0]
+        q = q if position is None else position.rotate(q, q)[0]
         scores = q @ torch.nn.functional.normalize(q, dim=-1).mT
         scores = scores.masked_fill(torch.eye(LONG).bool(), float("-inf"))
         wanted = layer.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
-        close(layer(x, See(), None, position)[0], wanted, 1e-5)
+        close(layer(x, Visibility(), None, position)[0], wanted, 1e-5)
 
 
 def test_bigbird_sees_what_it_should():
     layer = made("bigbird", block=4, random=2)
     with watch(layer) as report:
-        layer(drawn(1, 48, DIM), See())
+        layer(drawn(1, 48, DIM), Visibility())
     blocks = (report[""][0][0] > 0).unflatten(1, (12, 4)).unflatten(3, (12, 4)).any(4).any(2)
     assert blocks[:, [0, -1]].all()
     assert blocks[:, :, [0, -1]].all()
@@ -324,22 +328,22 @@ def test_bigbird_sees_what_it_should():
 @pytest.mark.parametrize("kind", ["bigbird", "performer", "reformer"])
 def test_what_is_drawn_depends_on_the_seed_alone(kind):
     one, again, other = (made(kind, **CUT[kind], seed=seed) for seed in (0, 0, 1))
-    y, z, w = (layer(long_rows(), See())[0] for layer in (one, again, other))
+    y, z, w = (layer(long_rows(), Visibility())[0] for layer in (one, again, other))
     assert torch.equal(y, z)
     assert not torch.allclose(y, w)
 
 
 def test_one_head_after_the_other_is_all_at_once():
     """Where it would make much: here 32 MiB and more."""
-    q, turns, calls = drawn(1, 4, 1024, 64), drawn(1, 4, 64, 8), []
+    q, matrix, calls = drawn(1, 4, 1024, 64), drawn(1, 4, 64, 8), []
 
-    def turned(q, turns):
+    def multiplied(q, matrix):
         calls.append(q.size(1))
-        return q @ turns
+        return q @ matrix
 
-    close(by_head(turned, q, turns), q @ turns)
+    close(map_heads(multiplied, q, matrix), q @ matrix)
     assert calls == [1, 1, 1, 1]
-    by_head(turned, q[:, :, :100], turns)
+    map_heads(multiplied, q[:, :, :100], matrix)
     assert calls[4:] == [4]
 
 
@@ -422,7 +426,7 @@ def test_what_cannot_write_is_refused_where_tokens_are_written():
         ({"mixer": {"kind": "bigbird", "random": -1}}, "random is at least 0, here -1"),
         (
             {"mixer": "window", "score": "additive"},
-            "score of Window is a product.*choose from: cosine, dot, gaussian, general, scaled",
+            "score of Window must be a dot product.*choose from: cosine, dot, gaussian, general, scaled",
         ),
         ({"mixer": "linear", "score": "dot"}, "score of LinearAttention is 'scaled'"),
     ],
@@ -438,7 +442,7 @@ def test_heads_that_do_not_divide_the_width(kind):
         Block(8, 3, 12, mixer=kind)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MIXERS if issubclass(MIXERS[kind], Heads)])
+@pytest.mark.parametrize("kind", [kind for kind in MIXERS if issubclass(MIXERS[kind], EfficientAttention)])
 def test_what_adds_to_the_scores_of_pairs_is_refused(kind):
     class Sloped(Position):
         def bias(self, heads, t, s, offset=0, causal=False, dtype=torch.float32):
@@ -470,7 +474,7 @@ def test_by_name_and_setting():
 def test_attention_keeps_its_names_and_its_way():
     """Weights and configs from before there was a choice fit."""
     block = Block(8, 2, 12)
-    assert isinstance(block.mix, MultiHead)
+    assert isinstance(block.mix, MultiHeadAttention)
     assert {"mix.project.weight", "mix.project.bias", "mix.out.weight", "mix.out.bias"} <= set(block.state_dict())
 
 
@@ -480,7 +484,7 @@ def test_the_plan_of_a_window_is_the_one_torch_finds_by_looking_at_all_pairs(n, 
     from torch.nn.attention.flex_attention import create_block_mask
 
     for window, first in product((1, 50, 128, 129, 400), (0, 1, 128, 130)):
-        made = _blocks(n, window, causal, first, torch.device("cpu"))
+        made = _block_mask(n, window, causal, first, torch.device("cpu"))
         wanted = create_block_mask(made.mask_mod, None, None, n, n, device="cpu")
         assert torch.equal(made.to_dense(), wanted.to_dense())
         assert made.seq_lengths == wanted.seq_lengths

@@ -7,17 +7,17 @@ from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAtt
 from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
 from transformers.models.reformer.modeling_reformer import LSHSelfAttention
 
-from seqloom.parts.mixers.head_projections import Heads
+from seqloom.parts.mixers.efficient_attention import EfficientAttention
 from seqloom.parts.mixers.reformer import Reformer
 from seqloom.parts.mixers.sparse import BigBird, Longformer
-from seqloom.parts.visibility import See, keep
+from seqloom.parts.visibility import Visibility, keep
 from tests.laws import close, drawn, shake
 
 DIM, HEADS, LENGTH = 16, 2, 48
 LENGTHS = torch.tensor([LENGTH, 31])
 
 
-def ours(layer: Heads) -> Heads:
+def ours(layer: EfficientAttention) -> EfficientAttention:
     """What theirs has no part of is the identity."""
     layer = shake(layer.double(), 1)
     layer.out.weight.data, layer.out.bias.data = torch.eye(DIM).double(), torch.zeros(DIM).double()
@@ -48,7 +48,7 @@ def test_longformer():
     wide = (torch.arange(LENGTH) < first).expand(2, -1)
     mask = torch.where(~real, -10000.0, torch.where(wide, 10000.0, 0.0)).double()
     wanted = theirs(x, attention_mask=mask, is_index_masked=~real, is_index_global_attn=wide, is_global_attn=True)[0]
-    close(layer(x, See(lengths=LENGTHS))[0][real], wanted[real], 1e-6)
+    close(layer(x, Visibility(lengths=LENGTHS))[0][real], wanted[real], 1e-6)
 
 
 def test_bigbird(monkeypatch):
@@ -64,7 +64,7 @@ def test_bigbird(monkeypatch):
     )
     layer = ours(BigBird(DIM, HEADS, "scaled", block, random))
     chosen = layer.choose(LENGTH // block, None, torch.device("cpu"))
-    assert chosen.counts[0, :, 1:-1, 5:].all()
+    assert chosen.keep[0, :, 1:-1, 5:].all()
     drawn_blocks = [np.array(head[1:-1, 5:].tolist()) for head in chosen.block[0]]
     monkeypatch.setattr(
         BigBirdBlockSparseAttention, "_bigbird_block_rand_mask_with_head", lambda *_, **__: drawn_blocks
@@ -77,7 +77,7 @@ def test_bigbird(monkeypatch):
     wanted = theirs(
         x, band_mask=band, from_mask=asks, to_mask=asked, from_blocked_mask=blocked, to_blocked_mask=blocked
     )[0]
-    close(layer(x, See())[0], wanted, 1e-6)
+    close(layer(x, Visibility())[0], wanted, 1e-6)
 
 
 def test_reformer():
@@ -99,4 +99,4 @@ def test_reformer():
     torch.manual_seed(7)
     layer.rotations = torch.randn(layer.rotations.shape, dtype=torch.float64)
     x = drawn(2, LENGTH, DIM)
-    close(layer(x, See())[0], theirs(x).hidden_states, 1e-6)
+    close(layer(x, Visibility())[0], theirs(x).hidden_states, 1e-6)

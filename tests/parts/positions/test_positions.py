@@ -6,21 +6,12 @@ import pytest
 import torch
 
 from seqloom.errors import SeqloomError
-from seqloom.parts.positions.positions import (
-    POSITIONS,
-    Abreast,
-    Alibi,
-    Field,
-    Floater,
-    Learned,
-    NoPosition,
-    Relative,
-    Rotary,
-    Sinusoidal,
-    SinusoidalRotary,
-    bucket_of,
-    runge_kutta,
-)
+from seqloom.parts.positions.absolute import Learned, Sinusoidal
+from seqloom.parts.positions.floater import Field, Floater, runge_kutta
+from seqloom.parts.positions.position import NoPosition, SideBySide
+from seqloom.parts.positions.position_table import POSITIONS
+from seqloom.parts.positions.relative import Alibi, Relative, bucket_of
+from seqloom.parts.positions.rotary import Rotary, SinusoidalRotary
 from tests.laws import close, drawn, shake
 
 DIM = 8
@@ -59,8 +50,8 @@ def test_sinusoidal_shift_is_a_rotation():
     for shift in (1, 7, 30):
         angle = shift * 10000.0 ** (-torch.arange(0, DIM, 2, dtype=torch.float64) / DIM)
         even, odd = table[:60, 0::2], table[:60, 1::2]
-        turned = torch.stack([even * angle.cos() + odd * angle.sin(), odd * angle.cos() - even * angle.sin()], -1)
-        close(turned.flatten(1), table[shift : shift + 60], 1e-5)
+        rotated = torch.stack([even * angle.cos() + odd * angle.sin(), odd * angle.cos() - even * angle.sin()], -1)
+        close(rotated.flatten(1), table[shift : shift + 60], 1e-5)
 
 
 @pytest.mark.parametrize("offset", [1, 100, 508, 509, 512, 2000])
@@ -75,7 +66,7 @@ def test_sinusoidal_remembers_nothing_of_a_long_call():
     assert position.table.shape == (512, DIM)
 
 
-def test_learned_takes_its_row_for_each_place():
+def test_learned_takes_its_row_for_each_position():
     position = Learned(DIM, 2, longest=6)
     close(position(zeros(3, dtype=torch.float32), 2)[0], position.weight[2:5])
 
@@ -92,19 +83,19 @@ def test_learned_past_its_length_is_an_error_the_user_can_mend(offset, steps):
 def test_rotary_formula():
     position = Rotary(DIM, 4)
     q = drawn(1, 1, 5, 4)
-    turned, _ = position.turn(q, q, offset=3)
+    rotated, _ = position.rotate(q, q, offset=3)
     for t in range(5):
         for i in range(2):
             angle = (t + 3) * 10000 ** (-2 * i / 4)
             x, y = q[0, 0, t, 2 * i].item(), q[0, 0, t, 2 * i + 1].item()
             wanted = (x * math.cos(angle) - y * math.sin(angle), x * math.sin(angle) + y * math.cos(angle))
-            assert turned[0, 0, t, 2 * i : 2 * i + 2].tolist() == pytest.approx(wanted, abs=1e-6)
+            assert rotated[0, 0, t, 2 * i : 2 * i + 2].tolist() == pytest.approx(wanted, abs=1e-6)
 
 
 def test_rotary_scores_depend_on_the_distance_alone():
     position = Rotary(DIM, 4).double()
     q, k = (drawn(1, 1, 1, 4, seed=seed).expand(1, 1, 6, 4) for seed in (1, 2))
-    scores = [torch.matmul(a, b.mT)[0, 0] for a, b in (position.turn(q, k, offset) for offset in (0, 5, 400))]
+    scores = [torch.matmul(a, b.mT)[0, 0] for a, b in (position.rotate(q, k, offset) for offset in (0, 5, 400))]
     close(scores[0], scores[1], 1e-9)
     close(scores[0], scores[2], 1e-9)
     for distance in range(1, 5):  # the same along every diagonal, and another on each
@@ -115,52 +106,52 @@ def test_rotary_scores_depend_on_the_distance_alone():
 
 def test_rotary_keeps_lengths():
     q = drawn(2, 2, 7, 4)
-    turned, _ = Rotary(DIM, 4).double().turn(q, q)
-    close(turned.norm(dim=-1), q.norm(dim=-1))
+    rotated, _ = Rotary(DIM, 4).double().rotate(q, q)
+    close(rotated.norm(dim=-1), q.norm(dim=-1))
 
 
-def test_rotary_in_bfloat16_still_tells_far_places_apart():
+def test_rotary_in_bfloat16_still_tells_far_positions_apart():
     """A model cast whole to bfloat16 must not count positions in it: it has no numbers between 300 and 302."""
     exact, rough = Rotary(DIM, 4), Rotary(DIM, 4).to(torch.bfloat16)
     q = torch.ones(1, 1, 4, 4)
-    wanted, _ = exact.turn(q, q, 1001)
-    found, _ = rough.turn(q.bfloat16(), q.bfloat16(), 1001)
+    wanted, _ = exact.rotate(q, q, 1001)
+    found, _ = rough.rotate(q.bfloat16(), q.bfloat16(), 1001)
     assert (found.float() - wanted).abs().max().item() < 0.05
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_rotary_as_a_product_of_complex_numbers_is_rotary_by_parts(dtype, monkeypatch):
-    """The twin is what compilers meet; with gradients."""
+def test_rotary_as_a_complex_product_is_rotary_written_out(dtype, monkeypatch):
+    """The form for compilers gives the same; with gradients."""
     q, k = (drawn(2, 3, 5, 8, seed=seed).to(dtype).requires_grad_() for seed in (1, 2))
     weight, found = drawn(2, 3, 5, 8, seed=3), []
     for compiling in (False, True):
         monkeypatch.setattr(torch.compiler, "is_compiling", lambda compiling=compiling: compiling)
-        turned = Rotary(DIM, 8).turn(q, k, 1001)
-        assert {part.dtype for part in turned} == {dtype}
-        slopes = torch.autograd.grad(sum((part * weight).square().sum() for part in turned), [q, k])
-        found.append([part.double() for part in (*turned, *slopes)])
+        rotated = Rotary(DIM, 8).rotate(q, k, 1001)
+        assert {part.dtype for part in rotated} == {dtype}
+        grads = torch.autograd.grad(sum((part * weight).square().sum() for part in rotated), [q, k])
+        found.append([part.double() for part in (*rotated, *grads)])
     close(*found, {torch.float64: 1e-12, torch.float32: 2e-5}.get(dtype, 1e-2))
 
 
-def test_layers_share_the_turns_of_a_pass():
-    """What is made once for places from 3 on serves any of them that follow one another."""
+def test_layers_share_the_rotations_of_a_pass():
+    """A table of positions from 3 on serves any range of them."""
     q, k = drawn(1, 2, 6, 4, seed=1), drawn(1, 2, 6, 4, seed=2)
     position = Rotary(DIM, 4).double()
-    shared = position.over(drawn(1, 6, DIM), 3)
+    shared = position.prepare(drawn(1, 6, DIM), 3)
     for offset, steps in ((3, 6), (3, 2), (5, 4)):
         few = [part[:, :, :steps] for part in (q, k)]
-        close(list(shared.turn(*few, offset)), list(position.turn(*few, offset)))
-    assert Sinusoidal(DIM, 4).over(zeros(6)).turn(q, k) == (q, k)
+        close(list(shared.rotate(*few, offset)), list(position.rotate(*few, offset)))
+    assert Sinusoidal(DIM, 4).prepare(zeros(6)).rotate(q, k) == (q, k)
 
 
-def test_rotary_turns_pairs():
+def test_rotary_needs_an_even_width():
     with pytest.raises(SeqloomError, match="the width of a head must be even, here 3"):
         Rotary(6, 3)
 
 
-def test_a_position_moves_the_embedding_or_turns_the_query_or_biases_the_score():
+def test_a_position_adds_to_embeddings_or_rotates_queries_or_biases_scores():
     x, q, k = drawn(2, 5, DIM), drawn(2, 2, 5, 4), drawn(2, 2, 5, 4, seed=3)
-    for position, moves, turns in (
+    for position, adds, rotates in (
         (NoPosition(DIM, 4), False, False),
         (Sinusoidal(DIM, 4), True, False),
         (Learned(DIM, 4), True, False),
@@ -170,11 +161,11 @@ def test_a_position_moves_the_embedding_or_turns_the_query_or_biases_the_score()
         (Alibi(DIM, 4), False, False),
         (Floater(DIM, 4), True, False),
     ):
-        assert torch.equal(position(x), x) != moves
-        turned = position.turn(q, k, 1)
-        assert torch.equal(turned[0], q) != turns
-        assert torch.equal(turned[1], k) != turns
-        assert (position.bias(2, 5, 5) is None) == (moves or turns or isinstance(position, NoPosition))
+        assert torch.equal(position(x), x) != adds
+        rotated = position.rotate(q, k, 1)
+        assert torch.equal(rotated[0], q) != rotates
+        assert torch.equal(rotated[1], k) != rotates
+        assert (position.bias(2, 5, 5) is None) == (adds or rotates or isinstance(position, NoPosition))
 
 
 def test_what_is_computed_is_not_saved():
@@ -189,14 +180,14 @@ def test_sinusoidal_rotary_is_one_and_the_other():
     x, q, k = drawn(2, 5, DIM), drawn(2, 2, 5, 4), drawn(2, 2, 5, 4, seed=3)
     both = SinusoidalRotary(DIM, 4).double()
     close(both(x, 3), Sinusoidal(DIM, 4).double()(x, 3))
-    close(list(both.turn(q, k, 3)), list(Rotary(DIM, 4).double().turn(q, k, 3)))
-    close(list(both.over(x, 3).turn(q, k, 3)), list(Rotary(DIM, 4).double().turn(q, k, 3)))
+    close(list(both.rotate(q, k, 3)), list(Rotary(DIM, 4).double().rotate(q, k, 3)))
+    close(list(both.prepare(x, 3).rotate(q, k, 3)), list(Rotary(DIM, 4).double().rotate(q, k, 3)))
 
 
 def test_rotary_by_hand():
-    """Place 1 turns (1, 0) by one radian in the first pair and by a hundredth in the second."""
-    turned, _ = Rotary(DIM, 4).turn(*[torch.tensor([[[[1.0, 0.0, 1.0, 0.0]] * 2]])] * 2)
-    assert turned[0, 0].flatten().tolist() == pytest.approx(
+    """Position 1 rotates (1, 0) by one radian in the first pair and by a hundredth in the second."""
+    rotated, _ = Rotary(DIM, 4).rotate(*[torch.tensor([[[[1.0, 0.0, 1.0, 0.0]] * 2]])] * 2)
+    assert rotated[0, 0].flatten().tolist() == pytest.approx(
         [1.0, 0.0, 1.0, 0.0, 0.540302, 0.841471, 0.999950, 0.0099998], abs=1e-6
     )
 
@@ -211,10 +202,10 @@ def test_buckets_by_hand():
 def test_relative_bias_by_hand():
     position = Relative(4, 2, buckets=4, far=4)
     position.weight.data = torch.tensor([[0.0, 10.0], [1.0, 11.0], [2.0, 12.0], [3.0, 13.0]])
-    # Both ways: bucket 0 is here and ahead of nobody, 1 behind, 3 ahead; the two heads differ by 10.
+    # Not causal: bucket 0 is distance 0, 1 behind, 3 ahead; the two heads differ by 10.
     wanted = torch.tensor([[0.0, 3.0, 3.0], [1.0, 0.0, 3.0], [1.0, 1.0, 0.0]])
     close(position.bias(2, 3, 3)[0], torch.stack([wanted, wanted + 10]))
-    # Looking back only there are buckets for 0, 1, 2 and 3 and more; one query at place 5.
+    # Causal: buckets for 0, 1, 2 and from 3 on; one query at position 5.
     close(position.bias(2, 1, 6, 5, causal=True)[0, 0], torch.tensor([[3.0, 3.0, 3.0, 2.0, 1.0, 0.0]]))
 
 
@@ -223,10 +214,10 @@ def test_buckets_are_those_of_t5(buckets, far):
     theirs = pytest.importorskip("transformers.models.t5.modeling_t5").T5Attention._relative_position_bucket
     position = Relative(4, 4, buckets=buckets, far=far)
     position.weight.data = torch.arange(float(buckets))[:, None]
-    back = torch.arange(300)[:, None] - torch.arange(300)
-    both = theirs(-back, True, buckets, far)
+    distance = torch.arange(300)[:, None] - torch.arange(300)
+    both = theirs(-distance, True, buckets, far)
     assert torch.equal(position.bias(1, 300, 300)[0, 0].long(), both)
-    behind = theirs(-back, False, buckets, far)
+    behind = theirs(-distance, False, buckets, far)
     assert torch.equal(position.bias(1, 300, 300, causal=True)[0, 0].long(), behind)
 
 
@@ -272,15 +263,15 @@ def test_a_bias_at_an_offset_is_a_row_of_the_whole(name, causal):
 
 
 def test_a_bias_of_hypotheses_side_by_side():
-    """Two a step: keys of place 0, 0, 1, 1, 2, 2, and the queries stand at place 2."""
+    """Two a step: keys of positions 0, 0, 1, 1, 2, 2, queries at position 2."""
     for position in (Alibi(DIM, 4), Relative(DIM, 4)):
-        found = Abreast(position, 2).bias(2, 2, 6)
+        found = SideBySide(position, 2).bias(2, 2, 6)
         close(found, position.bias(2, 1, 3, 2, True).repeat_interleave(2, -1))
-    assert Abreast(Rotary(DIM, 4), 2).bias(2, 2, 6) is None
+    assert SideBySide(Rotary(DIM, 4), 2).bias(2, 2, 6) is None
 
 
 def test_runge_kutta_by_hand():
-    """dp/dt = a p: one step multiplies by 1 + z + z²/2 + z³/6 + z⁴/24, z = a·step. dp/dt = t³ is summed exactly."""
+    """dp/dt = a p: one step multiplies by 1 + z + z²/2 + z³/6 + z⁴/24, z = a·step. dp/dt = t³ is integrated exactly."""
     p = torch.tensor([1.0, -2.0], dtype=torch.float64)
     close(runge_kutta(lambda t, p: 0.5 * p, 0.0, p, 2.0), p * (1 + 1 + 1 / 2 + 1 / 6 + 1 / 24))
     close(runge_kutta(lambda t, p: torch.full_like(p, t**3), 1.0, p, 2.0), p + (3**4 - 1) / 4)
@@ -293,8 +284,8 @@ class Linear(torch.nn.Module):
         return 3 * p
 
 
-def test_floater_flows_from_place_to_place():
-    """Of a linear field the flow is known: p(t) = e^3t p(0), and place i stands at t = i · step."""
+def test_floater_of_a_linear_field():
+    """Its solution is known: p(t) = e^3t p(0), and position i is at t = i · step."""
     position = Floater(4, 2, step=0.1, start="zero").double()
     position.field = Linear()
     found = position(zeros(6, 4))[0]
@@ -316,15 +307,15 @@ class Still(torch.nn.Module):
 
 
 def test_floater_knows_the_time():
-    """dp/dt = t: p = p(0) + t²/2, which the method sums exactly."""
+    """dp/dt = t: p = p(0) + t²/2, which the method integrates exactly."""
     position = Floater(4, 2, step=0.5, start="zero").double()
     position.field = Still(0.0)
     times = 0.5 * torch.arange(6.0)[:, None].double()
     close(position(zeros(6, 4))[0], position.first + times.square() / 2)
 
 
-def test_floater_flows_on_in_bfloat16():
-    """Small steps are not lost on the way to a far place, though what is added there is rounded in the end."""
+def test_floater_in_bfloat16():
+    """Small steps add up over many positions, though the sum with the embedding is rounded."""
     position = Floater(4, 2, step=0.01, start="zero").bfloat16()
     position.field = Still(1.0)
     found, times = position(zeros(400, 4, torch.bfloat16)).float()[0], 0.01 * torch.arange(400.0)[:, None]

@@ -11,7 +11,7 @@ from seqloom.build import build
 from seqloom.errors import SeqloomError
 from seqloom.parts.recurrent.cells import CELLS, GruCell, LstmCell, RnnCell, as_dims
 from seqloom.parts.recurrent.layers import Recurrent
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 from tests.laws import CELL_CHOICES, close, drawn, named, shake
 
 
@@ -186,7 +186,7 @@ def test_without_tanh_a_state_is_a_power_of_the_matrix():
     for activation in ("none", "tanh"):
         stack = Recurrent(2, 2, {"kind": "rnn", "activation": activation}).double()
         filled(stack.layers[0].cells[0], weight=[[1, 0], [0, 1]], recurrent=[[1.5, 0], [0, 0.5]], bias=[0, 0])
-        y, _ = stack(torch.tensor([[[1.0, 1.0]] + [[0.0, 0.0]] * 30]).double(), See())
+        y, _ = stack(torch.tensor([[[1.0, 1.0]] + [[0.0, 0.0]] * 30]).double(), Visibility())
         sizes[activation] = y[0, -1]
     close(sizes["none"], torch.tensor([1.5**30, 0.5**30], dtype=torch.float64), 1e-12)
     assert sizes["tanh"].abs().max() < 1
@@ -201,7 +201,7 @@ def test_both_kernels_of_the_rnn_are_torchs(cell):
             getattr(other, name).copy_(value)
         other.bias_hh_l0.zero_()
     x = drawn(2, 5, 3)
-    close(ours(x, See())[0], other(x)[0])
+    close(ours(x, Visibility())[0], other(x)[0])
 
 
 def evened(x, scale, shift=0.0):

@@ -18,7 +18,7 @@ from seqloom.fast.linear import cpu as products
 from seqloom.models.decoders import DECODERS
 from seqloom.models.protocols import Encoded
 from seqloom.parts.recurrent.layers import Recurrent
-from seqloom.parts.visibility import See, flip, keep
+from seqloom.parts.visibility import Visibility, flip, keep
 from tests import laws
 from tests.laws import OwnCell, close, drawn, shake
 
@@ -66,12 +66,12 @@ def test_equals_torch(cell, layers, directions, ragged, dtype):
     x = drawn(4, 7, 3).to(dtype).requires_grad_()
     z = x.detach().clone().requires_grad_()
     if ragged:
-        y, final = ours(x, See(lengths=LENGTHS))
+        y, final = ours(x, Visibility(lengths=LENGTHS))
         y = y * keep(LENGTHS, 7)[:, :, None]
         packed, end = other(pack_padded_sequence(z, LENGTHS, batch_first=True, enforce_sorted=False))
         wanted, _ = pad_packed_sequence(packed, batch_first=True)
     else:
-        y, final = ours(x, See())
+        y, final = ours(x, Visibility())
         wanted, end = other(z)
     ends = [rows_first(part, layers, directions) for part in (end if cell == "lstm" else (end,))]
     found = [torch.stack(part) for part in zip(*final, strict=True)]
@@ -102,7 +102,7 @@ def test_starts_from_a_given_state(cell):
     x, h, c = drawn(4, 7, 3), drawn(2, 4, 4, seed=2), drawn(2, 4, 4, seed=3)
     wanted, _ = other(x, (h, c) if cell == "lstm" else h)
     state = tuple((h[i], c[i]) if cell == "lstm" else (h[i],) for i in range(2))
-    close(ours(x, See(), state)[0], wanted)
+    close(ours(x, Visibility(), state)[0], wanted)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 40])
@@ -114,7 +114,7 @@ def test_single_steps_of_few_and_of_many_rows(cell, rows):
     x = drawn(rows, 5, 3)
     state, found = None, []
     for t in range(5):
-        y, state = ours(x[:, t : t + 1], See(causal=True), state)
+        y, state = ours(x[:, t : t + 1], Visibility(causal=True), state)
         found.append(y)
     close(torch.cat(found, 1), other(x)[0])
 
@@ -122,7 +122,7 @@ def test_single_steps_of_few_and_of_many_rows(cell, rows):
 @pytest.mark.parametrize("directions", [1, 2])
 def test_a_width_for_each_layer(directions):
     stack = Recurrent(3, [5, 2, 6], "gru", 3, directions)
-    outputs, state = stack.run(torch.randn(2, 4, 3), See())
+    outputs, state = stack.run(torch.randn(2, 4, 3), Visibility())
     assert [y.shape for y in outputs] == [(2, 4, d * directions) for d in (5, 2, 6)]
     assert [part.shape for (part,) in state] == [(2, d * directions) for d in (5, 2, 6)]
     assert stack.out_dim == 6 * directions
@@ -145,8 +145,8 @@ def test_the_second_direction_reads_from_the_end():
     forward, backward = stack.layers[0].cells
     backward.load_state_dict(forward.state_dict())
     x = drawn(2, 5, 3)
-    y, state = stack(x, See())
-    close(y[:, :, 4:], stack(x.flip(1), See())[0][:, :, :4].flip(1))
+    y, state = stack(x, Visibility())
+    close(y[:, :, 4:], stack(x.flip(1), Visibility())[0][:, :, :4].flip(1))
     close(state[0][0][:, 4:], y[:, 0, 4:])  # the state after its last step stands at the first place
 
 
@@ -160,7 +160,7 @@ def test_flip_turns_real_steps_only():
 
 def test_a_users_own_cell_gives_a_whole_layer():
     stack = Recurrent(3, 4, OwnCell, 2, 2)
-    y, state = stack(torch.randn(2, 5, 3), See(lengths=torch.tensor([5, 3])))
+    y, state = stack(torch.randn(2, 5, 3), Visibility(lengths=torch.tensor([5, 3])))
     assert y.shape == (2, 5, 8)
     assert [[part.shape for part in layer] for layer in state] == [[(2, 8), (2, 8)]] * 2
 
@@ -198,7 +198,7 @@ def test_a_users_cell_stands_where_a_name_would(own):
     for kind, more in (("recurrent", {}), ("attentive", {"query": "previous"}), ("attentive", {"input_feeding": True})):
         encoder, decoder = Recurrent(3, 4, own, 2, 2), {"kind": kind, "cell": own, "dim": 8, **more}
         made = build(DECODERS, decoder, input_dim=3, memory_dim=8, final_dims=encoder.state_dims)
-        outputs, final = encoder.run(torch.randn(2, 5, 3), See())
+        outputs, final = encoder.run(torch.randn(2, 5, 3), Visibility())
         state = made.begin(Encoded(states=outputs[-1], lengths=None, summary=final[-1][0], final=final))
         assert made(torch.randn(2, 4, 3), state)[0].shape == (2, 4, 8)
 
@@ -211,12 +211,12 @@ def test_half_precision_by_autocast(choice, able, monkeypatch):
     monkeypatch.setattr(products, "_HALVES", able and products._HALVES)
     torch.manual_seed(0)
     stack, x = shake(Recurrent(8, 8, choice, 2), 1), torch.randn(3, 9, 8)
-    wanted, _ = stack(x, See(causal=True))
+    wanted, _ = stack(x, Visibility(causal=True))
     state, found = None, []
     with torch.autocast("cpu", torch.bfloat16):
-        whole, _ = stack(x, See(causal=True))
+        whole, _ = stack(x, Visibility(causal=True))
         for piece in x.split([1, 5, 3], 1):
-            y, state = stack(piece, See(causal=True), state)
+            y, state = stack(piece, Visibility(causal=True), state)
             found.append(y.float())
     for y in (whole.float(), torch.cat(found, 1)):
         assert (y - wanted).abs().max() <= 0.05 * max(1.0, wanted.abs().max())
@@ -230,21 +230,21 @@ def test_dropped_weights_in_every_layer_and_direction(directions):
     torch.manual_seed(0)
     stack = Recurrent(4, 8, "gru", 2, directions, weight_drop=0.5).double().train()
     x = torch.randn(2, 5, 4).double()
-    y, _ = stack(x, See())
-    assert not torch.allclose(y, stack(x, See())[0])
+    y, _ = stack(x, Visibility())
+    assert not torch.allclose(y, stack(x, Visibility())[0])
     (y.sum()).backward()
     for layer in stack.layers:
         for cell in layer.cells:
             assert 0.3 < cell.recurrent.grad.eq(0).double().mean() < 0.7, "what was dropped has no gradient"
             assert cell.weight.grad.ne(0).all()
-    assert torch.equal(stack.eval()(x, See())[0], stack(x, See())[0])
+    assert torch.equal(stack.eval()(x, Visibility())[0], stack(x, Visibility())[0])
 
 
 def test_dropout_stands_between_layers_only():
     torch.manual_seed(0)
     one, two = Recurrent(3, 50, "rnn", 1, dropout=0.9), Recurrent(3, 50, "rnn", 2, dropout=0.9)
     x = torch.randn(2, 5, 3)
-    assert torch.equal(one.train()(x, See())[0], one.eval()(x, See())[0])
-    outputs, quiet = two.train().run(x, See())[0], two.eval().run(x, See())[0]
+    assert torch.equal(one.train()(x, Visibility())[0], one.eval()(x, Visibility())[0])
+    outputs, quiet = two.train().run(x, Visibility())[0], two.eval().run(x, Visibility())[0]
     assert torch.equal(outputs[0], quiet[0])
     assert not torch.allclose(outputs[1], quiet[1])

@@ -14,7 +14,7 @@ from seqloom.parts.probe import watch
 from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.recurrent.minimal_cells import MinGruCell, MinLstmCell
 from seqloom.parts.recurrent.scan import scan
-from seqloom.parts.visibility import See, keep
+from seqloom.parts.visibility import Visibility, keep
 from tests.laws import close, drawn, gradients, shake, weighed
 
 CELLS = {"mingru": MinGruCell, "minlstm": MinLstmCell}
@@ -96,7 +96,7 @@ def test_training_has_no_loop_over_time(cell):
         kept.append(0)
         x = torch.randn(2, steps, 3)
         with Counted() as mode, torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-            layer(x, See())[0].sum().backward()
+            layer(x, Visibility())[0].sum().backward()
         counts.append(mode.count)
     assert counts[1] - counts[0] <= 4 * 10 * 4, "ten operations a pass or so, four passes more"
     assert kept[1] < 17 * kept[0]
@@ -111,10 +111,10 @@ def test_the_scan_says_what_steps_say_in_less_precision(cell, directions, dtype)
     exact = shake(Recurrent(3, 8, cell, 2, directions).double(), 1)
     stack = Recurrent(3, 8, cell, 2, directions).to(dtype).eval()
     stack.load_state_dict(exact.state_dict())
-    x, see = drawn(4, 33, 3), See(lengths=torch.tensor([33, 5, 1, 20]))
-    wanted, fast = said(exact, x, see), said(stack, x.to(dtype), see)
+    x, visible = drawn(4, 33, 3), Visibility(lengths=torch.tensor([33, 5, 1, 20]))
+    wanted, fast = said(exact, x, visible), said(stack, x.to(dtype), visible)
     with watch(stack):
-        plain = said(stack, x.to(dtype), see)
+        plain = said(stack, x.to(dtype), visible)
     bound = 2e-5 if dtype == torch.float32 else 0.05
     assert {one.dtype for one in (*fast, *plain)} == {dtype}
     assert away(fast, wanted) <= bound
@@ -122,10 +122,10 @@ def test_the_scan_says_what_steps_say_in_less_precision(cell, directions, dtype)
     assert away(fast, plain) <= bound
 
 
-def said(stack, x, see):
+def said(stack, x, visible):
     """Outputs at real places, last states and gradients."""
-    y, final = stack(x, see)
-    told = [y[keep(see.lengths, y.size(1))], *(part for layer in final for part in layer)]
+    y, final = stack(x, visible)
+    told = [y[keep(visible.lengths, y.size(1))], *(part for layer in final for part in layer)]
     return [*told, *gradients(stack, told)]
 
 

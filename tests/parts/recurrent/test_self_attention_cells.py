@@ -17,7 +17,7 @@ from seqloom.parts.probe import watch
 from seqloom.parts.recurrent.cells import CELLS
 from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.recurrent.self_attention_cells import BLOCK_SIZE, AttentiveCell, LstmnCell
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 from tests.laws import close, drawn, gradients, shake
 
 TAPES = ("attentive-rnn", "lstmn")
@@ -123,8 +123,8 @@ def test_what_a_decoder_starts_from():
 def test_no_entry_is_no_entry(cell):
     """Rows whose state was multiplied by 0 go on as rows that start."""
     stack = shake(Recurrent(3, 4, {"kind": cell, "window": 5}, 2).double(), 1)
-    see, x = See(causal=True), drawn(3, 6, 3)
-    _, state = stack(x[:, :4], see)
+    visible, x = Visibility(causal=True), drawn(3, 6, 3)
+    _, state = stack(x[:, :4], visible)
 
     def scaled(part, factor):
         return (
@@ -133,9 +133,9 @@ def test_no_entry_is_no_entry(cell):
             else tuple(scaled(inner, factor) for inner in part)
         )
 
-    mixed, _ = stack(x[:, 4:], see, scaled(state, torch.tensor([1.0, 0.0, 1.0]).double()))
-    kept, _ = stack(x[:, 4:], see, state)
-    fresh, _ = stack(x[:, 4:], see)
+    mixed, _ = stack(x[:, 4:], visible, scaled(state, torch.tensor([1.0, 0.0, 1.0]).double()))
+    kept, _ = stack(x[:, 4:], visible, state)
+    fresh, _ = stack(x[:, 4:], visible)
     close(mixed[[0, 2]], kept[[0, 2]])
     close(mixed[1], fresh[1])
 
@@ -146,10 +146,10 @@ def test_a_window_forgets_what_lies_behind_it(cell):
     whole, short = (shake(Recurrent(3, 4, {"kind": cell, "window": n}).double(), 1) for n in (None, 3))
     short.load_state_dict(whole.state_dict())
     x = drawn(2, 9, 3)
-    assert not torch.allclose(whole(x, See())[0], short(x, See())[0])
-    close(whole(x[:, :3], See())[0], short(x[:, :3], See())[0])
+    assert not torch.allclose(whole(x, Visibility())[0], short(x, Visibility())[0])
+    close(whole(x[:, :3], Visibility())[0], short(x[:, :3], Visibility())[0])
     for stack, entries in ((short, 3), (whole, 9)):
-        _, (state,) = stack(x, See(causal=True))
+        _, (state,) = stack(x, Visibility(causal=True))
         assert sum(seen.size(1) for _, _, seen in state[-1]) == entries
 
 
@@ -160,7 +160,7 @@ def test_blocks_make_no_difference(cell, window, monkeypatch):
     stack, x, found = shake(Recurrent(3, 4, {"kind": cell, "window": window}).double(), 1), drawn(2, 45, 3), []
     for block in (32, 7, 1, 1000):
         monkeypatch.setitem(BLOCK_SIZE, "cpu", block)
-        y, _ = stack(x, See())
+        y, _ = stack(x, Visibility())
         found.append([y, *gradients(stack, [y])])
     for other in found[1:]:
         close(other, found[0])
@@ -179,7 +179,7 @@ def test_what_training_keeps_grows_with_the_length_not_its_square(cell):
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            y, _ = stack(torch.randn(2, steps, 16), See())
+            y, _ = stack(torch.randn(2, steps, 16), Visibility())
         kept.append(sum(places.values()))
         del y
     assert kept[1] < 7 * kept[0], "sixteen times, if every step kept a copy of its tape"
@@ -189,7 +189,7 @@ def test_what_training_keeps_grows_with_the_length_not_its_square(cell):
 def test_weights_are_a_distribution_over_what_was(cell):
     stack = shake(Recurrent(3, 4, cell).double(), 1)
     with watch(stack) as seen:
-        stack(drawn(2, 5, 3), See())
+        stack(drawn(2, 5, 3), Visibility())
     reports = seen["layers.0.cells.0.look"]
     assert [one.shape for one in reports] == [(2, 1, t + 1) for t in range(5)]
     for t, one in enumerate(reports):
@@ -201,10 +201,10 @@ def test_weights_are_a_distribution_over_what_was(cell):
 
 def test_a_tape_is_handed_on_only_to_those_who_read_on():
     stack = Recurrent(3, 4, "lstmn", 2)
-    _, state = stack(torch.randn(2, 5, 3), See(causal=True))
+    _, state = stack(torch.randn(2, 5, 3), Visibility(causal=True))
     assert [len(layer) for layer in state] == [5, 5]
     for lengths in (None, torch.tensor([5, 2])):
-        _, state = stack(torch.randn(2, 5, 3), See(lengths=lengths))
+        _, state = stack(torch.randn(2, 5, 3), Visibility(lengths=lengths))
         assert [[part.shape for part in layer] for layer in state] == [[(2, 4)] * 2] * 2
 
 

@@ -7,8 +7,10 @@ import torch
 
 from seqloom.errors import SeqloomError
 from seqloom.parts.layers.activations import ACTIVATIONS
-from seqloom.parts.transformer.block import Around, Block, FeedForward
-from seqloom.parts.visibility import See
+from seqloom.parts.transformer.block import Block
+from seqloom.parts.transformer.feed_forward import FeedForward
+from seqloom.parts.transformer.residual import Residual
+from seqloom.parts.visibility import Visibility
 from tests.laws import close, drawn, shake
 
 X = [-3.0, -0.5, 0.0, 0.7, 2.0]
@@ -34,11 +36,11 @@ def test_feed_forward_is_two_maps_at_every_place_by_itself():
 
 def test_norm_before_and_after():
     x, y = drawn(2, 3, 8), drawn(2, 3, 8, seed=2)
-    before, after = (shake(Around(8, norm, 0.0).double(), 1) for norm in ("before", "after"))
-    close(before.enter(x), before.norm(x))
-    close(before.leave(x, y), x + y)
-    close(after.enter(x), x)
-    close(after.leave(x, y), after.norm(x + y))
+    before, after = (shake(Residual(8, norm, 0.0).double(), 1) for norm in ("before", "after"))
+    close(before.sublayer_input(x), before.norm(x))
+    close(before.add(x, y), x + y)
+    close(after.sublayer_input(x), x)
+    close(after.add(x, y), after.norm(x + y))
 
 
 @pytest.mark.parametrize("norm", ["before", "after"])
@@ -68,15 +70,15 @@ def test_a_block_equals_torchs(norm):
         tgt_mask=~torch.ones(5, 5).tril().bool(),
         memory_key_padding_mask=~(torch.arange(4) < lengths[:, None]),
     )
-    seen = (ours.cross.remember(memory), See(lengths=lengths))
-    close(ours(x, See(causal=True), memory=seen)[0], wanted)
+    seen = (ours.cross.project_memory(memory), Visibility(lengths=lengths))
+    close(ours(x, Visibility(causal=True), memory=seen)[0], wanted)
 
 
 def test_dropout_only_while_training():
     block = Block(8, 2, 12, dropout=0.5)
     x = torch.randn(2, 3, 8)
-    assert torch.equal(block.eval()(x, See())[0], block(x, See())[0])
-    assert not torch.allclose(block.train()(x, See())[0], block(x, See())[0])
+    assert torch.equal(block.eval()(x, Visibility())[0], block(x, Visibility())[0])
+    assert not torch.allclose(block.train()(x, Visibility())[0], block(x, Visibility())[0])
 
 
 @pytest.mark.parametrize(

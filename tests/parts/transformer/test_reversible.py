@@ -1,4 +1,4 @@
-"""Reversible layers: the same numbers as without, and nothing kept for the way back but what came out."""
+"""Reversible layers: the same numbers as without, and nothing stored for the backward pass but the output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqloom.models.encoders.transformer import TransformerEncoder
 from seqloom.models.language_model import LanguageModel
 from seqloom.parts.probe import watch
 from seqloom.parts.transformer import reversible
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 from tests.laws import close, drawn, gradients, mixer_choices, named, shake
 
 SIZES = {"input_dim": 8, "dim": 8, "heads": 2, "hidden": 12, "residual": "reversible"}
@@ -33,7 +33,7 @@ def said(stack, x, lengths):
 
 
 def plainly(monkeypatch):
-    monkeypatch.setattr(reversible, "_plainly", lambda *given: True)
+    monkeypatch.setattr(reversible, "_stores_activations", lambda *given: True)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
@@ -49,12 +49,12 @@ def test_gradients_are_those_of_the_plain_computation(make, dropout, position, m
         y = said(stack, x, LENGTHS)
         torch.rand(3)  # numbers drawn since then are none of dropout's
         found.append([y, *gradients(stack, [y]), torch.rand(3)])
-        of_x = torch.autograd.grad(said(stack.eval(), x, LENGTHS).pow(2).sum(), x)
-        found[-1] += of_x
+        grad_x = torch.autograd.grad(said(stack.eval(), x, LENGTHS).pow(2).sum(), x)
+        found[-1] += grad_x
         stack.train()
     close(*found)
     assert found[0][0].grad_fn is not None
-    assert all(slope.abs().sum() > 0 for slope in found[0][1:])
+    assert all(grad.abs().sum() > 0 for grad in found[0][1:])
 
 
 @pytest.mark.parametrize("mixer", mixer_choices(), ids=named)
@@ -70,7 +70,7 @@ def test_every_mixer_can_be_undone(mixer, monkeypatch):
 
 
 def kept(layers, residual, x):
-    """Bytes that wait for the way back, weights aside."""
+    """Bytes stored for the backward pass, without weights."""
     stack = made(TransformerStack, layers, 0.1, residual=residual).train()
     own, found = {p.untyped_storage().data_ptr() for p in stack.parameters()}, {}
 
@@ -93,7 +93,7 @@ def test_memory_does_not_grow_with_depth():
     assert eight > 3 * two
 
 
-def test_the_way_back_can_be_gone_twice_and_what_is_frozen_stays():
+def test_backward_runs_twice_and_frozen_weights_get_no_gradient():
     stack = made(dropout=0.2).train()
     stack.blocks[1].requires_grad_(False)
     trained = [p for p in stack.blocks.parameters() if p.requires_grad]
@@ -114,11 +114,11 @@ def test_weights_that_changed_since_are_noticed():
 
 
 def test_by_hand():
-    stack, x, see = made(layers=1), drawn(2, 5, 8), See(lengths=torch.tensor([5, 5]))
+    stack, x, visible = made(layers=1), drawn(2, 5, 8), Visibility(lengths=torch.tensor([5, 5]))
     block, entered = stack.blocks[0], stack.enter(x)
-    one = entered + block.mix(block.mix_around.norm(entered), see, None, stack.enter.position)[0]
+    one = entered + block.mix(block.mix_around.norm(entered), visible, None, stack.enter.position)[0]
     two = entered + block.feed(block.feed_around.norm(one))
-    close(stack(x, see.lengths).states, stack.norm((one + two) / 2))
+    close(stack(x, visible.lengths).states, stack.norm((one + two) / 2))
 
 
 def test_padding_is_not_seen():
@@ -150,7 +150,7 @@ def test_whoever_watches_sees_weights_and_the_same_numbers():
     heard = []
     with stack.blocks[1].feed.register_forward_hook(lambda *given: heard.append(1)):
         said(stack, x, LENGTHS).sum().backward()
-    assert heard == [1]  # not once more on the way back
+    assert heard == [1]  # not again in the backward pass
 
 
 def test_language_models_train_eager_and_compiled():

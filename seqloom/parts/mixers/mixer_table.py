@@ -1,8 +1,8 @@
-"""Mixing along time, the first half of a Transformer's block: attention of any kind, and whatever else can stand there.
+"""Mixers: the first sub-layer of a Transformer block, attention of any kind or a convolution, chosen by name.
 
-A mixer is built knowing `dim`, `heads` and the block's `score`, and speaks as `Mixer` says. Its state is what it keeps
-of the steps already taken: a `Cache`, or anything else that `pick` can take rows of and that says how many steps were
-`used`. Law: T steps at once equal the same steps in any pieces, the state handed on. A step consumes its state.
+A mixer is built with `dim`, `heads` and the block's `score`; see `Mixer`. Its state is what later steps need of earlier
+ones: a `Cache`, or anything with a step count `used` whose rows `pick` can select. Law: T steps at once equal the same
+steps in any chunks with the state passed on. A step consumes its state.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seqloom.build import Choice, build
 from seqloom.errors import SeqloomError
-from seqloom.parts.attention.attention import MultiHead
+from seqloom.parts.attention.multi_head import MultiHeadAttention
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.mixers.blockwise import Blockwise
 from seqloom.parts.mixers.convolution import ConvolutionMixer
@@ -22,29 +22,31 @@ from seqloom.parts.mixers.linformer import Linformer
 from seqloom.parts.mixers.reformer import Reformer
 from seqloom.parts.mixers.sparse import BigBird, Longformer
 from seqloom.parts.mixers.window import Window
-from seqloom.parts.positions.positions import Turns
+from seqloom.parts.positions.position import AttentionPosition
 from seqloom.parts.state import Cache, State
-from seqloom.parts.visibility import See
+from seqloom.parts.visibility import Visibility
 
 
 class Mixer(Protocol):
-    causal: bool  # whether it can do without what comes after, and so stand where tokens are written
-    bounded: bool  # whether its state stays within a constant, however many steps are taken
+    causal: bool  # whether it works without later positions, as in a decoder
+    bounded: bool  # whether the size of its state has a bound, however many steps are taken
 
     def begin(self, room: int | None = None) -> State:
-        """The state before the first step; memory for `room` steps, if it grows with them."""
+        """The state before the first step; if it grows, with memory for `room` steps."""
         ...
 
-    def __call__(self, x: Tensor, see: See, state: State = None, position: Turns | None = None) -> tuple[Tensor, State]:
-        """[R, T, dim] -> the same; with a state, x stands after what it holds. `position` turns queries and keys."""
+    def __call__(
+        self, x: Tensor, visible: Visibility, state: State = None, position: AttentionPosition | None = None
+    ) -> tuple[Tensor, State]:
+        """[R, T, dim] -> the same; with a state, x follows the steps that it holds. `position` rotates q and k."""
         ...
 
 
-class SelfAttention(MultiHead):
-    """softmax(score(Q, K)) V with several heads, over everything that may be seen (Vaswani et al. 2017, section 3.2.2).
+class SelfAttention(MultiHeadAttention):
+    """softmax(score(Q, K)) V with several heads, over all visible positions (Vaswani et al. 2017, section 3.2.2).
 
-    Time and memory grow with the square of the length. `key_heads`, `projections`, `normalizer` and `dropout`: see
-    MultiHead. Reports its weights, [B, heads, T, S].
+    Quadratic in the length. `key_heads`, `projections`, `normalizer` and `dropout`: see
+    MultiHeadAttention. Reports its weights, [B, heads, T, S].
     """
 
     causal = True
@@ -60,15 +62,15 @@ class SelfAttention(MultiHead):
         normalizer: str = "softmax",
         dropout: float = 0.0,
     ) -> None:
-        kinds = {"key_heads": key_heads, "projections": projections, "normalizer": normalizer, "dropout": dropout}
-        super().__init__(dim, heads, score=score, **kinds)  # pyright: ignore[reportArgumentType]
+        options = {"key_heads": key_heads, "projections": projections, "normalizer": normalizer, "dropout": dropout}
+        super().__init__(dim, heads, score=score, **options)  # pyright: ignore[reportArgumentType]
 
     def begin(self, room: int | None = None) -> Cache:
         return Cache(room)
 
 
-class CrossAttention(MultiHead):
-    """The same over what was read (Vaswani et al. 2017, section 3.2.3), of width `key_dim`."""
+class CrossAttention(MultiHeadAttention):
+    """The same over the encoder's states, of width `key_dim` (Vaswani et al. 2017, section 3.2.3)."""
 
     def __init__(
         self,
@@ -81,8 +83,8 @@ class CrossAttention(MultiHead):
         normalizer: str = "softmax",
         dropout: float = 0.0,
     ) -> None:
-        kinds = {"key_heads": key_heads, "projections": projections, "normalizer": normalizer, "dropout": dropout}
-        super().__init__(dim, heads, key_dim=key_dim, score=score, **kinds)  # pyright: ignore[reportArgumentType]
+        options = {"key_heads": key_heads, "projections": projections, "normalizer": normalizer, "dropout": dropout}
+        super().__init__(dim, heads, key_dim=key_dim, score=score, **options)  # pyright: ignore[reportArgumentType]
 
 
 CROSSES = {"attention": CrossAttention}
@@ -100,8 +102,8 @@ MIXERS = {
 }
 
 
-def mixer_of(choice: Choice, dim: int, heads: int, score: Choice, causal: bool) -> Any:
-    """The chosen mixer; one that has to see what comes after is refused where `causal` says that there is nothing."""
+def build_mixer(choice: Choice, dim: int, heads: int, score: Choice, causal: bool) -> Any:
+    """The chosen mixer; one that needs later positions is refused if `causal`."""
     mixer = build(MIXERS, choice, dim=dim, heads=heads, score=score)
     if causal and not mixer.causal:
         fitting = ", ".join(sorted(name for name, make in MIXERS.items() if make.causal))
