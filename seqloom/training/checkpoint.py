@@ -1,4 +1,4 @@
-"""Checkpoints: weights and everything needed to resume exactly. Safetensors and JSON; no pickle."""
+"""Checkpoints: weights and everything needed to resume exactly. Safetensors and JSON; nothing is pickled."""
 
 from __future__ import annotations
 
