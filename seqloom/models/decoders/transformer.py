@@ -7,8 +7,16 @@ from typing import Annotated, NamedTuple
 from torch import Tensor, cat, compiler, nn
 
 from seqloom.build import Choice, build
-from seqloom.fast.decoding.first_block import Entrance, entrance
-from seqloom.fast.decoding.transformer_step import Alike, Entered, Folded, Lean, biasing, foldable, moving
+from seqloom.fast.decoding.first_block import FirstBlockTable, first_block_table
+from seqloom.fast.decoding.transformer_step import (
+    BroadcastCache,
+    FoldedMemory,
+    ProjectedInput,
+    TransformerStep,
+    folding_supported,
+    has_bias,
+    rotates,
+)
 from seqloom.models.decoders.bridge import Dims
 from seqloom.models.encoders.transformer import TransformerInput
 from seqloom.models.protocols import Encoded
@@ -29,9 +37,9 @@ class SourceMemory(NamedTuple):
     memories: tuple[Memory, ...]
     lengths: Tensor | None
     real: Tensor | None = None  # [B, 1, 1, S], added to scores: −inf at padded places
-    lean: Lean | None = None  # the blocks as steps run them without probes
-    folded: tuple[Folded, ...] | None = None  # the memories as they take them, where that is less work
-    entrance: Entrance | None = None  # steps are given tokens, [R, 1], where there is one
+    lean: TransformerStep | None = None  # the blocks as steps run them without probes
+    folded: tuple[FoldedMemory, ...] | None = None  # the memories as they take them, where that is less work
+    entrance: FirstBlockTable | None = None  # steps are given tokens, [R, 1], where there is one
 
 
 class TransformerDecoder(nn.Module):
@@ -85,23 +93,23 @@ class TransformerDecoder(nn.Module):
             return Decoding(SourceMemory(memories, encoded.lengths), states)
         real = None if encoded.lengths is None else padding_bias(encoded.lengths, encoded.states)
         blocks, rows = list(self.blocks), encoded.states.size(0) * width
-        fold = foldable(blocks, encoded.states, width)  # pyright: ignore
-        lean = Lean.of(blocks, rows, fold)  # pyright: ignore
+        fold = folding_supported(blocks, encoded.states, width)  # pyright: ignore
+        lean = TransformerStep.of(blocks, rows, fold)  # pyright: ignore
         folded = None
         if lean is not None and fold:
             pairs = zip(blocks, memories, strict=True)
-            folded = tuple(Folded.of(block.cross, memory, real) for block, memory in pairs)  # pyright: ignore
+            folded = tuple(FoldedMemory.of(block.cross, memory, real) for block, memory in pairs)  # pyright: ignore
         elif lean is not None:  # in one block each, since every step reads them
             memories = tuple((keys.contiguous(), values.contiguous()) for keys, values in memories)
         read = SourceMemory(memories, encoded.lengths, real, lean, folded, self._entrance(table, lean))
         return Decoding(read, Branches(len(self.blocks), room, width))
 
-    def _entrance(self, table: Tensor | None, lean: Lean | None) -> Entrance | None:
+    def _entrance(self, table: Tensor | None, lean: TransformerStep | None) -> FirstBlockTable | None:
         hooked = any(part._forward_pre_hooks or part._forward_hooks for part in self.enter.modules())
         known = type(self.enter.position) in (NoPosition, Sinusoidal)  # of any length, and without bounds
         if table is None or lean is None or hooked or not known:
             return None
-        return entrance(self, table, self.enter, lean.blocks[0], self.blocks[0].mix.project)  # pyright: ignore
+        return first_block_table(self, table, self.enter, lean.blocks[0], self.blocks[0].mix.project)  # pyright: ignore
 
     def forward(self, x: Tensor, state: Decoding, lengths: Tensor | None = None) -> tuple[Tensor, Decoding]:
         """[R, T, input_dim], or tokens [R, T] where there is an entrance for them -> [R, T, dim]. `lengths` [R]: how
@@ -124,18 +132,18 @@ class TransformerDecoder(nn.Module):
             x, three = read.entrance(x[:, 0], place)
         x = x.view(-1, rows.width, self.dim)
         seen, caches = rows.grow(x), rows.caches
-        if read.lean is None or read.lean.watched:
+        if read.lean is None or read.lean.has_probes:
             y, _ = self._run_blocks(x, See(bias=seen), caches, Abreast(position, place), read)
             return y.view(-1, 1, self.dim)
         if one := place == 0 and _all_equal(given.view(x.size(0), rows.width, -1)):
-            x, seen, caches = x[:, :1], None, [Alike(cache, rows.width) for cache in caches]
+            x, seen, caches = x[:, :1], None, [BroadcastCache(cache, rows.width) for cache in caches]
             three = None if three is None else three[:: rows.width]
-        turns = Abreast(position.over(x[:1, :1], place), place) if moving(position) else None
-        if biasing(position):  # the same in all layers, so computed once
+        turns = Abreast(position.over(x[:1, :1], place), place) if rotates(position) else None
+        if has_bias(position):  # the same in all layers, so computed once
             heads, slots = read.lean.blocks[0].heads, rows.steps * rows.width
             seen = See(bias=seen).plus(Abreast(position, place).bias(heads, 1, slots, dtype=x.dtype)).bias
         x = x.reshape(-1, self.dim)
-        given = x if three is None else Entered(x, three)
+        given = x if three is None else ProjectedInput(x, three)
         for block, cache, memory in zip(read.lean.blocks, caches, read.folded or read.memories, strict=True):
             given = block(given, cache, turns, seen, memory, read.real)
         y = self.norm(given)[:, None]

@@ -11,9 +11,7 @@ from torch.nn import functional as F
 
 from seqloom.build import Choice, build
 from seqloom.errors import SeqloomError, known
-from seqloom.fast.attention import short_gpu
-from seqloom.fast.attention.qkv_gpu import fits, parted
-from seqloom.fast.attention.short_cpu import brief, briefly, mixed, worth
+from seqloom.fast.attention import qkv_gpu, short_cpu, short_gpu
 from seqloom.fast.linear.cpu import Linear
 from seqloom.parts.attention.normalisers import NORMALISERS, Normaliser, softmax
 from seqloom.parts.attention.scores import SCORES, Scaled, Score
@@ -66,10 +64,15 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, see: See, scale: float = 1.0) -> Ten
     if q.dim() == 3:  # only with an axis for heads does torch choose its fused kernel
         return _fused(q[:, None], k[:, None], v[:, None], see, scale)[:, 0]
     t, s, shared = q.size(-2), k.size(-2), q.size(1) != k.size(1)
-    if worth(q, k) and see.bias is None and see.window is None and (see.square(t, s) or not see.causal):
-        return mixed(q * scale, k, v, None if see.causal else see.keep(t, s, q.device), see.causal)
-    if brief(q, k) and see.bias is None and see.window is None and not see.causal:
-        return briefly(q, k, v, see.keep(t, s, q.device), scale)
+    if (
+        short_cpu.short_attention_supported(q, k)
+        and see.bias is None
+        and see.window is None
+        and (see.square(t, s) or not see.causal)
+    ):
+        return short_cpu.short_attention(q * scale, k, v, None if see.causal else see.keep(t, s, q.device), see.causal)
+    if short_cpu.short_attention_no_grad_supported(q, k) and see.bias is None and see.window is None and not see.causal:
+        return short_cpu.short_attention_no_grad(q, k, v, see.keep(t, s, q.device), scale)
     if see.square(t, s):
         return _kernel(q, k, v, scale=scale, is_causal=True, enable_gqa=shared)
     mask = see.keep(t, s, q.device)
@@ -257,7 +260,7 @@ class MultiHead(Probed):
         """Queries, keys and values."""
         if packed is None or bias is None:
             return self._parts(packed, x, "qkv")
-        return parted(packed, bias, self.heads)
+        return qkv_gpu.split_qkv(packed, bias, self.heads)
 
     def _turned(self, packed: Tensor, bias: Tensor | None, position: Turned) -> Memory:
         """The keys and values of which the kernel for short rows turns the keys by itself."""
@@ -273,7 +276,9 @@ class MultiHead(Probed):
     def _apart(self, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """The product, and its bias where the slope of that is left to whoever takes the product."""
         return (
-            self.project.apart(x) if self.project is not None and self.usual and fits(x) else (self._product(x), None)
+            self.project.forward_defer_bias_grad(x)
+            if self.project is not None and self.usual and qkv_gpu.supported(x)
+            else (self._product(x), None)
         )
 
     def _parts(self, packed: Tensor | None, x: Tensor, parts: str) -> list[Tensor]:
@@ -284,7 +289,7 @@ class MultiHead(Probed):
     def _short(self, packed: Tensor | None, see: See, t: int, s: int) -> TypeGuard[Tensor]:
         """Whether the kernel for short rows can do it."""
         usual = self.usual and self.probe is None and type(self.score) is Scaled and not self._drops
-        return packed is not None and usual and short_gpu.fits(packed, see, t, s, self.head_dim)
+        return packed is not None and usual and short_gpu.supported(packed, see, t, s, self.head_dim)
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)

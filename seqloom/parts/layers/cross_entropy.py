@@ -86,9 +86,9 @@ def _guessed(logits: Tensor, labels: Tensor, size: int, how: _How, slopes: bool)
     """The loss of one piece, its gradient by the logits, which takes their place, and whether that is zero in rows
     without a label: to make it so costs the plain form more than to leave those rows out of what is made of it."""
     if runtime.usable(logits) and logits.dtype.itemsize <= 4 and not torch.compiler.is_compiling():
-        from seqloom.fast.loss import triton_kernels as guesses
+        from seqloom.fast.loss import triton_kernels
 
-        return guesses.guessed(logits, labels, size, how.smoothing, how.ignore, slopes).sum(), logits, True
+        return triton_kernels.cross_entropy(logits, labels, size, how.smoothing, how.ignore, slopes).sum(), logits, True
     return *guessed(logits, labels, size, how, slopes), False
 
 
@@ -117,7 +117,7 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
     """total += a b"""
     if a.dtype == total.dtype:
         total.addmm_(a, b)
-    elif runtime.SUMS and a.is_cuda and not torch.compiler.is_compiling():
+    elif runtime.MIXED_ADDMM and a.is_cuda and not torch.compiler.is_compiling():
         torch.addmm(total, a, b, out_dtype=total.dtype, out=total)  # pyright: ignore
     else:
         total += a @ b

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from seqloom.build import Choice
-from seqloom.fast.attention.window_cpu import sliced, worth
+from seqloom.fast.attention import window_cpu
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.mixers.head_projections import Heads, at_least, by_head, dense, folded, padded, places
 from seqloom.parts.state import Kept, State
@@ -61,8 +61,8 @@ def near(q: Tensor, k: Tensor, v: Tensor, see: See, first: int = 0) -> Tensor:
     assert see.window is not None
     if see.window >= n:
         return dense(q, k, v, replace(see, window=None, offset=0))
-    if worth(q, k, v, see):
-        return sliced(q, k, v, see, first)
+    if window_cpu.supported(q, k, v, see):
+        return window_cpu.window_attention(q, k, v, see, first)
     return _flex(q, k, v, see, first) if _flexible(q, see) else chunked(q, k, v, see, first)
 
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError, known
-from seqloom.fast.lstm import gpu as stepped
-from seqloom.fast.lstm.pointwise import Step
+from seqloom.fast.lstm import gpu as lstm_gpu
+from seqloom.fast.lstm.pointwise import LstmPointwise
 from seqloom.parts.recurrent.base_cell import Cell, CellState
 from seqloom.parts.recurrent.lookback_cells import AttentiveCell, LstmnCell
 from seqloom.parts.recurrent.minimal_cells import MinGruCell, MinLstmCell
@@ -183,7 +183,7 @@ class LstmCell(Cell):
 
     def act(self, gates: Tensor, state: CellState) -> CellState:
         if torch.is_grad_enabled():
-            return Step.apply(gates, state[1])
+            return LstmPointwise.apply(gates, state[1])
         *_, c, h = self._opened(gates, state[1])
         return h, c
 
@@ -193,9 +193,9 @@ class LstmCell(Cell):
         return y, (h[0], c[0])
 
     def halved(self, x: Tensor, state: CellState) -> tuple[Tensor, ...] | None:
-        if not stepped.fits(x, self.dim):
+        if not lstm_gpu.supported(x, self.dim):
             return None
-        return stepped.lstm(x, (state[0], state[1]), (self.weight, self.recurrent, self.bias))
+        return lstm_gpu.lstm(x, (state[0], state[1]), (self.weight, self.recurrent, self.bias))
 
     def hold(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
         """The kernel gives c after the last step only. One more input feature, on at padded places, shuts the input

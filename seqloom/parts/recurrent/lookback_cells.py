@@ -4,7 +4,7 @@ Their state grows: behind the tensors of a fixed size stands a tape, blocks of (
 [R, S]), rows first, in which `seen` is 0 where a row has nothing. `window` keeps the last so many entries; only then
 does the state stay small enough to go on from batch to batch of a stream. Without it every batch of a stream is read by
 itself, as by a Transformer, and a text that is written has its whole tape in memory. Training takes a step at a time,
-but on a GPU, where it can, all steps by one kernel: see `taped.py`.
+but on a GPU, where it can, all steps by one kernel: see `fast/self_attention_cells`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from seqloom.build import Choice, build
 from seqloom.errors import SeqloomError
-from seqloom.fast.lookback import gpu as taped
+from seqloom.fast.self_attention_cells import gpu as fused_history
 from seqloom.parts.attention.scores import SCORES, Additive, Dot, Scaled
 from seqloom.parts.probe import Probed
 from seqloom.parts.recurrent.base_cell import Cell, CellState
@@ -114,10 +114,10 @@ class AttentiveCell(Cell):
     def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
         look, score = self.look, self.look.score
         product = type(score) in (Scaled, Dot)
-        if not product or not look.whole or any(state[1:]) or not taped.fits(x, self.dim):
+        if not product or not look.whole or any(state[1:]) or not fused_history.supported(x, self.dim):
             return None
         scale = score.scale if isinstance(score, Scaled) else 1.0
-        y, h = taped.attentive(self.input(x), self.recurrent, state[0], scale)
+        y, h = fused_history.attentive(self.input(x), self.recurrent, state[0], scale)
         return y, (y[:, -1], ((h, h, h.new_ones(h.shape[:2])),))
 
 
@@ -180,14 +180,14 @@ class LstmnCell(Cell):
         score = self.look.score
         if type(score) is not Additive or not self.look.whole or any(state[4:]):
             return None
-        if not taped.fits(x, self.dim, score.weight.size(0)):
+        if not fused_history.supported(x, self.dim, score.weight.size(0)):
             return None
         h, c = state[:2]
         asked, there = state[2:4] or (torch.zeros_like(h), h.new_ones(h.size(0), 1))
         of_x, of_asked = score.query.weight.split([self.input_dim, self.dim], 1)
         gates, asks = super().input(x), F.linear(x, of_x, score.query.bias)
         weights = (score.key.weight, of_asked, score.weight)
-        values, keys, asked = taped.lstmn(gates, asks, (h, c, asked, there), self.recurrent, weights)
+        values, keys, asked = fused_history.lstmn(gates, asks, (h, c, asked, there), self.recurrent, weights)
         one = torch.ones_like(there)
         tape: Tape = ((keys, values[:, :-1], torch.cat([there, one.expand(-1, x.size(1) - 1)], 1)),)
         return values[:, 1:, : self.dim].contiguous(), (*values[:, -1].chunk(2, -1), asked, one, tape)

@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from seqloom.build import Choice, build
 from seqloom.errors import SeqloomError
-from seqloom.fast.linear.cpu import halves
+from seqloom.fast.linear.cpu import bf16_supported
 from seqloom.parts.layers.dropout import dropout, locked
 from seqloom.parts.probe import Probed
 from seqloom.parts.recurrent.base_cell import Cell, CellState
@@ -153,7 +153,7 @@ def _fused(cell: Cell, x: Tensor, lengths: Tensor | None, state: CellState) -> t
     if halved := cell.halved(x, state):
         return halved[0], tuple(last(part, lengths) for part in halved)
     kind = x.device.type
-    if torch.is_autocast_enabled(kind) and (x.is_cuda or not halves(x.device)):
+    if torch.is_autocast_enabled(kind) and (x.is_cuda or not bf16_supported(x.device)):
         # A GPU would run fused RNNs in float16, also where bfloat16 was asked for: TF32 is as fast and safer.
         with torch.autocast(kind, enabled=False):
             full = (part.float() if isinstance(part, Tensor) else part for part in state)  # a tape stays what it is

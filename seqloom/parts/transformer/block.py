@@ -10,10 +10,9 @@ from torch import Tensor, cat, is_grad_enabled, nn, promote_types
 
 from seqloom.build import Choice, build
 from seqloom.errors import SeqloomError, known
-from seqloom.fast.feedforward import gpu as activated
-from seqloom.fast.linear import cpu as product
-from seqloom.fast.linear.cpu import Linear
-from seqloom.fast.residual_norm.gpu import added, fits
+from seqloom.fast.feedforward import gpu as fused_feed_forward
+from seqloom.fast.linear.cpu import Linear, linear_relu
+from seqloom.fast.residual_norm.gpu import fused_residual_norm, supported
 from seqloom.parts.attention.attention import Memory
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.layers.activations import ACTIVATIONS, Gelu, Relu
@@ -41,11 +40,11 @@ class FeedForward(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        if isinstance(self.activation, Relu | Gelu) and activated.fits(x):
+        if isinstance(self.activation, Relu | Gelu) and fused_feed_forward.supported(x):
             gelu, p = isinstance(self.activation, Gelu), self.dropout if self.training else 0.0
-            return self.down(activated.activated(*self.up.apart(x), p, gelu))
+            return self.down(fused_feed_forward.activation_dropout(*self.up.forward_defer_bias_grad(x), p, gelu))
         if isinstance(self.activation, Relu) and not (self.training or is_grad_enabled()):
-            return self.down(product.rectified(x, self.up))
+            return self.down(linear_relu(x, self.up))
         x = self.up(x)
         if isinstance(self.activation, Relu):
             return self.down(rectified(x, self.dropout, self.training))
@@ -86,10 +85,10 @@ class Around(nn.Module):
         return x, after(x, lengths) if self.before else x
 
     def _added(self, x: Tensor, y: Tensor, norm: LayerNorm | None) -> tuple[Tensor, Tensor]:
-        return added(x, y, self.dropout if self.training else 0.0, None if norm is None else norm.affine)
+        return fused_residual_norm(x, y, self.dropout if self.training else 0.0, None if norm is None else norm.affine)
 
     def _one_kernel(self, x: Tensor, y: Tensor) -> bool:
-        return self.adds and fits(x) and promote_types(x.dtype, y.dtype) == x.dtype
+        return self.adds and supported(x) and promote_types(x.dtype, y.dtype) == x.dtype
 
 
 RESIDUALS = ("add", "dense", "none")
@@ -221,5 +220,5 @@ def through(
 def _joined(blocks: Any, x: Tensor) -> bool:
     """Whether the end of a block and the norm at the beginning of the next are one kernel. Not where blocks have hooks,
     by which FSDP joins what it has cut up: the next block's norm is not there yet."""
-    hooked = any(block._forward_pre_hooks or block._forward_hooks for block in blocks) if fits(x) else True
+    hooked = any(block._forward_pre_hooks or block._forward_hooks for block in blocks) if supported(x) else True
     return not hooked and all(block.feed_around.before and block.feed_around.adds for block in blocks)

@@ -130,7 +130,7 @@ def test_causal_attention_on_padded_rows_takes_the_kernel_without_a_mask(monkeyp
         return torch.zeros_like(q)
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
-    monkeypatch.setattr("seqloom.fast.attention.short_cpu.CELLS", {4: 0})  # rows as short as these go another way
+    monkeypatch.setattr("seqloom.fast.attention.short_cpu.MAX_WEIGHTS", {4: 0})  # rows as short as these go another way
     attend(*qkv(), SCALED, See(causal=True, lengths=LENGTHS))
     assert given["is_causal"]
     assert given.get("attn_mask") is None
@@ -400,8 +400,8 @@ def test_keys_that_a_kernel_turned_by_itself_are_made_for_those_who_go_on(monkey
     position = POSITIONS["rotary"](8, D).over(x)
     wanted, _ = layer(x, see, None, position)
     with torch.no_grad():
-        monkeypatch.setattr(short_gpu, "fits", lambda *_: True)
-        monkeypatch.setattr(short_gpu, "attention", short_gpu.plainly)
+        monkeypatch.setattr(short_gpu, "supported", lambda *_: True)
+        monkeypatch.setattr(short_gpu, "attention", short_gpu.reference)
         assert layer(x, see, cache := Cache(), position)[0] is not None
         assert cache.keys is not None, "whoever decodes goes on"
     first, cache = layer(x[:, :3], see, Cache(), position)
