@@ -62,10 +62,8 @@ class DecodingGraphs:
         try:
             if self.weights != weights:  # a graph refers to weights by address
                 self.clear()
-                self.weights, self.pool = (
-                    weights,
-                    GraphPool.of(device) if self.record and device.type == "cuda" else None,
-                )
+                record = self.record and device.type == "cuda"
+                self.weights, self.pool = weights, GraphPool.of(device) if record else None
             shape_graphs = self._shape_graphs(stepper, source, limits, search)  # pyright: ignore[reportArgumentType]
             return None if shape_graphs is None else shape_graphs.run(source, limits, search)
         finally:

@@ -58,10 +58,8 @@ class BlockStep:
         self.norms = [_Norm(around) for around in (block.mix_around, block.cross_around, block.feed_around)]
         self.project, self.mix_out = prepare_linear(block.mix.project, rows), prepare_linear(block.mix.out, rows)
         if not fold:
-            self.query, self.cross_out = (
-                prepare_linear(_not_none(block.cross.query), rows),
-                prepare_linear(block.cross.out, rows),
-            )
+            self.query = prepare_linear(_not_none(block.cross.query), rows)
+            self.cross_out = prepare_linear(block.cross.out, rows)
         self.up, self.down = prepare_linear(block.feed.up, rows), prepare_linear(block.feed.down, rows)
         self.mix_score, self.cross_score = _Dot(block.mix), _Dot(block.cross)
         self.activation = None if isinstance(block.feed.activation, Relu) else block.feed.activation
