@@ -27,9 +27,9 @@ from seqloom.data.batches.collate import Padded, pad
 from seqloom.data.tokenizers.tokenizers import EOS
 from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
-from seqloom.fast.cuda_graphs.fixed_shape_decoder import fused, products
+from seqloom.fast.cuda_graphs.fixed_shape_decoder import fused_attention, matmul_attention
 from seqloom.fast.cuda_graphs.fixed_shape_search import FixedShapeBeam
-from seqloom.fast.cuda_graphs.replay import Replays
+from seqloom.fast.cuda_graphs.replay import DecodingGraphs
 from seqloom.models.seq2seq import Seq2Seq
 
 STARTED = time.monotonic()
@@ -67,9 +67,9 @@ class Sizes:
 TINY = Sizes(32, 2, 4, 64, 300, 6, 12, 0.1)
 
 
-def whole(self: FixedShapeBeam, said: Any) -> Any:
-    """The best of all, by one search through everything."""
-    value, token = said.topk(self.wanted)
+def whole(self: FixedShapeBeam, logits: Any) -> Any:
+    """One top-k over all tokens."""
+    value, token = logits.topk(self.candidates)
     return value, token + self.rows
 
 
@@ -81,18 +81,20 @@ def compiled(step: Callable[..., Any]) -> Callable[..., Any]:
 def efficient(q: Any, k: Any, v: Any, mask: Any, scale: float) -> Any:
     """By torch's own kernel, not cuDNN's."""
     with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
-        return fused(q, k, v, mask, scale)
+        return fused_attention(q, k, v, mask, scale)
 
 
-WAYS: dict[str, Callable[[], Replays | None]] = {
+WAYS: dict[str, Callable[[], DecodingGraphs | None]] = {
     "plain": lambda: None,
-    "fixed": lambda: Replays(anywhere=True, record=False),
-    "captured": lambda: Replays(anywhere=True),
-    "captured, efficient": lambda: Replays(anywhere=True, attend=efficient),
-    "captured, products": lambda: Replays(anywhere=True, attend=products),
-    "captured, whole top-k": lambda: Replays(anywhere=True),
-    "captured, compiled": lambda: Replays(anywhere=True, around=compiled),
-    "captured, compiled, products": lambda: Replays(anywhere=True, around=compiled, attend=products),
+    "fixed": lambda: DecodingGraphs(any_device=True, record=False),
+    "captured": lambda: DecodingGraphs(any_device=True),
+    "captured, efficient": lambda: DecodingGraphs(any_device=True, attend=efficient),
+    "captured, products": lambda: DecodingGraphs(any_device=True, attend=matmul_attention),
+    "captured, whole top-k": lambda: DecodingGraphs(any_device=True),
+    "captured, compiled": lambda: DecodingGraphs(any_device=True, wrap_step=compiled),
+    "captured, compiled, products": lambda: DecodingGraphs(
+        any_device=True, wrap_step=compiled, attend=matmul_attention
+    ),
 }
 
 
@@ -122,19 +124,19 @@ def tokens_of(found: list[list[Any]]) -> list[tuple[int, ...]]:
     return [one.tokens for answers in found for one in answers]
 
 
-def timed(case: Case, replays: Replays | None, model: Seq2Seq, sizes: Sizes, plain: list[Any]) -> list[str]:
+def timed(case: Case, graphs: DecodingGraphs | None, model: Seq2Seq, sizes: Sizes, plain: list[Any]) -> list[str]:
     device = model.output.weight.device
     source, limits, search = sources(sizes, case.rows, device), [sizes.steps] * case.rows, Search(beam=case.beam)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     begun = time.monotonic()
-    found = [decode(model, source, limits, search, fast_search=replays) for _ in range(3)]
-    assert replays is None or replays.frames, "it went the plain way"
+    found = [decode(model, source, limits, search, fast_search=graphs) for _ in range(3)]
+    assert graphs is None or graphs.shapes, "it was decoded without graphs"
     wait(device)
     ready, times = time.monotonic() - begun, []
     while sum(times) < sizes.seconds or len(times) < 3:
         start = time.perf_counter()
-        decode(model, source, limits, search, fast_search=replays)
+        decode(model, source, limits, search, fast_search=graphs)
         times.append(time.perf_counter() - start)
     took = statistics.median(times)
     peak = f"{torch.cuda.max_memory_allocated() / 1e9:.2f}" if device.type == "cuda" else ""
@@ -147,30 +149,30 @@ def timed(case: Case, replays: Replays | None, model: Seq2Seq, sizes: Sizes, pla
 
 
 def checked(sizes: Sizes, device: torch.device) -> list[str]:
-    """In float32, with ends and limits of all kinds: tokens and scores beside the plain search's."""
+    """In float32 with various lengths and limits: tokens and scores compared with the plain search."""
     notes, model = [], model_of(replace(sizes, layers=2), device, torch.float32, endless=False)
     source, draw = sources(sizes, 21, device, ragged=True), np.random.default_rng(3)
     with torch.no_grad():
         model.output.weight.mul_(3.0)
-    replays = Replays(anywhere=True)
+    graphs = DecodingGraphs(any_device=True)
     for search in (Search(), Search(beam=4, n_best=4), Search(beam=3, alpha=0.6, first=5, close=True, never=(7, 9))):
         worst, same, total, lengths = 0.0, 0, 0, set()
         for _ in range(3):
             limits = draw.integers(1, 80, 21).tolist()
             wanted = [one for found in decode(model, source, limits, search) for one in found]
-            ours = [one for found in decode(model, source, limits, search, fast_search=replays) for one in found]
+            ours = [one for found in decode(model, source, limits, search, fast_search=graphs) for one in found]
             alike = [(a, b) for a, b in zip(ours, wanted, strict=True) if a.tokens == b.tokens]
             worst = max([worst, *(abs(a.score - b.score) for a, b in alike)])
             same, total = same + len(alike), total + len(wanted)
             lengths |= {len(one.tokens) for one in wanted}
         notes.append(
             f"- fp32, {search.beam=}, first {search.first}: {same} of {total} as plain, scores at most {worst:.1e} "
-            f"apart, {len(lengths)} lengths, graphs {sum(len(frame.graphs) for frame in replays.frames.values())}"
+            f"apart, {len(lengths)} lengths, graphs {sum(len(frame.graphs) for frame in graphs.shapes.values())}"
         )
     return notes
 
 
-def profile(case: Case, replays: Replays | None, model: Seq2Seq, sizes: Sizes) -> str:
+def profile(case: Case, graphs: DecodingGraphs | None, model: Seq2Seq, sizes: Sizes) -> str:
     """Where the time of the kernels of a request goes."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as watch
@@ -178,9 +180,9 @@ def profile(case: Case, replays: Replays | None, model: Seq2Seq, sizes: Sizes) -
     device = model.output.weight.device
     source, limits, search = sources(sizes, case.rows, device), [sizes.steps] * case.rows, Search(beam=case.beam)
     for _ in range(3):
-        decode(model, source, limits, search, fast_search=replays)
+        decode(model, source, limits, search, fast_search=graphs)
     with watch(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
-        decode(model, source, limits, search, fast_search=replays)
+        decode(model, source, limits, search, fast_search=graphs)
         wait(device)
     kernels = [event for event in seen.key_averages() if event.device_type.name == "CUDA"]
     kernels.sort(key=lambda event: -event.self_device_time_total)
@@ -194,7 +196,7 @@ def profile(case: Case, replays: Replays | None, model: Seq2Seq, sizes: Sizes) -
 
 
 def guarded(name: str, work: Callable[[], Any]) -> Any:
-    """Whatever goes wrong is said and does not stop the others."""
+    """Errors are reported and do not stop the other measurements."""
     started = time.monotonic()
     try:
         return work()
@@ -234,7 +236,7 @@ def main() -> None:
             ):
                 notes += [f"- {name}: left out, no time"] if asked and late else []
                 continue
-            with patch.object(FixedShapeBeam, "likeliest", whole if "whole" in way else FixedShapeBeam.likeliest):
+            with patch.object(FixedShapeBeam, "top_codes", whole if "whole" in way else FixedShapeBeam.top_codes):
                 found = guarded(name, lambda c=case, m=make: timed(c, m(), model, sizes, plain[c]))
             (notes if isinstance(found, str) else lines).append(
                 found if isinstance(found, str) else "| " + " | ".join([name, *found]) + " |"
@@ -242,7 +244,7 @@ def main() -> None:
             print("   ", found, flush=True)
     if device.type == "cuda":
         for case in CASES[:3]:
-            notes.append(guarded(f"profile {case.name}", lambda c=case: profile(c, Replays(), model, sizes)))
+            notes.append(guarded(f"profile {case.name}", lambda c=case: profile(c, DecodingGraphs(), model, sizes)))
     where = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
     report = [f"# Decoding on {where}, torch {torch.__version__}, bf16", "", HEAD, *lines, "", *notes, ""]
     print("\n".join(report))

@@ -1,13 +1,13 @@
-"""Our kernels beside torch's on one GPU in bf16: attention over short rows, the loss over many tokens, and an LSTM's
-steps; and cells with a tape, in float32.
+"""Our kernels beside torch's on one GPU in bf16: attention over short rows, cross-entropy over many tokens, an LSTM;
+and recurrent cells with self-attention, in float32.
 
     python benchmarks/gpu/kernel_speed.py --output results.md
     python benchmarks/gpu/kernel_speed.py --only lstm
     python benchmarks/gpu/kernel_speed.py --sweep        # also other numbers of warps and lanes
     TRITON_INTERPRET=1 python benchmarks/gpu/kernel_speed.py --tiny
 
-Times are medians of the device's own clock, of recorded graphs. Every way is held against float64: the relative
-distance of what it gives and of its gradients. GB/s counts logits read once and written once.
+Times are medians of the device's own clock, of CUDA graphs. Outputs and gradients are compared with float64: the
+relative distance. GB/s counts logits read once and written once.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from seqloom.parts.visibility import Visibility
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 GPU = DEVICE.type == "cuda"
-HALF = torch.bfloat16 if GPU else torch.float16  # in products the interpreter takes bf16 for whole numbers
+HALF = torch.bfloat16 if GPU else torch.float16  # the interpreter multiplies bf16 as integers
 SHAPES = [(1536, 8, 32, 64), (384, 8, 32, 64), (256, 8, 64, 64)]  # rows, heads, tokens, width of a head
 LOGITS = [(12_288, 32_000, 32_000), (8_192, 50_257, 50_304)]  # rows, tokens, columns
 WHOLE = (49_152, 512, 32_000)  # rows, width, tokens
 LSTMS = [(100, 70, 1152), (200, 70, 1152), (100, 70, 400), (256, 12, 512), (256, 12, 256)]  # rows, steps, width
-TAPES = [(32, 200, 128), (32, 2_000, 128)]  # rows, steps, width
-LOOPED = 400  # steps that are taken one by one too: of more, what they keep would not fit, nor would their graph
+HISTORIES = [(32, 200, 128), (32, 2_000, 128)]  # rows, steps, width
+LOOPED = 400  # steps up to which the loop is timed too: longer ones exceed memory
 HEAD = "| what | way | forward, ms | backward, ms | GB/s | off, forward | off, backward |\n|---|---|" + "---:|" * 5
 
 
 def timed(run: Callable[[], Any], times: int = 15) -> float:
-    """Milliseconds, the median; on a GPU of a recorded graph, so that the host's part does not count."""
+    """Milliseconds, the median; on a GPU of a CUDA graph, without the host's time."""
     if not GPU:
         begun = time.perf_counter()
         run()
@@ -89,9 +89,9 @@ def row(what: str, way: str, forward: float, backward: float | None, rate: float
     return f"| {what} | {way} | " + " | ".join([*cells, *far, *[""] * (2 - len(far))]) + " |"
 
 
-def by_torch(x: Tensor, packed: Tensor | None, visible: Visibility, heads: int, scale: float) -> Tensor:
-    """As the product does it without our kernel."""
-    q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in short_gpu._parts(x, packed))
+def by_torch(x: Tensor, kv: Tensor | None, visible: Visibility, heads: int, scale: float) -> Tensor:
+    """As Seqloom does it without our kernel."""
+    q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in short_gpu._split_qkv(x, kv))
     square = visible.plain_causal(q.size(-2), k.size(-2))
     mask = None if square else visible.keep(q.size(-2), k.size(-2), x.device)
     mixed = F.scaled_dot_product_attention(q, k, v, mask, is_causal=square, scale=scale)
@@ -112,7 +112,7 @@ def attention_lines(shape: tuple[int, int, int, int], sweep: bool) -> Iterator[s
     for name, inputs, visible in cases:
         what = f"{name}, {rows} × {heads} × {t} × {dim}"
         exact = attended(
-            short_gpu.plainly, [None if x is None else x.detach().double() for x in inputs], visible, heads
+            short_gpu.reference, [None if x is None else x.detach().double() for x in inputs], visible, heads
         )
         for way, form, around in attention_ways(sweep):
             try:
@@ -136,8 +136,8 @@ def attention_ways(sweep: bool) -> Iterator[tuple[str, Callable[..., Tensor], Ca
 def attended(form: Callable[..., Tensor], inputs: Any, visible: Visibility, heads: int) -> list[Tensor]:
     leaves = [part.requires_grad_() for part in inputs if part is not None]
     mixed = form(*inputs, visible, heads, (inputs[0].size(-1) // heads) ** -0.5)
-    slope = torch.linspace(0, 999, mixed.numel(), device=DEVICE, dtype=torch.float64).sin().view(mixed.shape)
-    found = torch.autograd.grad(mixed, leaves, slope.to(mixed.dtype))
+    grad = torch.linspace(0, 999, mixed.numel(), device=DEVICE, dtype=torch.float64).sin().view(mixed.shape)
+    found = torch.autograd.grad(mixed, leaves, grad.to(mixed.dtype))
     return [mixed.detach(), torch.cat([part.flatten() for part in found])]
 
 
@@ -150,7 +150,7 @@ def attention_line(
 
 
 def loss_lines(shape: tuple[int, int, int], sweep: bool) -> Iterator[str]:
-    from seqloom.fast.loss import triton_kernels as guesses
+    from seqloom.fast.loss import triton_kernels as kernels
 
     rows, size, width = shape
     torch.manual_seed(1)
@@ -158,30 +158,30 @@ def loss_lines(shape: tuple[int, int, int], sweep: bool) -> Iterator[str]:
     logits[:, size:] = float("-inf")
     labels = torch.randint(0, size, (rows,), device=DEVICE)
     how = cross_entropy.ChunkOptions(0.1, 0, torch.bfloat16, 1)
-    twin = lambda x: cross_entropy.loss_and_gradient(x, labels, size, how, True)  # noqa: E731
-    ours = lambda x: (guesses.guessed(x, labels, size, 0.1, 0, True).sum(), x)  # noqa: E731
-    ways: list[tuple[str, Callable[[Tensor], Any], Any]] = [("torch", twin, nullcontext())]
+    reference = lambda x: cross_entropy.loss_and_gradient(x, labels, size, how, True)  # noqa: E731
+    ours = lambda x: (kernels.cross_entropy(x, labels, size, 0.1, 0, True).sum(), x)  # noqa: E731
+    ways: list[tuple[str, Callable[[Tensor], Any], Any]] = [("torch", reference, nullcontext())]
     if GPU:
-        ways.append(("torch, compiled", torch.compile(twin, dynamic=False), nullcontext()))
+        ways.append(("torch, compiled", torch.compile(reference, dynamic=False), nullcontext()))
     ways.append(("ours", ours, nullcontext()))
     for lanes, warps in ((256, 4), (512, 4), (512, 8), (512, 16), (1024, 8), (1024, 16), (1024, 32)) if sweep else ():
-        ways.append((f"ours, {lanes} lanes, {warps} warps", ours, patch.multiple(guesses, LANES=lanes, WARPS=warps)))
+        ways.append((f"ours, {lanes} lanes, {warps} warps", ours, patch.multiple(kernels, LANES=lanes, WARPS=warps)))
     few = slice(0, min(rows, 512))
     exact = logits[few, :size].double().requires_grad_()
     F.cross_entropy(exact, labels[few], reduction="sum", label_smoothing=0.1, ignore_index=0).backward()
     for way, form, around in ways:
         with around:
-            nats, slope = form(logits.clone())
+            losses, grad = form(logits.clone())
             real = (labels[few] != 0)[:, None]
             assert exact.grad is not None
-            far = off(slope[few, :size].double() * real, exact.grad)
+            far = off(grad[few, :size].double() * real, exact.grad)
             work = logits.clone()
             took = timed(lambda form=form, work=work: form(work))
-            yield row(f"loss {rows:,} × {width:,}", way, took, None, 4e-6 * logits.numel() / took, f"{nats:.4e}", far)
+            yield row(f"loss {rows:,} × {width:,}", way, took, None, 4e-6 * logits.numel() / took, f"{losses:.4e}", far)
 
 
 def whole_lines(rows: int, dim: int, size: int) -> Iterator[str]:
-    """The loss with its products, and the sum of products by itself."""
+    """The loss with its matmuls, and the gradient by the bias."""
     torch.manual_seed(1)
     output, labels = nn.Linear(dim, size, device=DEVICE), torch.randint(0, size, (rows,), device=DEVICE)
     states = torch.randn(rows, dim, device=DEVICE, requires_grad=True)
@@ -190,27 +190,27 @@ def whole_lines(rows: int, dim: int, size: int) -> Iterator[str]:
         with torch.autocast(DEVICE.type, torch.bfloat16):
             return cross_entropy.cross_entropy_sum(states, output, labels, 0.1, 0)
 
-    leaves, ready, sums = [states, *output.parameters()], runtime.READY, runtime.SUMS
+    leaves, ready, sums = [states, *output.parameters()], runtime.READY, runtime.MIXED_ADDMM
     for name, flags in (("torch", (False, False)), ("kernel", (ready, False)), ("kernel and sums", (ready, sums))):
-        with patch.multiple(runtime, READY=flags[0], SUMS=flags[1]):
+        with patch.multiple(runtime, READY=flags[0], MIXED_ADDMM=flags[1]):
             what = f"whole loss {rows:,} × {dim} × {size:,}"
             yield row(what, name, *passes(run, leaves), None, f"{run().item():.6e}")
-    yield from by_bias_lines(rows // 6, size)
-    yield f"\nA product of bf16 is added to a sum of float32 in one kernel: {sums}."
+    yield from bias_grad_lines(rows // 6, size)
+    yield f"\naddmm of bf16 into float32 in one kernel: {sums}."
 
 
-def by_bias_lines(rows: int, size: int) -> Iterator[str]:
-    """The gradient by the bias is a sum over rows: as a product, and as a sum."""
-    slope = torch.randn(rows, size, device=DEVICE, dtype=torch.bfloat16)
-    ones = slope.new_ones(1, rows)
-    ways = {"product": lambda: ones @ slope, "sum": lambda: slope.sum(0, dtype=torch.float32)}
+def bias_grad_lines(rows: int, size: int) -> Iterator[str]:
+    """The gradient by the bias: as a matmul with ones, and as a sum over rows."""
+    grad = torch.randn(rows, size, device=DEVICE, dtype=torch.bfloat16)
+    ones = grad.new_ones(1, rows)
+    ways = {"matmul": lambda: ones @ grad, "sum": lambda: grad.sum(0, dtype=torch.float32)}
     for way, form in ways.items():
         took = timed(form)
-        yield row(f"by bias {rows:,} × {size:,}", way, took, None, 2e-6 * slope.numel() / took)
+        yield row(f"by bias {rows:,} × {size:,}", way, took, None, 2e-6 * grad.numel() / took)
 
 
 def lstm_lines(rows: int, steps: int, dim: int) -> Iterator[str]:
-    """One layer as training runs it: torch's kernel, in TF32, and a product and a kernel a step, in bf16."""
+    """One layer as training runs it: torch's kernel, in TF32, and a matmul and a Triton kernel a step, in bf16."""
     torch.manual_seed(1)
     cell = build(CELLS, "lstm", input_dim=dim, dim=dim).to(DEVICE)
     x = torch.randn(rows, steps, dim, device=DEVICE, requires_grad=True)
@@ -230,12 +230,12 @@ def lstm_lines(rows: int, steps: int, dim: int) -> Iterator[str]:
 
 
 def lstm_values(y: Tensor, leaves: list[Tensor]) -> list[Tensor]:
-    slope = torch.linspace(0, 999, y.numel(), device=DEVICE, dtype=torch.float64).sin().view(y.shape)
-    found = torch.autograd.grad(y, leaves, slope.to(y.dtype))
+    grad = torch.linspace(0, 999, y.numel(), device=DEVICE, dtype=torch.float64).sin().view(y.shape)
+    found = torch.autograd.grad(y, leaves, grad.to(y.dtype))
     return [y.detach().double(), torch.cat([part.flatten().double() for part in found])]
 
 
-def tape_lines(rows: int, steps: int, dim: int) -> Iterator[str]:
+def history_lines(rows: int, steps: int, dim: int) -> Iterator[str]:
     """All steps by one kernel, and one by one."""
     for name in ("attentive-rnn", "lstmn"):
         torch.manual_seed(1)
@@ -262,8 +262,8 @@ def main() -> None:
         raise SystemExit("the kernels do not run here: they take Triton and CUDA, or TRITON_INTERPRET=1 with --tiny")
     machine = torch.cuda.get_device_name() if GPU else "CPU, interpreted"
     lines = [f"- {machine}; torch {torch.__version__}; bf16\n", HEAD]
-    shapes, logits, whole, lstms, tapes = (
-        (SHAPES, LOGITS, WHOLE, LSTMS, TAPES)
+    shapes, logits, whole, lstms, histories = (
+        (SHAPES, LOGITS, WHOLE, LSTMS, HISTORIES)
         if not chosen.tiny
         else ([(2, 2, 5, 16)], [(4, 60, 64)], (40, 8, 60), [(2, 3, 16)], [(2, 3, 16)])
     )
@@ -275,7 +275,7 @@ def main() -> None:
         *(("loss", loss_lines(shape, chosen.sweep)) for shape in logits),
         ("whole", whole_lines(*whole)),
         *(("lstm", lstm_lines(*shape)) for shape in lstms),
-        *(("tape", tape_lines(*shape)) for shape in tapes),
+        *(("history", history_lines(*shape)) for shape in histories),
     ]
     for name, part in parts:
         for line in part if not chosen.only or name in chosen.only else ():

@@ -33,7 +33,7 @@ from seqloom.data.batches.collate import Batch, pad
 from seqloom.data.batches.language import LanguageBatch
 from seqloom.data.tokenizers.tokenizers import BOS, EOS
 from seqloom.fast.attention import qkv_gpu
-from seqloom.fast.feedforward import gpu as activated
+from seqloom.fast.feedforward import gpu as fused_feed_forward
 from seqloom.models.language_model import LanguageModel
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.parts.layers import cross_entropy
@@ -65,7 +65,7 @@ TINY = Sizes(120, 32, 1, 2, 64, 6, (6, 8, 5), (150, 32, 1, 2, 16, 3), 6, 0.2)
 
 
 class Same:
-    """A supply of one batch."""
+    """A batch source with one batch."""
 
     fingerprint, folder = "", None
 
@@ -142,7 +142,7 @@ def stretches(sizes: Sizes) -> LanguageBatch:
 
 @dataclass
 class Line:
-    """One training: what, how, and what came of it."""
+    """One training: its settings and results."""
 
     name: str
     make: Callable[[Sizes], nn.Module]
@@ -191,7 +191,7 @@ def train(line: Line, sizes: Sizes, device: torch.device) -> None:
 
 
 def line_steps(line: Line, sizes: Sizes) -> int:
-    """Those whose losses are compared go on for as long as the plain ones do."""
+    """Steps at least: lines whose losses are compared run as long as the plain ones."""
     names = ("base-384 plain", "base-384 captured", "lstm plain", "lstm captured")
     return sizes.steps if line.name in names or line.name.startswith("undropped") else 0
 
@@ -211,18 +211,18 @@ def never(*_: Any) -> bool:
 
 
 def blocks_apart() -> Any:
-    """Without the kernel across the border of two blocks."""
+    """Without the fused residual and norm between blocks."""
     return patch.object(block, "_fuses_blocks", never)
 
 
 def activation_by_torch() -> Any:
-    """GELU by torch, and the slope of the bias before it by a sum."""
-    return patch.object(activated, "fits", never)
+    """GELU by torch, and the gradient of the bias before it by a sum."""
+    return patch.object(fused_feed_forward, "supported", never)
 
 
-def slopes_by_torch() -> Any:
-    """Slopes of queries, keys and values put side by side by torch, and summed for their bias."""
-    return patch.object(qkv_gpu, "fits", never)
+def qkv_gradients_by_torch() -> Any:
+    """Gradients of queries, keys and values concatenated by torch, and summed for their bias."""
+    return patch.object(qkv_gpu, "supported", never)
 
 
 def lines() -> list[Line]:
@@ -241,7 +241,7 @@ def lines() -> list[Line]:
         Line("gpt captured, no biases", unbiased_gpt, stretches, on, goal=520),
         Line("gpt captured, blocks apart", gpt, stretches, on, blocks_apart),
         Line("gpt captured, activation by torch", gpt, stretches, on, activation_by_torch),
-        Line("gpt captured, slopes by torch", gpt, stretches, on, slopes_by_torch),
+        Line("gpt captured, qkv gradients by torch", gpt, stretches, on, qkv_gradients_by_torch),
         Line("base-1536 captured", transformer, more, on, goal=900),
         Line("base-384 compiled, captured", transformer, base, both, goal=500),
         Line("base-1536 compiled, captured", transformer, more, both, goal=900),
@@ -326,7 +326,7 @@ def profile(line: Line, sizes: Sizes, device: torch.device) -> str:
 
 
 def guarded(name: str, work: Callable[[], Any]) -> Any:
-    """Whatever goes wrong is said and does not stop the others."""
+    """Errors are reported and do not stop the other measurements."""
     started = time.monotonic()
     try:
         return work()

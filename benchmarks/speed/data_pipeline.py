@@ -1,4 +1,4 @@
-"""How fast files become batches: reading, numbering and caching, opening the cache, planning an epoch.
+"""How fast files become batches: reading, encoding and caching, opening the cache, planning an epoch.
 
     python benchmarks/speed/data_pipeline.py --pairs 10000000 --tokens chars
 
@@ -121,7 +121,7 @@ def table(found: dict[str, Any], most: int, tokens: str, batch: str) -> str:
     seconds, cpu, pairs = found["seconds"], found["cpu"], found["pairs"]
     rows = [
         ("reading alone", f"{pairs / seconds['read']:,.0f} pairs/s", cpu["read"]),
-        ("reading, numbering, caching", f"{pairs / seconds['prepare']:,.0f} pairs/s", cpu["prepare"]),
+        ("reading, encoding, caching", f"{pairs / seconds['prepare']:,.0f} pairs/s", cpu["prepare"]),
         ("opening the cache", f"{seconds['open']:.2f} s", cpu["open"]),
         ("lengths of all rows", f"{seconds['lengths']:.2f} s", cpu["lengths"]),
         (f"planning an epoch ({batch})", f"{seconds['plan']:.2f} s", cpu["plan"]),

@@ -1,11 +1,11 @@
-"""What `--engine ct2` costs beside CTranslate2 itself: the same files, the same words, the same search, in turns.
+"""What `--engine ct2` costs beside CTranslate2 itself: the same files, the same words, the same search, alternating.
 
     python benchmarks/speed/engine.py --rounds 7
 
 A Transformer of the race's sizes is made with random weights that never end a word, exported as `seqloom export --to
-ct2` does it, and asked by `Translator.answers`, which cuts words into letters and gives texts with their scores; and by
-`ctranslate2.Translator.translate_batch` on the letters alone. Every word takes as many steps as its limit says. Both
-run with one thread and with more, since one word is written sooner by one.
+ct2` does it, and decoded by `Translator.answers`, which tokenizes words and returns texts with scores, and by
+`ctranslate2.Translator.translate_batch` on the tokens alone. Every word takes as many steps as its limit says. Both
+run with one thread and with more, since one thread is faster for a single word.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from seqloom.runs.interop.ctranslate2_run import PATIENCE
 from seqloom.runs.interop.engines import load_engine
 from seqloom.training.checkpoint import save_weights, weights
 
-NEVER = -30.0  # a bias by which no word ends, and which parity can still be measured beside
+NEVER = -30.0  # a bias with which no word ends, yet small enough to compare outputs
 WORKS = [(1, 1), (1, 5), (64, 1), (64, 5)]  # words at once, beam
 
 
@@ -71,7 +71,7 @@ def timed(call: Callable[[], Any], least: float = 1.0) -> float:
 
 
 def ways(translator: Any, words: list[str], beam: int) -> dict[str, Callable[[], Any]]:
-    """Ours around theirs, and theirs alone, with what ours asks of it."""
+    """Seqloom's translator on CTranslate2, and CTranslate2 alone with the same options."""
     search, texts = Search(beam=beam), translator.texts
     held, encoded = texts.held, [texts.encode(word) for word in words]
     [limit] = {texts.bound(len(source)) for source in encoded}
@@ -85,7 +85,7 @@ def ways(translator: Any, words: list[str], beam: int) -> dict[str, Callable[[],
 
 
 def raced(both: dict[str, Callable[[], Any]], rounds: int) -> tuple[float, float]:
-    """Milliseconds of theirs and of ours, in turns: the medians."""
+    """Milliseconds of theirs and of ours, alternating: the medians."""
     for way in both.values():
         way()
     found: dict[str, list[float]] = {name: [] for name in both}

@@ -1,11 +1,11 @@
-"""How fast a word-level LSTM language model trains beside a plain nn.LSTM loop, in turns, on the same batches.
+"""How fast a word-level LSTM language model trains beside a plain nn.LSTM loop, alternating on the same batches.
 
     python benchmarks/speed/language_model.py --data train.txt --output benchmarks/results/today.md
 
 Every round times ours, then the peer, over the same stretch of batches with the state carried along; the ratio is that
-of the medians over all rounds. Both have the sizes, the dropout, the optimiser (fused AdamW) and the clipping of the
-other. Each is in a process of its own, as a user would have it: our loop tells the allocator to keep freed memory, and
-in one process the peer would have that too. The claim under test: ours is at least as fast.
+of the medians over all rounds. Both have the sizes, the dropout, the optimizer (fused AdamW) and the clipping of the
+other. Each is in a process of its own, as a user would run it: our loop makes the allocator keep freed
+memory, and in one process the peer would profit too. The claim under test: ours is at least as fast.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ROWS, LENGTH, VOCABULARY = 20, 35, 33_278  # a batch of the usual size; as many 
 
 
 class Plain(nn.Module):
-    """As one writes it by hand: nn.Embedding, nn.LSTM, nn.Linear."""
+    """The plain model: nn.Embedding, nn.LSTM, nn.Linear."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Peer:
         torch.manual_seed(0)
         self.stream, self.device, self.half = stream, device, half
         self.model = Plain(size).to(device)
-        self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=RATE, fused=True)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=RATE, fused=True)
         self.batches = list(stream.plan(seed=1, epoch=0, batch_rows=ROWS, batch_tokens=None))
         self.at, self.state = 0, None
 
@@ -75,10 +75,10 @@ class Peer:
                 logits, self.state = self.model(tokens[:, :-1], self.state)
                 loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
             self.state = tuple(part.detach() for part in self.state)
-            self.optimiser.zero_grad(set_to_none=True)
+            self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
-            self.optimiser.step()
+            self.optimizer.step()
             total += loss.detach()
         self.at += count
         return float(total) / count
@@ -102,8 +102,8 @@ class Ours:
         return float(torch.stack([update.loss / update.count for update in done]).mean())
 
 
-class Apart:
-    """One of them in a process of its own, which waits while the other is timed."""
+class Worker:
+    """One contestant in its own process, which waits while the other is timed."""
 
     def __init__(self, make: Callable[..., Any], args: argparse.Namespace) -> None:
         context = multiprocessing.get_context("spawn")
@@ -150,7 +150,7 @@ def main() -> None:
     parser.add_argument("--output")
     args = parser.parse_args()
     size = text(args)[1]
-    contestants = {"seqloom": Apart(Ours, args), "nn.LSTM": Apart(Peer, args)}
+    contestants = {"seqloom": Worker(Ours, args), "nn.LSTM": Worker(Peer, args)}
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     losses: dict[str, float] = {}
     for turn in range(args.rounds + 1):

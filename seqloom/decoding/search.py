@@ -19,10 +19,10 @@ from seqloom.decoding.options import Search
 from seqloom.decoding.random_draws import Draws
 from seqloom.decoding.sampling import sampler
 from seqloom.errors import SeqloomError
-from seqloom.fast.malloc import keep_freed
+from seqloom.fast.malloc import retain_freed_memory
 from seqloom.models.seq2seq import Stepper
 
-# A faster way to search, as the CUDA graphs of `Replays`; gives None for a request that it does not support.
+# A faster way to search, as the CUDA graphs of `DecodingGraphs`; gives None for a request that it does not support.
 FastSearch = Callable[[Stepper, Padded, list[int], Search], list[list[Hypothesis]] | None]
 NOT_FINITE = "the model's scores are not finite: its training has gone wrong"
 
@@ -40,7 +40,7 @@ def decode(
     these sentences in the whole input, by which samples are drawn; 0, 1, … unless given. `fast_search` is tried
     first."""
     if source.tokens.device.type == "cpu":
-        keep_freed()
+        retain_freed_memory()
     if search.sample:
         indices = range(len(limits)) if indices is None else indices
         streams = [(index, sample) for index in indices for sample in range(search.n_best)]

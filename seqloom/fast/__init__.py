@@ -1,1 +1,1 @@
-"""What makes the same answer sooner, by operation, then CPU, GPU or Triton. Never needed to understand the rest."""
+"""Faster code with the same results, by operation, then CPU, GPU or Triton. Not needed to understand the rest."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.data.batches.batch_source import AnyBatch
-from seqloom.fast.linear.cpu import halves
+from seqloom.fast.linear.cpu import bf16_supported
 from seqloom.fast.triton_common import runtime
 from seqloom.parts.state import State
 from seqloom.parts.transformer.block import Block
@@ -65,4 +65,4 @@ class ForwardBackward:
 
 def uses_bf16(settings: Training, device: torch.device) -> bool:
     """Whether passes run in bfloat16: if requested and not slower than float32 on this device."""
-    return settings.precision == "bf16" and halves(device)
+    return settings.precision == "bf16" and bf16_supported(device)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from seqloom.data.batches.batch_source import AnyBatch, BatchSource
 from seqloom.data.batches.bucketing import Plan
 from seqloom.errors import SeqloomError
-from seqloom.fast.malloc import keep_freed
+from seqloom.fast.malloc import retain_freed_memory
 from seqloom.parts.state import State, join, pick, rebuild
 from seqloom.training.cuda_graphs import make_forward_backward
 from seqloom.training.distributed.processes import ALONE, Ranks
@@ -71,7 +71,7 @@ class Loop:
         self.objective, self.source, self.settings, self.device = objective, source, settings, device
         self.ranks = ranks
         if device.type == "cpu":
-            keep_freed()
+            retain_freed_memory()
         self.optimizer = make_optimizer(objective, settings)
         self.forward_backward = make_forward_backward(objective, settings, device, ranks.distributed)
         self.step = 0

@@ -66,7 +66,7 @@ def greedy_scores(
     grouped = subsample(group_by_source(examples), most)
     predictions = _predictions(texts, list(grouped), ranks)
     texts.model.train(training)
-    texts.replays.forget()  # training needs the memory
+    texts.replays.clear()  # training needs the memory
     references = [tuple(map(texts.target.normalize, targets)) for targets in grouped.values()]
     return score(predictions, references, split=texts.target.display_tokens, metrics=metrics, samples=0).metrics
 

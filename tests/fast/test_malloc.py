@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-ASK = "from seqloom.fast.malloc import keep_freed; print(keep_freed())"
+ASK = "from seqloom.fast.malloc import retain_freed_memory; print(retain_freed_memory())"
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc")
@@ -20,4 +20,4 @@ def test_elsewhere_nothing_is_asked(monkeypatch):
     from seqloom.fast import malloc
 
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert malloc.keep_freed() is False
+    assert malloc.retain_freed_memory() is False

@@ -12,7 +12,7 @@ from torch import nn
 from seqloom.build import build
 from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
 from seqloom.data.prepare.request import PrepareRequest
-from seqloom.fast.linear import cpu as product
+from seqloom.fast.linear import cpu as linear_cpu
 from seqloom.metrics.text.text_metrics import METRICS
 from seqloom.models.seq2seq import MODELS, Seq2Seq
 from seqloom.tasks.translate.presets import PRESETS, preset
@@ -272,7 +272,7 @@ def test_bf16_trains_beside_fp32(corpus):
 
 
 def test_a_processor_without_bf16_trains_in_fp32(corpus, monkeypatch):
-    monkeypatch.setattr(product, "_HALVES", False)
+    monkeypatch.setattr(linear_cpu, "_BF16", False)
     one, other = ([u.loss.item() for u in make_loop(corpus, precision=kind, max_steps=3)] for kind in ("fp32", "bf16"))
     assert one == other
 

@@ -15,7 +15,7 @@ from seqloom.data.batches.collate import Batch, Padded
 from seqloom.data.batches.language import LanguageBatch
 from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
-from seqloom.fast.cuda_graphs.replay import Replays
+from seqloom.fast.cuda_graphs.replay import DecodingGraphs
 from seqloom.models.language_model import LanguageModel
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.training.loop import Loop, Update
@@ -114,7 +114,7 @@ class Decodes:
     def __init__(self, order: Order) -> None:
         model = made(order).eval()
         self.parameters, self.steps, self.search = count(model), order.steps, Search(beam=order.beam)
-        self.replays = Replays()
+        self.replays = DecodingGraphs()
         silence(model.output.bias)
         self.model = model.to(order.device, order.weights)
         self.sources = [padded(raw.source, raw.source_lengths).to(order.device) for raw in order.batches]

@@ -1,5 +1,5 @@
-"""Queries, keys and values out of the one product that made them. On a GPU their slopes are put side by side again in
-one kernel, which makes the slope of the product's bias as well."""
+"""Queries, keys and values split from their common projection. On a GPU one kernel concatenates their gradients and
+sums the gradient of the projection's bias."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from torch import Tensor
 from seqloom.fast.triton_common import runtime
 
 
-def fits(x: Tensor) -> bool:
-    """Whether it goes that way for what is made of x. Compilers want no operator that hands out shares of what it got,
-    and without gradients there is nothing to gain."""
-    here = runtime.usable(x) and torch.is_grad_enabled() and not torch.compiler.is_compiling()
-    return here and x.dtype.itemsize <= 4
+def supported(x: Tensor) -> bool:
+    """For projections of x, in training only. Not under compilers: they take no operator that returns views of its
+    input."""
+    usable = runtime.usable(x) and torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    return usable and x.dtype.itemsize <= 4
 
 
-def parted(packed: Tensor, bias: Tensor | None, heads: int) -> list[Tensor]:
-    """[B, T, 3·heads·D] -> three of [B, heads, T, D], all of them shares of what is given. `bias` [3·heads·D] is in it
-    already, but its slope is made here; see `Linear.apart`."""
-    return plainly(packed, heads) if bias is None else list(_Parted.apply(packed, bias, heads))
+def split_qkv(qkv: Tensor, bias: Tensor | None, heads: int) -> list[Tensor]:
+    """[B, T, 3·heads·D] -> three views [B, heads, T, D]. `bias` [3·heads·D] is already in it, but its gradient is
+    made here; see `Linear.forward_defer_bias_grad`."""
+    return reference(qkv, heads) if bias is None else list(_SplitQkv.apply(qkv, bias, heads))
 
 
-def plainly(packed: Tensor, heads: int) -> list[Tensor]:
-    """The same by torch's own operations, where slopes are put side by side and summed one after the other."""
-    return [part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in packed.chunk(3, -1)]
+def reference(qkv: Tensor, heads: int) -> list[Tensor]:
+    """The same by torch's operators, which concatenate and sum gradients in separate kernels."""
+    return [part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in qkv.chunk(3, -1)]
 
 
-class _Parted(torch.autograd.Function):
+class _SplitQkv(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, packed: Tensor, bias: Tensor, heads: int) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, qkv: Tensor, bias: Tensor, heads: int) -> tuple[Tensor, ...]:
         ctx.bias = bias.dtype
-        return tuple(plainly(packed, heads))
+        return tuple(reference(qkv, heads))
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
-        from seqloom.fast.attention import qkv_triton as packed
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
+        from seqloom.fast.attention import qkv_triton
         from seqloom.fast.triton_common import column_sums
 
-        q, k, v = (part if part.stride(-1) == 1 else part.contiguous() for part in slopes)
+        q, k, v = (part if part.stride(-1) == 1 else part.contiguous() for part in grad_outputs)
         b, heads, t, dim = q.shape
-        found = q.new_empty(b, t, 3 * heads * dim)
+        grad_qkv = q.new_empty(b, t, 3 * heads * dim)
         sums = q.new_empty(column_sums.programs(b * t, heads * dim, 3), 3 * heads * dim, dtype=torch.float32)
-        if found.numel():
-            packed.pack((q, k, v), found, sums)
-        return found, sums.sum(0).to(ctx.bias), None
+        if grad_qkv.numel():
+            qkv_triton.concat_grads((q, k, v), grad_qkv, sums)
+        return grad_qkv, sums.sum(0).to(ctx.bias), None

@@ -1,5 +1,5 @@
-"""Slopes by queries, keys and values put side by side, with the sum of each column, which is the slope by a bias that
-was added to all of them. The plain twin is in `fast/attention/qkv_gpu.py`."""
+"""Concatenates the gradients of queries, keys and values, with the sum of each column: the gradient of the bias that
+was added to all of them. The reference is in `fast/attention/qkv_gpu.py`."""
 
 # pyright: reportInvalidTypeForm=false, reportOptionalMemberAccess=false
 from __future__ import annotations
@@ -15,31 +15,31 @@ except ImportError:
     tl = None
 
 
-def pack(parts: tuple[Tensor, Tensor, Tensor], found: Tensor, sums: Tensor) -> None:
-    """Three of [B, heads, T, D], in whatever order in memory but for the last axis, which is dense. Written: `found`
-    [B, T, 3·heads·D] and `sums` [programs, 3·heads·D]."""
-    b, heads, t, dim = parts[0].shape
-    steps = [part.stride(axis) for part in parts for axis in range(3)]
-    grid, how = launch(b * t, heads * dim, 3)
-    _pack[grid](*parts, found, sums, *steps, b * t, t, heads * dim, D=dim, **how)
+def concat_grads(grads: tuple[Tensor, Tensor, Tensor], grad_qkv: Tensor, sums: Tensor) -> None:
+    """Writes `grad_qkv` [B, T, 3·heads·D] and `sums` [programs, 3·heads·D]. `grads`: three of [B, heads, T, D] with a
+    dense last axis."""
+    b, heads, t, dim = grads[0].shape
+    strides = [part.stride(axis) for part in grads for axis in range(3)]
+    grid, options = launch(b * t, heads * dim, 3)
+    _concat_grads[grid](*grads, grad_qkv, sums, *strides, b * t, t, heads * dim, D=dim, **options)
 
 
 @jit(varying=("vectors", "t"))
-def _pack(
-    by_q,
-    by_k,
-    by_v,
-    found,
+def _concat_grads(
+    grad_q,
+    grad_k,
+    grad_v,
+    grad_qkv,
     sums,
-    q_row,
-    q_head,
-    q_step,
-    k_row,
-    k_head,
-    k_step,
-    v_row,
-    v_head,
-    v_step,
+    q_row_stride,
+    q_head_stride,
+    q_step_stride,
+    k_row_stride,
+    k_head_stride,
+    k_step_stride,
+    v_row_stride,
+    v_head_stride,
+    v_step_stride,
     vectors,
     t,
     dim,
@@ -49,19 +49,19 @@ def _pack(
 ):
     part = tl.program_id(2)
     column = tl.program_id(1) * LANES + tl.arange(0, LANES)
-    source, by_row, by_head, by_step = by_q, q_row, q_head, q_step
+    source, row_stride, head_stride, step_stride = grad_q, q_row_stride, q_head_stride, q_step_stride
     if part == 1:
-        source, by_row, by_head, by_step = by_k, k_row, k_head, k_step
+        source, row_stride, head_stride, step_stride = grad_k, k_row_stride, k_head_stride, k_step_stride
     if part == 2:
-        source, by_row, by_head, by_step = by_v, v_row, v_head, v_step
-    source += column[None, :] // D * by_head + column[None, :] % D
+        source, row_stride, head_stride, step_stride = grad_v, v_row_stride, v_head_stride, v_step_stride
+    source += column[None, :] // D * head_stride + column[None, :] % D
     total = tl.zeros([LANES], tl.float32)
     for i in range(TILES):
         for half in tl.static_range(2):
             row = rows(tl.program_id(0) * TILES + i, half)
-            there = (row < vectors) & (column < dim)[None, :]
-            at = (row // t).to(tl.int64) * by_row + (row % t).to(tl.int64) * by_step
-            value = tl.load(source + at, mask=there, other=0.0)
-            tl.store(found + (row.to(tl.int64) * 3 + part) * dim + column[None, :], value, mask=there)
+            mask = (row < vectors) & (column < dim)[None, :]
+            offset = (row // t).to(tl.int64) * row_stride + (row % t).to(tl.int64) * step_stride
+            value = tl.load(source + offset, mask=mask, other=0.0)
+            tl.store(grad_qkv + (row.to(tl.int64) * 3 + part) * dim + column[None, :], value, mask=mask)
             total += tl.sum(value.to(tl.float32), 0)
     tl.store(sums + (tl.program_id(0) * 3 + part) * dim + column, total, mask=column < dim)

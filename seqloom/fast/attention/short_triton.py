@@ -1,6 +1,6 @@
-"""Attention over short rows, one program for each row and head: its queries, keys and values are loaded whole, and the
-weights never leave the chip; the backward pass makes them anew. The plain twin is `plainly` in
-`fast/attention/short_gpu.py`."""
+"""Attention over short sequences, one program for each row and head: its queries, keys and values are loaded whole, and
+the weights never leave the chip; the backward pass recomputes them. The reference is in `fast/attention/short_gpu.py`.
+"""
 
 # pyright: reportInvalidTypeForm=false, reportOptionalMemberAccess=false
 from __future__ import annotations
@@ -18,52 +18,52 @@ try:
 except ImportError:
     tl = None
 
-LEAST = 16  # rows of a tile: products are made of such
+MIN_TILE = 16  # rows of a tile, as tl.dot needs them
 WARPS = {16: 2, 32: 2, 64: 4}  # by the larger tile
 
 
 def forward(
-    inputs: list[Tensor], lengths: Tensor | None, turns: CosSin | None, causal: bool, scale: float, dim: int
+    inputs: list[Tensor], lengths: Tensor | None, rotary: CosSin | None, causal: bool, scale: float, dim: int
 ) -> Tensor:
-    """q [B, T, heads·dim] and k, v [B, S, heads·dim], their last axis dense -> [B, T, heads·dim]. `turns` of queries
-    and keys are in float32."""
+    """q [B, T, heads·dim] and k, v [B, S, heads·dim], their last axis dense -> [B, T, heads·dim]. `rotary`: cosines
+    and sines in float32."""
     q, k, v = inputs
-    mixed = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-    if mixed.numel():
-        grid, numbers, how = _launch(q, k, lengths, turns, causal, dim)
-        _forward[grid](q, k, v, mixed, lengths, *(turns or (None, None)), scale, *numbers, **how)
-    return mixed
+    out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+    if out.numel():
+        grid, sizes, options = _launch(q, k, lengths, rotary, causal, dim)
+        _forward[grid](q, k, v, out, lengths, *(rotary or (None, None)), scale, *sizes, **options)
+    return out
 
 
 def backward(
-    slope: Tensor,
+    grad_out: Tensor,
     inputs: list[Tensor],
-    slopes: list[Tensor],
+    grads: list[Tensor],
     sums: Tensor | None,
-    *how: Any,
+    *options: Any,
 ) -> None:
-    """The gradients by q, k and v, written to `slopes`, which lie in memory as `inputs` do; `slope` is contiguous.
-    `sums` [B, 3·heads·dim]: so are their sums over the tokens of each row."""
+    """Writes the gradients of q, k and v to `grads`, which have the strides of `inputs`; `grad_out` is contiguous.
+    `sums` [B, 3·heads·dim], if wanted: their sums over the tokens of each row."""
     q, k, v = inputs
-    lengths, turns, causal, scale, dim = how
+    lengths, rotary, causal, scale, dim = options
     if q.size(0):
-        grid, numbers, flags = _launch(q, k, lengths, turns, causal, dim)
-        given = (slope, *slopes, sums, lengths, *(turns or (None, None)), scale)
-        _backward[grid](q, k, v, *given, *numbers, SUMS=sums is not None, **flags)
+        grid, sizes, flags = _launch(q, k, lengths, rotary, causal, dim)
+        grad = (grad_out, *grads, sums, lengths, *(rotary or (None, None)), scale)
+        _backward[grid](q, k, v, *grad, *sizes, SUMS=sums is not None, **flags)
 
 
 def _launch(
-    q: Tensor, k: Tensor, lengths: Tensor | None, turns: CosSin | None, causal: bool, dim: int
+    q: Tensor, k: Tensor, lengths: Tensor | None, rotary: CosSin | None, causal: bool, dim: int
 ) -> tuple[tuple, tuple, dict]:
     t, s, heads = q.size(1), k.size(1), q.size(2) // dim
     tiles = {"T": _tile(t), "S": _tile(s), "D": dim}
-    how = tiles | {"CAUSAL": causal, "PADDED": lengths is not None, "TURNED": turns is not None}
-    how["num_warps"] = WARPS[max(tiles["T"], tiles["S"])]
-    return (q.size(0) * heads,), (t, s, heads, *q.stride()[:2], *k.stride()[:2]), how
+    options = tiles | {"CAUSAL": causal, "PADDED": lengths is not None, "ROTARY": rotary is not None}
+    options["num_warps"] = WARPS[max(tiles["T"], tiles["S"])]
+    return (q.size(0) * heads,), (t, s, heads, *q.stride()[:2], *k.stride()[:2]), options
 
 
 def _tile(size: int) -> int:
-    return max(LEAST, 1 << (size - 1).bit_length())
+    return max(MIN_TILE, 1 << (size - 1).bit_length())
 
 
 @jit(varying=("t", "s"))
@@ -71,7 +71,7 @@ def _forward(
     q,
     k,
     v,
-    mixed,
+    out,
     lengths,
     cos,
     sin,
@@ -88,20 +88,20 @@ def _forward(
     D: tl.constexpr,
     CAUSAL: tl.constexpr,
     PADDED: tl.constexpr,
-    TURNED: tl.constexpr,
+    ROTARY: tl.constexpr,
 ):
-    row, head = _place(heads)
-    seen = _length(lengths, row, s, PADDED)
-    asked = _load(q + row * q_row + head * D, t, q_step, T, D)
-    # Padded keys are read as zeros: what stands there, infinite or not, changes nothing.
-    keys = _load(k + row * k_row + head * D, seen, k_step, S, D)
-    values = _load(v + row * k_row + head * D, seen, k_step, S, D)
-    if TURNED:
-        asked = _turned(asked, cos, sin, t, 1.0, T, D).to(asked.dtype)
-        keys = _turned(keys, cos, sin, s, 1.0, S, D).to(keys.dtype)
-    p = _weights(asked, keys, scale, seen, CAUSAL)
-    found = tl.dot(p.to(values.dtype), values, input_precision="ieee")
-    _store(mixed + (row * t * heads + head) * D, found, t, heads * D, T, D)
+    row, head = _row_and_head(heads)
+    visible = _real_length(lengths, row, s, PADDED)
+    queries = _load(q + row * q_row + head * D, t, q_step, T, D)
+    # Padded keys and values are read as zeros: infinities there change nothing.
+    keys = _load(k + row * k_row + head * D, visible, k_step, S, D)
+    values = _load(v + row * k_row + head * D, visible, k_step, S, D)
+    if ROTARY:
+        queries = _rotated(queries, cos, sin, t, 1.0, T, D).to(queries.dtype)
+        keys = _rotated(keys, cos, sin, s, 1.0, S, D).to(keys.dtype)
+    p = _weights(queries, keys, scale, visible, CAUSAL)
+    tile = tl.dot(p.to(values.dtype), values, input_precision="ieee")
+    _store(out + (row * t * heads + head) * D, tile, t, heads * D, T, D)
 
 
 @jit(varying=("t", "s"))
@@ -109,10 +109,10 @@ def _backward(
     q,
     k,
     v,
-    slope,
-    by_q,
-    by_k,
-    by_v,
+    grad_out,
+    grad_q,
+    grad_k,
+    grad_v,
     sums,
     lengths,
     cos,
@@ -130,48 +130,48 @@ def _backward(
     D: tl.constexpr,
     CAUSAL: tl.constexpr,
     PADDED: tl.constexpr,
-    TURNED: tl.constexpr,
+    ROTARY: tl.constexpr,
     SUMS: tl.constexpr,
 ):
-    row, head = _place(heads)
-    seen = _length(lengths, row, s, PADDED)
+    row, head = _row_and_head(heads)
+    visible = _real_length(lengths, row, s, PADDED)
     q_at, k_at = row * q_row + head * D, row * k_row + head * D
-    asked = _load(q + q_at, t, q_step, T, D)
-    keys = _load(k + k_at, seen, k_step, S, D)
-    values = _load(v + k_at, seen, k_step, S, D)
-    given = _load(slope + (row * t * heads + head) * D, t, heads * D, T, D)
-    if TURNED:
-        asked = _turned(asked, cos, sin, t, 1.0, T, D).to(asked.dtype)
-        keys = _turned(keys, cos, sin, s, 1.0, S, D).to(keys.dtype)
-    p = _weights(asked, keys, scale, seen, CAUSAL)
-    found_v = tl.dot(tl.trans(p.to(given.dtype)), given, input_precision="ieee")
-    _store(by_v + k_at, found_v, s, k_step, S, D)
-    by_p = tl.dot(given, tl.trans(values), input_precision="ieee")
-    by_score = (p * (by_p - tl.sum(p * by_p, 1)[:, None]) * scale).to(asked.dtype)
-    found_q = tl.dot(by_score, keys, input_precision="ieee")
-    found_k = tl.dot(tl.trans(by_score), asked, input_precision="ieee")
-    if TURNED:  # back again: a turn's transpose is the turn the other way
-        found_q = _turned(found_q, cos, sin, t, -1.0, T, D)
-        found_k = _turned(found_k, cos, sin, s, -1.0, S, D)
-    _store(by_q + q_at, found_q, t, q_step, T, D)
-    _store(by_k + k_at, found_k, s, k_step, S, D)
+    queries = _load(q + q_at, t, q_step, T, D)
+    keys = _load(k + k_at, visible, k_step, S, D)
+    values = _load(v + k_at, visible, k_step, S, D)
+    grad = _load(grad_out + (row * t * heads + head) * D, t, heads * D, T, D)
+    if ROTARY:
+        queries = _rotated(queries, cos, sin, t, 1.0, T, D).to(queries.dtype)
+        keys = _rotated(keys, cos, sin, s, 1.0, S, D).to(keys.dtype)
+    p = _weights(queries, keys, scale, visible, CAUSAL)
+    tile_grad_v = tl.dot(tl.trans(p.to(grad.dtype)), grad, input_precision="ieee")
+    _store(grad_v + k_at, tile_grad_v, s, k_step, S, D)
+    grad_p = tl.dot(grad, tl.trans(values), input_precision="ieee")
+    grad_score = (p * (grad_p - tl.sum(p * grad_p, 1)[:, None]) * scale).to(queries.dtype)
+    tile_grad_q = tl.dot(grad_score, keys, input_precision="ieee")
+    tile_grad_k = tl.dot(tl.trans(grad_score), queries, input_precision="ieee")
+    if ROTARY:  # backward: the transpose of a rotation is the rotation by the negative angle
+        tile_grad_q = _rotated(tile_grad_q, cos, sin, t, -1.0, T, D)
+        tile_grad_k = _rotated(tile_grad_k, cos, sin, s, -1.0, S, D)
+    _store(grad_q + q_at, tile_grad_q, t, q_step, T, D)
+    _store(grad_k + k_at, tile_grad_k, s, k_step, S, D)
     if SUMS:
-        # What stands beyond the last token is zero in all three.
-        place = sums + (row * 3 * heads + head) * D + tl.arange(0, D)
-        tl.store(place, tl.sum(found_q, 0))
-        tl.store(place + heads * D, tl.sum(found_k, 0))
-        tl.store(place + 2 * heads * D, tl.sum(found_v, 0))
+        # Rows beyond the last token are zero in all three.
+        target = sums + (row * 3 * heads + head) * D + tl.arange(0, D)
+        tl.store(target, tl.sum(tile_grad_q, 0))
+        tl.store(target + heads * D, tl.sum(tile_grad_k, 0))
+        tl.store(target + 2 * heads * D, tl.sum(tile_grad_v, 0))
 
 
 @jit()
-def _place(heads):
-    """Which row and head: heads of a row lie side by side in memory, so they are done side by side."""
+def _row_and_head(heads):
+    """Row and head of this program: neighbouring programs read neighbouring heads of a row."""
     at = tl.program_id(0)
     return (at // heads).to(tl.int64), at % heads
 
 
 @jit()
-def _length(lengths, row, s, PADDED: tl.constexpr):
+def _real_length(lengths, row, s, PADDED: tl.constexpr):
     if PADDED:
         s = tl.minimum(tl.load(lengths + row).to(tl.int32), s)
     return s
@@ -190,24 +190,24 @@ def _store(start, tile, count, step, ROWS: tl.constexpr, D: tl.constexpr):
 
 
 @jit()
-def _turned(tile, cos, sin, count, way, ROWS: tl.constexpr, D: tl.constexpr):
-    """Each pair of features (2i, 2i+1) turned by the angle of its row, in float32; `way` −1.0: the other way."""
+def _rotated(tile, cos, sin, count, direction, ROWS: tl.constexpr, D: tl.constexpr):
+    """Each pair of features (2i, 2i+1) rotated by the angle of its row, in float32; `direction` −1.0: backwards."""
     rows = tl.arange(0, ROWS)[:, None]
     at = rows * (D // 2) + tl.arange(0, D // 2)[None, :]
     c = tl.load(cos + at, mask=rows < count, other=1.0)
-    s = tl.load(sin + at, mask=rows < count, other=0.0) * way
+    s = tl.load(sin + at, mask=rows < count, other=0.0) * direction
     even, odd = tl.split(tl.reshape(tile.to(tl.float32), (ROWS, D // 2, 2)))
     return tl.reshape(tl.join(even * c - odd * s, even * s + odd * c), (ROWS, D))
 
 
 @jit()
-def _weights(asked, keys, scale, seen, CAUSAL: tl.constexpr):
-    """softmax over the keys that are seen, in float32; zeros for a query that sees none."""
-    scores = tl.dot(asked, tl.trans(keys), input_precision="ieee") * scale
+def _weights(queries, keys, scale, visible, CAUSAL: tl.constexpr):
+    """Softmax over the visible keys, in float32; zeros for a query without any."""
+    scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale
     column = tl.arange(0, keys.shape[0])[None, :]
-    keep = column < seen
+    keep = column < visible
     if CAUSAL:
-        keep = keep & (column <= tl.arange(0, asked.shape[0])[:, None])
+        keep = keep & (column <= tl.arange(0, queries.shape[0])[:, None])
     scores = tl.where(keep, scores, -3e38)
     p = tl.where(keep, tl.exp(scores - tl.max(scores, 1)[:, None]), 0.0)
     total = tl.sum(p, 1)

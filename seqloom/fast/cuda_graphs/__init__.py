@@ -1,1 +1,1 @@
-"""Decoding of fixed shapes, recorded as CUDA graphs and replayed."""
+"""Decoding with fixed shapes, by CUDA graphs."""

@@ -1,4 +1,4 @@
-"""Recording what a GPU does, to have it done again."""
+"""Recording of CUDA graphs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import torch
 
 @contextmanager
 def recording(graph: Any, pool: Any, stream: Any) -> Iterator[None]:
-    """What is launched inside is noted down in `graph` (torch.cuda.CUDAGraph) and not done. Other threads may go on.
+    """Kernels launched inside are recorded in `graph` (torch.cuda.CUDAGraph), not run. Other threads are not affected.
 
-    No garbage is collected meanwhile: to give back an older graph, or its memory, would break the recording off.
+    Garbage collection is off meanwhile: freeing an older graph or its memory would break the recording.
     """
     was = gc.isenabled()
     gc.disable()

@@ -1,8 +1,8 @@
-"""Decoding on a GPU by steps that are recorded once and replayed.
+"""Decoding by CUDA graphs: steps are recorded once and replayed.
 
-A GPU finishes the small kernels of a step sooner than a host can launch them, and waits whenever the host looks at what
-was found. A CUDA graph launches a whole step at once, the search's own arithmetic with it; the host only asks now and
-then whether all have ended, and goes on meanwhile. A graph is good for one shape: requests are rounded up to few.
+A GPU finishes the small kernels of a step before the host can launch the next ones, and idles whenever the host reads
+results. A CUDA graph launches a whole step at once, including the search; the host checks only now and then, without
+waiting, whether all sentences have ended. A graph has one shape, so requests are rounded up to a few shapes.
 """
 
 from __future__ import annotations
@@ -18,198 +18,203 @@ import torch
 from seqloom.data.batches.collate import Padded, bucket_size
 from seqloom.decoding.hypotheses import Hypothesis
 from seqloom.decoding.options import Search
-from seqloom.fast.cuda_graphs.fixed_shape_decoder import Attend, Fixed, Shape, fits
+from seqloom.fast.cuda_graphs.fixed_shape_decoder import AttentionFunction, FixedShapeDecoder, Shape, weights_key
 from seqloom.fast.cuda_graphs.fixed_shape_search import FixedShapeBeam, FixedShapeGreedy
 from seqloom.fast.cuda_graphs.record import recording
 from seqloom.fast.triton_common import runtime
 from seqloom.models.seq2seq import Seq2Seq, Stepper
 
-FRAMES, BYTES = 32, 4 << 30  # shapes that are kept, and what they may take; more than that goes the plain way
-SHORTEST = 32  # steps that the first graph of a shape looks back; then as many again
-LOOK = 4  # steps after which the host asks; it reads the answer when half as many more are on their way
+MAX_SHAPES, MAX_BYTES = 32, 4 << 30  # of cached shapes; larger requests are decoded without graphs
+MIN_STEPS = 32  # visible in the first graph of a shape; doubled in each further one
+CHECK_EVERY = 4  # steps after which the device copies `running` to the host, which reads it half as many steps later
 
 
-class Replays:
-    """Replays for one model, kept by whoever decodes with it. Weights may change, as long as they stay in their place.
+class DecodingGraphs:
+    """CUDA graphs for one model. Weights may change, but not their addresses.
 
-    One request at a time: who comes while another is served gets None, as does every request that does not fit, and
-    goes the plain way. For tests and comparisons: `anywhere` takes other devices than CUDA, `record` off runs the steps
-    one by one, `attend` says how to attend and `around` what to do with a step before it is recorded.
+    Returns None for requests that are not supported and while another request runs: these are decoded without graphs.
+    For tests and benchmarks: `any_device` allows devices other than CUDA, `record=False` runs steps without graphs,
+    `attend` replaces the attention function, `wrap_step` wraps a step before it is recorded.
     """
 
     def __init__(
         self,
-        anywhere: bool = False,
+        any_device: bool = False,
         record: bool = True,
-        attend: Attend | None = None,
-        around: Callable[[Any], Any] | None = None,
+        attend: AttentionFunction | None = None,
+        wrap_step: Callable[[Any], Any] | None = None,
     ) -> None:
-        self.anywhere, self.record, self.attend, self.around = anywhere, record, attend, around
+        self.any_device, self.record, self.attend, self.wrap_step = any_device, record, attend, wrap_step
         self.lock = threading.Lock()
-        self.frames: dict[Hashable, Frame] = {}  # those used last come last
-        self.known: Any = None
-        self.tape: Tape | None = None
+        self.shapes: dict[Hashable, ShapeGraphs] = {}  # least recently used first
+        self.weights: Any = None
+        self.pool: GraphPool | None = None
 
     def __call__(
         self, stepper: Stepper, source: Padded, limits: list[int], search: Search
     ) -> list[list[Hypothesis]] | None:
         device = source.tokens.device
-        if search.sample or not (device.type == "cuda" or self.anywhere):
+        if search.sample or not (device.type == "cuda" or self.any_device):
             return None
-        known = fits(stepper, search.beam, max(limits))
-        if known is None or not self.lock.acquire(blocking=False):
+        weights = weights_key(stepper, search.beam, max(limits))
+        if weights is None or not self.lock.acquire(blocking=False):
             return None
         try:
-            if self.known != known:  # a graph knows weights by their places alone
-                self.forget()
-                self.known, self.tape = known, Tape.of(device) if self.record and device.type == "cuda" else None
-            frame = self._frame(stepper, source, limits, search)  # pyright: ignore[reportArgumentType]
-            return None if frame is None else frame.run(source, limits, search)
+            if self.weights != weights:  # a graph refers to weights by address
+                self.clear()
+                record = self.record and device.type == "cuda"
+                self.weights, self.pool = weights, GraphPool.of(device) if record else None
+            shape_graphs = self._shape_graphs(stepper, source, limits, search)  # pyright: ignore[reportArgumentType]
+            return None if shape_graphs is None else shape_graphs.run(source, limits, search)
         finally:
             self.lock.release()
 
-    def forget(self) -> None:
-        """Give back all memory."""
-        self.frames.clear()
+    def clear(self) -> None:
+        """Free all memory."""
+        self.shapes.clear()
 
-    def _frame(self, model: Seq2Seq, source: Padded, limits: list[int], search: Search) -> Frame | None:
+    def _shape_graphs(self, model: Seq2Seq, source: Padded, limits: list[int], search: Search) -> ShapeGraphs | None:
         shape = shape_of(len(limits), search.beam, max(limits), source.tokens.size(1))
         key = (shape, search.first is not None, search.close)
-        if key in self.frames:
-            self.frames[key] = self.frames.pop(key)
-            return self.frames[key]
-        if _bytes(model, shape) > BYTES:
+        if key in self.shapes:
+            self.shapes[key] = self.shapes.pop(key)
+            return self.shapes[key]
+        if _memory_bytes(model, shape) > MAX_BYTES:
             return None
-        fixed = Fixed(model, shape, self.attend)
-        fixed_search = (FixedShapeBeam if search.beam > 1 else FixedShapeGreedy)(fixed, *key[1:])
-        self.frames[key] = Frame(fixed, fixed_search, self.tape, self.around)
-        while len(self.frames) > FRAMES or sum(_bytes(model, one.fixed.shape) for one in self.frames.values()) > BYTES:
-            del self.frames[next(iter(self.frames))]
-        return self.frames[key]
+        decoder = FixedShapeDecoder(model, shape, self.attend)
+        fixed_search = (FixedShapeBeam if search.beam > 1 else FixedShapeGreedy)(decoder, *key[1:])
+        self.shapes[key] = ShapeGraphs(decoder, fixed_search, self.pool, self.wrap_step)
+        while (
+            len(self.shapes) > MAX_SHAPES
+            or sum(_memory_bytes(model, graphs.decoder.shape) for graphs in self.shapes.values()) > MAX_BYTES
+        ):
+            del self.shapes[next(iter(self.shapes))]
+        return self.shapes[key]
 
 
-class Tape(NamedTuple):
-    """What is recorded from, and where graphs have their own memory: one for all, since no two run at once."""
+class GraphPool(NamedTuple):
+    """The recording stream and the memory pool of all graphs, shared since no two run at once."""
 
     stream: Any
     pool: Any
 
     @classmethod
-    def of(cls, device: torch.device) -> Tape:
+    def of(cls, device: torch.device) -> GraphPool:
         runtime.prepare(device)
         return cls(torch.cuda.Stream(device), torch.cuda.graph_pool_handle())
 
 
-class Frame:
-    """Everything for requests of one shape: where they stand, and the graphs of their steps."""
+class ShapeGraphs:
+    """For requests of one shape: the tensors, and a graph for each number of visible steps."""
 
     def __init__(
         self,
-        fixed: Fixed,
+        decoder: FixedShapeDecoder,
         fixed_search: FixedShapeGreedy | FixedShapeBeam,
-        tape: Tape | None,
-        around: Callable[[Any], Any] | None,
+        pool: GraphPool | None,
+        wrap_step: Callable[[Any], Any] | None,
     ) -> None:
-        self.fixed, self.fixed_search, self.tape = fixed, fixed_search, tape
-        self.step = fixed_search.step if around is None else around(fixed_search.step)
+        self.decoder, self.fixed_search, self.pool = decoder, fixed_search, pool
+        self.step = fixed_search.step if wrap_step is None else wrap_step(fixed_search.step)
         self.graphs: dict[Hashable, Any] = {}  # of torch.cuda.CUDAGraph
-        self.met: set[Hashable] = set()
-        cuda = fixed.at.is_cuda
-        self.told = torch.zeros(1, dtype=torch.bool, pin_memory=cuda)
+        self.warmed_up: set[Hashable] = set()
+        cuda = decoder.step_index.is_cuda
+        self.running_host = torch.zeros(1, dtype=torch.bool, pin_memory=cuda)
         self.event = torch.cuda.Event() if cuda else None
 
     def run(self, source: Padded, limits: list[int], search: Search) -> list[list[Hypothesis]]:
-        fixed, steps = self.fixed, max(limits)
-        fixed.ask(source, self.fixed_search.ask(limits, search))
-        if fixed.still:
-            self._do("begin", self._begin, fixed.source)
+        decoder, steps = self.decoder, max(limits)
+        decoder.set_source(source, self.fixed_search.set_request(limits, search))
+        if decoder.encoder_is_fixed:
+            self._run("begin", self._begin, decoder.source)
         else:
             self._begin(source)
         for t in range(steps):
-            self._do(span := spans(t, fixed.shape.room), self.step, span)
-            if self._over(t):
+            self._run(visible_steps := visible_steps_at(t, decoder.shape.max_steps), self.step, visible_steps)
+            if self._finished(t):
                 steps = t + 1
                 break
-        return self.fixed_search.found(len(limits), steps, search.n_best)
+        return self.fixed_search.hypotheses(len(limits), steps, search.n_best)
 
     def _begin(self, source: Padded) -> None:
-        self.fixed.begin(source)
+        self.decoder.begin(source)
         self.fixed_search.begin()
 
-    def _over(self, t: int) -> bool:
-        """The host never waits for the step it has just launched: meanwhile the device would have nothing to do."""
-        if t % LOOK == LOOK - 1:
-            self.told.copy_(self.fixed_search.left, non_blocking=True)
+    def _finished(self, t: int) -> bool:
+        """Whether all sentences have ended. Reads an older step's flag: waiting for the latest step would idle the
+        device."""
+        if t % CHECK_EVERY == CHECK_EVERY - 1:
+            self.running_host.copy_(self.fixed_search.running, non_blocking=True)
             if self.event is not None:
                 self.event.record()
-        if t % LOOK != LOOK // 2 - 1 or t < LOOK:
+        if t % CHECK_EVERY != CHECK_EVERY // 2 - 1 or t < CHECK_EVERY:
             return False
         if self.event is not None:
             self.event.synchronize()
-        return not bool(self.told)
+        return not bool(self.running_host)
 
-    def _do(self, key: Hashable, work: Callable[[Any], None], given: Any) -> None:
-        """Plainly at first, which sets up what a recording must find set up; from the second time on recorded."""
+    def _run(self, key: Hashable, work: Callable[[Any], None], argument: Any) -> None:
+        """Runs eagerly the first time, as warm-up; recorded the second time and replayed from then on."""
         if key in self.graphs:
             self.graphs[key].replay()
-        elif self.tape is None:
-            work(given)
-        elif key not in self.met:
-            self.met.add(key)
-            with self._aside(self.tape.stream):
-                work(given)
-        elif (graph := self._recorded(self.tape, work, given)) is not None:
+        elif self.pool is None:
+            work(argument)
+        elif key not in self.warmed_up:
+            self.warmed_up.add(key)
+            with self._on_recording_stream(self.pool.stream):
+                work(argument)
+        elif (graph := self._record(self.pool, work, argument)) is not None:
             self.graphs[key] = graph
             graph.replay()
         else:
-            work(given)
+            work(argument)
 
-    def _recorded(self, tape: Tape, work: Callable[[Any], None], given: Any) -> Any:
-        """Nothing is computed here, only noted down. None: it cannot be recorded."""
+    def _record(self, pool: GraphPool, work: Callable[[Any], None], argument: Any) -> Any:
+        """Records without running. None: it cannot be recorded."""
         graph = torch.cuda.CUDAGraph()
         try:
-            with recording(graph, tape.pool, tape.stream):
-                work(given)
+            with recording(graph, pool.pool, pool.stream):
+                work(argument)
         except RuntimeError as error:
             if isinstance(error, torch.OutOfMemoryError):
                 raise
-            self.tape = None
+            self.pool = None
             why = str(error).splitlines()[0]
             warnings.warn(f"steps of decoding are not recorded, which costs speed: {why}", stacklevel=2)
             return None
         return graph
 
     @contextmanager
-    def _aside(self, stream: Any) -> Iterator[None]:
-        """On the stream that is recorded from: what a first pass sets up, as workspaces, it sets up there."""
-        here = torch.cuda.current_stream(self.fixed.at.device)
-        stream.wait_stream(here)
+    def _on_recording_stream(self, stream: Any) -> Iterator[None]:
+        """Warm-up runs on the recording stream, so that workspaces are allocated there."""
+        current = torch.cuda.current_stream(self.decoder.step_index.device)
+        stream.wait_stream(current)
         with torch.cuda.stream(stream):
             yield
-        here.wait_stream(stream)
+        current.wait_stream(stream)
 
 
 def shape_of(sentences: int, width: int, steps: int, source: int) -> Shape:
-    """One of few shapes. Multiples of 16: a kernel copies a mask that is none."""
+    """One of few shapes. Multiples of 16: attention kernels copy other masks."""
     return Shape(
         bucket_size(sentences),
         width,
-        max(SHORTEST, _sixteens(bucket_size(steps, 2))),
-        _sixteens(bucket_size(source, 4)),
+        max(MIN_STEPS, _round_up_16(bucket_size(steps, 2))),
+        _round_up_16(bucket_size(source, 4)),
     )
 
 
-def spans(t: int, room: int) -> int:
-    """How many places step t looks at: all that were written, and no more than twice as many."""
-    return min(room, max(SHORTEST, 1 << t.bit_length()))
+def visible_steps_at(t: int, max_steps: int) -> int:
+    """Steps that step t attends to: all before it, rounded up to a power of two."""
+    return min(max_steps, max(MIN_STEPS, 1 << t.bit_length()))
 
 
-def _sixteens(number: int) -> int:
+def _round_up_16(number: int) -> int:
     return -(-number // 16) * 16
 
 
-def _bytes(model: Seq2Seq, shape: Shape) -> int:
-    """What keys and values take, and the logits."""
+def _memory_bytes(model: Seq2Seq, shape: Shape) -> int:
+    """Memory of keys, values and logits."""
     weight, layers = model.output.weight, len(model.decoder.blocks)  # pyright: ignore
-    kept = 2 * layers * shape.sentences * (shape.width * shape.room + shape.source) * weight.size(1)
-    return kept * weight.element_size() + 8 * shape.rows * weight.size(0)
+    elements = 2 * layers * shape.sentences * (shape.width * shape.max_steps + shape.source) * weight.size(1)
+    return elements * weight.element_size() + 8 * shape.rows * weight.size(0)

@@ -1,1 +1,1 @@
-"""One decoding step with few operations."""
+"""One decoding step with few operations, for a CPU."""

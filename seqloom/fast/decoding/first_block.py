@@ -1,5 +1,5 @@
-"""What the first block of a decoder takes in, by place and token. All that it does before it looks at others depends on
-these two alone, so of a small vocabulary it is looked up in a table sooner than it is made anew at every step."""
+"""The input of a decoder's first block and its q, k, v, by position and token. They depend on nothing else, so with a
+small vocabulary a table lookup is faster than computing them at every step."""
 
 from __future__ import annotations
 
@@ -9,58 +9,58 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from seqloom.fast.decoding.transformer_step import LeanBlock
-from seqloom.fast.linear.cpu import fits, product
+from seqloom.fast.decoding.transformer_step import BlockStep
+from seqloom.fast.linear.cpu import linear, supported
 
-TOKENS = 128  # at most: a larger table takes long to make, and is read as slowly as the matrix
-PLACES = 16  # that are made at a time
-REACH = 64  # places that are kept at most
+MAX_TOKENS = 128  # a larger table takes long to compute, and is as slow to read as the weights
+CHUNK = 16  # positions computed at a time
+MAX_POSITIONS = 64  # in the table
 
-Enter = Callable[[Tensor, int], Tensor]  # embeddings [..., T, input_dim] and the first one's place -> [..., T, dim]
+InputLayer = Callable[[Tensor, int], Tensor]  # embeddings [..., T, input_dim], first position -> [..., T, dim]
 Bits = list[Tensor]
 
 
-class Entrance:
-    """Tokens [R] and their place -> x [R, dim], and what the first block projects of it, [R, 3·dim]."""
+class FirstBlockTable:
+    """Tokens [R] and their position -> x [R, dim] and its q, k, v [R, 3·dim], None beyond the table."""
 
-    def __init__(self, table: Tensor, enter: Enter, block: LeanBlock, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, table: Tensor, enter: InputLayer, block: BlockStep, weight: Tensor, bias: Tensor | None) -> None:
         self.table, self.enter, self.norm = table.detach(), enter, block.norms[0]
         self.weight, self.bias = weight.detach(), None if bias is None else bias.detach()
-        self.made: dict[int, tuple[Tensor, Tensor]] = {}
+        self.chunks: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def __call__(self, tokens: Tensor, place: int) -> tuple[Tensor, Tensor | None]:
-        if place >= REACH:  # few get that far
-            return self.enter(self.table.index_select(0, tokens)[:, None], place)[:, 0], None
-        part, at = divmod(place, PLACES)
-        if part not in self.made:
-            self.made[part] = self._made(part * PLACES)
-        x, three = self.made[part]
-        return x[at].index_select(0, tokens), three[at].index_select(0, tokens)
+    def __call__(self, tokens: Tensor, position: int) -> tuple[Tensor, Tensor | None]:
+        if position >= MAX_POSITIONS:
+            return self.enter(self.table.index_select(0, tokens)[:, None], position)[:, 0], None
+        chunk, offset = divmod(position, CHUNK)
+        if chunk not in self.chunks:
+            self.chunks[chunk] = self._make_chunk(chunk * CHUNK)
+        x, qkv = self.chunks[chunk]
+        return x[offset].index_select(0, tokens), qkv[offset].index_select(0, tokens)
 
-    def _made(self, place: int) -> tuple[Tensor, Tensor]:
-        x = self.enter(self.table[:, None].expand(-1, PLACES, -1), place).transpose(0, 1).contiguous()
-        return x, product(self.norm.enter(x), self.weight, self.bias)
-
-
-# Kept from one request to the next beside copies of what it was made of: see `product._packed`.
-_kept: WeakKeyDictionary[nn.Module, tuple[Bits, Entrance]] = WeakKeyDictionary()
+    def _make_chunk(self, position: int) -> tuple[Tensor, Tensor]:
+        x = self.enter(self.table[:, None].expand(-1, CHUNK, -1), position).transpose(0, 1).contiguous()
+        return x, linear(self.norm.enter(x), self.weight, self.bias)
 
 
-def entrance(
-    owner: nn.Module, table: Tensor, enter: nn.Module, block: LeanBlock, project: nn.Linear
-) -> Entrance | None:
-    """For the decoder `owner`, whose tokens have the embeddings `table` [V, input_dim]. None where it would not pay, or
-    where torch's compilers and others have to see what is done."""
-    if table.size(0) > TOKENS or not fits(table, project.weight):
+# Cached across requests beside copies of the weights that a table was computed from, as in `linear.cpu._pack`.
+_tables: WeakKeyDictionary[nn.Module, tuple[Bits, FirstBlockTable]] = WeakKeyDictionary()
+
+
+def first_block_table(
+    owner: nn.Module, table: Tensor, enter: nn.Module, block: BlockStep, project: nn.Linear
+) -> FirstBlockTable | None:
+    """For the decoder `owner` with embeddings `table` [V, input_dim]. None for a large vocabulary, and where linear
+    layers do not go to oneDNN."""
+    if table.size(0) > MAX_TOKENS or not supported(table, project.weight):
         return None
-    given = (table, *enter.parameters(), *block.norms[0].norm[1:3], project.weight, project.bias)
-    bits = [part.detach().view(torch.int32) for part in given if part is not None]
-    found = _kept.get(owner)
-    if found is None or not all(map(_same, found[0], bits)) or found[1].enter is not enter:
-        made = Entrance(table, enter, block, project.weight, project.bias)
-        found = _kept[owner] = [part.clone() for part in bits], made
-    return found[1]
+    tensors = (table, *enter.parameters(), *block.norms[0].norm[1:3], project.weight, project.bias)
+    bits = [tensor.detach().view(torch.int32) for tensor in tensors if tensor is not None]
+    cached = _tables.get(owner)
+    if cached is None or not all(map(_same, cached[0], bits)) or cached[1].enter is not enter:
+        made = FirstBlockTable(table, enter, block, project.weight, project.bias)
+        cached = _tables[owner] = [part.clone() for part in bits], made
+    return cached[1]
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and torch.equal(one, other)
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and torch.equal(a, b)

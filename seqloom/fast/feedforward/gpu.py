@@ -1,8 +1,8 @@
-"""What stands between the two matrices of a feed-forward network, in one kernel on a GPU: dropout(max(0, x)) or
-dropout(gelu(x)). A mask is not kept, and the way back makes the slope of the bias before it as well.
+"""The activation and dropout of a feed-forward network in one kernel on a GPU: dropout(max(0, x)) or dropout(gelu(x)).
+No mask is saved, and the backward kernel also sums the gradient of the bias before it.
 
-For compilers it is an operator of torch's own kind: they see one step and do not look inside. Called one by one, such
-operators take the host longer than all the rest of a layer, so there it is a function with a gradient.
+For torch.compile it is a custom operator, one opaque node of the graph. In eager mode, where a custom operator costs
+the host more than the rest of a layer, it is an autograd function.
 """
 
 from __future__ import annotations
@@ -18,84 +18,86 @@ from torch.nn import functional as F
 from seqloom.fast.triton_common import runtime
 
 
-def fits(x: Tensor) -> bool:
-    """Whether the kernel takes what is made of x. Without gradients a step is too short for it to matter."""
+def supported(x: Tensor) -> bool:
+    """For projections of x, in training only: without gradients the kernel gains too little."""
     return runtime.usable(x) and torch.is_grad_enabled() and x.dtype.itemsize <= 4
 
 
-def activated(x: Tensor, bias: Tensor | None, p: float, gelu: bool) -> Tensor:
-    """x [..., dim] -> dropout(gelu(x)), or of max(0, x). `bias` [dim] is in x already, but its slope is made here; see
-    `Linear.apart`."""
-    call = torch.ops.seqloom.activated if torch.compiler.is_compiling() else _Activated.apply
+def activation_dropout(x: Tensor, bias: Tensor | None, p: float, gelu: bool) -> Tensor:
+    """x [..., dim] -> dropout(gelu(x)), or of max(0, x). `bias` [dim] is in x already, but its gradient is made here;
+    see `Linear.forward_defer_bias_grad`."""
+    call = torch.ops.seqloom.activated if torch.compiler.is_compiling() else _ActivationDropout.apply
     return call(x, bias, runtime.seed(x, p), p, gelu)
 
 
-def plainly(x: Tensor, keep: Tensor | None, p: float, gelu: bool) -> Tensor:
-    """`activated` by torch's own operations, where it is known what was dropped."""
+def reference(x: Tensor, keep: Tensor | None, p: float, gelu: bool) -> Tensor:
+    """`activation_dropout` by torch's operators, with a known dropout mask `keep`."""
     y = F.gelu(x) if gelu else x.relu()
     return y if keep is None else y * keep / (1 - p)
 
 
-def _activated(x: Tensor, bias: Tensor | None, seed: Tensor | None, p: float, gelu: bool) -> Tensor:
-    from seqloom.fast.feedforward import triton_kernels as activated
+def _forward(x: Tensor, bias: Tensor | None, seed: Tensor | None, p: float, gelu: bool) -> Tensor:
+    from seqloom.fast.feedforward import triton_kernels
 
     x = x.contiguous()
     y = torch.empty_like(x)
     if x.numel():
         dim, drop = x.size(-1), None if seed is None else (seed, p)
-        activated.forward(x.view(-1, dim), y.view(-1, dim), gelu, drop)
+        triton_kernels.forward(x.view(-1, dim), y.view(-1, dim), gelu, drop)
     return y
 
 
-def _slopes(
-    slope: Tensor, kept: Tensor, seed: Tensor | None, p: float, gelu: bool, sums: bool
+def _grads(
+    grad_output: Tensor, saved: Tensor, seed: Tensor | None, p: float, gelu: bool, sums: bool
 ) -> tuple[Tensor, Tensor]:
-    """By x, and by the bias, in float32."""
-    from seqloom.fast.feedforward import triton_kernels as activated
+    """Gradients of x, and of the bias in float32."""
+    from seqloom.fast.feedforward import triton_kernels
     from seqloom.fast.triton_common import column_sums
 
-    dim, kept = kept.size(-1), kept.contiguous()
-    found, by_bias = _slope_places(kept, sums)
-    if not kept.numel():
-        return found, by_bias.zero_()
-    flat = [part.view(-1, dim) for part in (slope.contiguous(), kept, found)]
-    parts = kept.new_empty(column_sums.programs(*flat[0].shape), dim, dtype=torch.float32) if sums else None
-    activated.backward((flat[0], flat[1]), (flat[2], parts), gelu, None if seed is None else (seed, p))
-    return found, by_bias if parts is None else parts.sum(0)
+    dim, saved = saved.size(-1), saved.contiguous()
+    grad_x, grad_bias = _empty_grads(saved, sums)
+    if not saved.numel():
+        return grad_x, grad_bias.zero_()
+    matrices = [tensor.view(-1, dim) for tensor in (grad_output.contiguous(), saved, grad_x)]
+    bias_sums = saved.new_empty(column_sums.programs(*matrices[0].shape), dim, dtype=torch.float32) if sums else None
+    triton_kernels.backward(
+        (matrices[0], matrices[1]), (matrices[2], bias_sums), gelu, None if seed is None else (seed, p)
+    )
+    return grad_x, grad_bias if bias_sums is None else bias_sums.sum(0)
 
 
-def _slope_places(kept: Tensor, sums: bool) -> tuple[Tensor, Tensor]:
-    return kept.new_empty(kept.shape), kept.new_empty(kept.size(-1) if sums else 0, dtype=torch.float32)
+def _empty_grads(saved: Tensor, sums: bool) -> tuple[Tensor, Tensor]:
+    return saved.new_empty(saved.shape), saved.new_empty(saved.size(-1) if sums else 0, dtype=torch.float32)
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     x, bias, seed, ctx.p, ctx.gelu = inputs
     ctx.save_for_backward(x if ctx.gelu else output, seed)
     ctx.bias = None if bias is None else bias.dtype
 
 
-def _back(slopes: Callable[..., Any], ctx: Any, slope: Tensor) -> tuple[Any, ...]:
-    by_x, by_bias = slopes(slope, *ctx.saved_tensors, ctx.p, ctx.gelu, ctx.bias is not None)
-    return by_x, None if ctx.bias is None else by_bias.to(ctx.bias), None, None, None
+def _backward(grads: Callable[..., Any], ctx: Any, grad_output: Tensor) -> tuple[Any, ...]:
+    grad_x, grad_bias = grads(grad_output, *ctx.saved_tensors, ctx.p, ctx.gelu, ctx.bias is not None)
+    return grad_x, None if ctx.bias is None else grad_bias.to(ctx.bias), None, None, None
 
 
-class _Activated(torch.autograd.Function):
-    forward, setup_context = staticmethod(_activated), staticmethod(_keep)  # pyright: ignore
-    backward = staticmethod(partial(_back, _slopes))  # pyright: ignore
+class _ActivationDropout(torch.autograd.Function):
+    forward, setup_context = staticmethod(_forward), staticmethod(_setup_context)  # pyright: ignore
+    backward = staticmethod(partial(_backward, _grads))  # pyright: ignore
 
 
 _operator = torch.library.custom_op(
     "seqloom::activated",
-    _activated,
+    _forward,
     mutates_args=(),
     schema="(Tensor x, Tensor? bias, Tensor? seed, float p, bool gelu) -> Tensor",
 )
-_operator_slopes = torch.library.custom_op(
+_backward_operator = torch.library.custom_op(
     "seqloom::activated_slopes",
-    _slopes,
+    _grads,
     mutates_args=(),
-    schema="(Tensor slope, Tensor kept, Tensor? seed, float p, bool gelu, bool sums) -> (Tensor, Tensor)",
+    schema="(Tensor grad_output, Tensor saved, Tensor? seed, float p, bool gelu, bool sums) -> (Tensor, Tensor)",
 )
-_operator.register_autograd(partial(_back, torch.ops.seqloom.activated_slopes), setup_context=_keep)
+_operator.register_autograd(partial(_backward, torch.ops.seqloom.activated_slopes), setup_context=_setup_context)
 _operator.register_fake(lambda x, *_: x.new_empty(x.shape))
-_operator_slopes.register_fake(lambda slope, kept, *how: _slope_places(kept, how[-1]))
+_backward_operator.register_fake(lambda grad_output, saved, *options: _empty_grads(saved, options[-1]))

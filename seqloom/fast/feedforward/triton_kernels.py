@@ -1,6 +1,5 @@
-"""dropout(max(0, x)) and dropout(gelu(x)), and their slopes together with the sum of each column, which is the slope by
-a bias that was added to x: so what is written need not be read again for it. The plain twin is in
-`fast/feedforward/gpu.py`.
+"""dropout(max(0, x)) and dropout(gelu(x)), and their gradients with the sum of each column, the gradient of a bias that
+was added to x: summed here, they are not read again for it. The reference is in `fast/feedforward/gpu.py`.
 """
 
 # pyright: reportInvalidTypeForm=false, reportOptionalMemberAccess=false
@@ -8,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from seqloom.fast.residual_norm.triton_kernels import drawn
+from seqloom.fast.residual_norm.triton_kernels import dropout_args
 from seqloom.fast.triton_common.column_sums import launch, rows
 from seqloom.fast.triton_common.runtime import jit
 
@@ -19,69 +18,69 @@ except ImportError:
 
 
 def forward(x: Tensor, y: Tensor, gelu: bool, drop: tuple[Tensor, float] | None) -> None:
-    """x [N, dim], and y, which is written, both contiguous; a seed and p."""
-    grid, how = launch(*x.shape)
-    seed, dropped, scale = drawn(drop)
-    _forward[grid](x, y, seed, *x.shape, dropped, scale, GELU=gelu, DROPS=drop is not None, **how)
+    """Writes y. x and y [N, dim], both contiguous; `drop`: seed and p."""
+    grid, options = launch(*x.shape)
+    seed, threshold, scale = dropout_args(drop)
+    _forward[grid](x, y, seed, *x.shape, threshold, scale, GELU=gelu, DROPOUT=drop is not None, **options)
 
 
 def backward(
-    given: tuple[Tensor, Tensor], found: tuple[Tensor, Tensor | None], gelu: bool, drop: tuple[Tensor, float] | None
+    inputs: tuple[Tensor, Tensor], outputs: tuple[Tensor, Tensor | None], gelu: bool, drop: tuple[Tensor, float] | None
 ) -> None:
-    """The slope by y, and x, or y where it was rectified: what is above zero was neither negative nor dropped. Written
-    to `found`: the slope by x, and the sums of each program, [programs, dim]."""
-    grid, how = launch(*given[0].shape)
-    seed, dropped, scale = drawn(drop)
-    flags = {"GELU": gelu, "DROPS": drop is not None, "SUMS": found[1] is not None}
-    _backward[grid](*given, *found, seed, *given[0].shape, dropped, scale, **flags, **how)
+    """`inputs`: the gradient of y, and x for GELU or y for ReLU, since y > 0 is neither negative nor dropped. Writes to
+    `outputs`: the gradient of x, and each program's column sums, [programs, dim]."""
+    grid, options = launch(*inputs[0].shape)
+    seed, threshold, scale = dropout_args(drop)
+    flags = {"GELU": gelu, "DROPOUT": drop is not None, "SUMS": outputs[1] is not None}
+    _backward[grid](*inputs, *outputs, seed, *inputs[0].shape, threshold, scale, **flags, **options)
 
 
-@jit(varying=("vectors", "dropped"))
+@jit(varying=("vectors", "threshold"))
 def _forward(
     x,
     y,
     seed,
     vectors,
     dim,
-    dropped,
+    threshold,
     scale,
     GELU: tl.constexpr,
-    DROPS: tl.constexpr,
+    DROPOUT: tl.constexpr,
     LANES: tl.constexpr,
     TILES: tl.constexpr,
 ):
     column = tl.program_id(1) * LANES + tl.arange(0, LANES)
     for i in range(TILES):
         tile = tl.program_id(0) * TILES + i
-        if DROPS:
+        if DROPOUT:
             a, b, c, d = tl.randint4x(tl.load(seed), tile * dim + column, 7)
         for half in tl.static_range(2):
             row = rows(tile, half)
-            at, there = row.to(tl.int64) * dim + column[None, :], (row < vectors) & (column < dim)[None, :]
-            value = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
+            offset, mask = row.to(tl.int64) * dim + column[None, :], (row < vectors) & (column < dim)[None, :]
+            value = tl.load(x + offset, mask=mask, other=0.0).to(tl.float32)
             if GELU:
-                below, _ = _normal(value)
-                value *= below
+                cdf, _ = _normal_cdf_and_density(value)
+                value *= cdf
             else:
                 value = tl.where(value < 0.0, 0.0, value)
-            if DROPS:
-                value = tl.where(_sixteen(a, b, c, d, half) >= dropped, value * scale, 0.0)
-            tl.store(y + at, value.to(y.dtype.element_ty), mask=there)
+            if DROPOUT:
+                value = tl.where(_sixteen_bits(a, b, c, d, half) >= threshold, value * scale, 0.0)
+            tl.store(y + offset, value.to(y.dtype.element_ty), mask=mask)
 
 
-@jit(varying=("vectors", "dropped"))
+@jit(varying=("vectors", "threshold"))
 def _backward(
-    slope,
-    kept,
-    found,
+    grad_y,
+    saved,
+    grad_x,
     sums,
     seed,
     vectors,
     dim,
-    dropped,
+    threshold,
     scale,
     GELU: tl.constexpr,
-    DROPS: tl.constexpr,
+    DROPOUT: tl.constexpr,
     SUMS: tl.constexpr,
     LANES: tl.constexpr,
     TILES: tl.constexpr,
@@ -90,31 +89,31 @@ def _backward(
     total = tl.zeros([LANES], tl.float32)
     for i in range(TILES):
         tile = tl.program_id(0) * TILES + i
-        if GELU and DROPS:
+        if GELU and DROPOUT:
             a, b, c, d = tl.randint4x(tl.load(seed), tile * dim + column, 7)
         for half in tl.static_range(2):
             row = rows(tile, half)
-            at, there = row.to(tl.int64) * dim + column[None, :], (row < vectors) & (column < dim)[None, :]
-            given = tl.load(slope + at, mask=there, other=0.0).to(tl.float32)
-            value = tl.load(kept + at, mask=there, other=0.0).to(tl.float32)
+            offset, mask = row.to(tl.int64) * dim + column[None, :], (row < vectors) & (column < dim)[None, :]
+            grad = tl.load(grad_y + offset, mask=mask, other=0.0).to(tl.float32)
+            value = tl.load(saved + offset, mask=mask, other=0.0).to(tl.float32)
             if GELU:
-                below, dense = _normal(value)
-                given *= below + value * dense
-                if DROPS:
-                    given = tl.where(_sixteen(a, b, c, d, half) >= dropped, given * scale, 0.0)
+                cdf, density = _normal_cdf_and_density(value)
+                grad *= cdf + value * density
+                if DROPOUT:
+                    grad = tl.where(_sixteen_bits(a, b, c, d, half) >= threshold, grad * scale, 0.0)
             else:
-                given = tl.where(value > 0.0, given * scale, 0.0)
-            tl.store(found + at, given.to(found.dtype.element_ty), mask=there)
+                grad = tl.where(value > 0.0, grad * scale, 0.0)
+            tl.store(grad_x + offset, grad.to(grad_x.dtype.element_ty), mask=mask)
             if SUMS:
-                total += tl.sum(given, 0)
+                total += tl.sum(grad, 0)
     if SUMS:
         tl.store(sums + tl.program_id(0) * dim + column, total, mask=column < dim)
 
 
 @jit()
-def _normal(x):
-    """The share of the normal distribution that lies below x, to 10⁻⁷ (Abramowitz & Stegun 1964, 7.1.26), and its
-    density at x, of one exponential: torch's two take longer than memory does."""
+def _normal_cdf_and_density(x):
+    """The normal distribution function at x, to 10⁻⁷ (Abramowitz & Stegun 1964, 7.1.26), and its density, from one
+    exponential: with torch's two formulas the kernel would be bound by arithmetic, not by memory."""
     power = tl.exp2(x * x * -0.721347520)
     t = 1.0 / (1.0 + 0.231641889 * tl.abs(x))
     tail = ((((0.530702715 * t - 0.726576014) * t + 0.710706871) * t - 0.142248368) * t + 0.127414796) * t * power
@@ -122,8 +121,8 @@ def _normal(x):
 
 
 @jit()
-def _sixteen(a, b, c, d, half: tl.constexpr):
-    """Sixteen bits for each of four rows, of the first or of the last two of four words."""
+def _sixteen_bits(a, b, c, d, half: tl.constexpr):
+    """16 random bits for each of four rows, from the first or the last two of four words."""
     i = tl.arange(0, 4)[:, None]
     word = tl.where(i < 2, a[None, :], b[None, :])
     if half == 1:

@@ -1,9 +1,8 @@
-"""Products with a matrix of weights. On a CPU in float32 oneDNN's kernels are quicker than the BLAS that torch calls:
-by a tenth where rows are many, and by more where few rows meet a matrix that was packed for them beforehand."""
+"""Linear layers by oneDNN, on a CPU in float32: a tenth faster than the BLAS that torch calls with many rows, and more
+with few rows and weights packed beforehand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -13,161 +12,160 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
-Rows = Callable[[Tensor], Tensor]  # [R, in] -> [R, out]
-FEW = 16  # rows: for fewer oneDNN takes longer to lay out a matrix than to multiply by it
-_HAVE = torch.backends.mkldnn.is_available()
-_HALVES = _HAVE and torch.ops.mkldnn._is_mkldnn_bf16_supported()  # older processors have no such products
+MIN_ROWS = 16  # with fewer, oneDNN takes longer to reorder the weights than to multiply by them
+_ONEDNN = torch.backends.mkldnn.is_available()
+_BF16 = _ONEDNN and torch.ops.mkldnn._is_mkldnn_bf16_supported()  # older processors have no bf16 matmul
 
 
-def halves(device: torch.device) -> bool:
-    """Whether bfloat16 is worth it there. A processor without such arithmetic takes five times as long as in float32,
+def bf16_supported(device: torch.device) -> bool:
+    """Whether bf16 is faster than float32. A processor without bf16 arithmetic takes five times as long as in float32,
     and oneDNN has no fused RNN for it."""
-    return device.type != "cpu" or _HALVES
+    return device.type != "cpu" or _BF16
 
 
 class Linear(nn.Linear):
     """W x + b, as nn.Linear."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return product(input, self.weight, self.bias)
+        return linear(input, self.weight, self.bias)
 
-    def apart(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """W x + b, and b for whoever comes next and makes its slope, the sum over the slope by W x + b, while that is
-        at hand: here it is not made. None: nobody wants it."""
+    def forward_defer_bias_grad(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """W x + b, and b, whose gradient is left to the next operation: the sum over rows of the gradient of W x + b,
+        which that operation has in registers. None: the bias needs no gradient, or has it from here."""
         if self.bias is None or not self.bias.requires_grad:
             return self(x), None
-        return product(x, self.weight, self.bias.detach()), self.bias
+        return linear(x, self.weight, self.bias.detach()), self.bias
 
 
-def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """F.linear: x [..., in], weight [out, in] -> [..., out]."""
-    if not fits(x, weight) or x.numel() < FEW * weight.size(1):
+    if not supported(x, weight) or x.numel() < MIN_ROWS * weight.size(1):
         return F.linear(x, weight, bias)
-    return (_Product.apply if torch.is_grad_enabled() else _onednn)(x, weight, bias)
+    return (_OnednnLinear.apply if torch.is_grad_enabled() else _onednn_linear)(x, weight, bias)
 
 
-def rectified(x: Tensor, linear: nn.Linear) -> Tensor:
-    """max(0, W x + b) without gradients; the product's own kernel does it where it can."""
-    if not fits(x, linear.weight) or x.numel() < FEW * linear.in_features:
+def linear_relu(x: Tensor, linear: nn.Linear) -> Tensor:
+    """max(0, W x + b) without gradients, in one kernel where oneDNN is supported."""
+    if not supported(x, linear.weight) or x.numel() < MIN_ROWS * linear.in_features:
         return F.linear(x, linear.weight, linear.bias).relu_()
     return torch.ops.mkldnn._linear_pointwise(x, linear.weight, linear.bias, "relu", [], "")
 
 
-def fits(x: Tensor, weight: Tensor) -> bool:
-    """Plain matrices in float32, and whole ones: for columns of another oneDNN has no kernel but a loop. Compilers have
-    products of their own, and who counts operations knows torch's."""
+def supported(x: Tensor, weight: Tensor) -> bool:
+    """Plain contiguous matrices in float32: for a slice of columns oneDNN has a loop, not a kernel. Not under
+    compilers, which have their own matmul, nor under dispatch modes, such as a counter of FLOPs, which know torch's
+    operators."""
     plain = type(weight) in (Tensor, nn.Parameter) and x.dtype == weight.dtype == torch.float32
     plain = plain and weight.is_contiguous()
-    here = _HAVE and plain and x.device.type == "cpu" and torch.backends.mkldnn.enabled
-    return here and not (
+    available = _ONEDNN and plain and x.device.type == "cpu" and torch.backends.mkldnn.enabled
+    return available and not (
         torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling() or is_in_torch_dispatch_mode()
     )
 
 
-def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
-def times(x: Tensor, weight: Tensor, bias: Tensor | None = None, onto: Tensor | None = None) -> Tensor:
-    """onto + W x + b without gradients, for weights that `fits` was asked about or that are in half precision."""
-    if not (_HALVES if weight.dtype == torch.bfloat16 else _HAVE):
-        return F.linear(x, weight, bias) if onto is None else onto + F.linear(x, weight, bias)
-    if onto is None:
-        return _onednn(x, weight, bias)
-    return torch.ops.mkldnn._linear_pointwise.binary(x, onto, weight, bias, "add")
+def linear_no_grad(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None) -> Tensor:
+    """residual + W x + b without gradients, for `supported` weights in float32 or weights in bf16."""
+    if not (_BF16 if weight.dtype == torch.bfloat16 else _ONEDNN):
+        return F.linear(x, weight, bias) if residual is None else residual + F.linear(x, weight, bias)
+    if residual is None:
+        return _onednn_linear(x, weight, bias)
+    return torch.ops.mkldnn._linear_pointwise.binary(x, residual, weight, bias, "add")
 
 
-class _Product(torch.autograd.Function):
+class _OnednnLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _onednn(x, weight, bias)
+        return _onednn_linear(x, weight, bias)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         x, weight = ctx.saved_tensors
-        slope = slopes[0].reshape(-1, weight.size(0))
-        by_x = _onednn(slope, weight.mT, None).view(x.shape) if ctx.needs_input_grad[0] else None
-        by_weight = _by_weight(slope, x.reshape(-1, weight.size(1))) if ctx.needs_input_grad[1] else None
-        return by_x, by_weight, slope.sum(0) if ctx.needs_input_grad[2] else None
+        grad_output = grad_outputs[0].reshape(-1, weight.size(0))
+        grad_x = _onednn_linear(grad_output, weight.mT, None).view(x.shape) if ctx.needs_input_grad[0] else None
+        grad_weight = _grad_weight(grad_output, x.reshape(-1, weight.size(1))) if ctx.needs_input_grad[1] else None
+        return grad_x, grad_weight, grad_output.sum(0) if ctx.needs_input_grad[2] else None
 
 
-def _by_weight(slope: Tensor, x: Tensor) -> Tensor:
-    """slopeᵀ x. Torch's product is quicker with the longer side in its columns."""
-    if slope.size(1) >= x.size(1):
-        return slope.mT @ x
-    return (x.mT @ slope).mT
+def _grad_weight(grad_output: Tensor, x: Tensor) -> Tensor:
+    """grad_outputᵀ x. Torch's matmul is faster with the longer side in its columns."""
+    if grad_output.size(1) >= x.size(1):
+        return grad_output.mT @ x
+    return (x.mT @ grad_output).mT
 
 
-class Steps:
-    """W x for one step after another. The gradient by W is a single product over all steps, in the place of one a step
-    and their sum."""
+class StepwiseLinear:
+    """W x step by step. The gradient of W is one matmul over all steps instead of a sum of one matmul a step."""
 
     def __init__(self, weight: Tensor) -> None:
         weight = weight.contiguous() if torch.is_grad_enabled() else weight
-        self.given: list[tuple[Tensor, Tensor]] = []  # on the way back: slopes and what they belong to
-        self.delayed = fits(weight, weight) and torch.is_grad_enabled()
-        self.weight = _Whole.apply(weight, self.given) if self.delayed else weight
+        self.pending: list[tuple[Tensor, Tensor]] = []  # in backward: (grad_output, x) of the steps
+        self.deferred = supported(weight, weight) and torch.is_grad_enabled()
+        self.weight = _SharedWeight.apply(weight, self.pending) if self.deferred else weight
 
     def __call__(self, x: Tensor) -> Tensor:
-        return _Step.apply(x, self.weight, self.given) if self.delayed else F.linear(x, self.weight)
+        return _StepLinear.apply(x, self.weight, self.pending) if self.deferred else F.linear(x, self.weight)
 
 
-class _Whole(torch.autograd.Function):
-    """The matrix itself; on the way back all its steps have been there before."""
+class _SharedWeight(torch.autograd.Function):
+    """The weights themselves; in backward it runs after all steps and makes the gradient of what they left."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, given: list[tuple[Tensor, Tensor]]) -> Tensor:
-        ctx.given = given
-        ctx.set_materialize_grads(False)  # steps hand on nothing here
+    def forward(ctx: Any, weight: Tensor, pending: list[tuple[Tensor, Tensor]]) -> Tensor:
+        ctx.pending = pending
+        ctx.set_materialize_grads(False)  # steps return no gradient of the weights
         return weight.view_as(weight)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *_: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
-        if not ctx.given:
+        if not ctx.pending:
             return None, None
-        slope, x = (torch.cat(parts) for parts in zip(*ctx.given, strict=True))
-        ctx.given.clear()
-        return _by_weight(slope, x), None
+        grad_output, x = (torch.cat(parts) for parts in zip(*ctx.pending, strict=True))
+        ctx.pending.clear()
+        return _grad_weight(grad_output, x), None
 
 
-class _Step(torch.autograd.Function):
+class _StepLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, given: list[tuple[Tensor, Tensor]]) -> Tensor:
-        ctx.given = given
+    def forward(ctx: Any, x: Tensor, weight: Tensor, pending: list[tuple[Tensor, Tensor]]) -> Tensor:
+        ctx.pending = pending
         ctx.save_for_backward(x, weight)
-        return _onednn(x, weight, None)
+        return _onednn_linear(x, weight, None)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         x, weight = ctx.saved_tensors
         if ctx.needs_input_grad[1]:
-            ctx.given.append((slopes[0], x))
-        return _onednn(slopes[0], weight.mT, None), None, None
+            ctx.pending.append((grad_outputs[0], x))
+        return _onednn_linear(grad_outputs[0], weight.mT, None), None, None
 
 
-class Packed:
-    """W x + b with W in the order in which oneDNN reads it. `relu` and a sum are done on the way out."""
+class PackedLinear:
+    """W x + b with W packed in oneDNN's own layout. ReLU and a residual sum are fused into the kernel."""
 
     def __init__(self, packed: Tensor, bias: Tensor | None) -> None:
         self.weight, self.bias = packed, bias
 
     def __call__(self, x: Tensor) -> Tensor:
-        return _onednn(x, self.weight, self.bias)
+        return _onednn_linear(x, self.weight, self.bias)
 
     def relu(self, x: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "relu", [], "")
 
-    def onto(self, x: Tensor, other: Tensor) -> Tensor:
-        """other + W x + b"""
-        return torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, self.bias, "add")
+    def with_residual(self, x: Tensor, residual: Tensor) -> Tensor:
+        """residual + W x + b"""
+        return torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")
 
 
-class Bare:
-    """The same by torch's own product, with the transpose at hand."""
+class PlainLinear:
+    """The same by torch's matmul."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.matrix, self.bias = weight.mT, bias
@@ -178,32 +176,34 @@ class Bare:
     def relu(self, x: Tensor) -> Tensor:
         return self(x).relu_()
 
-    def onto(self, x: Tensor, other: Tensor) -> Tensor:
-        return other + self(x)
+    def with_residual(self, x: Tensor, residual: Tensor) -> Tensor:
+        return residual + self(x)
 
 
-def ready(linear: nn.Linear, rows: int) -> Packed | Bare:
-    """For many products with about `rows` rows each, without gradients, as long as the weights stay as they are. One
-    row is a matter of reading the matrix, in whatever order."""
-    return ready_part(linear, "weight", linear.weight, linear.bias, rows)
+def prepare_linear(linear: nn.Linear, rows: int) -> PackedLinear | PlainLinear:
+    """For many calls with about `rows` rows each, without gradients, while the weights do not change. One row is not
+    packed: it is bound by reading the weights, in any layout."""
+    return prepare_weight(linear, "weight", linear.weight, linear.bias, rows)
 
 
-def ready_part(owner: nn.Module, name: str, weight: Tensor, bias: Tensor | None, rows: int) -> Packed | Bare:
-    """The same of a matrix that `owner` has, and by what name."""
-    packs = rows > 1 and fits(weight, weight)
-    return Packed(_packed(owner, name, weight.detach()), bias) if packs else Bare(weight, bias)
+def prepare_weight(
+    owner: nn.Module, name: str, weight: Tensor, bias: Tensor | None, rows: int
+) -> PackedLinear | PlainLinear:
+    """The same for the matrix `name` of `owner`."""
+    packing = rows > 1 and supported(weight, weight)
+    return PackedLinear(_pack(owner, name, weight.detach()), bias) if packing else PlainLinear(weight, bias)
 
 
-# To pack takes as long as ten steps of decoding: what was packed is kept beside a copy of what it was made of.
-_kept: WeakKeyDictionary[nn.Module, dict[str, tuple[Tensor, Tensor]]] = WeakKeyDictionary()
-_ROWS = 64  # a hint to oneDNN, the same for all, so that what is packed depends on the weights alone
+# Packing takes as long as ten steps of decoding, so packed weights are cached beside a copy of their originals.
+_packed_weights: WeakKeyDictionary[nn.Module, dict[str, tuple[Tensor, Tensor]]] = WeakKeyDictionary()
+_ROWS_HINT = 64  # a hint to oneDNN, the same for all, so that the layout depends on the weights alone
 
 
-def _packed(owner: nn.Module, name: str, weight: Tensor) -> Tensor:
-    """Compared bit by bit whenever it is asked for, an eighth of the work: neither an address nor torch's count of
-    versions tells that weights have changed, since fused optimisers write past the count."""
-    bits, kept = weight.view(torch.int32), _kept.setdefault(owner, {})
-    found = kept.get(name)
-    if found is None or found[0].shape != bits.shape or not torch.equal(found[0], bits):
-        found = kept[name] = bits.clone(), torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS)
-    return found[1]
+def _pack(owner: nn.Module, name: str, weight: Tensor) -> Tensor:
+    """From the cache if the weights are the same bit for bit, an eighth of the work of packing. Neither the address nor
+    torch's version counter shows every change: fused optimizers do not raise the counter."""
+    bits, entries = weight.view(torch.int32), _packed_weights.setdefault(owner, {})
+    entry = entries.get(name)
+    if entry is None or entry[0].shape != bits.shape or not torch.equal(entry[0], bits):
+        entry = entries[name] = bits.clone(), torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS_HINT)
+    return entry[1]

@@ -1,7 +1,6 @@
-"""An LSTM's steps in half precision on a GPU: a product and one kernel of ours each, forward and back, and what a slope
-by weights sums over steps is one product over all of them. Recorded, as training is, that takes a fraction of the time
-of torch's kernel, which has no bfloat16 (`benchmarks/gpu/kernel_speed.py`). Gates and c are float32.
-The plain twin is the loop of `LstmCell`.
+"""An LSTM layer in half precision on a GPU: each step is a matmul and one Triton kernel, and each weight's gradient one
+matmul over all steps. In a CUDA graph, as training runs it, this takes a fraction of the time of torch's kernel, which
+has no bf16 (`benchmarks/gpu/kernel_speed.py`). Gates and c are float32. The reference is the loop of `LstmCell`.
 """
 
 from __future__ import annotations
@@ -14,66 +13,68 @@ from torch.autograd.function import once_differentiable
 
 from seqloom.fast.triton_common import runtime
 
-ALIGNED = 8  # halves in 16 bytes: products of other widths are slow, and torch's kernel is not
+ALIGNMENT = 8  # 16 bytes of half precision: matmuls of other widths are slower than torch's kernel
 
 
-def fits(x: Tensor, dim: int) -> bool:
-    """Whether steps of x [R, T, input] are taken this way: in training by autocast, of several steps."""
+def supported(x: Tensor, dim: int) -> bool:
+    """For x [R, T, input], T > 1, in training under autocast."""
     if not runtime.usable(x) or torch.compiler.is_compiling() or not torch.is_grad_enabled():
         return False
-    asked = torch.is_autocast_enabled(x.device.type)
-    return asked and x.size(1) > 1 and x.numel() > 0 and dim % ALIGNED == 0 and x.size(2) % ALIGNED == 0
+    autocast = torch.is_autocast_enabled(x.device.type)
+    return autocast and x.size(1) > 1 and x.numel() > 0 and dim % ALIGNMENT == 0 and x.size(2) % ALIGNMENT == 0
 
 
 def lstm(x: Tensor, state: tuple[Tensor, Tensor], weights: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """x [R, T, input], h and c before the first step [R, dim], and W, U and b -> h in half precision and c in full
-    after every step, [R, T, dim]."""
+    """x [R, T, input], h and c before the first step [R, dim], and W, U and b -> h in half precision and c in
+    float32 after every step, [R, T, dim]."""
     dtype = torch.get_autocast_dtype(x.device.type)
     h, c = _Steps.apply(x.transpose(0, 1), *state, *weights, dtype)  # pyright: ignore
     return h.transpose(0, 1), c.transpose(0, 1)
 
 
 class _Steps(torch.autograd.Function):
-    """Steps first: what one step reads and writes lies in one piece."""
+    """Time first, so that the tensors of one step are contiguous."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, *given: Any) -> tuple[Tensor, Tensor]:
-        from seqloom.fast.lstm import triton_kernels as lstm
+    def forward(ctx: Any, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+        from seqloom.fast.lstm import triton_kernels
 
-        first, c, weight, recurrent, bias, dtype = given
-        (steps, rows, _), dim = x.shape, first.size(1)
-        read, weight, recurrent = x.to(dtype).contiguous().flatten(0, 1), weight.to(dtype), recurrent.to(dtype)
-        gates = torch.addmm(bias.to(dtype), read, weight.mT).view(steps, rows, 4 * dim)
+        h, c, weight, recurrent, bias, dtype = rest
+        (steps, rows, _), dim = x.shape, h.size(1)
+        inputs, weight, recurrent = x.to(dtype).contiguous().flatten(0, 1), weight.to(dtype), recurrent.to(dtype)
+        gates = torch.addmm(bias.to(dtype), inputs, weight.mT).view(steps, rows, 4 * dim)
         states = gates.new_empty(steps + 1, rows, dim)
         cells = gates.new_empty(steps + 1, rows, dim, dtype=torch.float32)
-        states[0], cells[0] = first, c
+        states[0], cells[0] = h, c
         for t in range(steps):
             gates[t].addmm_(states[t], recurrent.mT)
-            lstm.forward(gates[t], cells[t], states[t + 1], cells[t + 1])
-        ctx.dtypes = [part.dtype for part in (x, *given[:5])]
-        ctx.save_for_backward(read, weight, recurrent, gates, states, cells)
+            triton_kernels.forward(gates[t], cells[t], states[t + 1], cells[t + 1])
+        ctx.dtypes = [part.dtype for part in (x, *rest[:5])]
+        ctx.save_for_backward(inputs, weight, recurrent, gates, states, cells)
         ctx.set_materialize_grads(False)
         return states[1:], cells[1:]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, by_states: Tensor | None, by_cells: Tensor | None) -> Any:  # pyright: ignore
-        from seqloom.fast.lstm import triton_kernels as lstm
+    def backward(ctx: Any, grad_states: Tensor | None, grad_cells: Tensor | None) -> Any:  # pyright: ignore
+        from seqloom.fast.lstm import triton_kernels
 
-        read, weight, recurrent, gates, states, cells = ctx.saved_tensors
+        inputs, weight, recurrent, gates, states, cells = ctx.saved_tensors
         steps, rows, _ = gates.shape
-        by_states = torch.zeros_like(states[1:]) if by_states is None else by_states
-        if by_states.stride(2) != 1:
-            by_states = by_states.contiguous()
-        by_gates, by_c = torch.empty_like(gates), torch.zeros_like(cells[0])
-        by_next: Any = None
+        grad_states = torch.zeros_like(states[1:]) if grad_states is None else grad_states
+        if grad_states.stride(2) != 1:
+            grad_states = grad_states.contiguous()
+        grad_gates, grad_c = torch.empty_like(gates), torch.zeros_like(cells[0])
+        grad_next: Any = None
         for t in reversed(range(steps)):
-            if by_cells is not None:
-                by_c += by_cells[t]
-            lstm.backward(by_states[t], by_next, (gates[t], cells[t], cells[t + 1]), (by_gates[t], by_c))
-            by_next = by_gates[t] @ recurrent
-        flat = by_gates.flatten(0, 1)
-        by_x = (flat @ weight).view(steps, rows, -1)
-        by_weights = flat.mT @ read, flat.mT @ states[:-1].flatten(0, 1), flat.sum(0, dtype=torch.float32)
-        every = zip((by_x, by_next, by_c, *by_weights), ctx.dtypes, strict=True)
-        return *(slope.to(dtype) for slope, dtype in every), None
+            if grad_cells is not None:
+                grad_c += grad_cells[t]
+            triton_kernels.backward(
+                grad_states[t], grad_next, (gates[t], cells[t], cells[t + 1]), (grad_gates[t], grad_c)
+            )
+            grad_next = grad_gates[t] @ recurrent
+        flat = grad_gates.flatten(0, 1)
+        grad_x = (flat @ weight).view(steps, rows, -1)
+        grad_weights = flat.mT @ inputs, flat.mT @ states[:-1].flatten(0, 1), flat.sum(0, dtype=torch.float32)
+        grads = zip((grad_x, grad_next, grad_c, *grad_weights), ctx.dtypes, strict=True)
+        return *(grad.to(dtype) for grad, dtype in grads), None

@@ -1,7 +1,7 @@
-"""The way around a part and the norm that follows, in one kernel on a GPU: x + dropout(y), and the layer norm of that.
+"""A residual connection and the norm after it in one kernel on a GPU: x + dropout(y), and the layer norm of the sum.
 
-For compilers each is an operator of torch's own kind: they see one step and do not look inside. Called one by one, such
-operators take the host longer than all the rest of a layer, so there it is a function with a gradient.
+For torch.compile each is a custom operator, one opaque node of the graph. In eager mode, where a custom operator costs
+the host more than the rest of a layer, it is an autograd function.
 """
 
 from __future__ import annotations
@@ -16,58 +16,58 @@ from torch.nn import functional as F
 
 from seqloom.fast.triton_common import runtime
 
-LONGEST = 8192  # vectors; beyond, a program would not hold one
+MAX_DIM = 8192  # a program holds one vector
 Norm = tuple[Tensor, Tensor, float]  # weight, bias, ε
 
 
-def fits(x: Tensor) -> bool:
-    """Whether these kernels take x [..., dim]. Without gradients a step is too short for them to matter."""
-    return runtime.usable(x) and torch.is_grad_enabled() and x.dtype.itemsize <= 4 and x.size(-1) <= LONGEST
+def supported(x: Tensor) -> bool:
+    """For x [..., dim], in training only: without gradients they gain too little."""
+    return runtime.usable(x) and torch.is_grad_enabled() and x.dtype.itemsize <= 4 and x.size(-1) <= MAX_DIM
 
 
-def added(x: Tensor, y: Tensor, p: float, norm: Norm | None) -> tuple[Tensor, Tensor]:
-    """x and y [..., dim] -> x + dropout(y) and its norm, in the precision that products take; nothing without one."""
+def fused_residual_norm(x: Tensor, y: Tensor, p: float, norm: Norm | None) -> tuple[Tensor, Tensor]:
+    """x and y [..., dim] -> x + dropout(y) and its norm in autocast's precision; empty without `norm`."""
     weight, bias, eps = norm or (None, None, 0.0)
-    total, normed, _ = _call(x, y, weight, bias, runtime.seed(x, p), p, eps, _half(x))
+    total, normed, _ = _apply(x, y, weight, bias, runtime.seed(x, p), p, eps, _output_dtype(x))
     return total, normed
 
 
-def stepped(x: Tensor, y: Tensor, norm: Norm) -> tuple[Tensor, Tensor]:
-    """`added` where nothing is dropped and no gradients are wanted."""
-    places = _places(x, y, norm[0], x.dtype)
-    _launch(x, y, norm, None, places)
-    return places[:2]
+def residual_norm_no_grad(x: Tensor, y: Tensor, norm: Norm) -> tuple[Tensor, Tensor]:
+    """`fused_residual_norm` without dropout and without gradients."""
+    outputs = _empty_outputs(x, y, norm[0], x.dtype)
+    _launch(x, y, norm, None, outputs)
+    return outputs[:2]
 
 
-def normed(x: Tensor, norm: Norm) -> Tensor:
+def fused_norm(x: Tensor, norm: Norm) -> Tensor:
     """The norm of x [..., dim]."""
     weight, bias, eps = norm
-    return _call(x, None, weight, bias, None, 0.0, eps, _half(x))[1]
+    return _apply(x, None, weight, bias, None, 0.0, eps, _output_dtype(x))[1]
 
 
-def plainly(x: Tensor, y: Tensor, keep: Tensor | None, p: float, norm: Norm) -> tuple[Tensor, Tensor]:
-    """`added` by torch's own operations, where it is known what was dropped."""
+def reference(x: Tensor, y: Tensor, keep: Tensor | None, p: float, norm: Norm) -> tuple[Tensor, Tensor]:
+    """`fused_residual_norm` by torch's operators, with a known dropout mask `keep`."""
     total = x + (y if keep is None else y * keep / (1 - p))
     return total, F.layer_norm(total, total.shape[-1:], *norm)
 
 
-def _call(*given: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return (torch.ops.seqloom.added if torch.compiler.is_compiling() else _Added.apply)(*given)
+def _apply(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return (torch.ops.seqloom.added if torch.compiler.is_compiling() else _ResidualNorm.apply)(*inputs)
 
 
-def _half(x: Tensor) -> torch.dtype:
-    kind = x.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+def _output_dtype(x: Tensor) -> torch.dtype:
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
-def _added(
-    x: Tensor, y: Tensor | None, weight: Tensor | None, bias: Tensor | None, seed: Tensor | None, *how: Any
+def _residual_norm(
+    x: Tensor, y: Tensor | None, weight: Tensor | None, bias: Tensor | None, seed: Tensor | None, *options: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    p, eps, half = how
-    places = _places(x, y, weight, half)
+    p, eps, dtype = options
+    outputs = _empty_outputs(x, y, weight, dtype)
     norm = None if weight is None or bias is None else (weight, bias, eps)
-    _launch(x, y, norm, None if seed is None else (seed, p), places)
-    return places
+    _launch(x, y, norm, None if seed is None else (seed, p), outputs)
+    return outputs
 
 
 def _launch(
@@ -75,110 +75,112 @@ def _launch(
     y: Tensor | None,
     norm: Norm | None,
     drop: tuple[Tensor, float] | None,
-    places: tuple[Tensor, Tensor, Tensor],
+    outputs: tuple[Tensor, Tensor, Tensor],
 ) -> None:
-    from seqloom.fast.residual_norm import triton_kernels as added
+    from seqloom.fast.residual_norm import triton_kernels
 
     if x.numel():
-        more = None if y is None else y.contiguous().view(-1, x.size(-1))
-        added.forward((x.contiguous().view(-1, x.size(-1)), more), norm, drop, places)
+        flat_y = None if y is None else y.contiguous().view(-1, x.size(-1))
+        triton_kernels.forward((x.contiguous().view(-1, x.size(-1)), flat_y), norm, drop, outputs)
 
 
-def _places(x: Tensor, y: Tensor | None, weight: Tensor | None, half: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """The sum, its norm, and mean and 1/deviation; empty what is not asked for."""
+def _empty_outputs(
+    x: Tensor, y: Tensor | None, weight: Tensor | None, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The sum, its norm, and the norm's mean and 1/std; empty if not wanted."""
     vectors = x.numel() // max(x.size(-1), 1)
     return (
         x.new_empty(x.shape if y is not None else 0),
-        x.new_empty(x.shape if weight is not None else 0, dtype=half),
+        x.new_empty(x.shape if weight is not None else 0, dtype=dtype),
         x.new_empty((vectors, 2) if weight is not None else 0, dtype=torch.float32),
     )
 
 
-def _added_slopes(
-    by_total: Tensor | None, by_normed: Tensor | None, *kept_and_how: Any
+def _grads(
+    grad_total: Tensor | None, grad_normed: Tensor | None, *saved_and_options: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Slopes by x, where there was a norm; by y; by weight and bias, [2, dim]."""
-    from seqloom.fast.residual_norm import triton_kernels as added
+    """Gradients of x, if there was a norm; of y; of weight and bias, [2, dim]."""
+    from seqloom.fast.residual_norm import triton_kernels
 
-    *kept, seed, p, x, y = kept_and_how
-    slopes = [None if part is None else part.contiguous() for part in (by_total, by_normed)]
-    some = next(part for part in slopes if part is not None)
-    by_x, by_y, _ = found = _slope_places(some, by_normed, x, y)
-    dim, sums = some.size(-1), None
-    if by_normed is not None:
-        sums = some.new_empty(2, added.programs(some.numel() // dim), dim, dtype=torch.float32)
-    if some.numel():
-        flat = [None if part is None else part.view(-1, dim) for part in slopes]
-        where = (by_x if by_x.numel() else None, by_y if by_y.numel() else None, sums)
-        added.backward(tuple(flat), tuple(kept), None if seed is None else (seed, p), where)  # pyright: ignore
-    return found if sums is None else (by_x, by_y, sums.sum(1))
+    *stats, seed, p, x, y = saved_and_options
+    grads = [None if tensor is None else tensor.contiguous() for tensor in (grad_total, grad_normed)]
+    given = next(tensor for tensor in grads if tensor is not None)
+    grad_x, grad_y, _ = grad_outputs = _empty_grads(given, grad_normed, x, y)
+    dim, sums = given.size(-1), None
+    if grad_normed is not None:
+        sums = given.new_empty(2, triton_kernels.programs(given.numel() // dim), dim, dtype=torch.float32)
+    if given.numel():
+        flat = [None if tensor is None else tensor.view(-1, dim) for tensor in grads]
+        outputs = (grad_x if grad_x.numel() else None, grad_y if grad_y.numel() else None, sums)
+        triton_kernels.backward(tuple(flat), tuple(stats), None if seed is None else (seed, p), outputs)  # pyright: ignore
+    return grad_outputs if sums is None else (grad_x, grad_y, sums.sum(1))
 
 
-def _slope_places(
-    some: Tensor, by_normed: Tensor | None, x: torch.dtype, y: torch.dtype | None
+def _empty_grads(
+    given: Tensor, grad_normed: Tensor | None, x: torch.dtype, y: torch.dtype | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     return (
-        some.new_empty(some.shape if by_normed is not None else 0, dtype=x),
-        some.new_empty(some.shape if y is not None else 0, dtype=y or x),
-        some.new_empty((2, some.size(-1)) if by_normed is not None else 0, dtype=torch.float32),
+        given.new_empty(given.shape if grad_normed is not None else 0, dtype=x),
+        given.new_empty(given.shape if y is not None else 0, dtype=y or x),
+        given.new_empty((2, given.size(-1)) if grad_normed is not None else 0, dtype=torch.float32),
     )
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
     x, y, weight, bias, seed, p, _, _ = inputs
-    total, _, kept = output
+    total, _, stats = output
     ctx.set_materialize_grads(False)
     ctx.norm, ctx.p, ctx.y = weight is not None, p, None if y is None else y.dtype
     ctx.x, ctx.affine = x.dtype, None if weight is None else (weight.dtype, bias.dtype)
-    norm = (x if y is None else total, kept, weight) if ctx.norm else (None, None, None)
+    norm = (x if y is None else total, stats, weight) if ctx.norm else (None, None, None)
     ctx.save_for_backward(*norm, seed)
 
 
-def _back(
-    slopes: Callable[..., Any], ctx: Any, by_total: Tensor | None, by_normed: Tensor | None, _: Tensor | None
+def _backward(
+    grads: Callable[..., Any], ctx: Any, grad_total: Tensor | None, grad_normed: Tensor | None, _: Tensor | None
 ) -> tuple[Any, ...]:
-    total, kept, weight, seed = ctx.saved_tensors
+    total, stats, weight, seed = ctx.saved_tensors
     if ctx.y is None:
-        by_total = None
-    if by_total is None and by_normed is None:
+        grad_total = None
+    if grad_total is None and grad_normed is None:
         return (None,) * 8
-    given = (by_total, by_normed, *((None,) * 3 if by_normed is None else (total, kept, weight)))
-    by_x, by_y, by_affine = slopes(*given, seed, ctx.p, ctx.x, ctx.y)
-    if by_normed is None:
-        return by_total, by_y, *(None,) * 6  # pyright: ignore
-    by_weight, by_bias = (part.to(dtype) for part, dtype in zip(by_affine, ctx.affine, strict=True))
-    return by_x, by_y if ctx.y is not None else None, by_weight, by_bias, *(None,) * 4  # pyright: ignore
+    inputs = (grad_total, grad_normed, *((None,) * 3 if grad_normed is None else (total, stats, weight)))
+    grad_x, grad_y, grad_affine = grads(*inputs, seed, ctx.p, ctx.x, ctx.y)
+    if grad_normed is None:
+        return grad_total, grad_y, *(None,) * 6  # pyright: ignore
+    grad_weight, grad_bias = (tensor.to(dtype) for tensor, dtype in zip(grad_affine, ctx.affine, strict=True))
+    return grad_x, grad_y if ctx.y is not None else None, grad_weight, grad_bias, *(None,) * 4  # pyright: ignore
 
 
-class _Added(torch.autograd.Function):
-    forward, setup_context = staticmethod(_added), staticmethod(_keep)  # pyright: ignore
-    backward = staticmethod(partial(_back, _added_slopes))  # pyright: ignore
+class _ResidualNorm(torch.autograd.Function):
+    forward, setup_context = staticmethod(_residual_norm), staticmethod(_setup_context)  # pyright: ignore
+    backward = staticmethod(partial(_backward, _grads))  # pyright: ignore
 
 
 _operator = torch.library.custom_op(
     "seqloom::added",
-    _added,
+    _residual_norm,
     mutates_args=(),
     schema="(Tensor x, Tensor? y, Tensor? weight, Tensor? bias, Tensor? seed, float p, float eps, ScalarType half)"
     " -> (Tensor, Tensor, Tensor)",
 )
-_operator_slopes = torch.library.custom_op(
+_backward_operator = torch.library.custom_op(
     "seqloom::added_slopes",
-    _added_slopes,
+    _grads,
     mutates_args=(),
-    schema="(Tensor? by_total, Tensor? by_normed, Tensor? total, Tensor? kept, Tensor? weight, Tensor? seed, float p,"
-    " ScalarType x, ScalarType? y) -> (Tensor, Tensor, Tensor)",
+    schema="(Tensor? grad_total, Tensor? grad_normed, Tensor? total, Tensor? stats, Tensor? weight, Tensor? seed,"
+    " float p, ScalarType x, ScalarType? y) -> (Tensor, Tensor, Tensor)",
 )
-_operator.register_autograd(partial(_back, torch.ops.seqloom.added_slopes), setup_context=_keep)
+_operator.register_autograd(partial(_backward, torch.ops.seqloom.added_slopes), setup_context=_setup_context)
 
 
 @_operator.register_fake
 def _(x: Tensor, y: Tensor | None, weight: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return _places(x, y, weight, rest[-1])
+    return _empty_outputs(x, y, weight, rest[-1])
 
 
-@_operator_slopes.register_fake
-def _(by_total: Tensor | None, by_normed: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    some = by_total if by_total is not None else by_normed
-    assert some is not None
-    return _slope_places(some, by_normed, *rest[-2:])
+@_backward_operator.register_fake
+def _(grad_total: Tensor | None, grad_normed: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    given = grad_total if grad_total is not None else grad_normed
+    assert given is not None
+    return _empty_grads(given, grad_normed, *rest[-2:])

@@ -1,1 +1,1 @@
-"""What all Triton kernels share."""
+"""Code shared by all Triton kernels."""

@@ -1,5 +1,5 @@
-"""Programs that go down columns of a matrix, whose sums their threads keep to themselves. The programs' sums are added
-up afterwards, always in the same order."""
+"""Launch grids of kernels that sum columns of a matrix. Each program sums its own tiles; the programs' sums are added
+afterwards, always in the same order, so results are deterministic."""
 
 # pyright: reportInvalidTypeForm=false, reportOptionalMemberAccess=false
 from __future__ import annotations
@@ -11,36 +11,36 @@ try:
 except ImportError:
     tl = None
 
-EACH = 8  # rows of a tile: as many as a random number of 128 bits serves
+TILE_ROWS = 8  # as many as a random number of 128 bits serves
 LANES = 1024  # columns of a program at most
-NEIGHBOURS = 256  # columns of a warp, eight a thread: 16 bytes in half precision
+WARP_COLUMNS = 256  # columns of a warp, eight a thread: 16 bytes in half precision
 TILES = 8  # of a program at most, one below the other
-PROGRAMS = 1024  # with fewer of them they take fewer tiles each, which keeps more of the chip at work
+PROGRAMS = 1024  # with fewer, each takes fewer tiles: this keeps more of the GPU busy
 
 
 def programs(vectors: int, dim: int, parts: int = 1) -> int:
-    """How many sums of a column there are, where `parts` matrices are gone through at once."""
-    return -(-vectors // (EACH * _tiles(vectors, dim, parts)))
+    """Number of partial sums of a column; `parts`: matrices in one launch."""
+    return -(-vectors // (TILE_ROWS * _tiles(vectors, dim, parts)))
 
 
 def launch(vectors: int, dim: int, parts: int = 1) -> tuple[tuple[int, int, int], dict[str, int]]:
     lanes = _lanes(dim)
-    how = {"LANES": lanes, "TILES": _tiles(vectors, dim, parts), "num_warps": max(1, lanes // NEIGHBOURS)}
-    return (programs(vectors, dim, parts), -(-dim // lanes), parts), how
+    options = {"LANES": lanes, "TILES": _tiles(vectors, dim, parts), "num_warps": max(1, lanes // WARP_COLUMNS)}
+    return (programs(vectors, dim, parts), -(-dim // lanes), parts), options
 
 
 def _lanes(dim: int) -> int:
-    """Such that no lane is idle, if it can be."""
-    fitting = dim & -dim
-    return min(LANES, fitting if fitting >= NEIGHBOURS else max(32, 1 << (dim - 1).bit_length()))
+    """Columns of a program: a divisor of `dim` if possible, so that no lane is idle."""
+    power = dim & -dim
+    return min(LANES, power if power >= WARP_COLUMNS else max(32, 1 << (dim - 1).bit_length()))
 
 
 def _tiles(vectors: int, dim: int, parts: int) -> int:
-    most = vectors * parts * -(-dim // _lanes(dim)) // (EACH * PROGRAMS)
-    return min(TILES, 1 << max(most.bit_length() - 1, 0))
+    tiles = vectors * parts * -(-dim // _lanes(dim)) // (TILE_ROWS * PROGRAMS)
+    return min(TILES, 1 << max(tiles.bit_length() - 1, 0))
 
 
 @jit()
 def rows(tile, half: tl.constexpr):
-    """Half of a tile, four rows, [4, 1]: more would not find room in registers."""
+    """Row numbers of half a tile, [4, 1]: a whole tile would exceed the registers."""
     return tile * 8 + half * 4 + tl.arange(0, 4)[:, None]

@@ -1,6 +1,6 @@
-"""Kernels of our own for a GPU, in Triton, which comes with torch's CUDA builds. Each has a plain twin in torch.
+"""Switches for our Triton kernels. Triton comes with torch's CUDA builds; each kernel has a reference in torch.
 
-They are off until `prepare` has found that they run here. Triton's own interpreter runs them on a CPU, for tests:
+Kernels are off until `prepare` has found that they run here. Triton's interpreter runs them on a CPU for tests:
 `TRITON_INTERPRET=1`.
 """
 
@@ -15,38 +15,38 @@ from typing import Any
 import torch
 from torch import Tensor
 
-READY = False  # a flag and no call: compilers read it as they trace
-SUMS = False  # whether a product of half precision can be added to a sum of full precision in one kernel
+READY = False  # a flag, not a call, so that compilers can read it while tracing
+MIXED_ADDMM = False  # whether addmm can add a bf16 product to a float32 sum in one kernel
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def prepare(device: torch.device) -> None:
-    """Turn the kernels on where they can run. Triton compiles with a C compiler and Python's headers, which lean
-    machines lack: there the plain twins go on, with a warning, since nothing but speed is lost."""
-    global READY, SUMS
+    """Turn the kernels on where they can run. Triton needs a C compiler and Python's headers; without them the
+    references run, with a warning, since only speed is lost."""
+    global READY, MIXED_ADDMM
     if device.type != "cuda" or READY or find_spec("triton") is None:
         return
     try:
-        _compile()
+        _compile_driver()
     except Exception as error:  # of a compiler, or of the system that has none
         why = (str(error).splitlines() or [type(error).__name__])[0]
         warnings.warn(f"steps are slower than they could be: Triton does not run here: {why}", stacklevel=2)
         return
-    READY = torch.cuda.get_device_capability(device) >= (8, 0)  # before, products of bf16 are not to be had
-    SUMS = READY and _sums(device)
+    READY = torch.cuda.get_device_capability(device) >= (8, 0)  # older GPUs have no bf16 matmul
+    MIXED_ADDMM = READY and _mixed_addmm(device)
 
 
-def _compile() -> None:
+def _compile_driver() -> None:
     from triton.runtime import driver  # pyright: ignore[reportMissingImports]
 
-    driver.active.get_current_target()  # compiles what Triton asks a device with
+    driver.active.get_current_target()  # compiles Triton's driver module
 
 
-def _sums(device: torch.device) -> bool:
+def _mixed_addmm(device: torch.device) -> bool:
     one = torch.ones(16, 16, device=device)
     try:
         torch.addmm(one, one.bfloat16(), one.bfloat16(), out_dtype=torch.float32, out=one)  # pyright: ignore
-    except (RuntimeError, TypeError):  # torch learned it step by step
+    except (RuntimeError, TypeError):  # not in every version of torch
         return False
     return bool((one == 17).all())
 
@@ -56,13 +56,13 @@ def usable(x: Tensor) -> bool:
 
 
 def seed(x: Tensor, p: float) -> Tensor | None:
-    """For what a kernel drops, from torch's own generator, so that a recorded or resumed step draws what the plain one
-    would have drawn; None if it drops nothing."""
+    """A dropout seed from torch's generator, so that steps in CUDA graphs and resumed steps draw the same masks; None
+    without dropout."""
     return torch.randint(1 << 62, (1,), device=x.device) if p > 0.0 else None
 
 
 def jit(*, varying: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Any]:
-    """Triton's own, or nothing at all where there is no Triton. No kernel is compiled anew for `varying` numbers."""
+    """triton.jit, or no change without Triton. Kernels are not compiled again for new values of `varying` arguments."""
     try:
         import triton  # pyright: ignore[reportMissingImports]
     except ImportError:

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from seqloom.build import Choice
 from seqloom.errors import SeqloomError, known
-from seqloom.fast.decoding.recurrent_step import LeanStack
-from seqloom.fast.linear.cpu import Bare, Packed, Steps, product, ready_part
-from seqloom.fast.lstm.input_feeding_cpu import Begun, Weights, able, fed_steps
+from seqloom.fast.decoding.recurrent_step import RecurrentStackStep
+from seqloom.fast.linear.cpu import PackedLinear, PlainLinear, StepwiseLinear, linear, prepare_weight
+from seqloom.fast.lstm.input_feeding_cpu import InputFeedingState, Weights, input_feeding_steps, supported
 from seqloom.models.decoders.bridge import Bridge, Dims, repeat_rows
 from seqloom.models.protocols import Encoded
 from seqloom.parts.attention.attend import Memory
@@ -35,8 +35,8 @@ class SourceMemory(NamedTuple):
 class DecodingStep(NamedTuple):
     """A fused step of decoding, used instead of the modules."""
 
-    stack: LeanStack
-    join: Packed | Bare  # the part of `combine` that multiplies h
+    stack: RecurrentStackStep
+    join: PackedLinear | PlainLinear  # the part of `combine` that multiplies h
 
     def pick(self, rows: Tensor, sentences: Tensor | None = None) -> DecodingStep:
         return self
@@ -93,24 +93,24 @@ class AttentiveDecoder(nn.Module):
         if self.query == "current":
             # W_c Σ a_s v_s = Σ a_s W_c v_s: the context's part of `combine` depends on the source alone, so it is
             # applied to the values once per sentence.
-            values = product(values, self.combine.weight[:, : self.attention.dim])
+            values = linear(values, self.combine.weight[:, : self.attention.dim])
         stack = repeat_rows(self.bridge(encoded), width)
         attentional = stack[-1][0].new_zeros(stack[-1][0].size(0), self.dim) if self.input_feeding else None
         step = None if room is None else self._decoding_step(stack[0][0].size(0))
         return Decoding(SourceMemory((keys, values), encoded.lengths, step), DecoderState(stack, attentional))
 
     def _decoding_step(self, rows: int) -> DecodingStep | None:
-        stack = LeanStack.of(self.recurrent, rows) if self.query == "current" else None
+        stack = RecurrentStackStep.of(self.recurrent, rows) if self.query == "current" else None
         if stack is None:
             return None
         of_h = self.combine.weight[:, self.attention.dim :].contiguous()
-        return DecodingStep(stack, ready_part(self.combine, "share", of_h, None, rows))
+        return DecodingStep(stack, prepare_weight(self.combine, "share", of_h, None, rows))
 
     def forward(self, x: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         """[R, T, input_dim] -> [R, T, dim]"""
         source, written = state
         visible = Visibility(lengths=source.lengths)
-        if source.decoding_step is not None and x.size(1) == 1 and not source.decoding_step.stack.watched:
+        if source.decoding_step is not None and x.size(1) == 1 and not source.decoding_step.stack.has_probes:
             states, rows = self._fused_step(x[:, 0], source, visible, written)
         elif self.query == "previous":
             states, rows = self._query_previous(x, source.memory, visible, written)
@@ -131,7 +131,7 @@ class AttentiveDecoder(nn.Module):
         )
         h = stack[-1][0]
         context = self.attention(h[:, None], source.memory, visible)[:, 0]
-        combined = source.decoding_step.join.onto(h, context).tanh_()
+        combined = source.decoding_step.join.with_residual(h, context).tanh_()
         return combined[:, None], DecoderState(stack, None if written.attentional is None else combined)
 
     def _query_previous(
@@ -156,9 +156,11 @@ class AttentiveDecoder(nn.Module):
             [(h, c)], score = stack, self.attention.score
             real = None if visible.lengths is None else keep(visible.lengths, memory[0].size(1))[:, None]
             keys = memory[0] * score.scale if isinstance(score, Scaled) else memory[0]
-            outputs, (h, c, attentional) = fed_steps(x, Begun(h, c, attentional), (keys, memory[1]), real, weights)
+            outputs, (h, c, attentional) = input_feeding_steps(
+                x, InputFeedingState(h, c, attentional), (keys, memory[1]), real, weights
+            )
             return outputs, DecoderState(((h, c),), attentional)
-        step, join = self._make_step(x), Steps(self.combine.weight[:, self.attention.dim :])
+        step, join = self._make_step(x), StepwiseLinear(self.combine.weight[:, self.attention.dim :])
         for t in range(x.size(1)):
             stack = step(t, attentional, stack)
             h = stack[-1][0]
@@ -176,7 +178,7 @@ class AttentiveDecoder(nn.Module):
         if not lstm_with_dot or not alone or memory[0].size(0) != x.size(0):
             return None
         weights = Weights(cell.weight, cell.recurrent, cell.bias, self.combine.weight[:, attention.dim :])
-        return weights if able(x, weights) else None
+        return weights if supported(x, weights) else None
 
     def _make_step(self, x: Tensor) -> Callable[[int, Tensor, StackState], StackState]:
         """(t, h̃, state) -> state. In training h̃ and h go through one matmul, if the gates are W x + U h + b."""
@@ -185,9 +187,9 @@ class AttentiveDecoder(nn.Module):
         alone = len(self.recurrent.layers) == 1 and layer.probe is None and torch.is_grad_enabled()
         if alone and cell.affine and not cell.stepwise and type(cell).act is not Cell.act:
             tokens, rest = cell.weight.split([x.size(-1), cell.input_dim - x.size(-1)], 1)
-            both = Steps(torch.cat([cell.recurrent, rest], 1))
-            if both.delayed:
-                shares = product(x, tokens, cell.bias).unbind(1)
+            both = StepwiseLinear(torch.cat([cell.recurrent, rest], 1))
+            if both.deferred:
+                shares = linear(x, tokens, cell.bias).unbind(1)
                 return lambda t, attentional, stack: (
                     cell.act(shares[t] + both(torch.cat([stack[0][0], attentional], -1)), stack[0]),
                 )
@@ -196,7 +198,7 @@ class AttentiveDecoder(nn.Module):
 
     def _combined(self, context: Tensor, h: Tensor) -> Tensor:
         """tanh(W [c; h]), for a context to which its part of W is already applied."""
-        return (context + product(h, self.combine.weight[:, self.attention.dim :])).tanh()
+        return (context + linear(h, self.combine.weight[:, self.attention.dim :])).tanh()
 
     def _make_gates(self, x: Tensor) -> Callable[[int, Tensor], Tensor]:
         """(t, second input) -> the first cell's gates, for its input [token; second input]. Where this is W x + b, the
@@ -205,8 +207,8 @@ class AttentiveDecoder(nn.Module):
         if not first.affine:
             return lambda t, extra: first.input(torch.cat([x[:, t], extra], -1))
         tokens, rest = first.weight.split([x.size(-1), first.input_dim - x.size(-1)], 1)
-        gates, of_extra = product(x, tokens, first.bias).unbind(1), Steps(rest)
-        return lambda t, extra: gates[t] + of_extra(extra)
+        gates, rest_linear = linear(x, tokens, first.bias).unbind(1), StepwiseLinear(rest)
+        return lambda t, extra: gates[t] + rest_linear(extra)
 
     def _step(self, gates: Tensor, stack: StackState) -> StackState:
         """One step of every layer, the first from its gates."""

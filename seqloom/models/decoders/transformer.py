@@ -7,8 +7,16 @@ from typing import Annotated, NamedTuple
 from torch import Tensor, cat, compiler, nn
 
 from seqloom.build import Choice, build
-from seqloom.fast.decoding.first_block import Entrance, entrance
-from seqloom.fast.decoding.transformer_step import Alike, Entered, Folded, Lean, biasing, foldable, moving
+from seqloom.fast.decoding.first_block import FirstBlockTable, first_block_table
+from seqloom.fast.decoding.transformer_step import (
+    BroadcastCache,
+    FoldedMemory,
+    ProjectedInput,
+    TransformerStep,
+    folding_supported,
+    has_bias,
+    rotates,
+)
 from seqloom.models.decoders.bridge import Dims
 from seqloom.models.encoders.transformer import TransformerInput
 from seqloom.models.protocols import Encoded
@@ -32,9 +40,9 @@ class SourceMemory(NamedTuple):
     memories: tuple[Memory, ...]
     lengths: Tensor | None
     real: Tensor | None = None  # [B, 1, 1, S], added to scores: −inf at padded positions
-    fused_step: Lean | None = None  # the fused blocks, for steps without probes
-    folded_memories: tuple[Folded, ...] | None = None  # the memories with weights folded in, where that is faster
-    first_block: Entrance | None = None  # if there is one, steps get tokens [R, 1]
+    fused_step: TransformerStep | None = None  # the fused blocks, for steps without probes
+    folded_memories: tuple[FoldedMemory, ...] | None = None  # the memories with weights folded in, where that is faster
+    first_block: FirstBlockTable | None = None  # if there is one, steps get tokens [R, 1]
 
 
 class TransformerDecoder(nn.Module):
@@ -88,12 +96,12 @@ class TransformerDecoder(nn.Module):
             return Decoding(SourceMemory(memories, encoded.lengths), states)
         real = None if encoded.lengths is None else padding_bias(encoded.lengths, encoded.states)
         blocks, rows = list(self.blocks), encoded.states.size(0) * width
-        fold = foldable(blocks, encoded.states, width)  # pyright: ignore
-        fused_step = Lean.of(blocks, rows, fold)  # pyright: ignore
+        fold = folding_supported(blocks, encoded.states, width)  # pyright: ignore
+        fused_step = TransformerStep.of(blocks, rows, fold)  # pyright: ignore
         folded = None
         if fused_step is not None and fold:
             pairs = zip(blocks, memories, strict=True)
-            folded = tuple(Folded.of(block.cross, memory, real) for block, memory in pairs)  # pyright: ignore
+            folded = tuple(FoldedMemory.of(block.cross, memory, real) for block, memory in pairs)  # pyright: ignore
         elif fused_step is not None:  # contiguous, since every step reads them
             memories = tuple((keys.contiguous(), values.contiguous()) for keys, values in memories)
         source = SourceMemory(
@@ -101,12 +109,12 @@ class TransformerDecoder(nn.Module):
         )
         return Decoding(source, BeamCache(len(self.blocks), room, width))
 
-    def _first_block_table(self, table: Tensor | None, fused_step: Lean | None) -> Entrance | None:
+    def _first_block_table(self, table: Tensor | None, fused_step: TransformerStep | None) -> FirstBlockTable | None:
         hooked = any(part._forward_pre_hooks or part._forward_hooks for part in self.enter.modules())
         known = type(self.enter.position) in (NoPosition, Sinusoidal)  # defined at any position
         if table is None or fused_step is None or hooked or not known:
             return None
-        return entrance(self, table, self.enter, fused_step.blocks[0], self.blocks[0].mix.project)  # pyright: ignore
+        return first_block_table(self, table, self.enter, fused_step.blocks[0], self.blocks[0].mix.project)  # pyright: ignore
 
     def forward(self, x: Tensor, state: Decoding, lengths: Tensor | None = None) -> tuple[Tensor, Decoding]:
         """[R, T, input_dim], or tokens [R, T] if `first_block` is set -> [R, T, dim]. `lengths` [R]: the number of
@@ -129,19 +137,19 @@ class TransformerDecoder(nn.Module):
             x, qkv = source.first_block(x[:, 0], offset)
         x = x.view(-1, rows.width, self.dim)
         bias, caches = rows.add_step(x), rows.caches
-        if source.fused_step is None or source.fused_step.watched:
+        if source.fused_step is None or source.fused_step.has_probes:
             y, _ = self._run_blocks(x, Visibility(bias=bias), caches, SideBySide(position, offset), source)
             return y.view(-1, 1, self.dim)
         if one := offset == 0 and _all_equal(inputs.view(x.size(0), rows.width, -1)):
-            x, bias, caches = x[:, :1], None, [Alike(cache, rows.width) for cache in caches]
+            x, bias, caches = x[:, :1], None, [BroadcastCache(cache, rows.width) for cache in caches]
             qkv = None if qkv is None else qkv[:: rows.width]
-        turns = SideBySide(position.prepare(x[:1, :1], offset), offset) if moving(position) else None
-        if biasing(position):  # the same in all layers, so computed once
+        turns = SideBySide(position.prepare(x[:1, :1], offset), offset) if rotates(position) else None
+        if has_bias(position):  # the same in all layers, so computed once
             heads, slots = source.fused_step.blocks[0].heads, rows.steps * rows.width
             position_bias = SideBySide(position, offset).bias(heads, 1, slots, dtype=x.dtype)
             bias = Visibility(bias=bias).with_bias(position_bias).bias
         x = x.reshape(-1, self.dim)
-        hidden = x if qkv is None else Entered(x, qkv)
+        hidden = x if qkv is None else ProjectedInput(x, qkv)
         for block, cache, memory in zip(
             source.fused_step.blocks, caches, source.folded_memories or source.memories, strict=True
         ):
@@ -157,8 +165,9 @@ class TransformerDecoder(nn.Module):
         position: AttentionPosition,
         source: SourceMemory,
     ) -> tuple[Tensor, tuple[State, ...]]:
-        visible = Visibility(lengths=source.lengths)
-        _, x, states = run_blocks(self, x, visible, position, states, [(memory, visible) for memory in source.memories])
+        of_source = Visibility(lengths=source.lengths)
+        read = [(memory, of_source) for memory in source.memories]
+        _, x, states = run_blocks(self, x, visible, position, states, read)
         return x, states
 
 

@@ -54,11 +54,11 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, scale: float = 
         return _fused(q[:, None], k[:, None], v[:, None], visible, scale)[:, 0]
     t, s, shared = q.size(-2), k.size(-2), q.size(1) != k.size(1)
     plain = visible.bias is None and visible.window is None
-    if short_cpu.worth(q, k) and plain and (visible.plain_causal(t, s) or not visible.causal):
+    if short_cpu.short_attention_supported(q, k) and plain and (visible.plain_causal(t, s) or not visible.causal):
         keep = None if visible.causal else visible.keep(t, s, q.device)
-        return short_cpu.mixed(q * scale, k, v, keep, visible.causal)
-    if short_cpu.brief(q, k) and plain and not visible.causal:
-        return short_cpu.briefly(q, k, v, visible.keep(t, s, q.device), scale)
+        return short_cpu.short_attention(q * scale, k, v, keep, visible.causal)
+    if short_cpu.short_attention_no_grad_supported(q, k) and plain and not visible.causal:
+        return short_cpu.short_attention_no_grad(q, k, v, visible.keep(t, s, q.device), scale)
     if visible.plain_causal(t, s):
         return _torch_kernel(q, k, v, scale=scale, is_causal=True, enable_gqa=shared)
     mask = visible.keep(t, s, q.device)

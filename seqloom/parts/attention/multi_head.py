@@ -123,8 +123,10 @@ class MultiHeadAttention(Probed):
         self, x: Tensor, visible: Visibility, state: Cache | None = None, position: AttentionPosition | None = None
     ) -> tuple[Tensor, Cache | None]:
         """Self-attention: x [R, T, dim] -> the same; with a cache, x follows what the cache holds."""
-        if self.project is not None and self.standard and qkv_gpu.fits(x):
-            packed, bias = self.project.apart(x)  # the gradient of the bias is left to the kernels below
+        if self.project is not None and self.standard and qkv_gpu.supported(x):
+            packed, bias = self.project.forward_defer_bias_grad(
+                x
+            )  # the gradient of the bias is left to the kernels below
         else:
             packed, bias = self._project(x), None
         if (
@@ -154,7 +156,7 @@ class MultiHeadAttention(Probed):
         """Queries, keys and values by heads; `bias` is given if its gradient is to be made here."""
         if packed is None or bias is None:
             return self._by_heads(packed, x, "qkv")
-        return qkv_gpu.parted(packed, bias, self.heads)
+        return qkv_gpu.split_qkv(packed, bias, self.heads)
 
     def _rotated_memory(self, packed: Tensor, bias: Tensor | None, position: RotaryTable) -> Memory:
         """Keys and values for the cache: the kernel for short rows rotates keys itself and does not return them."""
@@ -172,7 +174,7 @@ class MultiHeadAttention(Probed):
     def _short_supported(self, packed: Tensor | None, visible: Visibility, t: int, s: int) -> TypeGuard[Tensor]:
         """Whether the kernel for short rows can run."""
         plain = self.standard and self.probe is None and type(self.score) is Scaled and not self._drops_weights
-        return packed is not None and plain and short_gpu.fits(packed, visible, t, s, self.head_dim)
+        return packed is not None and plain and short_gpu.supported(packed, visible, t, s, self.head_dim)
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)

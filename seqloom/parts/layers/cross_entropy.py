@@ -96,9 +96,13 @@ def _chunk_loss(
     """The loss of a chunk, its gradient with respect to the logits, which overwrites them, and whether that is zero in
     rows without a label: in plain torch it is not, as masking the results costs less."""
     if runtime.usable(logits) and logits.dtype.itemsize <= 4 and not torch.compiler.is_compiling():
-        from seqloom.fast.loss import triton_kernels as guesses
+        from seqloom.fast.loss import triton_kernels
 
-        return guesses.guessed(logits, labels, size, options.smoothing, options.ignore, grad).sum(), logits, True
+        return (
+            triton_kernels.cross_entropy(logits, labels, size, options.smoothing, options.ignore, grad).sum(),
+            logits,
+            True,
+        )
     return *loss_and_gradient(logits, labels, size, options, grad), False
 
 
@@ -129,7 +133,7 @@ def _add_matmul(total: Tensor, a: Tensor, b: Tensor) -> None:
     """total += a b"""
     if a.dtype == total.dtype:
         total.addmm_(a, b)
-    elif runtime.SUMS and a.is_cuda and not torch.compiler.is_compiling():
+    elif runtime.MIXED_ADDMM and a.is_cuda and not torch.compiler.is_compiling():
         torch.addmm(total, a, b, out_dtype=total.dtype, out=total)  # pyright: ignore
     else:
         total += a @ b

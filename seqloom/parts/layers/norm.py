@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError
-from seqloom.fast.residual_norm.gpu import fits, normed
+from seqloom.fast.residual_norm.gpu import fused_norm, supported
 from seqloom.parts.visibility import keep
 
 EPS = 1e-5
@@ -27,7 +27,7 @@ class LayerNorm(nn.LayerNorm):
         super().__init__(dim, EPS)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:  # pyright: ignore
-        return normed(x, self.affine) if fits(x) else super().forward(x)
+        return fused_norm(x, self.affine) if supported(x) else super().forward(x)
 
     @property
     def affine(self) -> tuple[Tensor, Tensor, float]:

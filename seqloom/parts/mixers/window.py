@@ -71,8 +71,8 @@ def window_attention(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, first
     assert visible.window is not None
     if visible.window >= n:
         return dense_attention(q, k, v, replace(visible, window=None, offset=0))
-    if window_cpu.worth(q, k, v, visible):
-        return window_cpu.sliced(q, k, v, visible, first)
+    if window_cpu.supported(q, k, v, visible):
+        return window_cpu.window_attention(q, k, v, visible, first)
     if _flex_supported(q, visible):
         return _flex_attention(q, k, v, visible, first)
     return chunked_window_attention(q, k, v, visible, first)

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError, known
-from seqloom.fast.lstm import gpu as stepped
-from seqloom.fast.lstm.pointwise import Step
+from seqloom.fast.lstm import gpu as lstm_gpu
+from seqloom.fast.lstm.pointwise import LstmPointwise
 from seqloom.parts.recurrent.base_cell import Cell, CellState
 from seqloom.parts.recurrent.minimal_cells import MinGruCell, MinLstmCell
 from seqloom.parts.recurrent.self_attention_cells import AttentiveCell, LstmnCell
@@ -181,7 +181,7 @@ class LstmCell(Cell):
 
     def act(self, gates: Tensor, state: CellState) -> CellState:
         if torch.is_grad_enabled():
-            return Step.apply(gates, state[1])
+            return LstmPointwise.apply(gates, state[1])
         *_, c, h = self._gated(gates, state[1])
         return h, c
 
@@ -191,9 +191,9 @@ class LstmCell(Cell):
         return y, (h[0], c[0])
 
     def fused_bf16(self, x: Tensor, state: CellState) -> tuple[Tensor, ...] | None:
-        if not stepped.fits(x, self.dim):
+        if not lstm_gpu.supported(x, self.dim):
             return None
-        return stepped.lstm(x, (state[0], state[1]), (self.weight, self.recurrent, self.bias))
+        return lstm_gpu.lstm(x, (state[0], state[1]), (self.weight, self.recurrent, self.bias))
 
     def hold_padding(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
         """The kernel returns c after the last step only. An extra input feature, 1 at padded positions, closes the

@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from seqloom.build import Choice, build
 from seqloom.errors import SeqloomError
-from seqloom.fast.linear.cpu import halves
+from seqloom.fast.linear.cpu import bf16_supported
 from seqloom.parts.layers.dropout import dropout, locked_dropout
 from seqloom.parts.probe import Probed
 from seqloom.parts.recurrent.base_cell import Cell, CellState
@@ -155,7 +155,7 @@ def _fused(cell: Cell, x: Tensor, lengths: Tensor | None, state: CellState) -> t
     if states := cell.fused_bf16(x, state):
         return states[0], tuple(last(part, lengths) for part in states)
     device_type = x.device.type
-    if torch.is_autocast_enabled(device_type) and (x.is_cuda or not halves(x.device)):
+    if torch.is_autocast_enabled(device_type) and (x.is_cuda or not bf16_supported(x.device)):
         # On a GPU autocast runs fused RNNs in float16 even if bfloat16 was requested: TF32 is as fast and safer.
         with torch.autocast(device_type, enabled=False):
             full = (part.float() if isinstance(part, Tensor) else part for part in state)  # a history stays as it is

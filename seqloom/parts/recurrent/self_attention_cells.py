@@ -4,7 +4,7 @@ Their state grows: after the tensors of fixed size comes the history, blocks of 
 [R, S]), with `real` 0 where a row has no entry. `window` keeps only the last entries; only then has the state a fixed
 size and can be carried from batch to batch of a stream. Without it every batch is read from an empty history, and
 generation keeps the whole history in memory. Training runs step by step, or, where supported on a GPU, all steps in one
-kernel: see `fast/lookback/gpu.py`.
+kernel: see `fast/self_attention_cells/gpu.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from seqloom.build import Choice, build
 from seqloom.errors import SeqloomError
-from seqloom.fast.lookback import gpu as taped
+from seqloom.fast.self_attention_cells import gpu as fused_history
 from seqloom.parts.attention.scores import SCORES, Additive, Dot, Scaled
 from seqloom.parts.probe import Probed
 from seqloom.parts.recurrent.base_cell import Cell, CellState
@@ -114,10 +114,10 @@ class AttentiveCell(Cell):
     def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
         look, score = self.look, self.look.score
         is_dot = type(score) in (Scaled, Dot)
-        if not is_dot or not look.supports_fused or any(state[1:]) or not taped.fits(x, self.dim):
+        if not is_dot or not look.supports_fused or any(state[1:]) or not fused_history.supported(x, self.dim):
             return None
         scale = score.scale if isinstance(score, Scaled) else 1.0
-        y, h = taped.attentive(self.input(x), self.recurrent, state[0], scale)
+        y, h = fused_history.attentive(self.input(x), self.recurrent, state[0], scale)
         return y, (y[:, -1], ((h, h, h.new_ones(h.shape[:2])),))
 
 
@@ -180,14 +180,14 @@ class LstmnCell(Cell):
         score = self.look.score
         if type(score) is not Additive or not self.look.supports_fused or any(state[4:]):
             return None
-        if not taped.fits(x, self.dim, score.weight.size(0)):
+        if not fused_history.supported(x, self.dim, score.weight.size(0)):
             return None
         h, c = state[:2]
         h_tilde, real = state[2:4] or (torch.zeros_like(h), h.new_ones(h.size(0), 1))
         of_x, of_h_tilde = score.query.weight.split([self.input_dim, self.dim], 1)
         gates, queries = super().input(x), F.linear(x, of_x, score.query.bias)
         weights = (score.key.weight, of_h_tilde, score.weight)
-        values, keys, h_tilde = taped.lstmn(gates, queries, (h, c, h_tilde, real), self.recurrent, weights)
+        values, keys, h_tilde = fused_history.lstmn(gates, queries, (h, c, h_tilde, real), self.recurrent, weights)
         one = torch.ones_like(real)
         history: History = ((keys, values[:, :-1], torch.cat([real, one.expand(-1, x.size(1) - 1)], 1)),)
         return values[:, 1:, : self.dim].contiguous(), (*values[:, -1].chunk(2, -1), h_tilde, one, history)

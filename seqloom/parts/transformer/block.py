@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from torch import Tensor, nn
 
 from seqloom.build import Choice, build
-from seqloom.fast.residual_norm import gpu as fused_residual_norm
+from seqloom.fast.residual_norm import gpu as residual_norm_gpu
 from seqloom.parts.attention.attend import Memory
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.layers.norm import NORMS
@@ -129,7 +129,7 @@ def run_blocks(
 def _fuses_blocks(blocks: Any, x: Tensor) -> bool:
     """Whether the last addition of a block and the first norm of the next can be one kernel. Not where blocks have
     hooks: FSDP gathers a block's parameters in them, so the next block's norm is not available yet."""
-    if not fused_residual_norm.fits(x):
+    if not residual_norm_gpu.supported(x):
         return False
     hooked = any(block._forward_pre_hooks or block._forward_hooks for block in blocks)
     return not hooked and all(block.feed_around.pre_norm and block.feed_around.adds for block in blocks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, is_grad_enabled, nn
 
 from seqloom.errors import SeqloomError, known
-from seqloom.fast.feedforward import gpu as fused_feedforward
+from seqloom.fast.feedforward import gpu as fused_feed_forward
 from seqloom.fast.linear import cpu as linear_cpu
 from seqloom.fast.linear.cpu import Linear
 from seqloom.parts.layers.activations import ACTIVATIONS, Gelu, Relu
@@ -28,11 +28,11 @@ class FeedForward(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        if isinstance(self.activation, Relu | Gelu) and fused_feedforward.fits(x):
+        if isinstance(self.activation, Relu | Gelu) and fused_feed_forward.supported(x):
             gelu, p = isinstance(self.activation, Gelu), self.dropout if self.training else 0.0
-            return self.down(fused_feedforward.activated(*self.up.apart(x), p, gelu))
+            return self.down(fused_feed_forward.activation_dropout(*self.up.forward_defer_bias_grad(x), p, gelu))
         if isinstance(self.activation, Relu) and not (self.training or is_grad_enabled()):
-            return self.down(linear_cpu.rectified(x, self.up))
+            return self.down(linear_cpu.linear_relu(x, self.up))
         x = self.up(x)
         if isinstance(self.activation, Relu):
             return self.down(relu_dropout(x, self.dropout, self.training))

@@ -8,7 +8,7 @@ from torch import Tensor, cat, nn, promote_types
 
 from seqloom.build import Choice, build
 from seqloom.errors import known
-from seqloom.fast.residual_norm import gpu as fused_residual_norm
+from seqloom.fast.residual_norm import gpu as residual_norm_gpu
 from seqloom.parts.layers.dropout import add_dropout, dropout
 from seqloom.parts.layers.norm import NORMS, LayerNorm
 
@@ -55,10 +55,10 @@ class Residual(nn.Module):
 
     def _fused(self, x: Tensor, y: Tensor, norm: LayerNorm | None) -> tuple[Tensor, Tensor]:
         p = self.dropout if self.training else 0.0
-        return fused_residual_norm.added(x, y, p, None if norm is None else norm.affine)
+        return residual_norm_gpu.fused_residual_norm(x, y, p, None if norm is None else norm.affine)
 
     def _fused_supported(self, x: Tensor, y: Tensor) -> bool:
-        return self.adds and fused_residual_norm.fits(x) and promote_types(x.dtype, y.dtype) == x.dtype
+        return self.adds and residual_norm_gpu.supported(x) and promote_types(x.dtype, y.dtype) == x.dtype
 
 
 class SkipConnections(nn.Module):

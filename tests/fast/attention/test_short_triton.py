@@ -1,4 +1,4 @@
-"""The kernel for short rows is the plain formula: values and gradients. On a CPU by Triton's interpreter."""
+"""The kernel for short rows equals its reference, values and gradients. On a CPU in Triton's interpreter."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ from tests.fast.triton_common import DEVICE, HALF, needed
 pytestmark = needed
 B, HEADS = 3, 2
 LENGTHS = torch.tensor([7, 0, 4], device=DEVICE)
-SOME = torch.tensor([7, 1, 4], device=DEVICE)  # what torch's kernels make of a row without keys differs among them
+SOME = torch.tensor([7, 1, 4], device=DEVICE)  # torch's kernels differ on a row without keys
 
 
 def drawn(*shape, dtype=torch.float32, seed=1):
@@ -26,17 +26,17 @@ def drawn(*shape, dtype=torch.float32, seed=1):
     return torch.randn(*shape).to(DEVICE, dtype).requires_grad_()
 
 
-def found_by(form, inputs, visible, dtype=None, turned=False):
+def found_by(form, inputs, visible, dtype=None, rotary=False):
     """What `form` gives and its gradients, on the inputs as they are or in another precision."""
     inputs = [part if dtype is None else part.detach().to(dtype).requires_grad_() for part in inputs]
-    x, packed = (*inputs, None)[:2]
-    dim = x.size(-1) // HEADS // (3 if packed is None else 1)
-    turns = (
-        Rotary(32, dim).prepare(torch.zeros(1, x.size(1), 1, device=DEVICE)).angles(0, x.size(1)) if turned else None
+    x, kv = (*inputs, None)[:2]
+    dim = x.size(-1) // HEADS // (3 if kv is None else 1)
+    rotation = (
+        Rotary(32, dim).prepare(torch.zeros(1, x.size(1), 1, device=DEVICE)).angles(0, x.size(1)) if rotary else None
     )
-    mixed = form(x, packed, visible, HEADS, dim**-0.5, None, turns)
-    slope = torch.linspace(-1, 1, mixed.numel(), device=DEVICE).view(mixed.shape).sin().to(mixed.dtype)
-    return [mixed.detach(), *torch.autograd.grad(mixed, inputs, slope)]
+    mixed = form(x, kv, visible, HEADS, dim**-0.5, None, rotation)
+    grad = torch.linspace(-1, 1, mixed.numel(), device=DEVICE).view(mixed.shape).sin().to(mixed.dtype)
+    return [mixed.detach(), *torch.autograd.grad(mixed, inputs, grad)]
 
 
 SHAPES = [
@@ -52,21 +52,21 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("turned", [False, True], ids=["still", "turned"])
+@pytest.mark.parametrize("rotary", [False, True], ids=["fixed", "rotary"])
 @pytest.mark.parametrize(("t", "s", "dim", "causal", "lengths"), SHAPES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, *([HALF] if DEVICE == "cuda" else [])])
-def test_it_is_the_formula(t, s, dim, causal, lengths, dtype, turned):
+def test_it_equals_the_reference(t, s, dim, causal, lengths, dtype, rotary):
     """In half precision as near to float64 as the formula in that precision is; in float32 the same."""
-    if s and turned:
-        pytest.skip("only self-attention turns")
+    if s and rotary:
+        pytest.skip("only self-attention rotation")
     wide = HEADS * dim
     inputs = [drawn(B, t, wide, dtype=dtype), drawn(B, s, 2 * wide, dtype=dtype, seed=2)]
     inputs = inputs if s else [drawn(B, t, 3 * wide, dtype=dtype)]
     visible = Visibility(causal=causal, lengths=lengths)
     found, rounded = (
-        found_by(form, inputs, visible, turned=turned) for form in (short_gpu.attention, short_gpu.plainly)
+        found_by(form, inputs, visible, rotary=rotary) for form in (short_gpu.attention, short_gpu.reference)
     )
-    exact = found_by(short_gpu.plainly, inputs, visible, torch.float64, turned)
+    exact = found_by(short_gpu.reference, inputs, visible, torch.float64, rotary)
     for mine, other, best in zip(found, rounded, exact, strict=True):
         assert mine.dtype == dtype
         assert mine.is_contiguous()
@@ -75,13 +75,13 @@ def test_it_is_the_formula(t, s, dim, causal, lengths, dtype, turned):
 
 
 def test_a_row_without_keys_gives_zeros_and_gets_none():
-    mixed, slope = found_by(short_gpu.attention, [drawn(B, 7, 96)], Visibility(lengths=LENGTHS))
+    mixed, grad = found_by(short_gpu.attention, [drawn(B, 7, 96)], Visibility(lengths=LENGTHS))
     assert mixed[1].eq(0).all()
-    assert slope[1].eq(0).all()
+    assert grad[1].eq(0).all()
     assert mixed[0].ne(0).all()
 
 
-def test_what_stands_in_padded_places_changes_nothing():
+def test_padding_changes_nothing():
     x = drawn(B, 7, 96).detach()
     wanted = short_gpu.attention(x, None, Visibility(lengths=LENGTHS), HEADS, 0.3)
     x[2, 4:, 32:] = float("inf")
@@ -90,13 +90,13 @@ def test_what_stands_in_padded_places_changes_nothing():
     )
 
 
-def test_inputs_that_lie_otherwise_in_memory():
-    q, packed = drawn(6, B, 32).transpose(0, 1), drawn(B, 5, 128)[..., ::2]
+def test_strided_inputs():
+    q, kv = drawn(6, B, 32).transpose(0, 1), drawn(B, 5, 128)[..., ::2]
     assert not q.is_contiguous()
-    assert not packed.is_contiguous()
-    got = [f(q, packed, Visibility(), HEADS, 0.3) for f in (short_gpu.attention, short_gpu.plainly)]
+    assert not kv.is_contiguous()
+    got = [f(q, kv, Visibility(), HEADS, 0.3) for f in (short_gpu.attention, short_gpu.reference)]
     torch.testing.assert_close(*got)
-    torch.testing.assert_close(*(torch.autograd.grad(mixed.square().sum(), [q, packed]) for mixed in got))
+    torch.testing.assert_close(*(torch.autograd.grad(mixed.square().sum(), [q, kv]) for mixed in got))
 
 
 def test_no_rows():
@@ -106,18 +106,18 @@ def test_no_rows():
 
 
 @pytest.mark.parametrize("cross", [False, True])
-def test_torch_finds_nothing_wrong_with_the_operator(cross):
-    x, packed = (drawn(B, 4, 32), drawn(B, 7, 64)) if cross else (drawn(B, 7, 96), None)
+def test_opcheck(cross):
+    x, kv = (drawn(B, 4, 32), drawn(B, 7, 64)) if cross else (drawn(B, 7, 96), None)
     for bias in (None, *([] if cross else [drawn(96)])):
-        turns = [None] * 2 if cross else drawn(2, 7, 8, seed=3).detach().unbind()
-        torch.library.opcheck(short_gpu._operator, (x, packed, LENGTHS, bias, *turns, HEADS, not cross, 0.25))
+        rotation = [None] * 2 if cross else drawn(2, 7, 8, seed=3).detach().unbind()
+        torch.library.opcheck(short_gpu._operator, (x, kv, LENGTHS, bias, *rotation, HEADS, not cross, 0.25))
 
 
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "lengths"])
-def test_the_slope_of_a_bias_before_it(lengths):
+def test_gradient_of_the_bias(lengths):
     x, bias, visible = drawn(B, 7, 96), drawn(96, seed=2), Visibility(causal=True, lengths=lengths)
     found = short_gpu.attention(x + bias.detach(), None, visible, HEADS, 0.3, bias)
-    wanted = short_gpu.plainly(x + bias, None, visible, HEADS, 0.3)
+    wanted = short_gpu.reference(x + bias, None, visible, HEADS, 0.3)
     torch.testing.assert_close(*(torch.autograd.grad(y.cos().sum(), [x, bias]) for y in (found, wanted)))
 
 
@@ -141,17 +141,17 @@ def twice(monkeypatch, run, *leaves):
 
 
 def near(mine, other):
-    """As far apart as a few roundings take two ways that are rounded differently."""
+    """Equal up to a few roundings."""
     for a, b in zip(mine, other, strict=True):
         assert (a.double() - b.double()).norm() <= 8 * torch.finfo(a.dtype).eps * b.double().norm()
 
 
 @pytest.mark.parametrize("visible", [Visibility(causal=True), Visibility(lengths=SOME)], ids=["causal", "lengths"])
 @pytest.mark.parametrize("cached", [False, True])
-@pytest.mark.parametrize("turned", [False, True], ids=["still", "turned"])
-def test_self_attention_takes_it(ready, monkeypatch, visible, cached, turned):
+@pytest.mark.parametrize("rotary", [False, True], ids=["fixed", "rotary"])
+def test_self_attention_uses_it(ready, monkeypatch, visible, cached, rotary):
     layer, x = MultiHeadAttention(32, HEADS).to(DEVICE, HALF), drawn(B, 7, 32, dtype=HALF)
-    position, caches = Rotary(32, 16).prepare(x) if turned else Sinusoidal(32, 16), []
+    position, caches = Rotary(32, 16).prepare(x) if rotary else Sinusoidal(32, 16), []
 
     def run():
         caches.append(Cache() if cached else None)
@@ -165,7 +165,7 @@ def test_self_attention_takes_it(ready, monkeypatch, visible, cached, turned):
 
 
 @pytest.mark.parametrize("width", [1, 2])
-def test_cross_attention_takes_it(ready, monkeypatch, width):
+def test_cross_attention_uses_it(ready, monkeypatch, width):
     layer = MultiHeadAttention(32, HEADS, key_dim=24).to(DEVICE, HALF)
     states, x = drawn(B, 7, 24, dtype=HALF), drawn(B * width, 5, 32, dtype=HALF, seed=2)
     leaves = (states, x, *layer.parameters())
@@ -177,7 +177,7 @@ def test_cross_attention_takes_it(ready, monkeypatch, width):
     assert len(ready) == 1
 
 
-def test_a_memory_in_one_piece_is_taken_apart_where_the_kernel_cannot_go(ready):
+def test_a_packed_memory_is_split_where_the_kernel_is_unsupported(ready):
     layer = MultiHeadAttention(32, HEADS, key_dim=24).to(DEVICE, HALF)
     x, states = drawn(B, 65, 32, dtype=HALF), drawn(B, 7, 24, dtype=HALF)
     memory = layer.project_memory(states)
@@ -188,7 +188,7 @@ def test_a_memory_in_one_piece_is_taken_apart_where_the_kernel_cannot_go(ready):
         layer.cross_attend(x[:, :3], memory, Visibility())
     assert seen[""][0].shape == (B, HEADS, 3, 7)
     with torch.no_grad():
-        assert layer.project_memory(states)[1] is not None  # steps of decoding know keys and values by heads
+        assert layer.project_memory(states)[1] is not None  # decoding steps take keys and values by heads
     assert not ready
 
 
@@ -197,7 +197,7 @@ ELSEWHERE = {
     "window": lambda layer, x: layer(x, Visibility(window=2)),
     "bias": lambda layer, x: layer(x, Visibility(bias=x.new_zeros(7, 7))),
     "long": lambda layer, x: layer(x.repeat(1, 10, 1), Visibility()),
-    "turned by itself": lambda layer, x: layer(x, Visibility(), None, Rotary(32, 16).to(x)),
+    "rotary position not taken over": lambda layer, x: layer(x, Visibility(), None, Rotary(32, 16).to(x)),
     "score": lambda layer, x: MultiHeadAttention(32, HEADS, score="dot").to(x)(x, Visibility()),
     "width": lambda layer, x: MultiHeadAttention(32, 4).to(x)(x, Visibility()),
     "off": lambda layer, x: setattr(runtime, "READY", False) or layer(x, Visibility()),
@@ -205,7 +205,7 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
-def test_all_else_goes_the_usual_way(ready, name):
+def test_everything_else_is_unsupported(ready, name):
     layer, x = MultiHeadAttention(32, HEADS).to(DEVICE, HALF), drawn(B, 7, 32, dtype=HALF).detach()
     layer(x, Visibility())
     assert len(ready) == 1
@@ -213,7 +213,7 @@ def test_all_else_goes_the_usual_way(ready, name):
     assert len(ready) == 1
 
 
-def test_later_steps_with_a_cache_go_the_usual_way(ready):
+def test_later_steps_with_a_cache_are_unsupported(ready):
     layer, cache = MultiHeadAttention(32, HEADS).to(DEVICE, HALF), Cache()
     x = drawn(B, 7, 32, dtype=HALF).detach()
     whole, _ = layer(x, Visibility(causal=True))
@@ -222,8 +222,8 @@ def test_later_steps_with_a_cache_go_the_usual_way(ready):
     assert len(ready) == 2  # the whole, and the first piece
 
 
-def test_compiled_blocks_hold_it_as_one_step(monkeypatch):
-    """No break in the graph, and the same values and gradients."""
+def test_compiled_blocks_hold_it_as_one_node(monkeypatch):
+    """No graph break, and the same values and gradients."""
     torch._dynamo.reset()
     monkeypatch.setattr(runtime, "READY", True)
     torch.manual_seed(3)
@@ -246,11 +246,11 @@ def test_compiled_blocks_hold_it_as_one_step(monkeypatch):
     torch._dynamo.reset()
     found = run(torch.compile(block, backend="aot_eager", fullgraph=True))
     leaves = [x, states, *(part for part in block.parameters() if part is not block.cross.project.weight)]
-    slopes = [
+    grads = [
         torch.autograd.grad(y.float().square().sum(), leaves, retain_graph=True, allow_unused=True)
         for y in (found, wanted)
     ]
-    near(*([part for part in some if part is not None] for some in slopes))
+    near(*([part for part in some if part is not None] for some in grads))
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="needs CUDA")
@@ -264,7 +264,7 @@ def test_recorded_in_a_cuda_graph():
 
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):  # where it is recorded, as autograd remembers where a leaf was first met
+    with torch.cuda.stream(stream):  # on the recording stream: autograd remembers the stream of a leaf's first use
         wanted = run()
     torch.cuda.synchronize()
     with torch.cuda.graph(graph, stream=stream):

@@ -1,10 +1,16 @@
-"""Steps of fixed shapes beside the model's own, with hypotheses that branch."""
+"""Steps of fixed shapes equal the decoder's own, with branching hypotheses."""
 
 import pytest
 import torch
 
 from seqloom.data.tokenizers.tokenizers import BOS
-from seqloom.fast.cuda_graphs.fixed_shape_decoder import Fixed, Shape, fits, fused, products
+from seqloom.fast.cuda_graphs.fixed_shape_decoder import (
+    FixedShapeDecoder,
+    Shape,
+    fused_attention,
+    matmul_attention,
+    weights_key,
+)
 from seqloom.parts.probe import watch
 from tests.laws import LENGTHS, close, drawn, heads_of, shake, source_rows, tiny_model
 
@@ -16,13 +22,13 @@ def made(encoder="transformer", **options):
     return shake(tiny_model(encoder, {"kind": "transformer", **options}).double(), 1)
 
 
-def asked(fixed, source):
-    """Begins; spare rows and places hold something from before."""
+def begin(fixed, source):
+    """Begins with values of an earlier request in unused rows and columns."""
     fixed.source.tokens.fill_(5)
-    for memory in (*fixed.memories, *fixed.written):
+    for memory in (*fixed.cross_kv, *fixed.self_kv):
         memory.fill_(float("nan"))
-    fixed.ask(source, torch.zeros(fixed.size, dtype=torch.float64))
-    fixed.begin(fixed.source if fixed.still else source)
+    fixed.set_source(source, torch.zeros(fixed.size, dtype=torch.float64))
+    fixed.begin(fixed.source if fixed.encoder_is_fixed else source)
 
 
 @pytest.mark.parametrize("width", [1, 2])
@@ -32,9 +38,9 @@ def asked(fixed, source):
 @torch.no_grad()
 def test_a_fixed_step_is_a_step(position, score, norm, width):
     model = made(position=position, score=score, norm=norm, activation="gelu" if norm == "after" else "relu")
-    source, shape = source_rows(), Shape(4, width, 6, 9)  # a sentence, two places and a step more than there are
-    fixed = Fixed(model, shape)
-    asked(fixed, source)
+    source, shape = source_rows(), Shape(4, width, 6, 9)  # one sentence, two positions and one step to spare
+    fixed = FixedShapeDecoder(model, shape)
+    begin(fixed, source)
     state, tokens = model.start(source, width=width, room=5), torch.full((3 * width,), BOS)
     for number, rows in enumerate(MOVES):
         rows = torch.tensor(rows) if width > 1 else torch.arange(3)
@@ -45,12 +51,12 @@ def test_a_fixed_step_is_a_step(position, score, norm, width):
         fixed.tokens[: 3 * width] = tokens
         if width > 1:
             fixed.pick(torch.cat([rows, torch.tensor([6, 7])]))
-        fixed.at += 1
+        fixed.step_index += 1
 
 
 @torch.no_grad()
-def test_what_is_not_usual_goes_the_plain_way():
-    assert fits(made().eval(), 2, 5) is not None
+def test_unsupported_blocks():
+    assert weights_key(made().eval(), 2, 5) is not None
     heads = heads_of(1)
     for options in (
         {"position": "relative"},
@@ -59,53 +65,53 @@ def test_what_is_not_usual_goes_the_plain_way():
         {"mixer": "window"},
         {"mixer": "convolution"},
     ):
-        assert fits(made(**options).eval(), 2, 5) is None
+        assert weights_key(made(**options).eval(), 2, 5) is None
     for options in ({"norm_kind": "rms"}, {"residual": "dense"}, {"score": "additive"}):
-        assert fits(made(**options).eval(), 2, 5) is None
+        assert weights_key(made(**options).eval(), 2, 5) is None
 
 
 @torch.no_grad()
 def test_layers_read_their_own_views():
     torch.manual_seed(0)
     model = shake(tiny_model("transformer", {"kind": "transformer"}, views="each").double(), 1)
-    fixed, source = Fixed(model, Shape(3, 1, 4, 8)), source_rows()
-    asked(fixed, source)
+    fixed, source = FixedShapeDecoder(model, Shape(3, 1, 4, 8)), source_rows()
+    begin(fixed, source)
     wanted, _ = model.step(torch.full((3, 1), BOS), model.start(source, room=4))
     close([fixed.step(4)], [wanted[:, 0]])
 
 
 @torch.no_grad()
-def test_an_encoder_that_packs_reads_what_was_asked():
+def test_an_encoder_that_packs_reads_the_request():
     model, source = made("lstm"), source_rows()
-    fixed = Fixed(model, Shape(3, 1, 4, 8))
-    assert not fixed.still
-    asked(fixed, source)
+    fixed = FixedShapeDecoder(model, Shape(3, 1, 4, 8))
+    assert not fixed.encoder_is_fixed
+    begin(fixed, source)
     wanted, _ = model.step(torch.full((3, 1), BOS), model.start(source, room=4))
     close([fixed.step(4)], [wanted[:, 0]])
 
 
-def test_two_products_are_the_fused_kernel():
+def test_two_matmuls_are_the_fused_kernel():
     q, k, v = drawn(3, 2, 4, 5, seed=1), drawn(3, 2, 7, 5, seed=2), drawn(3, 2, 7, 5, seed=3)
     for mask in (drawn(3, 1, 4, 7), drawn(1, 1, 4, 7), drawn(3, 1, 1, 7)):
-        close([products(q, k, v, mask, 0.3)], [fused(q, k, v, mask, 0.3)])
+        close([matmul_attention(q, k, v, mask, 0.3)], [fused_attention(q, k, v, mask, 0.3)])
 
 
-def test_what_fits():
+def test_supported_requests():
     model = made()
-    assert not fits(model, 4, 9)  # gradients are on
+    assert not weights_key(model, 4, 9)  # gradients are on
     with torch.no_grad():
-        assert fits(model, 4, 9)
-        assert not fits(model, 17, 9)
-        assert not fits(model.train(), 4, 9)
-        assert not fits(made(score="additive"), 4, 9)
+        assert weights_key(model, 4, 9)
+        assert not weights_key(model, 17, 9)
+        assert not weights_key(model.train(), 4, 9)
+        assert not weights_key(made(score="additive"), 4, 9)
         learned = made(position={"kind": "learned", "longest": max(LENGTHS)})
-        assert fits(learned, 4, max(LENGTHS))
-        assert not fits(learned, 4, max(LENGTHS) + 1)
-        assert not fits(tiny_model("lstm", "attentive").eval(), 4, 9)
+        assert weights_key(learned, 4, max(LENGTHS))
+        assert not weights_key(learned, 4, max(LENGTHS) + 1)
+        assert not weights_key(tiny_model("lstm", "attentive").eval(), 4, 9)
         with watch(model.eval()):
-            assert not fits(model, 4, 9)
+            assert not weights_key(model, 4, 9)
         with torch.autocast("cpu", torch.bfloat16):
-            assert not fits(model, 4, 9)
-        assert fits(model, 4, 9)
+            assert not weights_key(model, 4, 9)
+        assert weights_key(model, 4, 9)
         model.target.register_forward_hook(lambda *_: None)
-        assert not fits(model, 4, 9)
+        assert not weights_key(model, 4, 9)

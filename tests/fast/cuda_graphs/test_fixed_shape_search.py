@@ -1,4 +1,4 @@
-"""The searches in fixed shapes find what the plain ones find."""
+"""Searches with fixed shapes find what the plain ones find."""
 
 import random
 
@@ -11,9 +11,9 @@ from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
 from seqloom.errors import SeqloomError
 from seqloom.fast.cuda_graphs import fixed_shape_search as fixed_search
-from seqloom.fast.cuda_graphs.fixed_shape_decoder import Fixed, Shape
+from seqloom.fast.cuda_graphs.fixed_shape_decoder import FixedShapeDecoder, Shape
 from seqloom.fast.cuda_graphs.fixed_shape_search import FixedShapeBeam
-from seqloom.fast.cuda_graphs.replay import Replays
+from seqloom.fast.cuda_graphs.replay import DecodingGraphs
 from tests.laws import VOCABULARY, shake, tiny_model
 
 SEARCHES = [
@@ -52,43 +52,43 @@ def same(found, wanted):
 
 @pytest.mark.parametrize("chunk", [2, 128])
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
-def test_fixed_shapes_find_what_is_found_without(search, chunk, monkeypatch):
-    """Of any number of sentences with any limits; what was asked before leaves nothing behind."""
+def test_fixed_shapes_find_the_same(search, chunk, monkeypatch):
+    """For any number of sentences with any limits; earlier requests leave no traces."""
     monkeypatch.setattr(fixed_search, "CHUNK", chunk)
     lengths = set()
     for seed in range(3):
-        model, draw, replays = model_of(seed), random.Random(seed), Replays(anywhere=True)
+        model, draw, graphs = model_of(seed), random.Random(seed), DecodingGraphs(any_device=True)
         for count in (1, 3, 17, 3):
             source, limits = sources(draw, count), [draw.randint(1, 45) for _ in range(count)]
             wanted = decode(model, source, limits, search)
-            same(decode(model, source, limits, search, fast_search=replays), wanted)
+            same(decode(model, source, limits, search, fast_search=graphs), wanted)
             lengths |= {len(answer.tokens) for answers in wanted for answer in answers}
-        assert replays.frames
+        assert graphs.shapes
     assert len(lengths) > 8
 
 
 def test_the_host_stops_soon_after_the_last_has_ended(monkeypatch):
     steps, step = [], FixedShapeBeam.step
-    monkeypatch.setattr(FixedShapeBeam, "step", lambda self, span: steps.append(span) or step(self, span))
-    model, replays = model_of(0, ending=50.0), Replays(anywhere=True)
-    found = decode(model, sources(random.Random(0), 3), [90] * 3, Search(beam=2), fast_search=replays)
+    monkeypatch.setattr(FixedShapeBeam, "step", lambda self, visible: steps.append(visible) or step(self, visible))
+    model, graphs = model_of(0, ending=50.0), DecodingGraphs(any_device=True)
+    found = decode(model, sources(random.Random(0), 3), [90] * 3, Search(beam=2), fast_search=graphs)
     assert [answers[0].tokens for answers in found] == [()] * 3
     assert len(steps) <= 6
     steps.clear()
     model = model_of(0, ending=-50.0)
-    decode(model, sources(random.Random(0), 3), [70, 5, 90], Search(beam=2), fast_search=replays)
+    decode(model, sources(random.Random(0), 3), [70, 5, 90], Search(beam=2), fast_search=graphs)
     assert steps == [32] * 32 + [64] * 32 + [96] * 26
 
 
-def test_the_best_of_the_best_chunks_are_the_best(monkeypatch):
+def test_top_codes_are_a_top_k(monkeypatch):
     monkeypatch.setattr(fixed_search, "CHUNK", 4)
-    beam = FixedShapeBeam(Fixed(model_of(0), Shape(2, 3, 32, 16)), False, False)
-    beam.size, beam.wanted = 400, 6
+    beam = FixedShapeBeam(FixedShapeDecoder(model_of(0), Shape(2, 3, 32, 16)), False, False)
+    beam.size, beam.candidates = 400, 6
     beam.rows = torch.arange(6)[:, None] * 400
     beam.chunk = (beam.rows + torch.arange(4))[:, None]
-    said = torch.randn(6, 400, generator=torch.Generator().manual_seed(1))
-    value, code = beam.likeliest(said)
-    wanted, token = said.topk(6)
+    logits = torch.randn(6, 400, generator=torch.Generator().manual_seed(1))
+    value, code = beam.top_codes(logits)
+    wanted, token = logits.topk(6)
     assert torch.equal(value, wanted)
     assert torch.equal(code, token + beam.rows)
 
@@ -98,15 +98,15 @@ def test_scores_that_are_not_finite(beam):
     model = model_of(0)
     with torch.no_grad():
         model.output.bias[5] = float("nan")
-    source, replays = sources(random.Random(0), 2), Replays(anywhere=True)
+    source, graphs = sources(random.Random(0), 2), DecodingGraphs(any_device=True)
     if beam == 1:
-        same_length = decode(model, source, [3, 2], Search(), fast_search=replays)
+        same_length = decode(model, source, [3, 2], Search(), fast_search=graphs)
         assert [len(one.tokens) for (one,) in same_length] == [3, 2]
     else:
         with pytest.raises(SeqloomError, match="not finite"):
-            decode(model, source, [3, 2], Search(beam=beam), fast_search=replays)
-    # A model that is mended is not disturbed by what is left of this.
+            decode(model, source, [3, 2], Search(beam=beam), fast_search=graphs)
+    # A repaired model is not disturbed by NaN from earlier requests.
     with torch.no_grad():
         model.output.bias[5] = 0.0
     wanted = decode(model, source, [3, 2], Search(beam=beam))
-    same(decode(model, source, [3, 2], Search(beam=beam), fast_search=replays), wanted)
+    same(decode(model, source, [3, 2], Search(beam=beam), fast_search=graphs), wanted)

@@ -1,4 +1,4 @@
-"""Recording for a GPU, without one: what torch would do is stood in for."""
+"""Recording without a GPU: torch.cuda.graph is replaced."""
 
 from __future__ import annotations
 

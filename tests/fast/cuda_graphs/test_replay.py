@@ -1,4 +1,4 @@
-"""Who is replayed and who goes the plain way; and on a GPU, recorded steps beside plain ones."""
+"""Which requests CUDA graphs support; on a GPU, recorded steps equal plain ones."""
 
 import random
 import threading
@@ -9,8 +9,8 @@ import torch
 from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
 from seqloom.fast.cuda_graphs import replay
-from seqloom.fast.cuda_graphs.fixed_shape_decoder import products
-from seqloom.fast.cuda_graphs.replay import Replays, shape_of, spans
+from seqloom.fast.cuda_graphs.fixed_shape_decoder import matmul_attention
+from seqloom.fast.cuda_graphs.replay import DecodingGraphs, shape_of, visible_steps_at
 from seqloom.parts.probe import watch
 from tests.fast.cuda_graphs.test_fixed_shape_search import SEARCHES, model_of, same, sources
 from tests.laws import shake, tiny_model
@@ -23,64 +23,64 @@ def test_few_shapes():
     assert len(found) < 100
     for steps in range(1, 700):
         shape = shape_of(steps, 2, steps, steps)
-        assert shape.room >= steps
+        assert shape.max_steps >= steps
         assert shape.source >= steps
         assert shape.sentences >= steps
-        assert shape.room % 16 == shape.source % 16 == 0
-        looked = [spans(t, shape.room) for t in range(steps)]
-        assert all(t < span <= max(32, 2 * t) for t, span in enumerate(looked))
+        assert shape.max_steps % 16 == shape.source % 16 == 0
+        visible = [visible_steps_at(t, shape.max_steps) for t in range(steps)]
+        assert all(t < span <= max(32, 2 * t) for t, span in enumerate(visible))
 
 
 @torch.inference_mode()
-def test_who_goes_the_plain_way(monkeypatch):
+def test_unsupported_requests(monkeypatch):
     model, source = model_of(0), sources(random.Random(1), 2)
     ask = (source, [5, 6], Search(beam=2))
-    assert Replays()(model, *ask) is None  # no GPU
-    anywhere = Replays(anywhere=True)
-    assert anywhere(model, *ask) is not None
-    assert anywhere(model, *ask[:2], Search(sample=True)) is None
-    assert anywhere(tiny_model("lstm", "attentive").eval(), *ask) is None
+    assert DecodingGraphs()(model, *ask) is None  # no GPU
+    any_device = DecodingGraphs(any_device=True)
+    assert any_device(model, *ask) is not None
+    assert any_device(model, *ask[:2], Search(sample=True)) is None
+    assert any_device(tiny_model("lstm", "attentive").eval(), *ask) is None
     with watch(model):
-        assert anywhere(model, *ask) is None
-    with anywhere.lock:  # another request is being served
-        assert anywhere(model, *ask) is None
-    assert anywhere(model, *ask) is not None
-    monkeypatch.setattr(replay, "BYTES", 1000)
-    assert Replays(anywhere=True)(model, *ask) is None
+        assert any_device(model, *ask) is None
+    with any_device.lock:  # another request is being served
+        assert any_device(model, *ask) is None
+    assert any_device(model, *ask) is not None
+    monkeypatch.setattr(replay, "MAX_BYTES", 1000)
+    assert DecodingGraphs(any_device=True)(model, *ask) is None
 
 
 @torch.inference_mode()
 def test_shapes_used_last_are_kept(monkeypatch):
-    monkeypatch.setattr(replay, "FRAMES", 2)
-    model, replays, draw = model_of(0), Replays(anywhere=True), random.Random(1)
+    monkeypatch.setattr(replay, "MAX_SHAPES", 2)
+    model, graphs, draw = model_of(0), DecodingGraphs(any_device=True), random.Random(1)
     for count in (1, 2, 1, 3):
-        replays(model, sources(draw, count), [4] * count, Search())
-    assert [key[0].sentences for key in replays.frames] == [1, 3]
-    replays.forget()
-    assert not replays.frames
+        graphs(model, sources(draw, count), [4] * count, Search())
+    assert [key[0].sentences for key in graphs.shapes] == [1, 3]
+    graphs.clear()
+    assert not graphs.shapes
 
 
 def test_weights_may_change_and_move():
-    """In their place they are seen; elsewhere everything is set up anew."""
-    model, source, replays = model_of(0), sources(random.Random(1), 3), Replays(anywhere=True)
+    """New values are used; new addresses need new graphs."""
+    model, source, graphs = model_of(0), sources(random.Random(1), 3), DecodingGraphs(any_device=True)
     search, limits = Search(beam=3), [9, 4, 12]
-    decode(model, source, limits, search, fast_search=replays)
-    (frame,) = replays.frames.values()
+    decode(model, source, limits, search, fast_search=graphs)
+    (shape_graphs,) = graphs.shapes.values()
     shake(model, 9)
-    same(decode(model, source, limits, search, fast_search=replays), decode(model, source, limits, search))
-    assert list(replays.frames.values()) == [frame]
+    same(decode(model, source, limits, search, fast_search=graphs), decode(model, source, limits, search))
+    assert list(graphs.shapes.values()) == [shape_graphs]
     model.float()
-    same(decode(model, source, limits, search, fast_search=replays), decode(model, source, limits, search))
-    assert list(replays.frames.values()) != [frame]
+    same(decode(model, source, limits, search, fast_search=graphs), decode(model, source, limits, search))
+    assert list(graphs.shapes.values()) != [shape_graphs]
 
 
-def test_two_at_once_do_not_meet():
-    model, replays = model_of(0), Replays(anywhere=True)
+def test_threads_do_not_interfere():
+    model, graphs = model_of(0), DecodingGraphs(any_device=True)
     asked = [sources(random.Random(seed), 4) for seed in range(4)]
     wanted, found = [decode(model, source, [9] * 4, Search(beam=2)) for source in asked], {}
 
     def serve(number):
-        found[number] = [decode(model, asked[number], [9] * 4, Search(beam=2), fast_search=replays) for _ in range(5)]
+        found[number] = [decode(model, asked[number], [9] * 4, Search(beam=2), fast_search=graphs) for _ in range(5)]
 
     threads = [threading.Thread(target=serve, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -92,7 +92,7 @@ def test_two_at_once_do_not_meet():
             same(answer, wanted[number])
 
 
-@pytest.mark.parametrize("attend", [None, products])
+@pytest.mark.parametrize("attend", [None, matmul_attention])
 @pytest.mark.parametrize("position", ["sinusoidal", "learned", "rotary", "sinusoidal-rotary", "none"])
 @pytest.mark.parametrize("encoder", ["transformer", "lstm"])
 def test_recorded_steps_are_plain_steps(encoder, position, attend):
@@ -102,29 +102,29 @@ def test_recorded_steps_are_plain_steps(encoder, position, attend):
     model = shake(tiny_model(encoder, {"kind": "transformer", "position": position}).double(), 2).to(device)
     with torch.no_grad():
         model.output.weight.mul_(3.0)  # surer: without positions, the order of tokens hardly counts, and many tie
-    replays, draw = Replays(attend=attend, anywhere=device == "cpu"), random.Random(0)
+    graphs, draw = DecodingGraphs(attend=attend, any_device=device == "cpu"), random.Random(0)
     for search in SEARCHES:
         for count in (1, 5, 5) if device == "cuda" else (3,):
             source, limits = sources(draw, count).to(device), [draw.randint(1, 45) for _ in range(count)]
             wanted = decode(model, source, limits, search)
-            same(decode(model, source, limits, search, fast_search=replays), wanted)
+            same(decode(model, source, limits, search, fast_search=graphs), wanted)
     if device == "cuda":
-        graphs = set().union(*(set(frame.graphs) for frame in replays.frames.values()))
-        assert {32} <= graphs
-        assert ("begin" in graphs) == (encoder == "transformer")
+        recorded = set().union(*(set(shape_graphs.graphs) for shape_graphs in graphs.shapes.values()))
+        assert {32} <= recorded
+        assert ("begin" in recorded) == (encoder == "transformer")
 
 
 @GPU
 def test_recorded_steps_see_new_weights():
-    model, source, replays = model_of(0).cuda(), sources(random.Random(1), 3).to("cuda"), Replays()
+    model, source, graphs = model_of(0).cuda(), sources(random.Random(1), 3).to("cuda"), DecodingGraphs()
     for seed in range(4):
         shake(model, seed)
         for search in (Search(), Search(beam=3)):
             same(
-                decode(model, source, [9, 4, 12], search, fast_search=replays),
+                decode(model, source, [9, 4, 12], search, fast_search=graphs),
                 decode(model, source, [9, 4, 12], search),
             )
-    assert all(frame.graphs for frame in replays.frames.values())
+    assert all(shape_graphs.graphs for shape_graphs in graphs.shapes.values())
 
 
 @GPU
@@ -140,5 +140,5 @@ def test_what_cannot_be_recorded_runs_plainly():
         return run
 
     with pytest.warns(UserWarning, match="not recorded, which costs speed: not this one"):
-        found = decode(model, source, [9, 4, 12], Search(), fast_search=Replays(around=refusing))
+        found = decode(model, source, [9, 4, 12], Search(), fast_search=DecodingGraphs(wrap_step=refusing))
     same(found, decode(model, source, [9, 4, 12], Search()))

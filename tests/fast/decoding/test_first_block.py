@@ -1,4 +1,4 @@
-"""Looking up what the first block takes in is making it."""
+"""Looking up the first block's input equals computing it."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 from seqloom.data.batches.collate import pad
 from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
-from seqloom.fast.decoding import first_block as parts
+from seqloom.fast.decoding import first_block
 from seqloom.models.decoders import transformer
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.parts.probe import watch
@@ -25,8 +25,8 @@ def model(size=11, **options):
     return made
 
 
-def said(made, width=1, steps=20):
-    """The logits of some steps, with tokens and hypotheses of our own choice, and whether they were looked up."""
+def outputs(made, width=1, steps=20):
+    """Logits of some steps with random tokens and hypotheses, and whether the table was used."""
     generator, found = torch.Generator().manual_seed(0), []
     state = made.start(SOURCE, width=width, room=steps)
     tokens = torch.ones(3 * width, 1, dtype=torch.long)
@@ -46,62 +46,62 @@ def near(one, other):
 @pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("options", [{}, {"norm": "after"}, {"position": "none"}, {"embedding_norm": True}], ids=str)
 @torch.no_grad()
-def test_looked_up_is_made(width, options, monkeypatch):
+def test_looked_up_is_computed(width, options, monkeypatch):
     made = model(**options)
-    quick, looked = said(made, width)
-    monkeypatch.setattr(transformer, "entrance", lambda *_: None)
-    plain, made_anew = said(made, width)
-    assert (looked, made_anew) == (True, False)
-    near(quick, plain)
+    fast, looked = outputs(made, width)
+    monkeypatch.setattr(transformer, "first_block_table", lambda *_: None)
+    plain, also_looked = outputs(made, width)
+    assert (looked, also_looked) == (True, False)
+    near(fast, plain)
 
 
 @torch.no_grad()
-def test_places_beyond_the_table(monkeypatch):
+def test_positions_beyond_the_table(monkeypatch):
     made = model()
-    plain, _ = said(made)
-    monkeypatch.setattr(parts, "REACH", 16)
-    near(said(made)[0], plain)
+    plain, _ = outputs(made)
+    monkeypatch.setattr(first_block, "MAX_POSITIONS", 16)
+    near(outputs(made)[0], plain)
 
 
 @pytest.mark.parametrize("name", ["target.weight", "decoder.blocks.0.mix.project.weight", "decoder.enter.norm.bias"])
 @torch.no_grad()
-def test_a_table_of_other_weights_is_not_used(name):
-    """Also of weights that were written past torch's count of changes, as fused optimisers do."""
+def test_changed_weights_make_a_new_table(name):
+    """Also when torch's version counter does not change, as with fused optimizers."""
     made = model(embedding_norm=True)
-    before, _ = said(made)
+    before, _ = outputs(made)
     weights = dict(made.named_parameters())[name]
     weights.data.numpy()[...] *= -1.5
-    after, _ = said(made)
+    after, _ = outputs(made)
     assert (after - before).abs().max() > 1e-3
-    parts._kept.clear()
-    near(said(made)[0], after)
+    first_block._tables.clear()
+    near(outputs(made)[0], after)
 
 
 @torch.no_grad()
-def test_where_there_is_none():
-    """Many tokens, positions that turn or have an end, double precision, hooks."""
-    others = [model(parts.TOKENS + 1), model(position="rotary"), model(position="learned"), model().double()]
-    listened = model()
-    listened.target.register_forward_hook(lambda *_: None)
-    for made in (*others, listened):
-        assert not said(made, steps=2)[1]
+def test_unsupported():
+    """Large vocabulary, rotary or learned positions, double precision, hooks."""
+    others = [model(first_block.MAX_TOKENS + 1), model(position="rotary"), model(position="learned"), model().double()]
+    hooked = model()
+    hooked.target.register_forward_hook(lambda *_: None)
+    for made in (*others, hooked):
+        assert not outputs(made, steps=2)[1]
 
 
 @torch.no_grad()
-def test_who_watches_sees_the_same():
+def test_probes_see_the_same():
     made = model()
-    quick, _ = said(made)
+    fast, _ = outputs(made)
     with watch(made) as seen:
-        watched, looked = said(made)
+        watched, looked = outputs(made)
     assert looked
-    near(watched, quick)
+    near(watched, fast)
     assert all(seen.values())
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_the_same_is_found(beam, monkeypatch):
     made, search = model(), Search(beam=beam, n_best=beam)
-    quick = decode(made, SOURCE, [12] * 3, search)
-    monkeypatch.setattr(transformer, "entrance", lambda *_: None)
+    fast = decode(made, SOURCE, [12] * 3, search)
+    monkeypatch.setattr(transformer, "first_block_table", lambda *_: None)
     plain = decode(made, SOURCE, [12] * 3, search)
-    assert [[one.tokens for one in found] for found in quick] == [[one.tokens for one in found] for found in plain]
+    assert [[one.tokens for one in found] for found in fast] == [[one.tokens for one in found] for found in plain]

@@ -1,11 +1,11 @@
-"""The lean step of recurrent layers beside the plain one."""
+"""The decoding step of recurrent layers equals the plain one."""
 
 from itertools import product
 
 import pytest
 import torch
 
-from seqloom.fast.decoding.recurrent_step import LeanStack
+from seqloom.fast.decoding.recurrent_step import RecurrentStackStep
 from seqloom.models.decoders.attentive import AttentiveDecoder
 from seqloom.models.protocols import Encoded
 from seqloom.parts.probe import watch
@@ -25,35 +25,35 @@ def stack(cell, layers=1, dtype=torch.float64):
 @pytest.mark.parametrize(("cell", "layers", "rows"), product(SUMS, [1, 2], [1, 6]), ids=str)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @torch.no_grad()
-def test_lean_steps_are_plain_ones(cell, layers, rows, dtype):
+def test_steps_are_plain_steps(cell, layers, rows, dtype):
     recurrent = stack(cell, layers, dtype)
-    lean, state = LeanStack.of(recurrent, rows), recurrent.start(rows, drawn(1, 1).to(dtype))
+    step, state = RecurrentStackStep.of(recurrent, rows), recurrent.start(rows, drawn(1, 1).to(dtype))
     other = state
     for number in range(3):
         x = drawn(rows, 5, seed=number).to(dtype)
-        state = lean(x, state)
-        said, other = recurrent(x[:, None], Visibility(causal=True), other)
-        for one, two in zip((state[-1][0], *sum(state, ())), (said[:, 0], *sum(other, ())), strict=True):
+        state = step(x, state)
+        plain, other = recurrent(x[:, None], Visibility(causal=True), other)
+        for one, two in zip((state[-1][0], *sum(state, ())), (plain[:, 0], *sum(other, ())), strict=True):
             torch.testing.assert_close(one, two, atol=1e-5 if dtype == torch.float32 else 1e-12, rtol=0)
 
 
-def test_modules_are_asked_where_they_must_be():
-    assert LeanStack.of(stack("lstm"), 2) is None  # gradients are on
+def test_unsupported_stacks():
+    assert RecurrentStackStep.of(stack("lstm"), 2) is None  # gradients are on
     with torch.no_grad():
         for name in CELLS:
-            assert (LeanStack.of(stack(name), 2) is not None) == (name in ("lstm", "rnn"))
+            assert (RecurrentStackStep.of(stack(name), 2) is not None) == (name in ("lstm", "rnn"))
         for kind in ({"norm": True}, {"zoneout": 0.1}):
-            assert LeanStack.of(stack({"kind": "lstm", **kind}), 2) is None
-        assert LeanStack.of(stack("lstm").train(), 2) is None
+            assert RecurrentStackStep.of(stack({"kind": "lstm", **kind}), 2) is None
+        assert RecurrentStackStep.of(stack("lstm").train(), 2) is None
         hooked = stack("lstm")
         hooked.layers[0].cells[0].register_forward_hook(lambda *_: None)
-        assert LeanStack.of(hooked, 2) is None
+        assert RecurrentStackStep.of(hooked, 2) is None
 
 
 @pytest.mark.parametrize(("query", "feeding"), [("current", False), ("current", True), ("previous", False)])
 @pytest.mark.parametrize("width", [1, 2])
 @torch.no_grad()
-def test_an_attentive_decoder_says_the_same_leanly(query, feeding, width):
+def test_an_attentive_decoder_gives_the_same(query, feeding, width):
     torch.manual_seed(0)
     decoder = AttentiveDecoder(5, 8, ((8, 8),), dim=8, layers=2, query=query, input_feeding=feeding)
     decoder = shake(decoder.double(), 1)
@@ -62,7 +62,7 @@ def test_an_attentive_decoder_says_the_same_leanly(query, feeding, width):
         states=drawn(3, 6, 8), lengths=torch.tensor(LENGTHS), summary=drawn(3, 8), final=(final,) * 1, layers=()
     )
 
-    def said(room):
+    def outputs(room):
         state, found = decoder.begin(encoded, width, room), []
         assert (state.context.decoding_step is not None) == (room is not None and query == "current")
         for number in range(3):
@@ -73,8 +73,8 @@ def test_an_attentive_decoder_says_the_same_leanly(query, feeding, width):
         found.append(decoder(drawn(2 * width, 1, 5, seed=9), state.pick(rest, torch.tensor([1, 2])))[0])
         return found
 
-    lean = said(4)
-    close(lean, said(None))
+    fast = outputs(4)
+    close(fast, outputs(None))
     with watch(decoder) as seen:
-        close(lean, said(4))
+        close(fast, outputs(4))
     assert all(len(reports) == 4 for reports in seen.values())

@@ -1,4 +1,4 @@
-"""The lean step of a block beside the plain one, and branches beside caches that are copied."""
+"""The decoding step of a block equals the plain one, and branches equal copied caches."""
 
 from itertools import product
 
@@ -7,7 +7,7 @@ import torch
 
 from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
-from seqloom.fast.decoding.transformer_step import Lean, LeanBlock, foldable
+from seqloom.fast.decoding.transformer_step import BlockStep, TransformerStep, folding_supported
 from seqloom.models.decoders.transformer import TransformerDecoder
 from seqloom.models.protocols import Encoded
 from seqloom.parts.attention.scores import SCORES
@@ -30,7 +30,7 @@ def made(**options):
 
 
 def steps(decoder, encoded, width, room=4):
-    """What is said along a few steps with hypotheses that branch; the first of two sentences leaves in the end."""
+    """Outputs of steps with branching hypotheses; in the end the first sentence leaves."""
     state, said = decoder.begin(encoded, width, room), []
     for number, rows in enumerate(MOVES):
         y, state = decoder(drawn(3 * width, 1, 5, seed=number), state)
@@ -46,8 +46,8 @@ def steps(decoder, encoded, width, room=4):
 @pytest.mark.parametrize("encoded", [MEMORY, FULL, SHORT, SHORT_FULL], ids=["padded", "full", "short", "short-full"])
 @pytest.mark.parametrize("norm", ["before", "after"])
 @pytest.mark.parametrize(("position", "score"), [*product(POSITIONS, ["scaled"]), *product(["alibi"], SCORES)])
-def test_lean_is_plain(position, score, norm, encoded, width):
-    """With gradients, or while somebody watches, modules are asked; else not. It does not show."""
+def test_steps_are_plain_steps(position, score, norm, encoded, width):
+    """Modules are called with gradients or probes only. Results are the same."""
     decoder = made(position=position, score=score, norm=norm, activation="gelu" if norm == "after" else "relu")
     with torch.no_grad():
         assert (decoder.begin(encoded, width, 4).context.fused_step is not None) == (
@@ -64,11 +64,11 @@ def test_lean_is_plain(position, score, norm, encoded, width):
 
 
 @pytest.mark.parametrize("position", POSITIONS)
-def test_one_speaks_for_hypotheses_that_are_alike(position, monkeypatch):
-    """Those that begin with the same token; with a token of its own for one of them each is asked."""
+def test_equal_hypotheses_are_computed_once(position, monkeypatch):
+    """Those that begin with the same token; if one has another token, all are computed."""
     decoder, rows = made(position=position), []
-    call = LeanBlock.__call__
-    monkeypatch.setattr(LeanBlock, "__call__", lambda self, x, *rest: rows.append(len(x)) or call(self, x, *rest))
+    call = BlockStep.__call__
+    monkeypatch.setattr(BlockStep, "__call__", lambda self, x, *rest: rows.append(len(x)) or call(self, x, *rest))
 
     def said(first, room=4):
         state, found = decoder.begin(MEMORY, 2, room), []
@@ -90,40 +90,40 @@ def test_one_speaks_for_hypotheses_that_are_alike(position, monkeypatch):
                 close(lean, said(first))
 
 
-def test_modules_are_asked_where_they_must_be():
+def test_unsupported_blocks():
     decoder = made()
-    assert Lean.of(decoder.blocks) is None  # gradients are on
+    assert TransformerStep.of(decoder.blocks) is None  # gradients are on
     with torch.no_grad():
-        assert Lean.of(decoder.blocks) is not None
-        assert Lean.of(decoder.train().blocks) is None
-        assert Lean.of(made(score="additive").blocks) is None
-        for unusual in ({"key_heads": 1}, {"projections": "qv"}, {"normalizer": "relu"}):
-            assert Lean.of(made(mixer=heads_of(**unusual)).blocks) is None
-            assert Lean.of(made(cross=heads_of(**unusual)).blocks) is None
+        assert TransformerStep.of(decoder.blocks) is not None
+        assert TransformerStep.of(decoder.train().blocks) is None
+        assert TransformerStep.of(made(score="additive").blocks) is None
+        for unsupported in ({"key_heads": 1}, {"projections": "qv"}, {"normalizer": "relu"}):
+            assert TransformerStep.of(made(mixer=heads_of(**unsupported)).blocks) is None
+            assert TransformerStep.of(made(cross=heads_of(**unsupported)).blocks) is None
         hooked = made().eval()
         hooked.blocks[1].mix.register_forward_pre_hook(lambda *_: None)
-        assert Lean.of(hooked.blocks) is None
+        assert TransformerStep.of(hooked.blocks) is None
 
 
 @torch.no_grad()
-def test_what_was_read_is_folded_where_that_is_less_work():
-    """Not where folded it would be longer than the matrices, nor of many sentences that are asked once a step."""
+def test_folding_where_it_is_less_work():
+    """Not for long sources, nor for many sentences with one hypothesis each."""
     blocks = made().blocks
-    assert foldable(blocks, drawn(1, 4, 8), 1)
-    assert foldable(blocks, drawn(9, 4, 8), 5)
-    assert not foldable(blocks, drawn(9, 4, 8), 1)
-    assert not foldable(blocks, drawn(1, 5, 8), 5)
-    assert not foldable(made(score="general").blocks, drawn(1, 4, 8), 1)
+    assert folding_supported(blocks, drawn(1, 4, 8), 1)
+    assert folding_supported(blocks, drawn(9, 4, 8), 5)
+    assert not folding_supported(blocks, drawn(9, 4, 8), 1)
+    assert not folding_supported(blocks, drawn(1, 5, 8), 5)
+    assert not folding_supported(made(score="general").blocks, drawn(1, 4, 8), 1)
 
 
-UNUSUAL = [
+UNSUPPORTED = [
     {"mixer": heads_of(1), "cross": heads_of(1)},
     {"mixer": heads_of(normalizer="relu"), "position": "relative"},
     {"mixer": heads_of(projections="v"), "cross": heads_of(projections="v"), "position": "alibi"},
 ]
 
 
-@pytest.mark.parametrize("options", [*({"position": name} for name in POSITIONS), *UNUSUAL], ids=named)
+@pytest.mark.parametrize("options", [*({"position": name} for name in POSITIONS), *UNSUPPORTED], ids=named)
 @pytest.mark.parametrize("beam", [2, 5])
 def test_branches_find_what_copied_caches_find(beam, options, monkeypatch):
     torch.manual_seed(1)
@@ -138,7 +138,7 @@ def test_branches_find_what_copied_caches_find(beam, options, monkeypatch):
 
 
 def test_picking_hypotheses_copies_no_keys():
-    """Only sentences that leave make a copy, and a second pick from one state, which must not meet the first."""
+    """Only leaving sentences make a copy, and a second pick from one state, which must not write into the first."""
     decoder = made()
     with torch.no_grad():
         _, state = decoder(drawn(6, 1, 5), decoder.begin(FULL, 2, 4))
@@ -150,7 +150,7 @@ def test_picking_hypotheses_copies_no_keys():
         left = first.pick(torch.arange(2, 6), torch.tensor([1, 2]))
         assert left.rows.caches[0].keys.size(0) == 2
         assert {part.size(0) for part in tensors(left.context)} == {2}
-        # A state that lent its memory and then takes a step itself does not disturb who goes on in it.
+        # A state that shares its memory and then takes a step does not disturb the other.
         wanted = decoder(drawn(6, 1, 5, seed=2), second)[0]
         decoder(drawn(6, 1, 5, seed=3), state)
         close(decoder(drawn(6, 1, 5, seed=2), first)[0], wanted)

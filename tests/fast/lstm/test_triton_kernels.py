@@ -1,12 +1,11 @@
-"""An LSTM's steps in half precision say what the loop says: values, gradients, states. On a CPU by Triton's
-interpreter."""
+"""The LSTM in half precision equals the loop: values, gradients, states. On a CPU in Triton's interpreter."""
 
 import pytest
 import torch
 
-from seqloom.fast.lstm import gpu as stepped
+from seqloom.fast.lstm import gpu as lstm_gpu
 from seqloom.fast.lstm import triton_kernels as kernel
-from seqloom.fast.lstm.pointwise import Kept, opened, slopes
+from seqloom.fast.lstm.pointwise import Saved, lstm_pointwise, lstm_pointwise_backward
 from seqloom.fast.triton_common import runtime
 from seqloom.parts.probe import watch
 from seqloom.parts.recurrent.layers import Recurrent
@@ -22,10 +21,10 @@ HALF = torch.float16  # eight times as fine as bf16, so that bounds are tight
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Kernels on; gives how often all steps of a layer were taken by them."""
+    """Kernels on; counts the calls."""
     calls = []
     monkeypatch.setattr(runtime, "READY", True)
-    monkeypatch.setattr(stepped, "lstm", lambda *given, inner=stepped.lstm: calls.append(1) or inner(*given))
+    monkeypatch.setattr(lstm_gpu, "lstm", lambda *given, inner=lstm_gpu.lstm: calls.append(1) or inner(*given))
     return calls
 
 
@@ -39,13 +38,13 @@ def autocast(on=True, dtype=HALF):
 
 
 def twice(monkeypatch, run, inputs):
-    """By the kernels in half precision, and in full by torch's: what `run` gives, and gradients of all of it."""
+    """Outputs of `run` and all gradients: by the kernels in half precision, and by torch in float32."""
     both = []
     for on in (True, False):
         monkeypatch.setattr(runtime, "READY", on)
         with autocast(on):
             outputs = run()
-        both.append([*(part.detach() for part in outputs), *common.slopes(outputs, inputs)])
+        both.append([*(part.detach() for part in outputs), *common.gradients(outputs, inputs)])
     return both
 
 
@@ -55,20 +54,27 @@ def flat(y, state):
 
 @pytest.mark.parametrize("shape", [(1, 8), (3, 16), (70, 40)], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, HALF])
-def test_a_step_and_its_slopes_are_those_of_the_plain_form(shape, dtype):
+def test_a_step_equals_its_reference(shape, dtype):
     rows, dim = shape
     gates, c = drawn(rows, 4 * dim, dtype=dtype).detach(), drawn(rows, dim, seed=2).detach()
-    h, after, kept = opened(gates.float().clone(), c)
+    h, after, saved = lstm_pointwise(gates.float().clone(), c)
     mine = gates.clone(), torch.empty_like(c, dtype=dtype), torch.empty_like(c)
     kernel.forward(mine[0], c, mine[1], mine[2])
-    common.near(mine, (kept.open, h, after), dtype)
-    by_y, by_next, by_c = drawn(rows, dim, dtype=dtype).detach(), drawn(rows, dim, dtype=dtype, seed=3).detach(), c * 2
-    for then in (by_next, None):
-        by_gates, by_h = torch.empty(rows, 4 * dim, device=DEVICE), by_y.float() + (0 if then is None else then.float())
-        wanted = slopes(Kept(mine[0].float(), c, kept.inner), by_h, by_c, by_gates)
-        found = torch.empty_like(gates), by_c.clone()
-        kernel.backward(by_y, then, (mine[0], c, after), found)
-        common.near(found, (by_gates, wanted), dtype)
+    common.near(mine, (saved.gates, h, after), dtype)
+    grad_y, grad_next, grad_c = (
+        drawn(rows, dim, dtype=dtype).detach(),
+        drawn(rows, dim, dtype=dtype, seed=3).detach(),
+        c * 2,
+    )
+    for then in (grad_next, None):
+        grad_gates, grad_h = (
+            torch.empty(rows, 4 * dim, device=DEVICE),
+            grad_y.float() + (0 if then is None else then.float()),
+        )
+        wanted = lstm_pointwise_backward(Saved(mine[0].float(), c, saved.tanh_c), grad_h, grad_c, grad_gates)
+        found = torch.empty_like(gates), grad_c.clone()
+        kernel.backward(grad_y, then, (mine[0], c, after), found)
+        common.near(found, (grad_gates, wanted), dtype)
 
 
 @pytest.mark.parametrize("lengths", [None, [9, 1, 6]], ids=["full", "lengths"])
@@ -86,7 +92,7 @@ def test_it_is_the_loop_deep_and_in_both_directions(calls, monkeypatch, directio
     assert len(calls) == 2 * directions
 
 
-def test_from_a_state_whose_slopes_are_wanted(calls, monkeypatch):
+def test_from_a_state_with_gradients(calls, monkeypatch):
     stack, x = stacked(), drawn(3, 7, 8)
     first = (tuple(drawn(3, 16, seed=seed) for seed in (2, 3)),)
     run = lambda: flat(*stack(x, CAUSAL, first))  # noqa: E731
@@ -95,14 +101,14 @@ def test_from_a_state_whose_slopes_are_wanted(calls, monkeypatch):
 
 
 @pytest.mark.parametrize("part", [0, 1], ids=["h", "c"])
-def test_what_nobody_used_has_no_slope(calls, monkeypatch, part):
+def test_unused_outputs_have_no_gradient(calls, monkeypatch, part):
     """The loss takes the states alone, or of the last state c alone."""
     stack, x = stacked(), drawn(3, 7, 8)
     run = lambda: [stack(x, CAUSAL)[0]] if part == 0 else [stack(x, CAUSAL)[1][0][1]]  # noqa: E731
     common.near(*twice(monkeypatch, run, [x, *stack.parameters()]), HALF)
 
 
-def test_in_pieces_as_all_at_once(calls):
+def test_in_two_calls_as_in_one(calls):
     stack, x = stacked(layers=2), drawn(2, 12, 8)
     with autocast():
         whole, end = stack(x, CAUSAL)
@@ -123,8 +129,8 @@ def test_weights_that_were_dropped_are_those_it_takes(calls):
     assert torch.equal(three, four)
 
 
-def test_where_it_does_not_fit(calls):
-    """Full precision, no gradients, one step, odd widths, somebody watches."""
+def test_unsupported(calls):
+    """Float32, no gradients, one step, odd widths, probes."""
     stack, x = stacked(), drawn(2, 6, 8)
     stack(x, CAUSAL)
     with autocast(dtype=torch.bfloat16):  # a CPU's own LSTM has no float16

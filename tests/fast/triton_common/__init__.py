@@ -8,9 +8,9 @@ import torch
 from seqloom.fast.triton_common.runtime import INTERPRETED
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-THERE = find_spec("triton") is not None and (DEVICE == "cuda" or INTERPRETED)
-HALF = torch.bfloat16 if DEVICE == "cuda" else torch.float16  # in products the interpreter takes bf16 for whole numbers
-needed = pytest.mark.skipif(not THERE, reason="needs Triton, and CUDA or TRITON_INTERPRET=1")
+AVAILABLE = find_spec("triton") is not None and (DEVICE == "cuda" or INTERPRETED)
+HALF = torch.bfloat16 if DEVICE == "cuda" else torch.float16  # the interpreter multiplies bf16 as integers
+needed = pytest.mark.skipif(not AVAILABLE, reason="needs Triton, and CUDA or TRITON_INTERPRET=1")
 
 
 def drawn(*shape, dtype=torch.float32, seed=1):
@@ -18,8 +18,8 @@ def drawn(*shape, dtype=torch.float32, seed=1):
     return torch.randn(*shape).to(DEVICE, dtype).requires_grad_()
 
 
-def slopes(outputs, inputs):
-    """Gradients of a sum in which every output counts by its place."""
+def gradients(outputs, inputs):
+    """Gradients of a weighted sum of all outputs."""
     counts = [torch.linspace(-99, 99, y.numel(), device=DEVICE).view(y.shape).cos() for y in outputs]
     total = sum((y.float() * count).sum() for y, count in zip(outputs, counts, strict=True))
     return torch.autograd.grad(total, inputs, allow_unused=True)

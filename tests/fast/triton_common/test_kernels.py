@@ -10,7 +10,7 @@ from tests.fast.triton_common import DEVICE
 @pytest.fixture
 def off(monkeypatch):
     monkeypatch.setattr(runtime, "READY", False)
-    monkeypatch.setattr(runtime, "SUMS", False)
+    monkeypatch.setattr(runtime, "MIXED_ADDMM", False)
 
 
 def test_a_cpu_has_none(off):
@@ -19,19 +19,19 @@ def test_a_cpu_has_none(off):
     assert not runtime.usable(torch.zeros(1))
 
 
-def test_without_triton_all_is_as_it_was(off, monkeypatch, recwarn):
+def test_without_triton_nothing_changes(off, monkeypatch, recwarn):
     monkeypatch.setattr(runtime, "find_spec", lambda name: None)
     runtime.prepare(torch.device("cuda"))
     assert not runtime.READY
     assert not recwarn
 
 
-def test_where_triton_cannot_compile_one_line_says_so(off, monkeypatch):
+def test_a_compiler_error_is_one_warning(off, monkeypatch):
     def fail():
         raise RuntimeError("Failed to find C compiler.\nPlease specify one")
 
     monkeypatch.setattr(runtime, "find_spec", lambda name: True)
-    monkeypatch.setattr(runtime, "_compile", fail)
+    monkeypatch.setattr(runtime, "_compile_driver", fail)
     with pytest.warns(UserWarning, match="steps are slower than they could be: .*: Failed to find C compiler.$"):
         runtime.prepare(torch.device("cuda"))
     assert not runtime.READY

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from seqloom.data.batches.collate import Batch, pad
-from seqloom.fast.linear import cpu as product
+from seqloom.fast.linear import cpu as linear_cpu
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
 
@@ -23,7 +23,7 @@ def test_the_quick_loop_is_the_plain_one(cell, layers, decoder, monkeypatch):
     model = Seq2Seq(9, 11, {"kind": "lstm", "dim": 8}, decoder, embedding=16, dropout=0.0)
     found = []
     for have in (True, False):
-        monkeypatch.setattr(product, "_HAVE", have)
+        monkeypatch.setattr(linear_cpu, "_ONEDNN", have)
         total = TeacherForcing(model)(BATCH).total
         total.backward()
         found.append([total.detach(), *(part.grad for part in model.parameters())])

@@ -132,7 +132,7 @@ def test_causal_attention_on_padded_rows_takes_the_kernel_without_a_mask(monkeyp
         return torch.zeros_like(q)
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
-    monkeypatch.setattr("seqloom.fast.attention.short_cpu.CELLS", {4: 0})  # rows as short as these go another way
+    monkeypatch.setattr("seqloom.fast.attention.short_cpu.MAX_WEIGHTS", {4: 0})  # rows as short as these go another way
     attend(*qkv(), SCALED, Visibility(causal=True, lengths=LENGTHS))
     assert given["is_causal"]
     assert given.get("attn_mask") is None
@@ -405,8 +405,8 @@ def test_keys_that_a_kernel_rotated_itself_are_made_if_the_cache_is_used(monkeyp
     position = POSITIONS["rotary"](8, D).prepare(x)
     wanted, _ = layer(x, visible, None, position)
     with torch.no_grad():
-        monkeypatch.setattr(short_gpu, "fits", lambda *_: True)
-        monkeypatch.setattr(short_gpu, "attention", short_gpu.plainly)
+        monkeypatch.setattr(short_gpu, "supported", lambda *_: True)
+        monkeypatch.setattr(short_gpu, "attention", short_gpu.reference)
         assert layer(x, visible, cache := Cache(), position)[0] is not None
         assert cache.keys is not None, "decoding needs the cache"
     first, cache = layer(x[:, :3], visible, Cache(), position)

@@ -13,7 +13,6 @@ import seqloom.parts.mixers.window
 from seqloom.build import build, complete, set_by_path
 from seqloom.data.batches.collate import pad
 from seqloom.errors import SeqloomError
-from seqloom.fast.attention.window_cpu import sliced
 from seqloom.models.decoders.stacks import TransformerStack
 from seqloom.models.decoders.transformer import TransformerDecoder
 from seqloom.models.encoders.transformer import TransformerEncoder
@@ -144,7 +143,7 @@ def test_single_steps_and_pieces_are_the_whole(kind):
             close(torch.cat(found, 1), whole)
 
 
-@pytest.mark.parametrize("lowered", [chunked_window_attention, sliced])
+@pytest.mark.parametrize("lowered", [chunked_window_attention, seqloom.fast.attention.window_cpu.window_attention])
 def test_chunks_and_slices_of_any_size_are_all_pairs(lowered, monkeypatch):
     monkeypatch.setattr(seqloom.parts.mixers.window, "CHUNK", 8)
     monkeypatch.setattr(seqloom.fast.attention.window_cpu, "BLOCK", 8)
@@ -160,7 +159,7 @@ def test_chunks_and_slices_of_any_size_are_all_pairs(lowered, monkeypatch):
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_slices_stand_where_rows_are_long_and_obey_lengths(causal, monkeypatch):
-    monkeypatch.setattr(seqloom.fast.attention.window_cpu, "LONG", 200)
+    monkeypatch.setattr(seqloom.fast.attention.window_cpu, "MIN_LENGTH", 200)
     lengths = torch.tensor([200, 3, 130])
     visible, rows = Visibility(causal=causal, window=64, lengths=lengths), torch.arange(200) < lengths[:, None]
     q, k, v, grad = (drawn(3, 2, 200, 4, seed=seed).requires_grad_() for seed in (1, 2, 3, 4))
@@ -172,7 +171,7 @@ def test_slices_stand_where_rows_are_long_and_obey_lengths(causal, monkeypatch):
 
 
 def test_a_window_learns_in_half_precision_as_in_full(monkeypatch):
-    monkeypatch.setattr(seqloom.fast.attention.window_cpu, "LONG", 500)
+    monkeypatch.setattr(seqloom.fast.attention.window_cpu, "MIN_LENGTH", 500)
     q, k, v, grad = (drawn(2, 2, 500, 16, seed=seed) for seed in (1, 2, 3, 4))
     for visible in (Visibility(window=80, causal=True), Visibility(window=80, lengths=torch.tensor([500, 210]))):
         given = [[x.to(dtype).requires_grad_() for x in (q, k, v)] for dtype in (torch.float64, torch.bfloat16)]

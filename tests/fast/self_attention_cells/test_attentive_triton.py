@@ -5,13 +5,13 @@ import pytest
 import torch
 
 from seqloom.build import build
-from seqloom.fast.lookback import gpu as taped
+from seqloom.fast.self_attention_cells import gpu as fused_history
 from seqloom.fast.triton_common import runtime
 from seqloom.parts.probe import watch
 from seqloom.parts.recurrent.cells import CELLS
 from seqloom.parts.recurrent.layers import Recurrent, run_cell
 from seqloom.parts.visibility import Visibility
-from tests.fast.triton_common import DEVICE, drawn, needed, slopes
+from tests.fast.triton_common import DEVICE, drawn, gradients, needed
 from tests.laws import shake
 
 pytestmark = needed
@@ -25,8 +25,8 @@ def calls(monkeypatch):
     calls = []
     monkeypatch.setattr(runtime, "READY", True)
     for name in ("attentive", "lstmn"):
-        inner = getattr(taped, name)
-        monkeypatch.setattr(taped, name, lambda *given, inner=inner: calls.append(1) or inner(*given))
+        inner = getattr(fused_history, name)
+        monkeypatch.setattr(fused_history, name, lambda *given, inner=inner: calls.append(1) or inner(*given))
     return calls
 
 
@@ -60,7 +60,7 @@ def twice(monkeypatch, run, inputs):
         monkeypatch.setattr(runtime, "READY", on)
         y, state = run()
         outputs = [y, *leaves(state)]
-        both.append([*(part.detach() for part in outputs), *slopes(outputs, inputs)])
+        both.append([*(part.detach() for part in outputs), *gradients(outputs, inputs)])
     return both
 
 
@@ -112,7 +112,7 @@ def test_deep_in_both_directions(calls, monkeypatch, cell, directions, lengths):
 
 
 @pytest.mark.parametrize("cell", TAPES)
-def test_steps_go_on_from_its_state(calls, cell):
+def test_steps_continue_from_its_state(calls, cell):
     """In pieces and step by step as all at once, and the state is what the loop's would be."""
     stack, x = stacked(cell, layers=2), drawn(2, 12, 5)
     whole, end = stack(x, CAUSAL)
@@ -128,10 +128,10 @@ def test_steps_go_on_from_its_state(calls, cell):
     for layer, other in zip(state, end, strict=True):
         near(leaves(joined(layer)), leaves(joined(other)))
     inputs = [x, *stack.parameters()]
-    near(slopes([torch.cat(pieces, 1)], inputs), slopes([whole], inputs))
+    near(gradients([torch.cat(pieces, 1)], inputs), gradients([whole], inputs))
 
 
-def test_a_score_by_plain_products(calls, monkeypatch):
+def test_a_dot_product_score(calls, monkeypatch):
     module, x = made("attentive-rnn", score="dot"), drawn(2, 9, 5)
     near(*twice(monkeypatch, lambda: run_cell(module, x, Visibility(), None), [x, *module.parameters()]))
     assert len(calls) == 1
@@ -156,7 +156,7 @@ def test_large_scores_do_not_overflow(calls, monkeypatch, cell):
     for on in (True, False):
         monkeypatch.setattr(runtime, "READY", on)
         y, _ = run_cell(module, x, Visibility(), None)
-        found.append([y, *slopes([y], [x])])
+        found.append([y, *gradients([y], [x])])
     assert all(part.isfinite().all() for part in found[0])
     torch.testing.assert_close(found[0][0][:, :4], found[1][0][:, :4], rtol=1e-3, atol=1e-4)
     assert len(calls) == 1
@@ -164,7 +164,7 @@ def test_large_scores_do_not_overflow(calls, monkeypatch, cell):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("cell", TAPES)
-def test_in_half_precision_it_gives_what_it_got(calls, cell, dtype):
+def test_outputs_have_the_inputs_dtype(calls, cell, dtype):
     module, x = made(cell), drawn(2, 9, 5)
     wanted, _ = run_cell(module, x, Visibility(), None)
     found, state = run_cell(module.to(dtype), x.to(dtype), CAUSAL, None)
@@ -193,13 +193,13 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("name", ELSEWHERE)
 @pytest.mark.parametrize("cell", TAPES)
-def test_all_else_goes_step_by_step(calls, cell, name):
+def test_unsupported(calls, cell, name):
     run_cell(made(cell, **ELSEWHERE[name]), drawn(2, 4, 5), Visibility(), None)
     assert not calls
 
 
 @pytest.mark.parametrize("cell", TAPES)
-def test_those_who_watch_see_every_step(calls, cell):
+def test_probes_see_every_step(calls, cell):
     stack, x = stacked(cell), drawn(2, 4, 5)
     with watch(stack) as seen:
         stack(x, Visibility())
@@ -224,7 +224,7 @@ def test_compilers_see_the_steps(calls, cell):
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="needs CUDA")
 @pytest.mark.parametrize("cell", TAPES)
-def test_under_autocast_it_stays_in_full_precision(calls, cell):
+def test_under_autocast_it_stays_in_float32(calls, cell):
     stack, x = stacked(cell, layers=2), drawn(3, 9, 5)
     wanted = stack(x, Visibility())[0]
     with torch.autocast("cuda", torch.bfloat16):
@@ -250,7 +250,7 @@ def test_long_rows(calls, monkeypatch, cell, steps, dim):
     for _ in range(3):
         y, state = run_cell(module, x, Visibility(), None)
         outputs = [y, *leaves(state)]
-        again = [*(part.detach() for part in outputs), *slopes(outputs, inputs)]
+        again = [*(part.detach() for part in outputs), *gradients(outputs, inputs)]
         torch.testing.assert_close(again[: len(outputs) + 1], mine[: len(outputs) + 1], rtol=0, atol=0)
 
 
