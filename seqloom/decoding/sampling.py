@@ -23,8 +23,8 @@ def sampler(search: Search, draws: Draws) -> Choose:
 
 
 def sampling_distribution(logits: Tensor, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Tensor:
-    """[R, V] logits -> the probabilities sampled from: p^(1/T) normalized, of the `top_k` likeliest tokens, then of the
-    smallest set that holds `top_p` of the mass (Holtzman et al. 2020), normalized again."""
+    """[R, V] logits -> the probabilities sampled from: p^(1/T) normalized, of the `top_k` most likely tokens, then of
+    the smallest set that holds `top_p` of the mass (Holtzman et al. 2020), normalized again."""
     probabilities = (logits / temperature).softmax(-1)
     if not top_k and top_p == 1.0:
         return probabilities
