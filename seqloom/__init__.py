@@ -9,7 +9,7 @@ from seqloom.errors import SeqloomError
 from seqloom.version import __version__
 
 if TYPE_CHECKING:
-    from seqloom.decoding.options import Search
+    from seqloom.decoding.search_options import Search
     from seqloom.parts.probe import watch
     from seqloom.runs.load import load
     from seqloom.runs.train.train import Run, train
@@ -20,7 +20,7 @@ __all__ = ["Run", "Search", "SeqloomError", "Translator", "__version__", "load",
 # Looked up on first use: `import seqloom` and `seqloom --help` do not wait for torch.
 _HOMES = {
     "Run": "seqloom.runs.train.train",
-    "Search": "seqloom.decoding.options",
+    "Search": "seqloom.decoding.search_options",
     "Translator": "seqloom.tasks.translate.model",
     "load": "seqloom.runs.load",
     "train": "seqloom.runs.train.train",

@@ -25,11 +25,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seqloom.data.batches.collate import Padded, pad
 from seqloom.data.tokenizers.tokenizers import EOS
-from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
+from seqloom.decoding.search_options import Search
+from seqloom.fast.cuda_graphs.decoding_graphs import DecodingGraphs
 from seqloom.fast.cuda_graphs.fixed_shape_decoder import fused_attention, matmul_attention
 from seqloom.fast.cuda_graphs.fixed_shape_search import FixedShapeBeam
-from seqloom.fast.cuda_graphs.replay import DecodingGraphs
 from seqloom.models.seq2seq import Seq2Seq
 
 STARTED = time.monotonic()

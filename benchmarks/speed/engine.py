@@ -28,7 +28,7 @@ from words import cmudict
 
 import seqloom
 from seqloom.data.tokenizers.tokenizers import EOS
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.files import write_atomic
 from seqloom.runs.interop.ctranslate2_run import PATIENCE
 from seqloom.runs.interop.engines import load_engine

@@ -68,7 +68,7 @@ def evaluate(
     from dataclasses import replace
     from pathlib import Path
 
-    from seqloom.decoding.options import Search
+    from seqloom.decoding.search_options import Search
     from seqloom.files import write_output
     from seqloom.plural import counted
     from seqloom.runs.load import load

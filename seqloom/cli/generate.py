@@ -38,7 +38,7 @@ def generate(
 ) -> None:
     """Continue a prompt with a language model, printed as it is written."""
     from seqloom.decoding.generation import GenerationOptions
-    from seqloom.decoding.options import Search
+    from seqloom.decoding.search_options import Search
     from seqloom.runs.load import load
     from seqloom.tasks.shared.unseen_characters import UnseenTokens, unknown_tokens
 

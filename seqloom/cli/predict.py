@@ -123,7 +123,7 @@ def predict(
     from seqloom.data.datasets import catalog
     from seqloom.data.files.columns import ReadOptions
     from seqloom.data.formats.pairs import read_sources
-    from seqloom.decoding.options import Search
+    from seqloom.decoding.search_options import Search
     from seqloom.runs.load import load
     from seqloom.tasks.shared.unseen_characters import UnseenTokens
 

@@ -14,10 +14,10 @@ from seqloom.data.batches.collate import cut, pad
 from seqloom.data.tokenizers.tokenizers import EOS
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.hypotheses import Hypothesis
-from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
-from seqloom.fast.cuda_graphs.replay import DecodingGraphs
+from seqloom.fast.cuda_graphs.decoding_graphs import DecodingGraphs
 from seqloom.models.seq2seq import Seq2Seq
 
 LONG = 10_000  # tokens of a source that cause a warning

@@ -7,7 +7,7 @@ import torch
 from seqloom.data.batches.collate import Padded
 from seqloom.data.tokenizers.tokenizers import BOS, PAD
 from seqloom.decoding.hypotheses import FinishedHypotheses, Hypothesis, should_check_finished
-from seqloom.decoding.options import DEFAULT, Search
+from seqloom.decoding.search_options import DEFAULT, Search
 from seqloom.decoding.token_filter import TokenFilter
 from seqloom.models.seq2seq import Stepper
 

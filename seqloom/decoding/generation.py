@@ -13,9 +13,9 @@ from seqloom.data.batches.collate import pad
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, SPECIALS, UNK, byte_alphabet
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import Answer
-from seqloom.decoding.options import Search
 from seqloom.decoding.random_draws import Draws
 from seqloom.decoding.sampling import sampler
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError, known
 from seqloom.models.seq2seq import Stepper
 

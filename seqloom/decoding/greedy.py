@@ -8,8 +8,8 @@ from torch import Tensor
 from seqloom.data.batches.collate import Padded
 from seqloom.data.tokenizers.tokenizers import BOS
 from seqloom.decoding.hypotheses import Hypothesis, RunningSequences, should_check_finished
-from seqloom.decoding.options import DEFAULT, Search
 from seqloom.decoding.sampling import Choose
+from seqloom.decoding.search_options import DEFAULT, Search
 from seqloom.decoding.token_filter import TokenFilter
 from seqloom.models.seq2seq import Stepper
 

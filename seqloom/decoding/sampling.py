@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from seqloom.decoding.options import Search
 from seqloom.decoding.random_draws import Draws
+from seqloom.decoding.search_options import Search
 
 Choose = Callable[..., Tensor]  # ([R, V] logits, the step, [R] numbers of the rows' sequences) -> [R] tokens
 

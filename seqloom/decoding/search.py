@@ -15,9 +15,9 @@ from seqloom.data.batches.collate import Padded
 from seqloom.decoding.beam import beam_search
 from seqloom.decoding.greedy import decode_stepwise, most_likely
 from seqloom.decoding.hypotheses import Hypothesis
-from seqloom.decoding.options import Search
 from seqloom.decoding.random_draws import Draws
 from seqloom.decoding.sampling import sampler
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
 from seqloom.fast.malloc import retain_freed_memory
 from seqloom.models.seq2seq import Stepper

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, UNK
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 
 
 class TokenFilter:

@@ -16,7 +16,7 @@ from seqloom.runs.folder.environment import choose_device
 from seqloom.runs.folder.folder_checks import ModelSizeLimit, check_sections
 from seqloom.safety import content_errors, system_errors
 from seqloom.tasks.registry import task
-from seqloom.tasks.shared.predict import LoadedRun
+from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.shared.task import Model
 from seqloom.training.checkpoint import load_weights, read_tensors
 

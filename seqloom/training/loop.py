@@ -18,7 +18,7 @@ from seqloom.data.batches.bucketing import Plan
 from seqloom.errors import SeqloomError
 from seqloom.fast.malloc import retain_freed_memory
 from seqloom.parts.state import State, join, pick, rebuild
-from seqloom.training.cuda_graphs import make_forward_backward
+from seqloom.training.cuda_graph_steps import make_forward_backward
 from seqloom.training.distributed.processes import ALONE, Ranks
 from seqloom.training.distributed.random_state import random_states, restore_random, rng_state, set_rng_state
 from seqloom.training.distributed.sharding import (

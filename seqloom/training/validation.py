@@ -14,7 +14,7 @@ from seqloom.data.batches.batch_source import AnyBatch, BatchSource
 from seqloom.data.batches.collate import Batch, pad
 from seqloom.data.formats.pairs import Example
 from seqloom.decoding.batched import TextPredictor
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.metrics.perplexity import perplexity
 from seqloom.metrics.text.text_metrics import score
 from seqloom.training.distributed.processes import ALONE, Ranks

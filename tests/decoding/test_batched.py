@@ -8,7 +8,7 @@ import torch
 from seqloom.data.tokenizers.tokenizers import EOS
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import LengthLimit, TextPredictor
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.models.seq2seq import Seq2Seq
 from tests.laws import shake
 

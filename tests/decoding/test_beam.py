@@ -7,8 +7,8 @@ import torch
 
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, UNK
 from seqloom.decoding.beam import beam_search
-from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
 from tests.decoding.steppers import (
     Hashed,

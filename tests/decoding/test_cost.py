@@ -9,8 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from seqloom.data.batches.collate import pad
 from seqloom.data.tokenizers.tokenizers import EOS
-from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
+from seqloom.decoding.search_options import Search
 from seqloom.models.seq2seq import Seq2Seq
 
 STACK = {"kind": "transformer", "dim": 16, "layers": 3, "heads": 4, "hidden": 32}

@@ -7,8 +7,8 @@ import torch
 
 from seqloom.data.tokenizers.tokenizers import BOS
 from seqloom.decoding.beam import beam_search
-from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
+from seqloom.decoding.search_options import Search
 from seqloom.models.ensemble import StepperEnsemble
 from tests.decoding.steppers import every_string, slow_beam, slow_greedy, speakable
 from tests.decoding.test_beam import random_model, same

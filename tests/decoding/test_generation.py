@@ -8,8 +8,8 @@ import torch
 from seqloom.data.tokenizers.tokenizers import BOS, EOS
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.generation import GenerationOptions, StreamedText, TextGenerator
-from seqloom.decoding.options import Search
 from seqloom.decoding.sampling import sampling_distribution
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
 from seqloom.models.language_model import LanguageModel
 

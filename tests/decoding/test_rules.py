@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from seqloom.data.tokenizers.tokenizers import EOS
-from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
+from seqloom.decoding.search_options import Search
 from tests.decoding.steppers import Hashed, sentences, slow_beam, speakable, without_end
 
 V, LIMIT = 9, 6

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.decoding.options import Search
 from seqloom.decoding.sampling import sampling_distribution
 from seqloom.decoding.search import decode
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
 from tests.decoding.steppers import Hashed, sentences
 

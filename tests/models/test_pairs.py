@@ -7,8 +7,8 @@ import torch
 
 from seqloom.data.batches.collate import Batch, pad
 from seqloom.data.tokenizers.tokenizers import BOS, EOS
-from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
 from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
 from seqloom.training.objectives.teacher_forcing import TeacherForcing

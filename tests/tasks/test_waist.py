@@ -21,7 +21,7 @@ from seqloom.runs.config import compose
 from seqloom.tasks import presets
 from seqloom.tasks.registry import TASKS, task
 from seqloom.tasks.shared import task as waist
-from seqloom.tasks.shared.predict import LoadedRun
+from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.training.distributed.processes import ALONE
 from seqloom.training.settings import Training
 from tests.conftest import pronounce, words

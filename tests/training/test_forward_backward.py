@@ -20,7 +20,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.classifier import Classifier
 from seqloom.models.language_model import LanguageModel
 from seqloom.models.tagger import Tagger
-from seqloom.training.cuda_graphs import GraphedForwardBackward, make_forward_backward
+from seqloom.training.cuda_graph_steps import GraphedForwardBackward, make_forward_backward
 from seqloom.training.forward_backward import ForwardBackward
 from seqloom.training.loop import Loop
 from seqloom.training.objectives.labels import label_objective

@@ -13,9 +13,9 @@ from torch import Tensor
 from seqloom.data.batches.bucketing import Plan
 from seqloom.data.batches.collate import Batch, Padded
 from seqloom.data.batches.language import LanguageBatch
-from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
-from seqloom.fast.cuda_graphs.replay import DecodingGraphs
+from seqloom.decoding.search_options import Search
+from seqloom.fast.cuda_graphs.decoding_graphs import DecodingGraphs
 from seqloom.models.language_model import LanguageModel
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.training.loop import Loop, Update

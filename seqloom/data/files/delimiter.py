@@ -6,7 +6,8 @@ import io
 from collections import Counter
 from itertools import islice
 
-from seqloom.data.files.columns import csv_records, delimiter_name
+from seqloom.data.files.columns import delimiter_name
+from seqloom.data.files.csv import csv_records
 
 _CANDIDATES = ",;\t|"  # the first of equals wins
 _LOOKED = 100  # records

@@ -14,11 +14,11 @@ from seqloom.data.files.columns import (
     Columns,
     ReadOptions,
     Record,
-    csv_records,
     header_columns,
     is_known_header,
     line_records,
 )
+from seqloom.data.files.csv import csv_records
 from seqloom.data.files.delimiter import single_file_hint
 from seqloom.data.files.encodings import UTF8
 from seqloom.data.files.file_format import FileFormat, detect_format, encoding_of

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from seqloom.data.encoding.text_options import CutTextOptions, TokenOptions
-from seqloom.data.files.columns import ReadOptions, Record, csv_records, delimiter_name, line_records, missing_delimiter
+from seqloom.data.files.columns import ReadOptions, Record, delimiter_name, line_records, missing_delimiter
+from seqloom.data.files.csv import csv_records
 from seqloom.data.files.file_format import detect_format
 from seqloom.data.files.lines import STDIN, LineError, local_path, read_lines
 from seqloom.data.formats.bad_lines import Skipped

@@ -19,6 +19,7 @@ from seqloom.fast.triton_common import runtime
 from seqloom.models.decoders.transformer import TransformerDecoder
 from seqloom.models.encoders.transformer import TransformerEncoder
 from seqloom.models.seq2seq import Seq2Seq
+from seqloom.parts.attention.kv_cache import BeamCache
 from seqloom.parts.attention.multi_head import MultiHeadAttention
 from seqloom.parts.attention.scores import Dot, General, Scaled
 from seqloom.parts.layers.activations import Relu
@@ -28,7 +29,6 @@ from seqloom.parts.positions.absolute import Learned, Sinusoidal
 from seqloom.parts.positions.position import NoPosition, Position
 from seqloom.parts.positions.rotary import Rotary, SinusoidalRotary, rotate
 from seqloom.parts.probe import Probed
-from seqloom.parts.state import BeamCache
 from seqloom.parts.transformer.block import Block
 from seqloom.parts.transformer.feed_forward import FeedForward
 from seqloom.parts.transformer.residual import Residual

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, UNK
 from seqloom.decoding.hypotheses import Hypothesis, RunningSequences
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.fast.cuda_graphs.fixed_shape_decoder import FixedShapeDecoder
 
 CHUNK = 128  # tokens; a first pass keeps only the best of each chunk

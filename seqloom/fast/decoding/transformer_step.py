@@ -13,13 +13,13 @@ from torch.nn import functional as F
 from seqloom.fast.attention.short_cpu import biased_attention_no_grad
 from seqloom.fast.linear.cpu import prepare_linear
 from seqloom.parts.attention.attend import Memory
+from seqloom.parts.attention.kv_cache import Cache
 from seqloom.parts.attention.multi_head import MultiHeadAttention
 from seqloom.parts.attention.scores import Dot, Scaled
 from seqloom.parts.layers.activations import Relu
 from seqloom.parts.layers.norm import LayerNorm
 from seqloom.parts.mixers.mixer_table import CrossAttention, SelfAttention
 from seqloom.parts.positions.position import AttentionPosition, Position
-from seqloom.parts.state import Cache
 from seqloom.parts.transformer.block import Block
 from seqloom.parts.transformer.residual import Residual
 

@@ -21,6 +21,7 @@ from seqloom.models.decoders.bridge import Dims
 from seqloom.models.encoders.transformer import TransformerInput
 from seqloom.models.protocols import Encoded
 from seqloom.parts.attention.attend import Memory
+from seqloom.parts.attention.kv_cache import BeamCache
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.layers.norm import NORMS, NoNorm
 from seqloom.parts.mixers.efficient_attention import check_positions
@@ -28,7 +29,7 @@ from seqloom.parts.mixers.mixer_table import CROSSES, MIXERS, SelfAttention
 from seqloom.parts.positions.absolute import Sinusoidal
 from seqloom.parts.positions.position import AttentionPosition, NoPosition, SideBySide
 from seqloom.parts.positions.position_table import POSITIONS
-from seqloom.parts.state import BeamCache, Decoding, State
+from seqloom.parts.state import Decoding, State
 from seqloom.parts.transformer.block import Block, run_blocks
 from seqloom.parts.transformer.residual import SkipConnections
 from seqloom.parts.visibility import Visibility, keep

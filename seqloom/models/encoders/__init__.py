@@ -1,9 +1,9 @@
 """Encoders: [B, S, input_dim] -> Encoded. The table of their names; one file each."""
 
+from seqloom.models.encoders.context_window import WindowEncoder
 from seqloom.models.encoders.convolutional import ConvolutionEncoder
 from seqloom.models.encoders.recurrent import RecurrentEncoder
 from seqloom.models.encoders.transformer import TransformerEncoder
-from seqloom.models.encoders.window import WindowEncoder
 
 ENCODERS = {
     "recurrent": RecurrentEncoder,

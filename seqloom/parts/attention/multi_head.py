@@ -12,13 +12,13 @@ from seqloom.errors import SeqloomError, known
 from seqloom.fast.attention import qkv_gpu, short_gpu
 from seqloom.fast.linear.cpu import Linear
 from seqloom.parts.attention.attend import Memory, attend
+from seqloom.parts.attention.kv_cache import Cache, cache_unneeded
 from seqloom.parts.attention.normalizers import NORMALIZERS, Normalizer, softmax
 from seqloom.parts.attention.scores import SCORES, Scaled
 from seqloom.parts.layers.dropout import dropout
 from seqloom.parts.positions.position import AttentionPosition, NoPosition
 from seqloom.parts.positions.rotary import RotaryTable
 from seqloom.parts.probe import Probed
-from seqloom.parts.state import Cache, cache_unneeded
 from seqloom.parts.visibility import Visibility
 
 PackedMemory = tuple[Tensor, None]  # keys and values in one tensor, as projected: input of the kernel for short rows

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from seqloom.build import Choice
+from seqloom.parts.attention.kv_cache import Cache
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.mixers.efficient_attention import EfficientAttention, at_least, dense_attention
-from seqloom.parts.state import Cache
 from seqloom.parts.visibility import Visibility
 
 

@@ -12,11 +12,12 @@ from torch.nn import functional as F
 from seqloom.build import Choice
 from seqloom.errors import SeqloomError
 from seqloom.parts.attention.attend import attend
+from seqloom.parts.attention.kv_cache import Cache
 from seqloom.parts.attention.multi_head import MultiHeadAttention
 from seqloom.parts.attention.scores import SCORES, Dot, Scaled
 from seqloom.parts.positions.position import AttentionPosition, NoPosition, Position
 from seqloom.parts.positions.position_table import POSITIONS
-from seqloom.parts.state import Cache, State
+from seqloom.parts.state import State
 from seqloom.parts.visibility import Visibility
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from seqloom.build import Choice, build
 from seqloom.errors import SeqloomError
+from seqloom.parts.attention.kv_cache import Cache
 from seqloom.parts.attention.multi_head import MultiHeadAttention
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.mixers.blockwise import Blockwise
@@ -23,7 +24,7 @@ from seqloom.parts.mixers.reformer import Reformer
 from seqloom.parts.mixers.sparse import BigBird, Longformer
 from seqloom.parts.mixers.window import Window
 from seqloom.parts.positions.position import AttentionPosition
-from seqloom.parts.state import Cache, State
+from seqloom.parts.state import State
 from seqloom.parts.visibility import Visibility
 
 

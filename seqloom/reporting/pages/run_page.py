@@ -16,6 +16,7 @@ from seqloom.reporting.number_format import article, digits, display_name, durat
 from seqloom.reporting.run_facts import Facts, diverged, metric, uniform_loss
 from seqloom.reporting.sections import evaluation, labels, language, masked_tokens, tags
 from seqloom.reporting.sections import table as tables
+from seqloom.reporting.sections.confusion_matrix import token_confusion
 from seqloom.reporting.task_words import wording
 
 SCORES_ON = {"test": "Scores on test data", "valid": "Scores on validation data"}
@@ -197,7 +198,7 @@ def _errors(facts: Facts) -> list[Markup]:
     return [
         section("A closer look", element("div", *drawn, class_="two") if any(drawn) else ""),
         section("Examples", evaluation.examples(record)),
-        section("Confusion", evaluation.confusion(record)),
+        section("Confusion", token_confusion(record)),
         *(part for kind in (tags, labels, tables, language, masked_tokens) for part in kind.sections(record)),
     ]
 

@@ -199,36 +199,6 @@ def _pair(reference: str | None, predicted: str | None, same: bool) -> Markup:
     return element("span", *sides, class_="pair" if reference == predicted else "pair unlike")
 
 
-CONFUSED = {"substituted": "{count} substituted", "inserted": "{count} inserted", "deleted": "{count} deleted"}
-
-
-def confusion(record: Record) -> Markup:
-    """Which token was predicted for which: the most frequent pairs, and a heat map of the tokens most involved."""
-    found = record.get("confusion") or {}
-    if not found.get("pairs"):
-        return Markup("")
-    counts = _(", ").join(_(text, count=whole(found[name])) for name, text in CONFUSED.items() if name in found)
-    correct = whole(found.get("right"))
-    summary = element(
-        "p", _("Of the reference tokens, {correct} are correct; {counts}.", correct=correct, counts=counts)
-    )
-    rows = [[_token(reference), _token(predicted), whole(count)] for reference, predicted, count in found["pairs"]]
-    half = (len(rows) + 1) // 2 if len(rows) > 10 else len(rows)
-    head = [_("reference"), _("prediction"), _("count")]
-    parts = [table(head, part, numeric=(2,)) for part in (rows[:half], rows[half:]) if part]
-    tokens = [*found.get("tokens", []), "∅"]
-    what = _("reference tokens (rows) and predicted tokens (columns)")
-    drawn = heatmap(tokens, tokens, found.get("table") or [], what=what)
-    most = max(count for row in found.get("table") or [[0]] for count in row)
-    note = _("rows: reference; columns: prediction; ∅: no token; darkest: {times}", times=amount(most, "times"))
-    picture = figure(_("Confusion matrix"), element("div", drawn, class_="scroll"), note)
-    return join(summary, element("div", element("div", *parts, class_="pairs"), picture, class_="two"))
-
-
-def _token(token: str | None) -> Markup:
-    return element("span", "∅", class_="quiet") if token is None else user(token)
-
-
 def attention(record: Record) -> Markup:
     """Where the model looked while it wrote one of the held-out examples."""
     found = record.get("attention")

@@ -12,6 +12,7 @@ from seqloom.reporting.html.elements import Markup, element, fill, join, user
 from seqloom.reporting.html.page import section, table
 from seqloom.reporting.number_format import digits, finite, whole
 from seqloom.reporting.run_facts import Record
+from seqloom.reporting.sections.confusion_matrix import label_confusion
 from seqloom.reporting.sections.evaluation import length_range
 
 
@@ -20,7 +21,7 @@ def sections(record: Record) -> list[Markup]:
     drawn = [calibration(record), by_length(record)]
     return [
         section("By label", by_label(record)),
-        section("Confusion of labels", confusion(record)),
+        section("Confusion of labels", label_confusion(record)),
         section("Confidence, and errors by length", element("div", *drawn, class_="two") if any(drawn) else ""),
         section("Attention to words", attention(record)),
     ]
@@ -36,28 +37,6 @@ def by_label(record: Record) -> Markup:
     ]
     head = [_("label"), _("precision, %"), _("recall, %"), "F1, %", _("reference"), _("predicted")]
     return table(head, rows, numeric=range(1, 6)) if rows else Markup("")
-
-
-def confusion(record: Record) -> Markup:
-    """Which label was predicted for which: a heat map, and the most frequent errors."""
-    found = record.get("label_confusion") or {}
-    labels, counts = found.get("labels") or [], found.get("table") or []
-    if not labels:
-        return Markup("")
-    text = _("{correct} correct, {wrong} wrong.", correct=whole(found.get("right")), wrong=whole(found.get("wrong")))
-    if found.get("unknown"):
-        unknown = whole(found["unknown"])
-        text += _(" ") + _("{count} have a label that is not in the training data.", count=unknown)
-    # By the share of a row: else a frequent label would leave the others pale.
-    shares = [[count / max(sum(row), 1) for count in row] for row in counts]
-    drawn = heatmap(labels, labels, shares, what=_("reference labels (rows) and predicted labels (columns)"))
-    note = _("rows: reference; columns: prediction; the darker, the larger the share of the row")
-    picture = figure(_("Confusion matrix"), element("div", drawn, class_="scroll"), note)
-    rows = [
-        [user(reference), user(predicted), whole(count)] for reference, predicted, count in found.get("pairs") or []
-    ]
-    pairs = table([_("reference"), _("prediction"), _("count")], rows[:10], numeric=(2,)) if rows else ""
-    return join(element("p", text), element("div", element("div", pairs, class_="pairs"), picture, class_="two"))
 
 
 def calibration(record: Record) -> Markup:

@@ -8,7 +8,7 @@ from typing import Any
 
 from seqloom.data.datasets import catalog
 from seqloom.data.files.lines import STDIN
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError, missing
 from seqloom.files import write_json
 from seqloom.plural import counted

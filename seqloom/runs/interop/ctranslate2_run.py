@@ -20,7 +20,7 @@ from seqloom.data.tokenizers.tokenizer_json import special_names
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import Answer, TextPredictor
 from seqloom.decoding.hypotheses import Hypothesis
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
 from seqloom.runs.interop.onnx_run import check_position
 

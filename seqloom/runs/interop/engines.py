@@ -26,7 +26,7 @@ from seqloom.runs.interop.ctranslate2_run import load_ct2
 from seqloom.runs.interop.onnx_run import OnnxModel
 from seqloom.runs.load import ENGINE, MODEL, load_one, read_vocabularies
 from seqloom.safety import content_errors
-from seqloom.tasks.shared.predict import LoadedRun
+from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.translate.model import Translator
 from seqloom.tasks.translate.task import TASK
 from seqloom.version import __version__

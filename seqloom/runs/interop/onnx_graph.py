@@ -18,12 +18,13 @@ from seqloom.data.batches.collate import Padded, pad
 from seqloom.data.tokenizers.tokenizers import BOS
 from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
+from seqloom.parts.attention.kv_cache import BeamCache, Cache
 from seqloom.parts.positions.absolute import Sinusoidal
 from seqloom.parts.positions.floater import Floater
 from seqloom.parts.recurrent.base_cell import Cell, CellState
 from seqloom.parts.recurrent.cells import GruCell, LstmCell, RnnCell, name_of
 from seqloom.parts.recurrent.layers import Layer
-from seqloom.parts.state import BeamCache, Cache, Decoding, State
+from seqloom.parts.state import Decoding, State
 from seqloom.parts.visibility import Visibility
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from seqloom.data.datasets import catalog
 from seqloom.data.files.columns import ReadOptions
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError, known
 from seqloom.files import write_atomic
 from seqloom.metrics.text.bleu_chrf import tokenizer

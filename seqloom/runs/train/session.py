@@ -25,7 +25,7 @@ from seqloom.runs.load import MODEL, load
 from seqloom.runs.progress import Progress
 from seqloom.safety import content_errors
 from seqloom.tasks.registry import task as get_task
-from seqloom.tasks.shared.predict import LoadedRun
+from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.shared.task import Runner, Validator
 from seqloom.training import checkpoint
 from seqloom.training.distributed.sharding import is_shard

@@ -27,7 +27,7 @@ from seqloom.runs.train.resolve import resolve
 from seqloom.runs.train.run_folder import locked_folder
 from seqloom.runs.train.session import METRICS_FILE
 from seqloom.safety import system_errors
-from seqloom.tasks.shared.predict import describe_run, stored_parameters
+from seqloom.tasks.shared.predictor import describe_run, stored_parameters
 from seqloom.tasks.shared.task import Model
 from seqloom.training.distributed.processes import Launch, Ranks, connected
 

@@ -20,7 +20,7 @@ from seqloom.data.prepare.labels import LabelOptions
 from seqloom.data.tokenizers.tokenizers import EOS, UNK
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import Answer, may_be_long
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
 from seqloom.metrics.classification import LabelPredictions, NumberPredictions, score_labels
 from seqloom.options import checked
@@ -29,7 +29,7 @@ from seqloom.parts.probe import watch
 from seqloom.tasks.classify.evaluation import evaluation_details
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of
 from seqloom.tasks.shared.label_predictions import DEFAULT_METRICS, label_answers, with_references
-from seqloom.tasks.shared.predict import LoadedRun, Predictor
+from seqloom.tasks.shared.predictor import LoadedRun, Predictor
 from seqloom.tasks.shared.unseen_characters import unknown_tokens
 
 EMPTY_ANSWER = Answer("", (), 0.0, 0.0, 1.0)  # of an empty line

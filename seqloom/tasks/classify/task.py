@@ -29,7 +29,7 @@ from seqloom.models.classifier import CLASSIFIERS, Logistic
 from seqloom.models.ensemble import ClassifierEnsemble
 from seqloom.tasks.classify.model import ClassifyModel
 from seqloom.tasks.shared.label_predictions import DEFAULT_METRICS, SCORES, with_references
-from seqloom.tasks.shared.predict import LoadedRun
+from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.shared.task import Validator
 from seqloom.training.distributed.processes import Ranks
 from seqloom.training.objectives.labels import label_objective

@@ -11,7 +11,7 @@ import numpy as np
 from seqloom.data.batches.language import Stream
 from seqloom.data.prepare.language import line_hash
 from seqloom.decoding.generation import GenerationOptions
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.metrics.bootstrap import ratio_interval
 from seqloom.tasks.shared.evaluation import common_details
 from seqloom.training.objectives.next_token import CHUNK, TokenLosses

@@ -21,12 +21,12 @@ from seqloom.data.tokenizers.tokenizers import UNK
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import Answer
 from seqloom.decoding.generation import GenerationOptions, TextGenerator
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError, known
 from seqloom.metrics.metric_table import TASK_METRICS
 from seqloom.tasks.generate import evaluation
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of
-from seqloom.tasks.shared.predict import LoadedRun, Predictor
+from seqloom.tasks.shared.predictor import LoadedRun, Predictor
 from seqloom.tasks.shared.unseen_characters import UnseenTokens, unknown_tokens
 from seqloom.training.objectives.next_token import TokenLosses, characters, language_metrics, token_losses
 

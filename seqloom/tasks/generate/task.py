@@ -19,7 +19,7 @@ from seqloom.errors import SeqloomError
 from seqloom.models.language_model import LANGUAGE_MODELS
 from seqloom.parts.layers.output_layers import Adaptive
 from seqloom.tasks.generate.model import GenerateModel
-from seqloom.tasks.shared.predict import LoadedRun
+from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.shared.task import Runner, Validator
 from seqloom.training.distributed.processes import Ranks
 from seqloom.training.objectives.next_token import NextToken, validation_loss

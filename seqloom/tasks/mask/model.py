@@ -22,7 +22,7 @@ from seqloom.data.prepare.texts import read_texts
 from seqloom.data.tokenizers.tokenizers import EOS, SPECIALS, UNK
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import Answer
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError, known
 from seqloom.metrics.bootstrap import percentiles, resampled_sums
 from seqloom.metrics.metric_table import TASK_METRICS
@@ -30,7 +30,7 @@ from seqloom.metrics.perplexity import perplexity
 from seqloom.models.pretraining.masked_language_model import MASK
 from seqloom.tasks.mask.evaluation import evaluation_details
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of, reading_of
-from seqloom.tasks.shared.predict import LoadedRun, Predictor
+from seqloom.tasks.shared.predictor import LoadedRun, Predictor
 from seqloom.tasks.shared.unseen_characters import unknown_tokens
 from seqloom.training.objectives.masked_tokens import MaskedTexts, predict_masked
 from seqloom.version import __version__

@@ -18,7 +18,7 @@ from seqloom.errors import SeqloomError
 from seqloom.metrics.perplexity import perplexity
 from seqloom.models.pretraining.masked_language_model import MODELS
 from seqloom.tasks.mask.model import MaskModel
-from seqloom.tasks.shared.predict import LoadedRun
+from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.shared.task import Validator
 from seqloom.training.distributed.processes import Ranks
 from seqloom.training.objectives.masked_tokens import MaskedPrediction, MaskedTexts, predict_masked

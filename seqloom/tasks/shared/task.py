@@ -12,9 +12,9 @@ from torch import nn
 from seqloom.data.batches.batch_source import PreparedData
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.decoding.batched import Answer
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.tasks.shared.evaluation import Evaluation
-from seqloom.tasks.shared.predict import LoadedRun, PredictKeywords
+from seqloom.tasks.shared.predictor import LoadedRun, PredictKeywords
 from seqloom.training.distributed.processes import Ranks
 from seqloom.training.settings import Training
 

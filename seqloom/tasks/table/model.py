@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from seqloom.data.batches.table import Schema, TableSource
-from seqloom.data.files.columns import ReadOptions, read_options_of_run, split_csv
+from seqloom.data.files.columns import ReadOptions, read_options_of_run
+from seqloom.data.files.csv import split_csv
 from seqloom.data.files.file_format import detect_format
 from seqloom.data.files.lines import STDIN, Line, LineError, decode, local_path, read_lines
 from seqloom.data.formats.bad_lines import Skipped, skipped_notes
@@ -22,13 +23,13 @@ from seqloom.data.formats.table import Layout, Row, fields_from_json, row_entrie
 from seqloom.data.formats.table import file_notes as notes_of
 from seqloom.data.prepare.table import drop_invalid, unseen_category_notes
 from seqloom.decoding.batched import Answer
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
 from seqloom.metrics.classification import LabelPredictions, NumberPredictions, score_labels
 from seqloom.tasks.classify.model import EMPTY_ANSWER
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of
 from seqloom.tasks.shared.label_predictions import label_answers, with_references
-from seqloom.tasks.shared.predict import LoadedRun, Predictor
+from seqloom.tasks.shared.predictor import LoadedRun, Predictor
 from seqloom.tasks.table.evaluation import evaluation_details
 
 Asked = str | Mapping[str, Any]  # a row: fields with commas between, JSON, or a dict

@@ -15,7 +15,7 @@ from seqloom.data.prepare.table import PreparedTable, prepare_table
 from seqloom.models.table_model import ROW_MODELS
 from seqloom.tasks.classify.task import validated
 from seqloom.tasks.shared.label_predictions import SCORES
-from seqloom.tasks.shared.predict import LoadedRun
+from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.shared.task import Validator
 from seqloom.tasks.table.model import TableModel
 from seqloom.training.distributed.processes import Ranks

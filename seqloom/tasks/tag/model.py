@@ -18,11 +18,11 @@ from seqloom.data.formats.pairs import OnNote, read_sources
 from seqloom.data.prepare.tags import clean_tags
 from seqloom.data.tokenizers.tokenizers import UNK
 from seqloom.decoding.batched import Answer
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
 from seqloom.metrics.span_f1 import TagSequences, score_tags
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of, reading_of
-from seqloom.tasks.shared.predict import LoadedRun, Predictor
+from seqloom.tasks.shared.predictor import LoadedRun, Predictor
 from seqloom.tasks.shared.unseen_characters import unknown_tokens
 from seqloom.tasks.tag.evaluation import ScoredExample, evaluation_details
 from seqloom.training.objectives.tags import allowed_moves

@@ -13,7 +13,7 @@ from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.prepare.tags import prepare_tags
 from seqloom.models.ensemble import TaggerEnsemble
 from seqloom.models.tagger import TAGGERS
-from seqloom.tasks.shared.predict import LoadedRun
+from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.shared.task import Validator
 from seqloom.tasks.tag.model import TagModel
 from seqloom.training.distributed.processes import Ranks

@@ -11,7 +11,7 @@ from typing import Any
 
 from seqloom.data.formats.pairs import Example
 from seqloom.decoding.batched import Answer
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
 from seqloom.inspection.attention_maps import attention_maps
 from seqloom.metrics.text.bleu_chrf import tokenizer

@@ -15,13 +15,13 @@ from seqloom.data.formats.bad_lines import read_examples as read_examples
 from seqloom.data.formats.pairs import Example
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, UNK, normalization_suffix
 from seqloom.decoding.batched import Answer, TextPredictor, may_be_long
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.errors import known
 from seqloom.inspection.attention_maps import AttentionMap, attention_maps
 from seqloom.metrics.text.bleu_chrf import tokenizer, tokenizer_advice
 from seqloom.metrics.text.text_metrics import score
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of, reading_of
-from seqloom.tasks.shared.predict import LoadedRun, Predictor
+from seqloom.tasks.shared.predictor import LoadedRun, Predictor
 from seqloom.tasks.shared.unseen_characters import unknown_tokens
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from seqloom.training.validation import group_by_source, paired_batches, validation_loss

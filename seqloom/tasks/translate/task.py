@@ -17,7 +17,7 @@ from seqloom.errors import SeqloomError
 from seqloom.metrics.text.text_metrics import METRICS
 from seqloom.models.ensemble import StepperEnsemble
 from seqloom.models.seq2seq import MODELS
-from seqloom.tasks.shared.predict import LoadedRun
+from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.shared.task import Validator
 from seqloom.tasks.translate.model import Translator
 from seqloom.training.distributed.processes import Ranks

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from seqloom.data.formats.pairs import Example
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
 from seqloom.tasks.shared.evaluation import common_details
 from seqloom.training.validation import subsample

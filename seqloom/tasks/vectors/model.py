@@ -21,10 +21,10 @@ from seqloom.data.prepare.texts import read_texts
 from seqloom.data.tokenizers.tokenizers import SPECIALS, UNK
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import Answer
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError, known
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of, reading_of
-from seqloom.tasks.shared.predict import LoadedRun, Predictor
+from seqloom.tasks.shared.predictor import LoadedRun, Predictor
 from seqloom.tasks.vectors.evaluation import evaluation_details
 from seqloom.training.objectives.skip_gram import NegativeSampling, Windows
 from seqloom.training.validation import validation_loss

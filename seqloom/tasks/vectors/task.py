@@ -16,7 +16,7 @@ from seqloom.data.prepare.texts import PlainTextOptions, PreparedTexts, prepare_
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.errors import SeqloomError
 from seqloom.models.pretraining.skip_gram import MODELS
-from seqloom.tasks.shared.predict import LoadedRun
+from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.shared.task import Validator
 from seqloom.tasks.vectors.model import VectorModel
 from seqloom.training.distributed.processes import Ranks

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from seqloom.data.batches.language import StreamOptions
 from seqloom.data.batches.tags import TagOptions
-from seqloom.data.files.columns import MINIMA, ReadOptions, csv_records, read_options_of_run, split_csv
+from seqloom.data.files.columns import MINIMA, ReadOptions, read_options_of_run
+from seqloom.data.files.csv import csv_records, split_csv
 from seqloom.data.files.lines import LineError
 from seqloom.data.formats.pairs import Problem, group_files, read, read_entries, read_sources
 from seqloom.data.formats.table import TableOptions

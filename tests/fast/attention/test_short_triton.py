@@ -6,11 +6,11 @@ from torch import nn
 
 from seqloom.fast.attention import short_gpu
 from seqloom.fast.triton_common import runtime
+from seqloom.parts.attention.kv_cache import Cache
 from seqloom.parts.attention.multi_head import MultiHeadAttention
 from seqloom.parts.positions.absolute import Sinusoidal
 from seqloom.parts.positions.rotary import Rotary
 from seqloom.parts.probe import watch
-from seqloom.parts.state import Cache
 from seqloom.parts.transformer.block import Block
 from seqloom.parts.visibility import Visibility
 from tests.fast.triton_common import DEVICE, HALF, needed

@@ -7,13 +7,13 @@ import torch
 
 from seqloom.data.batches.collate import pad
 from seqloom.data.tokenizers.tokenizers import EOS
-from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
 from seqloom.fast.cuda_graphs import fixed_shape_search as fixed_search
+from seqloom.fast.cuda_graphs.decoding_graphs import DecodingGraphs
 from seqloom.fast.cuda_graphs.fixed_shape_decoder import FixedShapeDecoder, Shape
 from seqloom.fast.cuda_graphs.fixed_shape_search import FixedShapeBeam
-from seqloom.fast.cuda_graphs.replay import DecodingGraphs
 from tests.laws import VOCABULARY, shake, tiny_model
 
 SEARCHES = [

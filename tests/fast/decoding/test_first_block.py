@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from seqloom.data.batches.collate import pad
-from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
+from seqloom.decoding.search_options import Search
 from seqloom.fast.decoding import first_block
 from seqloom.models.decoders import transformer
 from seqloom.models.seq2seq import Seq2Seq

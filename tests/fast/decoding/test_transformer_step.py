@@ -5,15 +5,15 @@ from itertools import product
 import pytest
 import torch
 
-from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
+from seqloom.decoding.search_options import Search
 from seqloom.fast.decoding.transformer_step import BlockStep, TransformerStep, folding_supported
 from seqloom.models.decoders.transformer import TransformerDecoder
 from seqloom.models.protocols import Encoded
+from seqloom.parts.attention.kv_cache import BeamCache
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.positions.position_table import POSITIONS
 from seqloom.parts.probe import watch
-from seqloom.parts.state import BeamCache
 from tests.laws import LENGTHS, close, drawn, heads_of, named, shake, source_rows, tensors, tiny_model
 
 MEMORY = Encoded(states=drawn(3, 6, 8), lengths=torch.tensor(LENGTHS), summary=drawn(3, 8))

@@ -10,13 +10,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from seqloom.errors import SeqloomError
 from seqloom.fast.attention import short_gpu
 from seqloom.parts.attention.attend import attend
+from seqloom.parts.attention.kv_cache import Cache
 from seqloom.parts.attention.multi_head import MultiHeadAttention
 from seqloom.parts.attention.normalizers import NORMALIZERS
 from seqloom.parts.attention.scores import Dot, Scaled
 from seqloom.parts.attention.single_head import Attention
 from seqloom.parts.positions.position_table import POSITIONS
 from seqloom.parts.probe import watch
-from seqloom.parts.state import Cache
 from seqloom.parts.visibility import Visibility
 from tests.laws import close, drawn, shake
 

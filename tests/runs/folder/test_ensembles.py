@@ -12,7 +12,7 @@ import torch
 import yaml
 
 import seqloom
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
 from seqloom.models.ensemble import StepperEnsemble
 from seqloom.runs import config as configs

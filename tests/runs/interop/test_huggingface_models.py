@@ -146,8 +146,8 @@ def near(found, wanted, bound):
 
 @pytest.mark.parametrize("family", ["marian", "pegasus"])
 def test_greedy_decoding_writes_what_hugging_face_writes(family):
-    from seqloom.decoding.options import Search
     from seqloom.decoding.search import decode
+    from seqloom.decoding.search_options import Search
 
     other = theirs(family, "eager", torch.float64).eval()
     made = ours(other, family, torch.float64).eval()

@@ -10,8 +10,8 @@ import torch
 from seqloom import SeqloomError
 from seqloom.build import build, complete
 from seqloom.data.batches.collate import pad
-from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
+from seqloom.decoding.search_options import Search
 from seqloom.models.seq2seq import MODELS
 from seqloom.runs.config import compose
 from seqloom.runs.interop.export_check import CLOSE

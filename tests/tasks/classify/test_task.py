@@ -15,7 +15,7 @@ import seqloom
 from seqloom.data.formats.pairs import Example
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.decoding.batched import Answer
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
 from seqloom.models.classifier import Logistic, Mlp
 from seqloom.reporting.pages.run_page import report
@@ -23,7 +23,7 @@ from seqloom.reporting.sections.labels import sections
 from seqloom.runs.evaluate.report_files import run_facts
 from seqloom.tasks.classify.evaluation import example_lists
 from seqloom.tasks.classify.task import TASK
-from seqloom.tasks.shared.predict import LoadedRun
+from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.training.distributed.processes import ALONE
 from seqloom.training.settings import Training
 

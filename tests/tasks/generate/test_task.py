@@ -17,7 +17,7 @@ from seqloom.cli.main import run as main
 from seqloom.data.files.columns import ReadOptions
 from seqloom.data.tokenizers.tokenizers import BOS, EOS
 from seqloom.decoding.generation import GenerationOptions
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
 from seqloom.reporting.html.page import page as whole_page
 from seqloom.reporting.sections.language import sections

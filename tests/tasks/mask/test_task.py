@@ -12,12 +12,12 @@ import torch
 from seqloom.build import build, complete
 from seqloom.data.files.columns import ReadOptions
 from seqloom.data.prepare.request import PrepareRequest
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
 from seqloom.tasks.mask import presets as mask_presets
 from seqloom.tasks.mask.model import MaskModel
 from seqloom.tasks.mask.task import TASK, MaskOptions
-from seqloom.tasks.shared.predict import LoadedRun
+from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.training.distributed.processes import ALONE
 from seqloom.training.loop import Loop
 from seqloom.training.settings import Training

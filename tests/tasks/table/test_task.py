@@ -20,9 +20,9 @@ import seqloom
 from seqloom.cli.main import app
 from seqloom.data.datasets import catalog
 from seqloom.data.files.columns import ReadOptions
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
-from seqloom.tasks.shared.predict import LoadedRun
+from seqloom.tasks.shared.predictor import LoadedRun
 from tests.reporting.html_pages import Page, safe
 
 COLOURS = {"red": 0, "green": 5, "blue": -3}

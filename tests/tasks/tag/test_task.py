@@ -17,7 +17,7 @@ import seqloom
 from seqloom.data.batches.tags import Tags
 from seqloom.data.formats.conll import LONGEST
 from seqloom.decoding.batched import Answer
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
 from seqloom.runs.folder.metrics_log import TIMING_KEYS
 from seqloom.tasks.tag.model import TagModel

@@ -19,10 +19,10 @@ from seqloom.data.formats.word_vectors import read_vectors, write_vectors
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.tokenizers.tokenizers import SPECIALS
 from seqloom.data.tokenizers.vocabulary import Codec
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
 from seqloom.tasks.shared import pretrained_vectors
-from seqloom.tasks.shared.predict import LoadedRun
+from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.vectors import presets as vectors_presets
 from seqloom.tasks.vectors.task import TASK, VectorOptions
 from seqloom.training.distributed.processes import ALONE

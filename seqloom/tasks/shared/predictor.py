@@ -16,7 +16,7 @@ import safetensors
 import torch
 
 from seqloom.decoding.batched import Answer, warn_of_long
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.documents import parse_json
 from seqloom.errors import SeqloomError
 from seqloom.options import checked, hints_of

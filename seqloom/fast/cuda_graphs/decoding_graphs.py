@@ -17,7 +17,7 @@ import torch
 
 from seqloom.data.batches.collate import Padded, bucket_size
 from seqloom.decoding.hypotheses import Hypothesis
-from seqloom.decoding.options import Search
+from seqloom.decoding.search_options import Search
 from seqloom.fast.cuda_graphs.fixed_shape_decoder import AttentionFunction, FixedShapeDecoder, Shape, weights_key
 from seqloom.fast.cuda_graphs.fixed_shape_search import FixedShapeBeam, FixedShapeGreedy
 from seqloom.fast.cuda_graphs.record import recording

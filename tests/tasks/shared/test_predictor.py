@@ -11,7 +11,7 @@ import pytest
 import seqloom
 from seqloom import Search, SeqloomError
 from seqloom.options import hints_of
-from seqloom.tasks.shared.predict import PredictKeywords, Predictor, describe_run, search_of
+from seqloom.tasks.shared.predictor import PredictKeywords, Predictor, describe_run, search_of
 from tests.conftest import words
 
 

@@ -6,11 +6,11 @@ import threading
 import pytest
 import torch
 
-from seqloom.decoding.options import Search
 from seqloom.decoding.search import decode
-from seqloom.fast.cuda_graphs import replay
+from seqloom.decoding.search_options import Search
+from seqloom.fast.cuda_graphs import decoding_graphs
+from seqloom.fast.cuda_graphs.decoding_graphs import DecodingGraphs, shape_of, visible_steps_at
 from seqloom.fast.cuda_graphs.fixed_shape_decoder import matmul_attention
-from seqloom.fast.cuda_graphs.replay import DecodingGraphs, shape_of, visible_steps_at
 from seqloom.parts.probe import watch
 from tests.fast.cuda_graphs.test_fixed_shape_search import SEARCHES, model_of, same, sources
 from tests.laws import shake, tiny_model
@@ -45,13 +45,13 @@ def test_unsupported_requests(monkeypatch):
     with any_device.lock:  # another request is being served
         assert any_device(model, *ask) is None
     assert any_device(model, *ask) is not None
-    monkeypatch.setattr(replay, "MAX_BYTES", 1000)
+    monkeypatch.setattr(decoding_graphs, "MAX_BYTES", 1000)
     assert DecodingGraphs(any_device=True)(model, *ask) is None
 
 
 @torch.inference_mode()
 def test_shapes_used_last_are_kept(monkeypatch):
-    monkeypatch.setattr(replay, "MAX_SHAPES", 2)
+    monkeypatch.setattr(decoding_graphs, "MAX_SHAPES", 2)
     model, graphs, draw = model_of(0), DecodingGraphs(any_device=True), random.Random(1)
     for count in (1, 2, 1, 3):
         graphs(model, sources(draw, count), [4] * count, Search())
