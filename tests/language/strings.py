@@ -14,7 +14,7 @@ from seqloom.cli.main import app
 from seqloom.metrics.metric_table import METRICS
 from seqloom.reporting.pages import comparable, comparison, run_page
 from seqloom.reporting.run_facts import HELD_OUT
-from seqloom.reporting.sections import evaluation, language, table, tags
+from seqloom.reporting.sections import confusion_matrix, evaluation, language, table, tags
 from seqloom.reporting.task_words import WORDING
 
 PACKAGE = Path(seqloom.__file__).parent
@@ -58,7 +58,7 @@ def in_tables() -> Iterator[str]:
     yield from ("source", "target")  # the sides of a pair
     for titles in (run_page.SCORES_ON, run_page.COMMONEST, HELD_OUT, comparison.SHORT_HELD_OUT):
         yield from titles.values()
-    for texts in (evaluation.LISTS, evaluation.CONFUSED, table.LOSSES):
+    for texts in (evaluation.LISTS, confusion_matrix.CONFUSED, table.LOSSES):
         yield from texts.values()
     yield from tags.KNOWN
     yield from (text for texts in language.POSITIONS.values() for text in texts)
