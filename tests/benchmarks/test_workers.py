@@ -17,7 +17,7 @@ from chart import drawn, read
 from peers.plain import language, lstm, transformer
 from peers.seqloom import Decodes, Trains
 from peers.talk import Order, one_line, read_order
-from profile_steps import Profile, Spent, profiled, told
+from profile_steps import Profile, Spent, profiled, section
 from racing import Pace, order, race
 from run import Workers
 from targets import CPU, works
@@ -147,15 +147,15 @@ def test_a_profile_counts_operations_of_a_step(tmp_path):
     found = profiled(work, work.entrants[0], ordered(tmp_path, work))
     assert found.step > 0
     assert any(one.name == "aten::addmm" and one.calls >= 1 for one in found.operations)
-    assert told(found)[2].startswith("A step takes ")
+    assert section(found)[2].startswith("A step takes ")
 
 
 def test_the_gpu_is_busy_for_the_time_of_its_kernels():
     found = Profile("x", 0.001, [Spent("aten::mm", 3, 10.0)], [Spent("gemm", 2, 300.0), Spent("copy", 1, 100.0)])
     assert found.busy == pytest.approx(0.4)
-    assert "2 kernels" not in told(found)[2]
-    assert "3 kernels; the GPU works for 40% of the time" in told(found)[2]
-    assert "| `gemm` | 2.0 | 300 | 75.0% |" in told(found)
+    assert "2 kernels" not in section(found)[2]
+    assert "3 kernels; the GPU works for 40% of the time" in section(found)[2]
+    assert "| `gemm` | 2.0 | 300 | 75.0% |" in section(found)
 
 
 RESULTS = """# The race

@@ -40,7 +40,7 @@ def _short(models, monkeypatch):
 @pytest.mark.parametrize("task", ["translate", "classify"])
 def test_the_first_long_source_is_told_with_its_number_before_any_is_answered(models, task):
     order, made = [], models[1][task]
-    for answer in made.answers(made.warned(["ab", "a" * 60, "b", "a" * 60], order.append)):
+    for answer in made.answers(made.warn_of_long(["ab", "a" * 60, "b", "a" * 60], order.append)):
         order.append(answer[0].text)
     assert len(order) == 5, "once, whatever the number of long sources"
     assert order[0].startswith("source 2 has 61 tokens: time and memory may grow with the square")
