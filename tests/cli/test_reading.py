@@ -74,7 +74,7 @@ def test_check_says_what_kind_of_problem(seqloom, tmp_path):
     assert out.splitlines()[:7] == [
         "odd.tsv:2: warning: the line ends in CRLF, most lines in LF",
         'odd.tsv:3: error: no TAB but ",": expected source TAB target; did you mean a .csv file?',
-        "odd.tsv:4: warning: U+200B (zero width space) at character 2, which nobody sees",
+        "odd.tsv:4: warning: U+200B (zero width space) at character 2, which is invisible",
         "odd.tsv:5: error: byte order mark in the middle of the file: were two files joined here?",
         "odd.tsv:6: warning: a column begins with a quote that is not closed; in TSV quotes are text",
         "odd.tsv:7: warning: duplicate: the same pair as in line 1",

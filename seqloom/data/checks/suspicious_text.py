@@ -73,7 +73,7 @@ class SuspiciousText:
         hidden = _SUSPICIOUS.search(text) if _INVISIBLE.search(text) else None
         if hidden is not None and not text.startswith("\ufeff"):
             name = _NAMES.get(hidden[0], "mark of writing direction")
-            yield "invisible", f"U+{ord(hidden[0]):04X} ({name}) at character {hidden.start() + 1}, which nobody sees"
+            yield "invisible", f"U+{ord(hidden[0]):04X} ({name}) at character {hidden.start() + 1}, which is invisible"
 
     def _record_ends(self, kinds: np.ndarray) -> np.ndarray:
         """Ignore line ends within quotes: spreadsheets end rows in CRLF, and lines of a cell in LF."""

@@ -170,7 +170,7 @@ def state(dataset: Dataset) -> str:
 def resolve(names: Iterable[str | Path], split: str, task: str) -> list[str]:
     """Names of datasets, and NAME:SPLIT, replaced by the files of that split. A file of that name wins.
 
-    What is neither a file nor a name stays as it is if it looks like a path: whoever reads it says that it is missing.
+    What is neither a file nor a name stays as it is if it looks like a path: reading it reports that it is missing.
     """
     found: list[str] = []
     for name in map(str, names):

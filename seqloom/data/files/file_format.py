@@ -63,7 +63,7 @@ def encoding_of(file: str, raw: bytes, reading: ReadOptions) -> tuple[str, tuple
     encoding = detect_encoding(raw) if reading.detect else UTF8
     if encoding == UTF8:
         return encoding, dropped
-    why = "by the mark at its start" if bom_encoding(raw) else "a guess, for it is not UTF-8"
+    why = "by the mark at its start" if bom_encoding(raw) else "detected, as it is not UTF-8"
     return encoding, (
         f"{file}: read as {ENCODING_NAMES.get(encoding, encoding.upper())}, {why}; --encoding names another",
     )

@@ -123,16 +123,16 @@ class TagCleaner:
         if found:
             shown = "; ".join(_describe(tag, where, self.invalid[tag]) for tag, where in list(found.items())[:5])
             more = f"; and {len(found) - 5:,} more kinds" if len(found) > 5 else ""
-            mends = any(self.invalid[tag] for tag in found) and not self.options.repair_tags
-            hint = "; data.repair_tags=true mends those that are clear" if mends else ""
+            repairable = any(self.invalid[tag] for tag in found) and not self.options.repair_tags
+            hint = "; data.repair_tags=true repairs those that are clear" if repairable else ""
             total = counted(sum(map(len, found.values())), "tags")
             yield f"{total} not of the scheme {str(self._from).upper()}: {shown}{more}{hint}"
         if self.repaired:
             why = "IOB1 became BIO" if self._from == "iob1" else f"they broke the scheme {str(self._from).upper()}"
-            yield f"{self.repaired:,} tags were mended: {why}"
+            yield f"{self.repaired:,} tags were repaired: {why}"
         if self.broken:
             broken = f"{self.broken:,} tags break the scheme {str(self._from).upper()}, the first at {self.first}"
-            yield f"{broken}; data.repair_tags=true mends them"
+            yield f"{broken}; data.repair_tags=true repairs them"
 
 
 def _describe(tag: str, where: list[str], suggestion: str | None) -> str:

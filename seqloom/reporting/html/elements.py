@@ -1,4 +1,4 @@
-"""HTML and SVG out of elements. Text is escaped because it is text, not because somebody remembered to."""
+"""HTML and SVG out of elements. Text is escaped because it is text, not because the caller remembered to escape it."""
 
 from __future__ import annotations
 

@@ -180,16 +180,16 @@ def _array(tensor: Tensor) -> Any:
 def _differences(texts: TextPredictor, made: Ct2Texts) -> Iterator[tuple[str, float]]:
     """Where, and by how much the logarithms of the probabilities of random targets differ there."""
     draw, max_positions = torch.Generator().manual_seed(7), made.held.max_positions
-    unsaid = [PAD, BOS, UNK, *texts.bound.never]
+    never_written = [PAD, BOS, UNK, *texts.bound.never]
     for rows, length in SHAPES:
         source = random_sources(texts.source.size, rows, length, max_positions[0], draw)
         steps = min(STEPS, (max_positions[1] or STEPS + 1) - 1)
         target = torch.randint(len(SPECIALS), texts.target.size, (rows, steps), generator=draw)
         logits = texts.model(source, F.pad(target, (1, 0), value=BOS))
-        logits[..., unsaid] = NEVER
-        said = logits.log_softmax(-1).gather(-1, F.pad(target, (0, 1), value=EOS)[..., None])[..., 0]
+        logits[..., never_written] = NEVER
+        scores = logits.log_softmax(-1).gather(-1, F.pad(target, (0, 1), value=EOS)[..., None])[..., 0]
         asked = [row[:count] for row, count in zip(source.tokens.tolist(), source.host, strict=True)]
         yield (
             f"{rows} × {source.tokens.size(1)} tokens",
-            relative_difference(said, torch.tensor(made.scored(asked, target.tolist()))),
+            relative_difference(scores, torch.tensor(made.scored(asked, target.tolist()))),
         )

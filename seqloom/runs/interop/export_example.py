@@ -41,9 +41,9 @@ def write_example(texts: TextPredictor, folder: Path) -> None:
     write_json(folder / TOKENS, about)
     reads, writes = _tokenizer(texts.source, "source", folder), _tokenizer(texts.target, "target", folder)
     write_atomic(folder / EXAMPLE, example(texts, reads, writes))
-    told = {"seqloom": __version__, "special": json.dumps(SPECIAL)}
+    common = {"seqloom": __version__, "special": json.dumps(SPECIAL)}
     for name, side in ((ENCODER, "source"), (STEP, "target")):
-        _label(folder / name, told | {"tokens": json.dumps(about[side], ensure_ascii=False)})
+        _label(folder / name, common | {"tokens": json.dumps(about[side], ensure_ascii=False)})
 
 
 def described(texts: TextPredictor) -> dict[str, Any]:
@@ -97,12 +97,12 @@ def example(texts: TextPredictor, reads: bool, writes: bool) -> str:
         plain = f'unicodedata.normalize("NFC", {plain}.{"lower" if source.fold == "lower" else "casefold"}())'
     read, cut = _reading(texts, plain, reads)
     if target.kind not in JOINS and writes:
-        joined = 'Tokenizer.from_file(str(here / "target-tokenizer.json")).decode(said)'
+        joined = 'Tokenizer.from_file(str(here / "target-tokenizer.json")).decode(output)'
     else:
-        joined = f"{JOINS.get(target.kind, ' ')!r}.join(names[token] for token in said)"
+        joined = f"{JOINS.get(target.kind, ' ')!r}.join(names[token] for token in output)"
         joined += '.encode("latin-1").decode("utf-8", "replace")' if target.kind == "bytes" else ""
     first = texts.bound.first
-    token = "logits.argmax()" if first is None else f"logits.argmax() if len(said) > 1 else {first}"
+    token = "logits.argmax()" if first is None else f"logits.argmax() if len(output) > 1 else {first}"
     library = "from tokenizers import Tokenizer\n" if "Tokenizer." in read + joined else ""
     more = " and tokenizers" if library else ""
     return PROGRAM.format(library=library, more=more, read=read, cut=cut, joined=joined, token=token)
@@ -138,14 +138,14 @@ read = {{"tokens": np.array([source]), "lengths": np.array([len(source)])}}
 first = zip(about["read"], encoder.run(about["read"], {{name: read[name] for name in about["reads"]}}))
 known = {{name: np.zeros(shape, np.float32) for name, shape in state.items() if name.startswith("row_")}}
 known |= {{name: value[:, None] if name.startswith("row_") else value for name, value in first}}
-said = [special["bos"]]
+output = [special["bos"]]
 for _ in range(min(math.ceil(length["ratio"] * len(source)) + length["more"], length["most"])):
-    logits, *rows = step.run(None, {{"tokens": np.array([said[-1:]]), **{{name: known[name] for name in state}}}})
+    logits, *rows = step.run(None, {{"tokens": np.array([output[-1:]]), **{{name: known[name] for name in state}}}})
     logits[..., about["never"]] = -np.inf
-    said.append(int({token}))
-    if said[-1] == special["eos"]:
+    output.append(int({token}))
+    if output[-1] == special["eos"]:
         break
     known |= {{f"row_{{number}}": row for number, row in enumerate(rows)}}
-said = [token for token in said[1:] if token != special["eos"]]
+output = [token for token in output[1:] if token != special["eos"]]
 print({joined})
 '''

@@ -80,7 +80,7 @@ def export_hf(run: str | Path, output: str | Path) -> str:
     write_json(folder / "generation_config.json", _generation(texts.bound))
     write_atomic(folder / "model.safetensors", safetensors.torch.save(tensors, {"format": "pt"}))
     sizes: dict[str, Any] = {"vocab_size": texts.source.size + shift}
-    if texts.bound.limit is None:  # for whoever imports it again: theirs cannot say how a source bounds its target
+    if texts.bound.limit is None:  # for importing it again: theirs cannot say how a source bounds its target
         sizes[BOUND] = {"ratio": texts.bound.ratio, "longest": texts.bound.longest}
     if model_type == "marian":
         sizes |= {

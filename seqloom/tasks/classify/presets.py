@@ -36,7 +36,7 @@ ABOUT = {
     "mingru": "two-way minGRU, trained without a loop over time, the largest value over time (Feng et al. 2024)",
     "minlstm": "two-way minLSTM, trained without a loop over time, the largest value over time (Feng et al. 2024)",
     "attentive-rnn": "two-way simple RNN with attention over its own past, the last states of both directions",
-    "lstmn": "two-way LSTM with attention over a tape of its past, the largest value over time (Cheng et al. 2016)",
+    "lstmn": "two-way LSTM with attention over its own past, the largest value over time (Cheng et al. 2016)",
     "gru-attention": "two-way GRU with attention pooling (Yang et al. 2016)",
     "lstm-attention": "two-way LSTM with attention pooling (Yang et al. 2016)",
     "convolution": "gated convolutions, the largest value over time (Kim 2014; Dauphin et al. 2017)",

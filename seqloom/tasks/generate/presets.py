@@ -14,7 +14,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "gru": {"encoder": {"kind": "gru"}},
     "lstm": {"encoder": {"kind": "lstm"}},
     **{name: {"encoder": {"kind": "recurrent", "cell": {"kind": name}}} for name in ("mingru", "minlstm")},
-    # With a window the tape is carried on from batch to batch, as other states are.
+    # With a window the history is carried on from batch to batch, as other states are.
     **{
         name: {"encoder": {"kind": "recurrent", "cell": {"kind": name, "window": 64}}}
         for name in ("attentive-rnn", "lstmn")
@@ -39,7 +39,7 @@ ABOUT = {
     "mingru": "GRU whose gates see the input alone, trained without a loop over time (Feng et al. 2024)",
     "minlstm": "LSTM whose gates see the input alone, trained without a loop over time (Feng et al. 2024)",
     "attentive-rnn": "simple RNN with attention over its last 64 states in the place of the last one",
-    "lstmn": "LSTM with a tape of its last 64 states and attention over it (Cheng et al. 2016)",
+    "lstmn": "LSTM with attention over its last 64 states (Cheng et al. 2016)",
     "awd-lstm": "LSTM with dropped weights, locked dropout and a tied output, for words (Merity et al. 2018)",
     "transformer": "Transformer that sees what is behind it (Radford et al. 2018)",
 }

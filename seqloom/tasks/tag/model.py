@@ -51,7 +51,7 @@ class TagModel(Predictor[Asked]):
         return reading_of(self.config, columns, skip_bad)
 
     def read(self, files: Sequence[str], reading: ReadOptions) -> tuple[list[Sentence], list[str]]:
-        """The tagged sentences of some files, mended if those of the training were, and notes on them."""
+        """The tagged sentences of some files, repaired if those of the training were, and notes on them."""
         found = read(files, reading, longest=None)  # `tag` reads long ones in parts
         options = TagOptions(repair_tags=self.config["data"].get("repair_tags", False))
         sentences, notes = clean_tags(found.sentences, options, self.tags)

@@ -1,4 +1,4 @@
-"""Numbered sentences: words and characters, batches and their pieces, splits, and tags that are mended."""
+"""Numbered sentences: words and characters, batches and their pieces, splits, and tags that are repaired."""
 
 from __future__ import annotations
 
@@ -120,22 +120,22 @@ def test_validation_files_and_what_is_said_of_them(file, tmp_path):
         ready(file, [str(write_tags(tmp_path / "none.tsv", []))])
 
 
-def test_broken_tags_are_told_of_or_mended(tmp_path):
+def test_broken_tags_are_reported_or_repaired(tmp_path):
     rows = [*names(30), [("x", "O"), ("Lan", "I-PER"), ("Lan", "I-PER")]]
     file = str(write_tags(tmp_path / "x.tsv", rows))
     line = sum(len(row) + 1 for row in rows[:-1]) + 2
     told = next(note for note in ready(file).notes if "break" in note)
     assert (
         told
-        == f"1 tags break the scheme BIO, the first at {file}:{line}: I-PER after O; data.repair_tags=true mends them"
+        == f"1 tags break the scheme BIO, the first at {file}:{line}: I-PER after O; data.repair_tags=true repairs them"
     )
     data = ready(file, repair_tags=True)
-    assert "1 tags were mended: they broke the scheme BIO" in data.notes
+    assert "1 tags were repaired: they broke the scheme BIO" in data.notes
     assert data.train.tags.take(np.array([30])).ids.tolist() == [data.tags.numbers[t] for t in ("O", "B-PER", "I-PER")]
     assert data.tags.scheme == "bio"
     iob1 = ready(str(write_tags(tmp_path / "y.tsv", [[("a", "I-X"), ("b", "B-X"), ("c", "O")]])), repair_tags=True)
     assert iob1.tags.names == ("B-X", "O")
-    assert "1 tags were mended: IOB1 became BIO" in iob1.notes
+    assert "1 tags were repaired: IOB1 became BIO" in iob1.notes
 
 
 def test_long_sentences_are_cut_and_the_limit_holds(file):
@@ -191,10 +191,10 @@ def test_a_mistyped_tag_is_named_and_the_scheme_stays(tmp_path):
     [told] = [note for note in data.notes if "not of the scheme" in note]
     assert told == (
         f"2 tags not of the scheme BIO: '0' at {file}:27 (did you mean 'O'?); 'B_LOC' at {file}:17 (did you mean "
-        "'B-LOC'?); data.repair_tags=true mends those that are clear"
+        "'B-LOC'?); data.repair_tags=true repairs those that are clear"
     )
-    mended = prepare_tags(PrepareRequest([file], 0.0, TagOptions(repair_tags=True), seed=1))
-    assert set(mended.tags.names) == {"O", "B-PER", "I-PER", "B-LOC"}
+    repaired = prepare_tags(PrepareRequest([file], 0.0, TagOptions(repair_tags=True), seed=1))
+    assert set(repaired.tags.names) == {"O", "B-PER", "I-PER", "B-LOC"}
     assert prepare_tags(PrepareRequest([file], 0.0, TagOptions(detect=False), seed=1)).tags.scheme is None, "as before"
 
 

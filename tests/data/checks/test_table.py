@@ -41,7 +41,7 @@ def test_every_broken_row_is_named(tmp_path):
         (6, "error", "value"): "column 'x': 'four' is no number",
         (10, "warning", "duplicate"): "duplicate: the same row as in line 9",
         (11, "warning", "duplicate"): "the same row as in line 9, but there the target is 'q' and here 'p'",
-        (12, "warning", "invisible"): "U+200B (zero width space) at character 4, which nobody sees",
+        (12, "warning", "invisible"): "U+200B (zero width space) at character 4, which is invisible",
     }
     told = check([file]).to_json()
     assert (told["errors"], told["warnings"], told["groups"][0]["lines"]) == (3, 3, 37)

@@ -76,7 +76,7 @@ def test_breaks_say_what_is_wrong():
 
 
 @pytest.mark.parametrize(
-    ("tags", "scheme", "mended"),
+    ("tags", "scheme", "repaired"),
     [
         ("I-A I-A O I-B", "bio", "B-A I-A O B-B"),
         ("B-A I-B", "bio", "B-A B-B"),
@@ -89,8 +89,8 @@ def test_breaks_say_what_is_wrong():
         ("B_A I-A", "bio", "B_A B-A"),
     ],
 )
-def test_repair(tags, scheme, mended):
-    assert repair_tags(tags.split(), scheme) == mended.split()
+def test_repair(tags, scheme, repaired):
+    assert repair_tags(tags.split(), scheme) == repaired.split()
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_repair(tags, scheme, mended):
 def test_whatever_is_broken_is_whole_after_repair_and_marks_the_same_spans(scheme, letters):
     every = ["O", *(f"{letter}-{kind}" for letter in letters for kind in "AB")]
     for tags in product(every, repeat=3):
-        mended = repair_tags(tags, scheme)
-        assert not list(violations(mended, scheme)), tags
-        assert list(spans(mended)) == list(spans(tags)) == list(strict_spans(mended, scheme))
+        repaired = repair_tags(tags, scheme)
+        assert not list(violations(repaired, scheme)), tags
+        assert list(spans(repaired)) == list(spans(tags)) == list(strict_spans(repaired, scheme))
         if not list(violations(tags, scheme)):
-            assert tuple(mended) == tags
+            assert tuple(repaired) == tags
 
 
 def test_tags_of_no_scheme_may_always_follow():

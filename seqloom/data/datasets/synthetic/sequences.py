@@ -104,7 +104,7 @@ def adding(dataset: Dataset, split: str) -> Iterator[tuple[Any, float]]:
 
 
 DISTRICTS = ("Harbour", "Old Town", "Mill Lane", "Park Side", "Station", "Hill Top", "River Bend", "North Gate")
-# What a house is told to be, and what that adds to its price, in thousands.
+# What a description mentions of a house, and what that adds to its price, in thousands.
 WORDS = {
     "renovated kitchen": 30,
     "needs repair": -40,
@@ -122,7 +122,7 @@ def houses(dataset: Dataset, split: str) -> Iterator[dict[str, Any]]:
     say, and noise of about 10 either way.
 
     In thousands: 1.8 an m² (1.2 where it needs repair), 20 for a garden (twice that in the first three districts), 12 a
-    district from the last to the first, −0.6 a year of age as far as 60, and WORDS. One age in ten is not told.
+    district from the last to the first, −0.6 a year of age as far as 60, and WORDS. One age in ten is missing.
     """
     draw = Draw(6)
     for name, size in dataset.sizes.items():
@@ -135,16 +135,18 @@ def houses(dataset: Dataset, split: str) -> Iterator[dict[str, Any]]:
 def _house(draw: Draw) -> dict[str, Any]:
     area, age, garden = draw.whole(30, 180), draw.whole(0, 110), draw.whole(0, 2) == 0
     place = draw.whole(0, len(DISTRICTS) - 1)
-    told = list(dict.fromkeys(draw.one(list(WORDS)) for _ in range(draw.whole(1, 3))))
-    price = area * (1.2 if "needs repair" in told else 1.8) - 0.6 * min(age, 60)
-    price += 12 * (len(DISTRICTS) - place) + 20 * garden * (2 if place < 3 else 1) + sum(WORDS[word] for word in told)
+    mentioned = list(dict.fromkeys(draw.one(list(WORDS)) for _ in range(draw.whole(1, 3))))
+    price = area * (1.2 if "needs repair" in mentioned else 1.8) - 0.6 * min(age, 60)
+    price += (
+        12 * (len(DISTRICTS) - place) + 20 * garden * (2 if place < 3 else 1) + sum(WORDS[word] for word in mentioned)
+    )
     price += sum(draw.between(-10, 10) for _ in range(3))
     return {
         "area": area,
         "age": None if draw.whole(1, 10) == 1 else age,
         "garden": "yes" if garden else "no",
         "district": DISTRICTS[place],
-        "note": ", ".join(told),
+        "note": ", ".join(mentioned),
         "price": round(100 + price, 1),
     }
 
