@@ -58,7 +58,9 @@ def test_german_in_lower_case_keeps_its_letters_and_names_its_tokens(seqloom, tm
     folder, data = tmp_path / "run", write(tmp_path / "de.tsv", {"a white dog": "Ein weißer Hund.", "he": "Er ist's."})
     train = ["train", "translate", data, "--output", folder, "--valid", "0%", "--max-steps", 1, "--size", "tiny"]
     one_line(seqloom(*train, "--lowercase", "--fold"), "--lowercase and --casefold exclude one another", "keeps ß")
-    one_line(seqloom(*train, "--set", "data.lowercase=lowr"), "unknown way to lose case 'lowr'", "did you mean 'lower'")
+    one_line(
+        seqloom(*train, "--set", "data.lowercase=lowr"), "unknown value of lowercase 'lowr'", "did you mean 'lower'"
+    )
     assert seqloom(*train, "--quiet", "--device", "cpu", "--lowercase", "--target-tokens", "words")[0] == 0
     assert "lowercase: lower" in (folder / "config.yaml").read_text()
     assert "weißer" in json.loads((folder / "target.json").read_text())["tokens"]

@@ -88,7 +88,7 @@ def test_case_is_lost_in_two_ways_and_what_was_true_stays_so():
     said = {case: normalize_all(["Weiß É"], way) for case, way in ways.items()}
     assert said == {False: ["Weiß É"], True: ["weiß é"], "lower": ["weiß é"], "casefold": ["weiss é"]}
     for task in ("classify", "tag", "generate", "mask", "vectors", "table"):
-        with pytest.raises(SeqloomError, match="unknown way to lose case 'upper'"):
+        with pytest.raises(SeqloomError, match="unknown value of lowercase 'upper'"):
             configs.compose(task, None, None, {"lowercase": "upper"}, {}, {})
     with pytest.raises(SeqloomError, match=r"data\.lowercase takes true or false or text, here 3"):
         configs.compose("translate", None, None, {"fold": 3}, {}, {})

@@ -62,7 +62,7 @@ class CutTextOptions(TextOptions):
     truncate: str = "tail"
 
     def __post_init__(self) -> None:
-        known(self.truncate, ("head", "tail"), "end to cut")
+        known(self.truncate, ("head", "tail"), "value of truncate")
         super().__post_init__()
 
 

@@ -45,7 +45,7 @@ FOLDS = ("lower", "casefold")
 def check_folding(fold: bool | str) -> bool | str:
     """`fold` after a check. Runs and recipes of earlier versions have True, which means "casefold"."""
     if isinstance(fold, str):
-        known(fold, FOLDS, "way to lose case")
+        known(fold, FOLDS, "value of lowercase")
     return fold
 
 

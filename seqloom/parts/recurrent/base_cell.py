@@ -113,6 +113,6 @@ def _rates(zoneout: float | list[float], parts: int) -> list[float]:
     rates = list(zoneout) if isinstance(zoneout, list | tuple) else [zoneout] * parts
     if len(rates) != parts:
         raise SeqloomError(f"zoneout is one share, or {parts} for this cell, here {len(rates)}: {rates}")
-    if not all(0 <= rate < 1 for rate in rates):
+    if not all(isinstance(rate, int | float) and 0 <= rate < 1 for rate in rates):
         raise SeqloomError(f"zoneout is at least 0 and below 1, here {zoneout}")
     return [float(rate) for rate in rates]

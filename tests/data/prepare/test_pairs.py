@@ -285,7 +285,7 @@ def test_share_out_of_range(put, cache, share):
     [
         ({"source_tokens": "wrods"}, "did you mean 'words'"),
         ({"target_tokens": "bpe:abc"}, "bpe needs the size"),
-        ({"truncate": "front"}, "unknown end to cut 'front'"),
+        ({"truncate": "front"}, "unknown value of truncate 'front'"),
         ({"max_vocab": 4}, "max_vocab must be a whole number of 5 or more, not 4"),
         ({"min_count": 0}, "min_count must be a whole number of 1 or more, not 0"),
         ({"max_length": "9"}, "max_length must be a whole number of 1 or more, not '9'"),

@@ -148,7 +148,7 @@ def test_lower_case_keeps_what_case_folding_does_not():
     again = Codec.from_json(json.loads(json.dumps(codec.to_json())))
     assert (again.fold, again.normalize("Weiß")) == ("lower", "weiß")
     assert Codec.build("words", ["Weiß"], fold="casefold").tokens == Codec.build("words", ["Weiß"], fold=True).tokens
-    with pytest.raises(SeqloomError, match="unknown way to lose case 'lowr'; did you mean 'lower'"):
+    with pytest.raises(SeqloomError, match="unknown value of lowercase 'lowr'; did you mean 'lower'"):
         Codec.build("words", ["a"], fold="lowr")
 
 

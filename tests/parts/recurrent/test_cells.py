@@ -273,6 +273,8 @@ def test_zoneout_has_a_share_for_each_tensor_of_the_state():
         GruCell(2, 3, zoneout=[0.1, 0.2])
     with pytest.raises(SeqloomError, match=r"zoneout is at least 0 and below 1, here 1\.0"):
         GruCell(2, 3, zoneout=1.0)
+    with pytest.raises(SeqloomError, match=r"zoneout is at least 0 and below 1, here .'a'"):
+        build(CELLS, {"kind": "gru", "zoneout": ["a"]}, input_dim=2, dim=3)
 
 
 def test_a_wrong_activation_is_named():

@@ -94,7 +94,7 @@ def test_what_is_wrong_is_named(tmp_path, values, message):
         ({"evaluate": {"beam": -3}}, "beam and n-best are at least 1"),
         ({"evaluate": {"tokenize": "foo"}}, "unknown tokenizer 'foo'"),
         ({"evaluate": {"tokenize": "moses:xy"}}, "tokenizer 'moses:xy': the languages of moses are"),
-        ({"data": {"fold": "upper"}}, "unknown way to lose case 'upper'"),
+        ({"data": {"fold": "upper"}}, "unknown value of lowercase 'upper'"),
         ({"members": [{}, {"model": "gruu"}]}, "member 2: unknown model 'gruu'"),
     ],
 )
