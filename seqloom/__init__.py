@@ -1,4 +1,4 @@
-"""Seqloom trains, compares, looks inside and serves sequence models, from the RNN to the Transformer."""
+"""Seqloom trains, compares and looks inside sequence models, from the RNN to the Transformer."""
 
 from __future__ import annotations
 

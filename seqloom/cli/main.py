@@ -36,7 +36,7 @@ from seqloom.setting_names import OPTIONS
 
 app = typer.Typer(
     name="seqloom",
-    help="Train, compare, look inside and serve sequence models, from the RNN to the Transformer.",
+    help="Train, compare and look inside sequence models, from the RNN to the Transformer.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -20,8 +20,10 @@ def held_out_notes(split: Split, unit: str, train: int, valid: int, *, by: str =
         why = missed_share(valid, whole, split.share, largest) if largest and split.reading.split_version > 1 else ""
         yield f"{message}, {why}" if why else message
     elif split.share:
-        one = unit.removesuffix("s")
-        yield f"no {one} was held out: {split.share:.1%} of {train:,} is too little; give a larger share or a file"
+        small = f"{split.share:.1%} of {train:,} is too little"
+        if split.share * train >= 1 and split.reading.split_version > 1:
+            small = f"for {split.share:.1%} of {train:,} too few of them are different"
+        yield f"no {unit.removesuffix('s')} was held out: {small}; give a larger share or a file"
 
 
 def overlap_notes(shared: int, valid: int, unit: str) -> Iterator[str]:

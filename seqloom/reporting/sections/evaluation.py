@@ -25,9 +25,13 @@ LISTS = {  # of examples, in this order; those of `random` and `worst` are open
 
 
 def score_table(record: Record, words: Wording) -> Markup:
-    """Every score with its interval and its signature: what another program needs to compute the same number."""
-    rows = []
-    for name, value in (record.get("metrics") or {}).items():
+    """Every score with its interval and its signature: what another program needs to compute the same number. Of
+    pronunciations the word error rate is the share of words with any error, as in papers, and `wer` is `per` again."""
+    rows, values = [], record.get("metrics") or {}
+    pronunciations = bool(record.get("pronunciations"))
+    for name, value in values.items():
+        if name == "wer" and pronunciations and value == values.get("per"):
+            continue
         about = metric(name)
         counts = words.right if name == "accuracy" else about.about
         title = join(_(about.title), element("small", _(counts) if counts else ""))
@@ -35,6 +39,9 @@ def score_table(record: Record, words: Wording) -> Markup:
         rows.append(
             [title, score_text(name, value), interval_text(record, name), element("code", *_breakable(signature))]
         )
+        if name == "exact_match" and pronunciations and finite(value) is not None:
+            title = join(_("word error rate"), element("small", _("words with any error: 100 − exact match")))
+            rows.append([title, score_text("wer", 100 - value), "", ""])
     return table(["", _("score"), _("95 % interval"), _("signature")], rows, numeric=(1, 2))
 
 

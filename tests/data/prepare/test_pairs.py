@@ -165,6 +165,13 @@ def test_split_sees_through_case_and_blanks(put, cache):
     assert len(held) == 2 * len({" ".join(source.casefold().split()) for source in held})
 
 
+def test_few_different_sources_are_named_as_the_reason(put, cache):
+    file = put("a.tsv", "".join(f"w{i % 3}\tx{i % 3}\n" for i in range(150)))
+    data = prepare_pairs(PrepareRequest([file], 0.05, DataOptions(split_version=2), seed=1, cache=cache))
+    assert data.valid is None
+    assert "no pair was held out: for 5.0% of 150 too few of them are different" in data.notes[0]
+
+
 def test_split_that_leaves_one_side_empty(put, cache):
     file = put("a.tsv", "a\tx\na\ty\n")
     number = Split.of([file], 0.5, seed=0)._number
