@@ -92,7 +92,10 @@ class TextPredictor:
         if rows < 1:
             raise SeqloomError(f"a batch has at least 1 row, here {rows}")
         self.model.eval()
-        search = self._with_model_rules(search)
+        # Completed by what the model itself requires.
+        first = self.bound.first if search.first is None else search.first
+        close, never = search.close or self.bound.close, (*search.never, *self.bound.never)
+        search = replace(search, first=first, close=close, never=never)
         texts, done = iter(texts), 0
         while chunk := list(islice(texts, ahead * rows)):
             yield from self._chunk(chunk, search, rows, done)
@@ -120,12 +123,6 @@ class TextPredictor:
     def encode(self, text: str) -> list[int]:
         """As the training data was encoded: truncated if too long, ended by <eos>."""
         return [*cut(self.source.encode(text), self.max_length, self.cut), EOS]
-
-    def _with_model_rules(self, search: Search) -> Search:
-        """The search, completed by what the model itself requires."""
-        first = self.bound.first if search.first is None else search.first
-        close, never = search.close or self.bound.close, (*search.never, *self.bound.never)
-        return replace(search, first=first, close=close, never=never)
 
     def _answer(self, best: Hypothesis, limit: int) -> Answer:
         steps = min(len(best.tokens) + 1, limit)  # an answer that was cut off at the limit has no <eos>

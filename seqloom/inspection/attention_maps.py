@@ -103,7 +103,9 @@ def attention_maps(texts: TextPredictor, source: str, tokens: tuple[int, ...]) -
     encoded = texts.encode(source)
     written = [BOS, *tokens]
     readers = {
-        name for name, part in model.decoder.named_modules() if isinstance(part, Attention) or _is_cross_attention(part)
+        name
+        for name, part in model.decoder.named_modules()
+        if isinstance(part, Attention) or (isinstance(part, MultiHeadAttention) and part.is_cross)
     }
     if not readers:
         raise SeqloomError(
@@ -115,16 +117,13 @@ def attention_maps(texts: TextPredictor, source: str, tokens: tuple[int, ...]) -
     source_tokens = [*cut(texts.source.display_tokens(source), texts.max_length, texts.cut), SPECIALS[EOS]]
     target_tokens = [texts.target.token(token) for token in (*tokens, EOS)]
     # A decoder that steps reports [1, 1, S] per step, others [1, T, S] or [1, heads, T, S].
-    joined = {name: torch.cat([_by_head(report) for report in seen[name]], 1) for name in seen if name in readers}
+    joined = {
+        name: torch.cat([one.reshape(-1, *one.shape[-2:]) for one in seen[name]], 1) for name in seen if name in readers
+    }
     return {
         name: AttentionMap(source_tokens, target_tokens, weights.float().cpu().numpy(), name)
         for name, weights in joined.items()
     }
-
-
-def _by_head(report: torch.Tensor) -> torch.Tensor:
-    """[1, T, S] or [1, heads, T, S] -> [heads, T, S]"""
-    return report.reshape(-1, *report.shape[-2:])
 
 
 def _blocks(widths: list[int], room: int) -> Iterator[tuple[int, int]]:
@@ -185,7 +184,3 @@ def _installed() -> list[str]:
 
     names = {font.name for font in font_manager.fontManager.ttflist}
     return [name for name in CJK_FONTS if name in names]
-
-
-def _is_cross_attention(part: torch.nn.Module) -> bool:
-    return isinstance(part, MultiHeadAttention) and part.is_cross

@@ -83,12 +83,9 @@ class Seq2Seq(nn.Module):
             self.output.weight = self.target.weight
 
     def read(self, source: Padded) -> Encoded:
+        """What the decoder reads."""
         x = dropout(self.source(source.tokens), self.dropout, self.training)
-        return self.encode(x, None if source.full else source.lengths)
-
-    def encode(self, x: Tensor, lengths: Tensor | None) -> Encoded:
-        """[B, S, embedding] -> what the decoder reads."""
-        encoded = self.encoder(x, lengths)
+        encoded = self.encoder(x, None if source.full else source.lengths)
         return encoded if self.views is None else self.views(encoded)
 
     def write(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:

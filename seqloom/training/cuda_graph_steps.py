@@ -79,7 +79,8 @@ class GraphedForwardBackward(ForwardBackward):
         tensors, layout = flatten(state)
         key = (self.first, _layout(micro_batch), str(layout), tuple(tensor.shape for tensor in tensors))
         self.seen[key] += 1
-        if key not in self.graphs and self._may_record(key):
+        may_record = not self.disabled and self.seen[key] > PLAIN_RUNS and len(self.graphs) < MOST_GRAPHS
+        if key not in self.graphs and may_record:
             self._record(key, micro_batch, state)
         if key in self.graphs:
             return self.graphs[key].replay(micro_batch, tensors)
@@ -98,9 +99,6 @@ class GraphedForwardBackward(ForwardBackward):
     def release_memory(self) -> None:
         self.seen.clear()
         self.graphs.clear()
-
-    def _may_record(self, key: Any) -> bool:
-        return not self.disabled and self.seen[key] > PLAIN_RUNS and len(self.graphs) < MOST_GRAPHS
 
     @contextmanager
     def _side_stream(self) -> Iterator[None]:

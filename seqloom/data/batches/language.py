@@ -96,14 +96,14 @@ class LanguageBatch:
         n = min(n, rows)
         if n <= 1:
             return [self]
-        return [self._part(a, b) for a, b in pairwise(rows * piece // n for piece in range(n + 1))]
+        return [
+            _make_batch(self.tokens[a:b], self._lengths()[a:b], self.rows[a:b], self.continues)
+            for a, b in pairwise(rows * piece // n for piece in range(n + 1))
+        ]
 
     def zero_weight_row(self) -> LanguageBatch:
         """A row without a label."""
         return LanguageBatch(self.tokens[:1, :2], self.tokens.new_zeros(0), (), 0, False)
-
-    def _part(self, first: int, last: int) -> LanguageBatch:
-        return _make_batch(self.tokens[first:last], self._lengths()[first:last], self.rows[first:last], self.continues)
 
     def _lengths(self) -> Tensor:
         """[B] real labels of each row."""

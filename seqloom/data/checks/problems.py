@@ -69,14 +69,11 @@ class Report:
             self._codes[problem.code] += 1
             if len(self._listed) < MAX_LISTED:
                 self._listed.append(problem)
-            self._kinds.setdefault(self._kind_key(problem), ProblemKind(problem)).add(problem)
+            plain = problem.code in _BY_CODE or len(self._kinds) >= MAX_KINDS
+            key = problem.file, problem.kind, problem.code, "" if plain else _DETAIL.sub("…", problem.reason)
+            self._kinds.setdefault(key, ProblemKind(problem)).add(problem)
             yield problem
         self._done = True
-
-    def _kind_key(self, problem: Problem) -> tuple[str, ...]:
-        """The key by which problems are grouped."""
-        plain = problem.code in _BY_CODE or len(self._kinds) >= MAX_KINDS
-        return problem.file, problem.kind, problem.code, "" if plain else _DETAIL.sub("…", problem.reason)
 
     @property
     def kinds(self) -> list[ProblemKind]:

@@ -24,13 +24,10 @@ def check(files: list[str], *, max_length: int | None = None, reading: ReadOptio
     Errors are rows that training would refuse, and fields of more than `max_length` characters. Warnings are
     duplicate rows, rows that differ from another in the target only, and rows of the first table in a later one.
     """
-    options = reading if isinstance(reading, TableOptions) else _options(reading or ReadOptions())
-    return TableReport(files, options, max_length)
-
-
-def _options(reading: ReadOptions) -> TableOptions:
-    given = asdict(reading)
-    return TableOptions(**{name: value for name, value in given.items() if value is not None})
+    if not isinstance(reading, TableOptions):
+        given = asdict(reading or ReadOptions())
+        reading = TableOptions(**{name: value for name, value in given.items() if value is not None})
+    return TableReport(files, reading, max_length)
 
 
 @dataclass

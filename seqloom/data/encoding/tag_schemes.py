@@ -70,14 +70,10 @@ def detect_scheme(rows: Iterable[Sequence[str]], majority: bool = True) -> str |
     if not majority and letters.keys() - {"B", "I"}:
         return "bilou" if letters.keys() & {"L", "U"} else "bioes"
     # A scheme with ends has as many ends as beginnings; few are mistakes.
-    if letters.keys() - {"B", "I"} and 2 * sum(letters[letter] for letter in "ESLUMW") >= _spans(letters):
+    ends, begins = (sum(letters[letter] for letter in several) for several in ("ESLUMW", "BSUW"))
+    if letters.keys() - {"B", "I"} and 2 * ends >= begins:
         return max(END_LETTERS, key=lambda scheme: sum(letters[letter] for letter in END_LETTERS[scheme]))
     return "iob1" if begun["I"] and not begun["B"] else "bio"
-
-
-def _spans(letters: Counter[str]) -> int:
-    """The number of spans, where each begins with B, S, U or W."""
-    return sum(letters[letter] for letter in "BSUW")
 
 
 def not_in_scheme(tag: str, scheme: str) -> bool:

@@ -179,8 +179,9 @@ def with_columns(
     found = chain(after, found)
     old = numbers is None and group.form == "csv" and is_known_header(fields)  # as in earlier versions
     if _has_header(fields, after, group, reading, ahead, old):
-        asked = "" if reading.header is None else " as requested"
-        note = f"{file}: the first line ({_short(fields)}) is taken as a header{asked}; --no-header reads it as data"
+        names, asked = ",".join(fields), "" if reading.header is None else " as requested"
+        names = names if len(names) <= 100 else f"{names[:99]}…"
+        note = f"{file}: the first line ({names}) is taken as a header{asked}; --no-header reads it as data"
         non_default = () if old else ("header",)
         group = replace(group, header=True, titles=(*group.titles, tuple(fields)))
         return replace(group, **_noted(group, [note, *_columns_note(group, fields)], non_default)), found
@@ -204,11 +205,6 @@ def _has_header(
     if not ahead:  # nothing can be compared
         return all(map(known_word, fields)) and is_header(fields, ())
     return is_header(fields, rest, group.columns)
-
-
-def _short(fields: list[str]) -> str:
-    names = ",".join(fields)
-    return names if len(names) <= 100 else f"{names[:99]}…"
 
 
 def _columns_note(group: Group, fields: list[str], what: str = "") -> list[str]:

@@ -171,17 +171,13 @@ def sentence_blocks(
                     yield block
                 block = SentenceBlock()
             elif found := _parse_word(text, source, not block):
-                _add(block, found, line)
+                block.lines.append(line)
+                block.words.append(found[0])
+                block.tags.append(found[1])
         except LineError as broken:
             block.problems.append(Problem(source.file, line, str(broken), code=broken.code))
     if block:
         yield block
-
-
-def _add(block: SentenceBlock, found: tuple[str, str], line: int) -> None:
-    block.lines.append(line)
-    block.words.append(found[0])
-    block.tags.append(found[1])
 
 
 def split_columns(text: str, separator: str) -> list[str]:

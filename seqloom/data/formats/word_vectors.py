@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,14 +62,10 @@ def write_vectors(path: Path, words: list[str], table: np.ndarray) -> None:
     """In the text format of word2vec: a line with both sizes, then a word and its numbers per line. Blanks in words
     become "_"."""
     with writing_output(path) as file:
-        for line in _written(words, table):
-            file.write(line.encode())
-
-
-def _written(words: list[str], table: np.ndarray) -> Iterator[str]:
-    yield f"{len(words)} {table.shape[1]}\n"
-    for word, row in zip(words, table, strict=True):
-        yield f"{'_'.join(word.split()) or '_'} {' '.join(f'{number:.6g}' for number in row.tolist())}\n"
+        file.write(f"{len(words)} {table.shape[1]}\n".encode())
+        for word, row in zip(words, table, strict=True):
+            numbers = " ".join(f"{number:.6g}" for number in row.tolist())
+            file.write(f"{'_'.join(word.split()) or '_'} {numbers}\n".encode())
 
 
 def _header(text: str) -> int | None:

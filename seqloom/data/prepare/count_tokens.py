@@ -186,19 +186,16 @@ class _EncodingState:
                 left = left.take(np.repeat(np.arange(len(left.lengths)), each[mask]))
                 self.counts["further"] += int((each[mask] - 1).sum())
             self.hashes[held].append(found.hashes[mask])
-            self._write(
-                held, _preliminary_ids(left, found.source, tables[0]), _preliminary_ids(right, found.target, tables[1])
-            )
+            left = _preliminary_ids(left, found.source, tables[0])
+            right = _preliminary_ids(right, found.target, tables[1])
+            short, brief = (rows.cut(n, self.cut) for rows, n in zip((left, right), self.max_lengths, strict=True))
+            self.counts["cut"] += int(((short.lengths < left.lengths) | (brief.lengths < right.lengths)).sum())
+            self.writers[held].extend(short, brief)
 
     def _count(self, *sides: tuple[Side, Rows, np.ndarray, str]) -> None:
         for side, rows, table, name in sides:
             if side.tokens is not None:
                 self.vocabularies[name].count(rows, table)
-
-    def _write(self, held: bool, left: Rows, right: Rows) -> None:
-        short, brief = (rows.cut(most, self.cut) for rows, most in zip((left, right), self.max_lengths, strict=True))
-        self.counts["cut"] += int(((short.lengths < left.lengths) | (brief.lengths < right.lengths)).sum())
-        self.writers[held].extend(short, brief)
 
     def all_hashes(self) -> dict[bool, np.ndarray]:
         none = np.zeros(0, np.uint64)

@@ -87,7 +87,9 @@ def prepare_table(request: PrepareRequest[TableOptions]) -> PreparedTable:
         raise SeqloomError(f"{', '.join(files)}: holds no rows; a validation file needs at least one")
     head = "" if options.limit is None else _sorted_note(train, plan, options)
     split = Split.of([], request.share, seed=request.seed, reading=options)
-    rows, aside = _parted(rows, split, _classes(rows, plan, options))
+    texts = ["\0".join(map(normalize_field, row.fields)) for row in rows]
+    places = split.split_texts(texts, _classes(rows, plan, options))
+    rows, aside = ([rows[place] for place in some.tolist()] for some in places)
     held = held if files else aside
     if not rows:
         aside = f"all {len(held):,} rows were held out; give a smaller share or more data" if held else "holds no rows"
@@ -132,11 +134,6 @@ def _weights(way: str, train: TableSource) -> np.ndarray | None:
     classes = train.schema.classes
     counts = np.bincount(train.values[train.values >= 0], minlength=len(classes)) if classes else np.zeros(0)
     return class_weights(way, train.target, counts)
-
-
-def _parted(rows: list[Row], split: Split, classes: list[str] | None) -> tuple[list[Row], list[Row]]:
-    train, held = split.split_texts(["\0".join(map(normalize_field, row.fields)) for row in rows], classes)
-    return [rows[place] for place in train.tolist()], [rows[place] for place in held.tolist()]
 
 
 def _sorted_note(files: Sequence[str], plan: Layout, options: TableOptions) -> str:

@@ -23,15 +23,12 @@ def sorted_note(labels: Iterable[str], limit: int) -> str:
     label, count = max(head.items(), key=lambda pair: (pair[1] / first - rest[pair[0]] / after, pair[0]))
     cure = f"the file is sorted: --sample {limit} draws from all of it"
     if count / first - rest[label] / after >= MIN_DIFFERENCE:
+        later = f"{rest[label] / after:.0%}" if rest[label] else "none"
         return (
-            f"{count / first:.0%} of the first {first:,} have the label {label!r}, {_share(rest[label], after)}; {cure}"
+            f"{count / first:.0%} of the first {first:,} have the label {label!r}, {later} of those after them; {cure}"
         )
     lacking = sum(count for name, count in rest.items() if name not in head)
     expected = sum(count * (1 - count / after) ** first for count in rest.values())
     if lacking - expected >= MIN_DIFFERENCE * after:
         return f"{lacking / after:.0%} of those after the first {first:,} have labels that these lack; {cure}"
     return ""
-
-
-def _share(count: int, after: int) -> str:
-    return f"{count / after:.0%} of those after them" if count else "none of those after them"

@@ -47,7 +47,9 @@ def tokenizer_json(codec: Codec, side: str = "source", shift: int = 0) -> dict[s
         merges = [(left, right) for left, right in codec.to_json().get("merges", [])]
         model = models.BPE(vocab=vocabulary, merges=merges)
     made: Any = Tokenizer(model)
-    made.normalizer = normalizers.Sequence([*_half_width_rules(codec.half_width), *_normalizers(codec.fold)])
+    widths = FULL_WIDTH.items() if codec.half_width else ()
+    narrowed = [normalizers.Replace(chr(wide), chr(plain)) for wide, plain in widths]
+    made.normalizer = normalizers.Sequence([*narrowed, *_normalizers(codec.fold)])
     made.pre_tokenizer, made.decoder = _pre_tokenizer_and_decoder(kind)
     template = TEMPLATES[known(side, TEMPLATES, "side")].format(text="$A", bos=names[BOS], eos=names[EOS])
     ends = [(names[number], number + shift) for number in (BOS, EOS) if names[number] in template]
@@ -78,12 +80,6 @@ def _pre_tokenizer_and_decoder(kind: str) -> tuple[Any, Any]:
         return pre_tokenizers.Split(Regex(f"[{blanks}]+"), "removed"), None
     # BPE splits into words first, as in its training; single bytes do not.
     return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind == "bpe"), decoders.ByteLevel()
-
-
-def _half_width_rules(half_width: bool) -> list[Any]:
-    from tokenizers import normalizers
-
-    return [normalizers.Replace(chr(wide), chr(plain)) for wide, plain in FULL_WIDTH.items()] if half_width else []
 
 
 def _normalizers(fold: bool | str) -> list[Any]:

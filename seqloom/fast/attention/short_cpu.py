@@ -85,7 +85,7 @@ class _ShortAttention(torch.autograd.Function):
             seen = end if causal else k.size(2)
             scores = torch.bmm(q3[:, first:end], k3[:, :seen].mT)
             if causal:
-                scores[:, :, first:] += _causal_bias(end - first, scores)
+                scores[:, :, first:] += scores.new_full((end - first,) * 2, float("-inf")).triu_(1)
             if keep is not None:
                 scores.view(b, heads, t, seen).masked_fill_(~keep, torch.finfo(q.dtype).min)
             weight = scores.softmax(-1)
@@ -119,7 +119,3 @@ def _query_blocks(t: int, causal: bool) -> list[tuple[int, int]]:
     """(first, end) of each block of queries."""
     size = QUERY_BLOCK if causal and t > 2 * QUERY_BLOCK else t
     return [(first, min(first + size, t)) for first in range(0, t, size)]
-
-
-def _causal_bias(size: int, like: Tensor) -> Tensor:
-    return torch.full((size, size), float("-inf"), dtype=like.dtype).triu_(1)

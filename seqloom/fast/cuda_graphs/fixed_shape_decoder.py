@@ -175,7 +175,8 @@ class FixedShapeDecoder:
             x, normed = self._residual_norm(
                 x, self._attend(block.mix, q, k, v, ancestor_bias), block.mix_around, block.cross_around
             )
-            q = self._split_heads(block.cross.query(normed))  # pyright: ignore[reportOptionalCall]
+            q = block.cross.query(normed)  # pyright: ignore[reportOptionalCall]
+            q = q.view(*self.shape[:2], self.heads, -1).transpose(1, 2)
             y = self._attend(block.cross, q, memory[0], memory[1], self.source_bias)
             x, normed = self._residual_norm(x, y, block.cross_around, block.feed_around)
             y = _feed_forward(block.feed, normed)
@@ -216,9 +217,6 @@ class FixedShapeDecoder:
     def _attend(self, part: MultiHeadAttention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         scale = part.score.scale if isinstance(part.score, Scaled) else 1.0
         return part.out(self.attend(q, k, v, mask, scale).transpose(1, 2).reshape(self.shape.rows, -1))
-
-    def _split_heads(self, x: Tensor) -> Tensor:
-        return x.view(*self.shape[:2], self.heads, -1).transpose(1, 2)
 
     def _rotary_table(self, pairs: Tensor) -> Tensor:
         """[max_steps, head_dim]: cosines in even columns, sines in odd ones, by rotating (1, 0)."""

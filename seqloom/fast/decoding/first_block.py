@@ -33,13 +33,10 @@ class FirstBlockTable:
             return self.enter(self.table.index_select(0, tokens)[:, None], position)[:, 0], None
         chunk, offset = divmod(position, CHUNK)
         if chunk not in self.chunks:
-            self.chunks[chunk] = self._make_chunk(chunk * CHUNK)
+            x = self.enter(self.table[:, None].expand(-1, CHUNK, -1), chunk * CHUNK).transpose(0, 1).contiguous()
+            self.chunks[chunk] = x, linear(self.norm.enter(x), self.weight, self.bias)
         x, qkv = self.chunks[chunk]
         return x[offset].index_select(0, tokens), qkv[offset].index_select(0, tokens)
-
-    def _make_chunk(self, position: int) -> tuple[Tensor, Tensor]:
-        x = self.enter(self.table[:, None].expand(-1, CHUNK, -1), position).transpose(0, 1).contiguous()
-        return x, linear(self.norm.enter(x), self.weight, self.bias)
 
 
 # Cached across requests beside copies of the weights that a table was computed from, as in `linear.cpu._pack`.

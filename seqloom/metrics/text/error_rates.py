@@ -64,7 +64,10 @@ def error_rate(predictions: Sequence[Sequence[str]], references: Sequence[Sequen
     The closest is the one with the fewest edits; among equals the shorter, which never flatters the rate.
     """
     check_pairs(predictions, references)
-    chosen = [_closest(prediction, several) for prediction, several in zip(predictions, references, strict=True)]
+    chosen = [
+        min((edit_distance(prediction, reference), len(reference)) for reference in several)
+        for prediction, several in zip(predictions, references, strict=True)
+    ]
     pairs = np.array(chosen, dtype=np.int64).reshape(-1, 2)  # keeps the shape without examples
     return EditCounts(pairs[:, 0], pairs[:, 1])
 
@@ -78,11 +81,6 @@ def check_pairs(predictions: Sequence, references: Sequence) -> None:
     for row, several in enumerate(references):
         if len(several) == 0:
             raise SeqloomError(f"prediction {row + 1} has no reference; give one or more.")
-
-
-def _closest(prediction: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[int, int]:
-    """Distance and length of the closest reference. The length breaks ties, so the order never matters."""
-    return min((edit_distance(prediction, reference), len(reference)) for reference in references)
 
 
 @functools.cache  # a failed import would search the path every time

@@ -118,7 +118,9 @@ class AttentiveDecoder(nn.Module):
             states, rows = self._input_feeding(x, source.memory, visible, written)
         else:
             h, stack = self.recurrent(x, Visibility(causal=True), written.stack)
-            states, rows = self._combined(self.attention(h, source.memory, visible), h), DecoderState(stack, None)
+            context = self.attention(h, source.memory, visible)  # its part of `combine` is already applied
+            states = (context + linear(h, self.combine.weight[:, self.attention.dim :])).tanh()
+            rows = DecoderState(stack, None)
         return states, Decoding(source, rows)
 
     def _fused_step(
@@ -195,10 +197,6 @@ class AttentiveDecoder(nn.Module):
                 )
         gates = self._make_gates(x)
         return lambda t, attentional, stack: self._step(gates(t, attentional), stack)
-
-    def _combined(self, context: Tensor, h: Tensor) -> Tensor:
-        """tanh(W [c; h]), for a context to which its part of W is already applied."""
-        return (context + linear(h, self.combine.weight[:, self.attention.dim :])).tanh()
 
     def _make_gates(self, x: Tensor) -> Callable[[int, Tensor], Tensor]:
         """(t, second input) -> the first cell's gates, for its input [token; second input]. Where this is W x + b, the

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from seqloom.errors import SeqloomError
 from seqloom.models.protocols import Encoded
@@ -38,11 +38,11 @@ class Views(nn.Module):
     def forward(self, encoded: Encoded) -> Encoded:
         """The same with its `views`."""
         layers = dict(enumerate((*encoded.layers[:-1], encoded.states)))
-        normed = {layer: self._normed(layer, states) for layer, states in layers.items()}
+        normed = {
+            layer: self.norms[str(layer)](states) if str(layer) in self.norms else states
+            for layer, states in layers.items()
+        }
         if self.weight is None:
             return replace(encoded, views=tuple(normed[layer] for layer in self.read))
         mixed = torch.einsum("rl,bsdl->rbsd", self.weight.softmax(-1), torch.stack(list(normed.values()), -1))
         return replace(encoded, views=tuple(mixed))
-
-    def _normed(self, layer: int, states: Tensor) -> Tensor:
-        return self.norms[str(layer)](states) if str(layer) in self.norms else states

@@ -34,10 +34,12 @@ def attend(
     # faster for that than kernels made for many queries.
     single_query = q.is_cuda and q.dim() == 3 and q.size(1) == 1
     if report is None and normalize is softmax and not single_query:
-        if type(score) is Scaled:  # the kernel's own scale saves a multiplication
-            return _fused(q, k, v, visible, score.scale)
-        if pair := score.as_dot(q, k):
-            return _fused(*pair, v, visible)
+        # The kernel's own scale saves a multiplication.
+        pair, scale = ((q, k), score.scale) if type(score) is Scaled else (score.as_dot(q, k), 1.0)
+        if pair and q.dim() == 3:  # torch chooses its fused kernel only with a heads axis
+            return _fused(pair[0][:, None], pair[1][:, None], v[:, None], visible, scale)[:, 0]
+        if pair:
+            return _fused(*pair, v, visible, scale)
     scores = score(_group_heads(q, k), k).view(*q.shape[:-1], k.size(-2))
     if visible.bias is not None:
         scores = scores + visible.bias
@@ -48,10 +50,8 @@ def attend(
     return (_group_heads(weights.to(v.dtype), v) @ v).view(*q.shape[:-1], v.size(-1))
 
 
-def _fused(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, scale: float = 1.0) -> Tensor:
+def _fused(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, scale: float) -> Tensor:
     """softmax(scale·qkᵀ) v by the fastest kernel: with its own causal mask, with no mask, or with a dense one."""
-    if q.dim() == 3:  # torch chooses its fused kernel only with a heads axis
-        return _fused(q[:, None], k[:, None], v[:, None], visible, scale)[:, 0]
     t, s, shared = q.size(-2), k.size(-2), q.size(1) != k.size(1)
     plain = visible.bias is None and visible.window is None
     if short_cpu.short_attention_supported(q, k) and plain and (visible.plain_causal(t, s) or not visible.causal):

@@ -71,19 +71,15 @@ class BatchNorm(nn.Module):
                 return self._fused(x)
             mean, count = masked_mean(exact, lengths)
             variance, _ = masked_mean((exact - mean).square(), lengths)
-            self._update_running(mean.detach(), variance.detach(), count)
+            unbiased = variance.detach() * (count / (count - 1).clamp(min=1))  # times n / (n − 1)
+            self.mean.lerp_(mean.detach().to(self.mean.dtype), self.momentum)
+            self.variance.lerp_(unbiased.to(self.variance.dtype), self.momentum)
         return ((exact - mean) * (variance + EPS).rsqrt()).to(x.dtype) * self.weight + self.bias
 
     def _fused(self, x: Tensor) -> Tensor:
         """The same by torch's kernel, which supports no padding and needs at least two positions."""
         flat, running = x.reshape(-1, x.size(-1)), (self.mean, self.variance)
         return torch.batch_norm(flat, self.weight, self.bias, *running, True, self.momentum, EPS, False).view(x.shape)
-
-    def _update_running(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
-        """The running variance is the unbiased one: times n / (n − 1)."""
-        unbiased = variance * (count / (count - 1).clamp(min=1))
-        self.mean.lerp_(mean.to(self.mean.dtype), self.momentum)
-        self.variance.lerp_(unbiased.to(self.variance.dtype), self.momentum)
 
 
 class PowerNorm(nn.Module):

@@ -70,7 +70,13 @@ class Recurrent(nn.Module):
         for depth, layer in enumerate(self.layers):
             if depth:
                 x = drop(x, self.dropout, self.training)
-            x, end = self._layer(layer, x, visible, None if state is None else state[depth])
+            begun = None if state is None else state[depth]
+            if self.training and self.weight_drop:
+                cells = enumerate(layer.cells)  # pyright: ignore
+                dropped = {f"cells.{n}.recurrent": dropout(cell.recurrent, self.weight_drop, True) for n, cell in cells}
+                x, end = functional_call(layer, dropped, (x, visible, begun))
+            else:
+                x, end = layer(x, visible, begun)
             outputs.append(x)
             states.append(end)
         return outputs, tuple(states)
@@ -78,15 +84,6 @@ class Recurrent(nn.Module):
     def forward(self, x: Tensor, visible: Visibility, state: StackState | None = None) -> tuple[Tensor, StackState]:
         outputs, state = self.run(x, visible, state)
         return outputs[-1], state
-
-    def _layer(
-        self, layer: nn.Module, x: Tensor, visible: Visibility, state: CellState | None
-    ) -> tuple[Tensor, CellState]:
-        if not self.training or self.weight_drop == 0.0:
-            return layer(x, visible, state)
-        cells = enumerate(layer.cells)  # pyright: ignore
-        dropped = {f"cells.{n}.recurrent": dropout(cell.recurrent, self.weight_drop, True) for n, cell in cells}
-        return functional_call(layer, dropped, (x, visible, state))
 
 
 class Layer(Probed):
@@ -129,8 +126,11 @@ def run_cell(
     lengths = visible.lengths
     # A growing history is returned only for stepping, where no row is padded.
     parts = None if visible.causal and lengths is None else cell.parts
-    if report is None and not cell.stepwise and _fused_is_faster(x) and (result := _fused(cell, x, lengths, now)):
-        return result[0], result[1][:parts]
+    if report is None and not cell.stepwise and _fused_is_faster(x):
+        if states := cell.fused_bf16(x, now):
+            return states[0], tuple(last(part, lengths) for part in states)[:parts]
+        if result := _fused(cell, x, lengths, now):
+            return result[0], result[1][:parts]
     if report is None and x.size(1) == 1:
         now, _ = cell(cell.input(x[:, 0]), now)
         return now[0][:, None], now[:parts]
@@ -152,8 +152,6 @@ def _fused_is_faster(x: Tensor) -> bool:
 
 
 def _fused(cell: Cell, x: Tensor, lengths: Tensor | None, state: CellState) -> tuple[Tensor, CellState] | None:
-    if states := cell.fused_bf16(x, state):
-        return states[0], tuple(last(part, lengths) for part in states)
     device_type = x.device.type
     if torch.is_autocast_enabled(device_type) and (x.is_cuda or not bf16_supported(x.device)):
         # On a GPU autocast runs fused RNNs in float16 even if bfloat16 was requested: TF32 is as fast and safer.

@@ -30,13 +30,10 @@ def columns(data: Record) -> Markup:
     found = [*(data.get("columns") or []), *([data["target"]] if data.get("target") else [])]
     if not data.get("columns"):
         return Markup("")
-    rows = [[user(one["name"]), one["kind"], *_facts(one)] for one in found]
+    numbers = [(whole, "missing"), (short, "mean"), (short, "deviation"), (whole, "values")]
+    rows = [[user(one["name"]), one["kind"], *(text(one.get(name)) for text, name in numbers)] for one in found]
     head = [_("column, the target last"), _("kind"), _("missing"), _("mean"), _("standard deviation"), _("values")]
     return table(head, rows, numeric=range(2, 6))
-
-
-def _facts(one: Any) -> list[str]:
-    return [whole(one.get("missing")), *map(short, (one.get("mean"), one.get("deviation"))), whole(one.get("values"))]
 
 
 def importance(record: Record) -> Markup:
@@ -45,17 +42,16 @@ def importance(record: Record) -> Markup:
     columns = (found.get("columns") or [])[:COLUMNS]
     if not columns:
         return Markup("")
-    rows = [Bar(one["column"], one["fall"], _whiskers(one)) for one in columns]
+    rows = [
+        Bar(one["column"], one["fall"], (one["fall"] - one["deviation"], one["fall"] + one["deviation"]))
+        for one in columns
+    ]
     note = _(
         "{rows}, one column shuffled among them, five times; a column that another one duplicates gets little",
         rows=amount(found.get("rows"), "held-out rows"),
     )
     unit = _(LOSSES.get(found.get("metric", ""), "decrease of the score"))
     return figure(_("Importance of columns"), bars(rows, unit=unit), note)
-
-
-def _whiskers(one: Any) -> tuple[float, float]:
-    return one["fall"] - one["deviation"], one["fall"] + one["deviation"]
 
 
 def predictions(record: Record) -> Markup:

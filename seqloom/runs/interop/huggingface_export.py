@@ -13,12 +13,10 @@ from typing import Any
 
 import safetensors.torch
 import torch
-from torch import Tensor
 
 from seqloom.build import complete
 from seqloom.data.tokenizers.tokenizer_json import special_names, tokenizer_json
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, UNK
-from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import LengthLimit
 from seqloom.errors import SeqloomError
 from seqloom.files import write_atomic, write_json
@@ -76,7 +74,9 @@ def export_hf(run: str | Path, output: str | Path) -> str:
     for place, (codec, value) in tokenizers.items():
         place.mkdir(parents=True)
         write_json(place / "tokenizer.json", value)
-        write_json(place / "tokenizer_config.json", _tokenizer_config(codec))
+        named = dict(zip(("pad_token", "bos_token", "eos_token", "unk_token"), special_names(codec), strict=True))
+        about = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **named}
+        write_json(place / "tokenizer_config.json", about)
     write_json(folder / "generation_config.json", _generation(texts.bound))
     write_atomic(folder / "model.safetensors", safetensors.torch.save(tensors, {"format": "pt"}))
     sizes: dict[str, Any] = {"vocab_size": texts.source.size + shift}
@@ -137,8 +137,9 @@ def _tensors(ours: Tensors, config: dict[str, Any], family: Family, union: bool)
         ours, position = deinterleaved(ours), {**position, "layout": "halves"}
     found: Tensors = {}
     if family.norm == "before" or family.learned:  # Marian makes its own table
+        sines = sinusoids(LONGEST, dim, halves=position.get("layout") == "halves")
         for side in SIDES:
-            table = ours.get(f"{side}.enter.position.weight", _sines(position, dim))
+            table = ours.get(f"{side}.enter.position.weight", sines)
             found[f"model.{side}.embed_positions.weight"] = torch.cat(
                 [table.new_zeros(OFFSET * family.learned, dim), table]
             )
@@ -163,10 +164,6 @@ def _embeddings(ours: Tensors, tie: bool, share: bool, union: bool) -> Tensors:
     if not tie or not (share or union):
         found |= dict(zip(EMBEDDINGS, (source, target), strict=True))
     return found
-
-
-def _sines(position: dict[str, Any], dim: int) -> Tensor:
-    return sinusoids(LONGEST, dim, halves=position.get("layout") == "halves")
 
 
 def _config(model: dict[str, Any], model_type: str) -> dict[str, Any]:
@@ -208,11 +205,6 @@ def _generation(bound: LengthLimit) -> dict[str, Any]:
         "forced_bos_token_id": bound.first,
         "forced_eos_token_id": EOS if bound.close else None,
     }
-
-
-def _tokenizer_config(codec: Codec) -> dict[str, Any]:
-    named = dict(zip(("pad_token", "bos_token", "eos_token", "unk_token"), special_names(codec), strict=True))
-    return {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **named}
 
 
 def _translator(run: str | Path) -> Any:

@@ -74,7 +74,8 @@ class EncoderGraph(nn.Module):
         self.model = model
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
-        state = self.model.decoder.begin(self.model.encode(self.model.source(tokens), lengths))
+        encoded, views = self.model.encoder(self.model.source(tokens), lengths), self.model.views
+        state = self.model.decoder.begin(encoded if views is None else views(encoded))
         return (*state_tensors(state.context), *state_tensors(state.rows))
 
 

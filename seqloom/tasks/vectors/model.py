@@ -70,15 +70,13 @@ class VectorModel(Predictor[str]):
                 best = row.topk(min(n, max(len(row) - len(SPECIALS) - len(set(ids)), 1)))
                 found = zip(best.values.tolist(), best.indices.tolist(), strict=True)
                 nothing = [Answer("", (), 0.0, 0.0, 0.0)]
-                yield [self._answer(cosine, id) for cosine, id in found] if ids else nothing
+                answers = [Answer(self.codec.decode([id]), (id,), one, 0.0, max(one, 0.0)) for one, id in found]
+                yield answers if ids else nothing
 
     def dummy_forward(self, length: int) -> None:
         """One example of `length` words and a neighbour of each through the model: what `seqloom info` counts."""
         words = torch.full((length,), UNK)
         self.model(words, words[:, None])
-
-    def _answer(self, cosine: float, id: int) -> Answer:
-        return Answer(self.codec.decode([id]), (id,), cosine, 0.0, max(cosine, 0.0))
 
     def evaluate(
         self,
