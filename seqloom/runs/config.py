@@ -26,7 +26,7 @@ from seqloom.files import write_atomic
 from seqloom.options import checked, flattened, hints_of, without_none
 from seqloom.runs.folder.folder_checks import check_config, is_count
 from seqloom.safety import check_own, file_errors
-from seqloom.setting_names import check_equal, with_current_names
+from seqloom.setting_names import check_equal, current_name, with_current_names
 from seqloom.tasks.presets import DEFAULT, TASKS, merge, preset, suited
 from seqloom.tasks.registry import task as get_task
 from seqloom.tasks.shared.task import Task
@@ -157,7 +157,11 @@ def _section_and_key(own: dict[str, Any], key: str, definition: Task) -> tuple[d
     kind = own["model"].get("kind", definition.kind)
     make = definition.models.get(kind) if isinstance(kind, str) else None
     if callable(make):  # an unknown kind is an error later, when the model is completed
-        known(first, {"kind", *SECTIONS, *keywords(make)}, "setting")
+        names = {"kind", *SECTIONS, *keywords(make)}
+        for name, options in (("training", Training), ("data", definition.options)):
+            if first not in names and current_name(name, first, hints_of(options)) in hints_of(options):
+                raise SeqloomError(f"unknown setting {key!r}; did you mean '{name}.{key}'?")
+        known(first, names, "setting")
     return own["model"], key
 
 

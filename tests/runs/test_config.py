@@ -77,6 +77,12 @@ def test_optimiser_is_another_spelling(tmp_path):
         configs.compose("translate", None, None, {}, {"optimiser": "sdg"}, {})
 
 
+@pytest.mark.parametrize(("key", "meant"), [("learning_rate", "training"), ("rate", "training"), ("lowercase", "data")])
+def test_a_setting_without_its_section_is_shown_with_it(key, meant):
+    with pytest.raises(SeqloomError, match=f"unknown setting '{key}'; did you mean '{meant}.{key}'"):
+        configs.compose("translate", None, None, {}, {}, {key: 0.1})
+
+
 def test_case_is_lost_in_two_ways_and_what_was_true_stays_so():
     from seqloom.data.encoding.encode import normalize_all
     from seqloom.data.prepare.pairs import DataOptions
