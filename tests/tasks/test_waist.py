@@ -121,14 +121,14 @@ def test_a_task_has_all_that_is_asked_of_it(name):
 @pytest.mark.parametrize("name", EVERY)
 def test_vocabularies_are_json_and_are_read_back(name, prepared, tmp_path):
     file, ready = prepared(name)
-    told = ready.vocabularies()
+    told = dict(ready.vocabularies())
     assert set(told) == set(task(name).vocabularies)
     again = json.loads(json.dumps(told, allow_nan=False))
     assert task(name).sizes(again) == task(name).sizes(told)
     kept = task(name).prepare(
         PrepareRequest([file], 0.2, task(name).options(), seed=3, cache=tmp_path, vocabularies=again)
     )
-    assert json.loads(json.dumps(kept.vocabularies())) == again
+    assert json.loads(json.dumps(dict(kept.vocabularies()))) == again
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -219,7 +219,7 @@ def test_judges_score_what_is_held_out(name, prepared):
 def test_a_runner_records_what_is_held_out(name, prepared, tmp_path):
     _, ready = prepared(name)
     config, model = model_of(name, ready)
-    again = json.loads(json.dumps(ready.vocabularies()))
+    again = json.loads(json.dumps(dict(ready.vocabularies())))
     runner = task(name).runner(LoadedRun(tmp_path, config, model.eval(), again, CPU))
     assert runner.model is model
     assert runner.folder == tmp_path

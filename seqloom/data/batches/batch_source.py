@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -80,7 +81,7 @@ class PreparedData(Protocol):
         """Statistics as JSON: the data.json of the run."""
         ...
 
-    def vocabularies(self) -> dict[str, Any]:
+    def vocabularies(self) -> Mapping[str, Any]:
         """Vocabularies as JSON: `{"source": …}` becomes source.json of the run."""
         ...
 

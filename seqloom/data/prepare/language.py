@@ -23,7 +23,7 @@ from seqloom.data.prepare.count_tokens import TokenCounts
 from seqloom.data.prepare.language_holdout import Block, LanguageFiles
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, SPECIALS, UNK, make_tokenizer
-from seqloom.data.tokenizers.vocabulary import Codec
+from seqloom.data.tokenizers.vocabulary import Codec, Vocabularies
 from seqloom.errors import SeqloomError
 from seqloom.files import write_json
 
@@ -41,8 +41,8 @@ class PreparedLanguage:
     notes: list[str]
     facts: dict[str, Any] = field(repr=False)
 
-    def vocabularies(self) -> dict[str, Any]:
-        return {"source": self.codec.to_json(), "lines": {"labels": self.labels, "seen": line_hashes(self.train)}}
+    def vocabularies(self) -> Vocabularies:
+        return Vocabularies(source=self.codec, lines={"labels": self.labels, "seen": line_hashes(self.train)})
 
     def validation_examples(self) -> list[Stream]:
         return [] if self.valid is None else [self.valid]

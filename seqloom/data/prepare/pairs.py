@@ -27,7 +27,7 @@ from seqloom.data.prepare.notes import held_out_notes, overlap_notes
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.splits.split import Split
 from seqloom.data.tokenizers.tokenizers import make_tokenizer
-from seqloom.data.tokenizers.vocabulary import Codec
+from seqloom.data.tokenizers.vocabulary import Codec, Vocabularies
 from seqloom.errors import SeqloomError, setting_errors
 from seqloom.files import MANIFEST, damage, sha256, write_json
 from seqloom.plural import counted
@@ -75,8 +75,8 @@ class PreparedPairs:
     facts: dict[str, Any] = field(repr=False)  # what the data is like, as JSON can hold it; see `facts`
     split: Split = field(repr=False)
 
-    def vocabularies(self) -> dict[str, Any]:
-        return {"source": self.source.to_json(), "target": self.target.to_json()}
+    def vocabularies(self) -> Vocabularies:
+        return Vocabularies(source=self.source, target=self.target)
 
     def validation_examples(self) -> list[Example]:
         """The held-out examples as text: predictions are scored against them."""

@@ -33,7 +33,7 @@ from seqloom.data.prepare.notes import held_out_notes
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.splits.split import Part, Split
 from seqloom.data.tokenizers.tokenizers import SPECIALS, UNK, make_tokenizer
-from seqloom.data.tokenizers.vocabulary import Codec
+from seqloom.data.tokenizers.vocabulary import Codec, Vocabularies
 from seqloom.errors import SeqloomError
 from seqloom.files import sha256, write_atomic, write_json
 
@@ -66,8 +66,8 @@ class EncodedTexts:
     facts: dict[str, Any] = field(repr=False)
     files: list[str] = field(repr=False, default_factory=list)
 
-    def vocabularies(self) -> dict[str, Any]:
-        return {"source": self.codec.to_json()}
+    def vocabularies(self) -> Vocabularies:
+        return Vocabularies(source=self.codec)
 
     def validation_examples(self) -> list[Example]:
         """The held-out texts, whole."""
@@ -95,7 +95,7 @@ class PreparedTexts(Generic[Made]):
     def facts(self) -> dict[str, Any]:
         return self.texts.facts
 
-    def vocabularies(self) -> dict[str, Any]:
+    def vocabularies(self) -> Vocabularies:
         return self.texts.vocabularies()
 
     def validation_examples(self) -> list[Example]:

@@ -231,6 +231,8 @@ def make_tokenizer(
         "kind of tokens",
     )
     if name == "labels":
+        if not size:
+            raise SeqloomError(f"tokens {shown(kind)}: name the sign between several labels, as in labels:|")
         return Labels(size)
     if name != "bpe":
         if colon:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from seqloom.data.tokenizers.base_tokenizer import CleanedTokenizer
 from seqloom.data.tokenizers.tokenizers import (
@@ -123,3 +123,29 @@ class Codec:
         except Exception as error:  # the library of tokenizers raises nothing more precise
             message = str(error).partition("\n")[0][:200]
             raise SeqloomError(f"the stored vocabulary is damaged: {type(error).__name__}: {message}") from error
+
+
+class Vocabularies(Mapping[str, Any]):
+    """The vocabularies of prepared data by name: `[name]` gives JSON, as a run keeps it, `opened` the object itself."""
+
+    def __init__(self, **objects: Any) -> None:
+        self.objects = objects
+
+    def __getitem__(self, name: str) -> Any:
+        value = self.objects[name]
+        return value.to_json() if hasattr(value, "to_json") else value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.objects)
+
+    def __len__(self) -> int:
+        return len(self.objects)
+
+
+Kind = TypeVar("Kind")
+
+
+def opened(vocabularies: Mapping[str, Any], name: str, kind: type[Kind]) -> Kind:
+    """One of the vocabularies of a run as an object: made from JSON only where they were read from its folder."""
+    value = vocabularies.objects[name] if isinstance(vocabularies, Vocabularies) else None
+    return value if isinstance(value, kind) else kind.from_json(vocabularies[name])  # pyright: ignore[reportAttributeAccessIssue]

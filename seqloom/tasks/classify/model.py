@@ -18,7 +18,7 @@ from seqloom.data.formats.bad_lines import read_examples as read_examples
 from seqloom.data.formats.pairs import Example
 from seqloom.data.prepare.labels import LabelOptions
 from seqloom.data.tokenizers.tokenizers import EOS, UNK
-from seqloom.data.tokenizers.vocabulary import Codec
+from seqloom.data.tokenizers.vocabulary import Codec, opened
 from seqloom.decoding.batched import Answer, may_be_long
 from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
@@ -40,8 +40,8 @@ class ClassifyModel(Predictor[str]):
 
     def __init__(self, run: LoadedRun) -> None:
         super().__init__(run)
-        self.source = Codec.from_json(run.vocabularies["source"])
-        self.target = Target.from_json(run.vocabularies["target"])
+        self.source = opened(run.vocabularies, "source", Codec)
+        self.target = opened(run.vocabularies, "target", Target)
         self.options = LabelOptions(**checked(LabelOptions, run.config["data"], "data"))
 
     def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> ReadOptions:

@@ -22,7 +22,7 @@ from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.splits.sorted_files import sorted_note
 from seqloom.data.splits.split import Split
 from seqloom.data.tokenizers.tokenizers import make_tokenizer
-from seqloom.data.tokenizers.vocabulary import Codec
+from seqloom.data.tokenizers.vocabulary import Codec, Vocabularies, opened
 from seqloom.errors import SeqloomError
 from seqloom.metrics.classification import score_labels
 from seqloom.models.classifier import CLASSIFIERS, Logistic
@@ -49,8 +49,8 @@ class PreparedLabels:
     facts: dict[str, Any] = field(repr=False)
     prepared: PreparedPairs = field(repr=False)
 
-    def vocabularies(self) -> dict[str, Any]:
-        return {"source": self.source.to_json(), "target": self.target.to_json()}
+    def vocabularies(self) -> Vocabularies:
+        return Vocabularies(source=self.source, target=self.target)
 
     def validation_examples(self) -> list[Example]:
         return self.prepared.validation_examples()
@@ -95,8 +95,8 @@ class Classify:
         )
 
     def sizes(self, vocabularies: Mapping[str, Any]) -> dict[str, Any]:
-        target = Target.from_json(vocabularies["target"])
-        return {"source_size": Codec.from_json(vocabularies["source"]).size, "label_count": target.size}
+        source, target = opened(vocabularies, "source", Codec), opened(vocabularies, "target", Target)
+        return {"source_size": source.size, "label_count": target.size}
 
     def decoding(self, data: PreparedLabels, before: Mapping[str, Any]) -> dict[str, Any]:
         return {}
@@ -117,7 +117,7 @@ class Classify:
         return scored
 
     def ensemble(self, models: Sequence[nn.Module], vocabularies: Mapping[str, Any]) -> nn.Module:
-        return ClassifierEnsemble(models, Target.from_json(vocabularies["target"]).kind)
+        return ClassifierEnsemble(models, opened(vocabularies, "target", Target).kind)
 
     def runner(self, run: LoadedRun) -> ClassifyModel:
         return ClassifyModel(run)

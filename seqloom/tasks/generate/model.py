@@ -18,7 +18,7 @@ from seqloom.data.formats.pairs import OnNote, read_sources, read_with_targets
 from seqloom.data.formats.plain_text import text_chunks
 from seqloom.data.prepare.language import encode_files
 from seqloom.data.tokenizers.tokenizers import UNK
-from seqloom.data.tokenizers.vocabulary import Codec
+from seqloom.data.tokenizers.vocabulary import Codec, opened
 from seqloom.decoding.batched import Answer
 from seqloom.decoding.generation import GenerationOptions, TextGenerator
 from seqloom.decoding.search_options import Search
@@ -43,7 +43,7 @@ class GenerateModel(Predictor[str]):
     def __init__(self, run: LoadedRun) -> None:
         super().__init__(run)
         self.options = StreamOptions(**run.config["data"])
-        codec, lines = Codec.from_json(run.vocabularies["source"]), run.vocabularies["lines"]
+        codec, lines = opened(run.vocabularies, "source", Codec), run.vocabularies["lines"]
         self.seen_lines = base64.b64decode(lines["seen"])
         room = run.config["decoding"]["room"]
         self.texts = TextGenerator(run.model, codec, list(lines["labels"]), self.options.lines, room, run.device)

@@ -13,7 +13,7 @@ from seqloom.data.batches.batch_source import PreparedData
 from seqloom.data.batches.language import StreamOptions
 from seqloom.data.prepare.language import PreparedLanguage, prepare_language
 from seqloom.data.prepare.request import PrepareRequest
-from seqloom.data.tokenizers.vocabulary import Codec
+from seqloom.data.tokenizers.vocabulary import Codec, opened
 from seqloom.decoding.generation import GenerationOptions
 from seqloom.errors import SeqloomError
 from seqloom.models.language_model import LANGUAGE_MODELS
@@ -41,7 +41,7 @@ class Generate:
         return prepare_language(request)
 
     def sizes(self, vocabularies: Mapping[str, Any]) -> dict[str, Any]:
-        size = Codec.from_json(vocabularies["source"]).size
+        size = opened(vocabularies, "source", Codec).size
         return {"source_size": size, "labels": len(vocabularies["lines"]["labels"])}
 
     def decoding(self, data: PreparedData, before: Mapping[str, Any]) -> dict[str, Any]:

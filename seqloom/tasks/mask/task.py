@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from seqloom.data.batches.batch_source import PreparedData
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.prepare.texts import PlainTextOptions, PreparedTexts, prepare_texts
-from seqloom.data.tokenizers.vocabulary import Codec
+from seqloom.data.tokenizers.vocabulary import Codec, opened
 from seqloom.errors import SeqloomError
 from seqloom.metrics.perplexity import perplexity
 from seqloom.models.pretraining.masked_language_model import MODELS
@@ -57,7 +57,7 @@ class Mask:
         return PreparedTexts(texts, MaskedTexts(texts.train, share), held)
 
     def sizes(self, vocabularies: Mapping[str, Any]) -> dict[str, Any]:
-        return {"source_size": Codec.from_json(vocabularies["source"]).size}
+        return {"source_size": opened(vocabularies, "source", Codec).size}
 
     def decoding(self, data: PreparedData, before: Mapping[str, Any]) -> dict[str, Any]:
         return {}

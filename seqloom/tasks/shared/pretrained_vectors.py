@@ -14,7 +14,7 @@ from torch import nn
 from seqloom.data.datasets import catalog
 from seqloom.data.formats.word_vectors import Vectors, from_pairs, read_vectors, write_vectors
 from seqloom.data.tokenizers.tokenizers import SPECIALS
-from seqloom.data.tokenizers.vocabulary import Codec
+from seqloom.data.tokenizers.vocabulary import Codec, opened
 from seqloom.documents import read_json
 from seqloom.errors import SeqloomError
 from seqloom.training.checkpoint import read_tensors
@@ -37,7 +37,7 @@ def load_into_model(model: nn.Module, stored: Mapping[str, Any], vectors: str) -
     """Begin a model's embedding with `vectors`. `stored`: its vocabularies, as a run keeps them."""
     if not hasattr(model, "source") or "source" not in stored:
         raise SeqloomError(f"vectors {vectors}: this model has no embedding of words to begin with them")
-    codec = Codec.from_json(stored["source"])
+    codec = opened(stored, "source", Codec)
     return initialize(model, codec, load(vectors, codec))
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from seqloom.data.prepare.pairs import DataOptions, PreparedPairs, prepare_pairs
 from seqloom.data.prepare.request import PrepareRequest
-from seqloom.data.tokenizers.vocabulary import Codec
+from seqloom.data.tokenizers.vocabulary import Codec, opened
 from seqloom.decoding.batched import LengthLimit, TextPredictor
 from seqloom.errors import SeqloomError
 from seqloom.metrics.text.text_metrics import METRICS
@@ -79,7 +79,7 @@ class Translate:
 
 
 def _codecs(vocabularies: Mapping[str, Any]) -> tuple[Codec, Codec]:
-    return Codec.from_json(vocabularies["source"]), Codec.from_json(vocabularies["target"])
+    return opened(vocabularies, "source", Codec), opened(vocabularies, "target", Codec)
 
 
 def _texts(model: Any, codecs: tuple[Codec, Codec], config: Mapping[str, Any], device: torch.device) -> TextPredictor:

@@ -19,7 +19,7 @@ from seqloom.data.files.columns import ReadOptions
 from seqloom.data.formats.pairs import Example
 from seqloom.data.prepare.texts import read_texts
 from seqloom.data.tokenizers.tokenizers import SPECIALS, UNK
-from seqloom.data.tokenizers.vocabulary import Codec
+from seqloom.data.tokenizers.vocabulary import Codec, opened
 from seqloom.decoding.batched import Answer
 from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError, known
@@ -38,7 +38,7 @@ class VectorModel(Predictor[str]):
 
     def __init__(self, run: LoadedRun) -> None:
         super().__init__(run)
-        self.codec = Codec.from_json(run.vocabularies["source"])
+        self.codec = opened(run.vocabularies, "source", Codec)
 
     def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> ReadOptions:
         """How files are read: as those of the training, but for what is given."""

@@ -13,7 +13,7 @@ from torch import nn
 from seqloom.data.batches.batch_source import PreparedData
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.prepare.texts import PlainTextOptions, PreparedTexts, prepare_texts
-from seqloom.data.tokenizers.vocabulary import Codec
+from seqloom.data.tokenizers.vocabulary import Codec, opened
 from seqloom.errors import SeqloomError
 from seqloom.models.pretraining.skip_gram import MODELS
 from seqloom.tasks.shared.predictor import LoadedRun
@@ -72,7 +72,7 @@ class Vectors:
         return PreparedTexts(texts, windows, held if held is not None and len(held) else None)
 
     def sizes(self, vocabularies: Mapping[str, Any]) -> dict[str, Any]:
-        return {"source_size": Codec.from_json(vocabularies["source"]).size}
+        return {"source_size": opened(vocabularies, "source", Codec).size}
 
     def decoding(self, data: PreparedData, before: Mapping[str, Any]) -> dict[str, Any]:
         return {}

@@ -128,3 +128,9 @@ def test_each_width_has_its_own_cache(tmp_path):
         for half in (False, True)
     ]
     assert [one.source.tokens for one in ready] == [["Ａ"], ["A"]]
+
+
+def test_several_labels_need_a_sign_between_them():
+    assert make_tokenizer("labels:|").split("b|a| b") == ["a", "b"]
+    with pytest.raises(SeqloomError, match=r"tokens 'labels': name the sign between several labels, as in labels:\|"):
+        make_tokenizer("labels")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seqloom.data.tokenizers.graphemes import _clusters, graphemes
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, SPECIALS, TOKENS, UNK
-from seqloom.data.tokenizers.vocabulary import Codec
+from seqloom.data.tokenizers.vocabulary import Codec, Vocabularies, opened
 from seqloom.errors import SeqloomError
 
 KINDS = ("chars", "words", "bytes", "bpe:300")
@@ -216,3 +216,11 @@ def test_every_splitter_names_its_source():
         assert kind.__doc__, name
     assert "Sennrich" in str(TOKENS["bpe"].__doc__)
     assert unicodedata.unidata_version >= "14"
+
+
+def test_vocabularies_are_json_to_files_and_objects_within_a_process():
+    codec = Codec.build("chars", ["ab"])
+    held = Vocabularies(source=codec, lines={"labels": []})
+    assert dict(held) == {"source": codec.to_json(), "lines": {"labels": []}}
+    assert opened(held, "source", Codec) is codec
+    assert opened(dict(held), "source", Codec).tokens == codec.tokens
