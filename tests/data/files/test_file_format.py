@@ -66,13 +66,13 @@ def rows(pairs, sign="\t", end="\n") -> str:
     [
         ("utf-8", GERMAN, None),
         ("utf-8-sig", GERMAN, "byte order mark at its start was dropped"),
-        ("cp1252", GERMAN, "read as Latin-1 (cp1252), a guess"),
+        ("cp1252", GERMAN, "read as Latin-1 (cp1252), detected"),
         ("utf-16", GERMAN, "read as UTF-16, by the mark"),
-        ("utf-16-le", GERMAN, "read as UTF-16, a guess"),
+        ("utf-16-le", GERMAN, "read as UTF-16, detected"),
         ("utf-16", CHINESE, "read as UTF-16, by the mark"),
-        ("utf-16-le", CHINESE, "read as UTF-16, a guess"),
-        ("utf-16-be", CHINESE, "read as UTF-16, a guess"),
-        ("gb18030", CHINESE, "read as GB18030, a guess"),
+        ("utf-16-le", CHINESE, "read as UTF-16, detected"),
+        ("utf-16-be", CHINESE, "read as UTF-16, detected"),
+        ("gb18030", CHINESE, "read as GB18030, detected"),
         ("utf-8", CHINESE, None),
     ],
 )
