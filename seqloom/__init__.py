@@ -9,13 +9,14 @@ from seqloom.errors import SeqloomError
 from seqloom.version import __version__
 
 if TYPE_CHECKING:
+    from seqloom.acceleration import plain
     from seqloom.decoding.search_options import Search
     from seqloom.parts.probe import watch
     from seqloom.runs.load import load
     from seqloom.runs.train.train import Run, train
     from seqloom.tasks.translate.model import Translator
 
-__all__ = ["Run", "Search", "SeqloomError", "Translator", "__version__", "load", "train", "watch"]
+__all__ = ["Run", "Search", "SeqloomError", "Translator", "__version__", "load", "plain", "train", "watch"]
 
 # Looked up on first use: `import seqloom` and `seqloom --help` do not wait for torch.
 _HOMES = {
@@ -23,6 +24,7 @@ _HOMES = {
     "Search": "seqloom.decoding.search_options",
     "Translator": "seqloom.tasks.translate.model",
     "load": "seqloom.runs.load",
+    "plain": "seqloom.acceleration",
     "train": "seqloom.runs.train.train",
     "watch": "seqloom.parts.probe",
 }

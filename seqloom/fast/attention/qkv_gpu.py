@@ -20,7 +20,7 @@ def supported(x: Tensor) -> bool:
 
 def split_qkv(qkv: Tensor, bias: Tensor | None, heads: int) -> list[Tensor]:
     """[B, T, 3·heads·D] -> three views [B, heads, T, D]. `bias` [3·heads·D] is already in it, but its gradient is
-    made here; see `Linear.forward_defer_bias_grad`."""
+    made here; see `defer_bias_grad`."""
     return reference(qkv, heads) if bias is None else list(_SplitQkv.apply(qkv, bias, heads))
 
 

@@ -44,7 +44,7 @@ def attention(
 
     Self-attention: x is q, k and v, [B, T, 3·heads·dim]. Cross-attention: x is q, [B, T, heads·dim], and `kv` is k
     and v, [B, S, 2·heads·dim]. `bias` [3·heads·dim], of self-attention alone, is in x already, but its gradient is
-    made here; see `Linear.forward_defer_bias_grad`. `rotary`, of self-attention alone: cosines and sines by which q
+    made here; see `defer_bias_grad`. `rotary`, of self-attention alone: cosines and sines by which q
     and k are rotated first.
     """
     call = torch.ops.seqloom.short if torch.compiler.is_compiling() else _ShortAttention.apply

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.fast.decoding.transformer_step import BlockStep
-from seqloom.fast.linear.cpu import linear, supported
+from seqloom.fast.linear.cpu import supported
+from seqloom.parts.layers.linear import linear
 
 MAX_TOKENS = 128  # a larger table takes long to compute, and is as slow to read as the weights
 CHUNK = 16  # positions computed at a time

@@ -25,7 +25,7 @@ def supported(x: Tensor) -> bool:
 
 def activation_dropout(x: Tensor, bias: Tensor | None, p: float, gelu: bool) -> Tensor:
     """x [..., dim] -> dropout(gelu(x)), or of max(0, x). `bias` [dim] is in x already, but its gradient is made here;
-    see `Linear.forward_defer_bias_grad`."""
+    see `defer_bias_grad`."""
     call = torch.ops.seqloom.activated if torch.compiler.is_compiling() else _ActivationDropout.apply
     return call(x, bias, runtime.seed(x, p), p, gelu)
 

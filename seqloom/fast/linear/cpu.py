@@ -12,6 +12,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
+from seqloom.acceleration import twin_of
+from seqloom.parts.layers.linear import linear
+
 MIN_ROWS = 16  # with fewer, oneDNN takes longer to reorder the weights than to multiply by them
 _ONEDNN = torch.backends.mkldnn.is_available()
 _BF16 = _ONEDNN and torch.ops.mkldnn._is_mkldnn_bf16_supported()  # older processors have no bf16 matmul
@@ -23,24 +26,20 @@ def bf16_supported(device: torch.device) -> bool:
     return device.type != "cpu" or _BF16
 
 
-class Linear(nn.Linear):
-    """W x + b, as nn.Linear."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        return linear(input, self.weight, self.bias)
-
-    def forward_defer_bias_grad(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """W x + b, and b, whose gradient is left to the next operation: the sum over rows of the gradient of W x + b,
-        which that operation has in registers. None: the bias needs no gradient, or has it from here."""
-        if self.bias is None or not self.bias.requires_grad:
-            return self(x), None
-        return linear(x, self.weight, self.bias.detach()), self.bias
+def defer_bias_grad(layer: nn.Linear, x: Tensor) -> tuple[Tensor, Tensor | None]:
+    """W x + b, and b, whose gradient is left to the next operation: the sum over rows of the gradient of W x + b, which
+    that operation has in registers. None: the bias needs no gradient, or has it from here."""
+    if layer.bias is None or not layer.bias.requires_grad:
+        return layer(x), None
+    return linear(x, layer.weight, layer.bias.detach()), layer.bias
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """F.linear: x [..., in], weight [out, in] -> [..., out]."""
-    if not supported(x, weight) or x.numel() < MIN_ROWS * weight.size(1):
-        return F.linear(x, weight, bias)
+def _linear_supported(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
+    return supported(x, weight) and x.numel() >= MIN_ROWS * weight.size(1)
+
+
+@twin_of(linear, _linear_supported)
+def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return (_OnednnLinear.apply if torch.is_grad_enabled() else _onednn_linear)(x, weight, bias)
 
 

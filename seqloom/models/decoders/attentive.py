@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from seqloom.build import Choice
 from seqloom.errors import SeqloomError, known
 from seqloom.fast.decoding.recurrent_step import RecurrentStackStep
-from seqloom.fast.linear.cpu import PackedLinear, PlainLinear, StepwiseLinear, linear, prepare_weight
+from seqloom.fast.linear.cpu import PackedLinear, PlainLinear, StepwiseLinear, prepare_weight
 from seqloom.fast.lstm.input_feeding_cpu import InputFeedingState, Weights, input_feeding_steps, supported
 from seqloom.models.decoders.bridge import Bridge, Dims, repeat_rows
 from seqloom.models.protocols import Encoded
@@ -19,6 +19,7 @@ from seqloom.parts.attention.attend import Memory
 from seqloom.parts.attention.scores import SCORES, Dot, General, Scaled
 from seqloom.parts.attention.single_head import Attention
 from seqloom.parts.layers.dropout import dropout
+from seqloom.parts.layers.linear import linear
 from seqloom.parts.recurrent.base_cell import Cell
 from seqloom.parts.recurrent.cells import CELLS, LstmCell
 from seqloom.parts.recurrent.layers import Recurrent, StackState

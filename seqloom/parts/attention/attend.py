@@ -1,21 +1,20 @@
-"""Attention as a function: the plain form, and torch's and our fused kernels where they compute the same."""
+"""Attention as a function."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from torch import Tensor
-from torch.nn import functional as F
 
-from seqloom.fast.attention import short_cpu
+from seqloom.acceleration import accelerated
 from seqloom.parts.attention.normalizers import Normalizer, softmax
-from seqloom.parts.attention.scores import Scaled, Score
+from seqloom.parts.attention.scores import Score
 from seqloom.parts.visibility import Visibility
 
 Memory = tuple[Tensor, Tensor]  # keys, already through `score.keys`, and values; one row per sentence
 
 
+@accelerated
 def attend(
     q: Tensor,
     k: Tensor,
@@ -27,68 +26,19 @@ def attend(
 ) -> Tensor:
     """softmax(score(q, k)) v over visible keys: q [..., T, Q], k [..., S, K], v [..., S, D] -> [..., T, D].
 
-    `k` has been through `score.keys`. Consecutive query heads may share one head of keys and values. With `report` the
-    plain path runs and passes it the weights [..., T, S].
+    `k` has been through `score.keys`. Consecutive query heads may share one head of keys and values. `report` gets the
+    weights [..., T, S].
     """
-    # In training, a recurrent decoder asks one query a sentence with one head. On a GPU two small matmuls are much
-    # faster for that than kernels made for many queries.
-    single_query = q.is_cuda and q.dim() == 3 and q.size(1) == 1
-    if report is None and normalize is softmax and not single_query:
-        # The kernel's own scale saves a multiplication.
-        pair, scale = ((q, k), score.scale) if type(score) is Scaled else (score.as_dot(q, k), 1.0)
-        if pair and q.dim() == 3:  # torch chooses its fused kernel only with a heads axis
-            return _fused(pair[0][:, None], pair[1][:, None], v[:, None], visible, scale)[:, 0]
-        if pair:
-            return _fused(*pair, v, visible, scale)
-    scores = score(_group_heads(q, k), k).view(*q.shape[:-1], k.size(-2))
+    scores = score(group_heads(q, k), k).view(*q.shape[:-1], k.size(-2))
     if visible.bias is not None:
         scores = scores + visible.bias
     keep = visible.keep(q.size(-2), k.size(-2), q.device)  # [B, 1, T, S]
     weights = normalize(scores, keep[:, 0] if keep is not None and scores.dim() == 3 else keep)
     if report:
         report(weights.detach())
-    return (_group_heads(weights.to(v.dtype), v) @ v).view(*q.shape[:-1], v.size(-1))
+    return (group_heads(weights.to(v.dtype), v) @ v).view(*q.shape[:-1], v.size(-1))
 
 
-def _fused(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, scale: float) -> Tensor:
-    """softmax(scale·qkᵀ) v by the fastest kernel: with its own causal mask, with no mask, or with a dense one."""
-    t, s, shared = q.size(-2), k.size(-2), q.size(1) != k.size(1)
-    plain = visible.bias is None and visible.window is None
-    if short_cpu.short_attention_supported(q, k) and plain and (visible.plain_causal(t, s) or not visible.causal):
-        keep = None if visible.causal else visible.keep(t, s, q.device)
-        return short_cpu.short_attention(q * scale, k, v, keep, visible.causal)
-    if short_cpu.short_attention_no_grad_supported(q, k) and plain and not visible.causal:
-        return short_cpu.short_attention_no_grad(q, k, v, visible.keep(t, s, q.device), scale)
-    if visible.plain_causal(t, s):
-        return _torch_kernel(q, k, v, scale=scale, is_causal=True, enable_gqa=shared)
-    mask = visible.keep(t, s, q.device)
-    if visible.bias is not None:
-        mask = visible.bias if mask is None else visible.bias.masked_fill(~mask, float("-inf"))
-    if not shared:
-        return _torch_kernel(q, k, v, scale=scale, attn_mask=mask)
-    # Heads that share keys become further queries: every kernel can do that, and no key is repeated.
-    y = _torch_kernel(_group_heads(q, k), k, v, scale=scale, attn_mask=_group_mask(mask, q, k))
-    return y.reshape(*q.shape[:-1], v.size(-1))
-
-
-def _torch_kernel(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
-    """torch's, which is not fused for values narrower than keys: those are padded with zeros."""
-    if (missing := k.size(-1) - v.size(-1)) <= 0:
-        return F.scaled_dot_product_attention(q, k, v, **options)
-    y = F.scaled_dot_product_attention(q, k, F.pad(v, (0, missing)), **options)
-    return y[..., : v.size(-1)]
-
-
-def _group_heads(x: Tensor, k: Tensor) -> Tensor:
+def group_heads(x: Tensor, k: Tensor) -> Tensor:
     """[B, heads, T, ...] -> [B, key_heads, heads/key_heads·T, ...] where k has fewer heads."""
     return x if x.dim() == 3 or x.size(1) == k.size(1) else x.reshape(x.size(0), k.size(1), -1, x.size(-1))
-
-
-def _group_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
-    """The same for a mask or bias of the scores, [..., heads or 1, T or 1, S]."""
-    if mask is None:
-        return None
-    mask = mask[(None,) * (4 - mask.dim())]
-    if mask.size(1) == mask.size(2) == 1:
-        return mask
-    return _group_heads(mask.expand(-1, q.size(1), q.size(2), -1), k)

@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from seqloom.build import Choice, build
 from seqloom.errors import SeqloomError, known
 from seqloom.fast.attention import qkv_gpu, short_gpu
-from seqloom.fast.linear.cpu import Linear
+from seqloom.fast.linear.cpu import defer_bias_grad
 from seqloom.parts.attention.attend import Memory, attend
 from seqloom.parts.attention.kv_cache import Cache, cache_unneeded
 from seqloom.parts.attention.normalizers import NORMALIZERS, Normalizer, softmax
 from seqloom.parts.attention.scores import SCORES, Scaled
 from seqloom.parts.layers.dropout import dropout
+from seqloom.parts.layers.linear import Linear
 from seqloom.parts.positions.position import AttentionPosition, NoPosition
 from seqloom.parts.positions.rotary import RotaryTable
 from seqloom.parts.probe import Probed
@@ -124,9 +125,7 @@ class MultiHeadAttention(Probed):
     ) -> tuple[Tensor, Cache | None]:
         """Self-attention: x [R, T, dim] -> the same; with a cache, x follows what the cache holds."""
         if self.project is not None and self.standard and qkv_gpu.supported(x):
-            packed, bias = self.project.forward_defer_bias_grad(
-                x
-            )  # the gradient of the bias is left to the kernels below
+            packed, bias = defer_bias_grad(self.project, x)  # the kernels below make the gradient of the bias
         else:
             packed, bias = self._project(x), None
         if (

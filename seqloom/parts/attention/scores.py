@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError
-from seqloom.fast.linear.cpu import Linear
+from seqloom.parts.layers.linear import Linear
 
 
 class Score(Protocol):

@@ -7,9 +7,9 @@ from torch import Tensor, is_grad_enabled, nn
 from seqloom.errors import SeqloomError, known
 from seqloom.fast.feedforward import gpu as fused_feed_forward
 from seqloom.fast.linear import cpu as linear_cpu
-from seqloom.fast.linear.cpu import Linear
 from seqloom.parts.layers.activations import ACTIVATIONS, Gelu, Relu
 from seqloom.parts.layers.dropout import dropout, relu_dropout
+from seqloom.parts.layers.linear import Linear
 
 
 class FeedForward(nn.Module):
@@ -30,7 +30,7 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if isinstance(self.activation, Relu | Gelu) and fused_feed_forward.supported(x):
             gelu, p = isinstance(self.activation, Gelu), self.dropout if self.training else 0.0
-            return self.down(fused_feed_forward.activation_dropout(*self.up.forward_defer_bias_grad(x), p, gelu))
+            return self.down(fused_feed_forward.activation_dropout(*linear_cpu.defer_bias_grad(self.up, x), p, gelu))
         if isinstance(self.activation, Relu) and not (self.training or is_grad_enabled()):
             return self.down(linear_cpu.linear_relu(x, self.up))
         x = self.up(x)

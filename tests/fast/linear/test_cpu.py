@@ -6,7 +6,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from seqloom.fast.linear import cpu as module
-from seqloom.fast.linear.cpu import Linear, PackedLinear, PlainLinear, StepwiseLinear, linear, prepare_linear
+from seqloom.fast.linear.cpu import PackedLinear, PlainLinear, StepwiseLinear, prepare_linear
+from seqloom.parts.layers.linear import Linear, linear
 from tests.laws import drawn
 
 torch_only = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")

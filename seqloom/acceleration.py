@@ -1,0 +1,114 @@
+"""Plain functions and their fast twins.
+
+The textbook (`parts`, `models`, `decoding`, `training`) marks a function that has a faster form with `@accelerated`
+and says no more about speed. `seqloom/fast` registers the faster form with `@twin_of`, and a predicate `supported`
+over the same arguments. A call takes the first twin that supports it, else the plain function. `plain()` and
+SEQLOOM_PLAIN=1 switch all twins off.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from importlib import import_module
+from threading import Lock
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+
+import torch
+from torch import nn
+
+P, R = ParamSpec("P"), TypeVar("R")
+
+
+class Twin(NamedTuple):
+    fast: Callable[..., Any]
+    supported: Callable[..., bool]
+    compiles: bool  # whether a compiler may trace it
+    own_state: (
+        bool  # whether `supported` recognizes a state that fast code made: that goes on, whatever is switched off
+    )
+
+
+TWINS: dict[str, list[Twin]] = {}  # by the name of the plain function
+_plain = int(os.environ.get("SEQLOOM_PLAIN", "") not in ("", "0"))  # how many ask for plain code
+_loaded = False
+_lock = Lock()
+
+
+def accelerated(plain: Callable[P, R]) -> Callable[P, R]:
+    """Mark a function or method that may have fast twins. `.plain` is the function itself."""
+    twins = TWINS.setdefault(f"{plain.__module__}.{plain.__qualname__}", [])
+
+    @wraps(plain)
+    def dispatch(*args: P.args, **keywords: P.kwargs) -> R:
+        compiling = torch.compiler.is_compiling()
+        if not compiling and not _loaded:
+            load()
+        for twin in twins:
+            if not twin.own_state and (_plain or (compiling and not twin.compiles)):
+                continue
+            if twin.supported(*args, **keywords) and (twin.own_state or compiling or not _disturbed(args)):
+                return twin.fast(*args, **keywords)
+        return plain(*args, **keywords)
+
+    vars(dispatch)["plain"] = plain
+    return dispatch
+
+
+def twin_of(
+    plain: Callable[..., Any], supported: Callable[..., bool], *, compiles: bool = False, own_state: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Register a faster form of an `accelerated` function. Earlier twins are asked first.
+
+    `supported` takes the same arguments and says whether the fast form can do them here and is faster. It need not ask
+    about compilers (unless `compiles`), nor, where the first argument is a module, about probes and hooks in it.
+    """
+
+    def register(fast: Callable[P, R]) -> Callable[P, R]:
+        TWINS[f"{plain.__module__}.{plain.__qualname__}"].append(Twin(fast, supported, compiles, own_state))
+        return fast
+
+    return register
+
+
+def plain_of(function: Callable[P, R]) -> Callable[P, R]:
+    """The plain form of an `accelerated` function."""
+    return cast("Callable[P, R]", vars(function)["plain"])
+
+
+def load() -> None:
+    """Import the twins, once; the first call of an accelerated function does."""
+    global _loaded
+    with _lock:
+        if _loaded:
+            return
+        _loaded = True  # first: twins call accelerated functions themselves
+        import_module("seqloom.fast.twins")
+
+
+@contextmanager
+def plain() -> Iterator[None]:
+    """Run plain code alone within the block, in all threads: to read along, to debug, to compare."""
+    global _plain
+    with _lock:
+        _plain += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _plain -= 1
+
+
+def disturbed(*modules: nn.Module) -> bool:
+    """Whether a probe or a hook in these modules would miss calls: a twin of several modules calls none of them."""
+    return any(
+        part._forward_hooks or part._forward_pre_hooks or getattr(part, "probe", None) is not None
+        for module in modules
+        for part in module.modules()
+    )
+
+
+def _disturbed(args: tuple[Any, ...]) -> bool:
+    return bool(args) and isinstance(args[0], nn.Module) and disturbed(args[0])

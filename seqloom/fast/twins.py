@@ -1,0 +1,13 @@
+"""The modules that register twins; `seqloom.acceleration` imports them at the first call of an accelerated function."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+MODULES = (
+    "attention.softmax",
+    "linear.cpu",
+)
+
+for module in MODULES:
+    import_module(f"seqloom.fast.{module}")
