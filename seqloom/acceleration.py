@@ -19,7 +19,8 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 import torch
 from torch import nn
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Twin(NamedTuple):
