@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from checkouts import Row, line
 from environments import PEERS, AbsentError
 from racing import Lane, Pace, Race, race, ratios
 from run import arguments, entered
@@ -196,3 +197,15 @@ def test_the_command_line_is_read(capsys):
     with pytest.raises(SystemExit):
         arguments(["--peers", "plian"])
     assert "'plian' is none of ctranslate2, eole, huggingface, plain" in capsys.readouterr().err
+
+
+def test_a_checkout_is_slower_where_its_interval_lies_above_the_bound():
+    """One slow round of nine does not decide; two checkouts are compared round by round."""
+    drift = [1.0, 1.3, 1.0, 0.9, 1.1, 1.0, 1.2, 1.0, 1.0]
+    hiccup = Row("a", drift, [1.01 * seconds for seconds in drift[:-1]] + [5.0])
+    assert hiccup.interval == pytest.approx((1.01, 1.01))
+    assert not hiccup.slower
+    worse = Row("b", drift, [0.5, *(1.05 * seconds for seconds in drift[1:])])
+    assert worse.slower
+    assert "| 1.050 [1.050, 1.050] | slower |" in line(worse)
+    assert "it died" in line(Row("c", [], [], "it died"))
