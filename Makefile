@@ -7,6 +7,9 @@ READY := $(VENV)/.ready
 CHECK_READY := $(VENV)/.check-ready
 WORKERS ?= 2
 
+# Tests start many processes: what is compiled once is kept.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test test-slow check format clean
 
 $(READY): pyproject.toml $(CONSTRAINTS)
