@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 from pathlib import Path
@@ -45,6 +46,12 @@ def words(count: int, seed: int = 1, longest: int = 8) -> list[str]:
 def write_pairs(path: Path, chosen: list[str]) -> Path:
     path.write_text("".join(f"{word}\t{pronounce(word)}\n" for word in chosen), encoding="utf-8")
     return path
+
+
+def pytest_collection_finish() -> None:
+    """What has been loaded by now stays: no search for garbage need go through it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -47,6 +47,8 @@ LENGTHS = (4, 6, 1)
 PIECES = ((1, 1, 1, 1, 1, 1), (2, 4), (1, 3, 2), (5, 1))
 SIZES = {"layers": 2, "heads": 2, "hidden": 12, "dropout": 0.0}
 VOCABULARY = 9
+# For torch.compile: traces forward and backward as any backend does, but does not search for what is best kept between.
+COMPILED = "aot_eager_default_partitioner"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+import racing
 from environments import PEERS, AbsentError
 from racing import Lane, Pace, Race, race, ratios
 from run import arguments, entered
@@ -61,7 +62,8 @@ class Told:
 
 
 @pytest.fixture
-def told(tmp_path):
+def told(tmp_path, monkeypatch):
+    monkeypatch.setattr(racing, "PAUSE", 0.0)  # nothing is timed here
     script, made = tmp_path / "worker.py", []
     script.write_text(WORKER)
 
