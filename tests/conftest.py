@@ -64,6 +64,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True, scope="session")
+def unsynced() -> None:
+    """Only a power cut could show that nothing waits for the disk here. Processes that tests start do wait for it."""
+    pytest.MonkeyPatch().setattr(os, "fsync", os.fstat)
+
+
 @pytest.fixture(scope="session")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pairs(tmp_path_factory.mktemp("pairs") / "words.tsv", words(600))

@@ -135,6 +135,7 @@ def test_scores_forgive_what_the_codec_takes_away(seqloom, tmp_path):
     data.write_text("ab\tCafe\u0301 AU LAIT\n" * 8)
     folder = tmp_path / "run"
     settings = ["--valid", "0%", "--max-steps", 150, "--size", "tiny", "--fold", "--rate", 0.005, "--quiet"]
+    settings += ["--set", "training.valid_every=150"]
     assert seqloom("train", "translate", data, "--output", folder, *settings)[0] == 0
     metrics = json.loads(seqloom("evaluate", folder, data, "--json")[1])["metrics"]
     assert (metrics["per"], metrics["cer"], metrics["wer"], metrics["exact_match"]) == (0, 0, 0, 100)

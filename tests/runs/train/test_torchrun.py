@@ -19,8 +19,7 @@ from seqloom.training.checkpoint import average_weights, checkpoint_folders
 from tests.conftest import words, write_pairs
 from tests.runs.train.launched import torchrun
 
-pytestmark = pytest.mark.alone
-STEPS = 50
+STEPS = 40
 # A higher rate makes a Transformer amplify the last bit of a sum, as it would with another number of threads.
 MODELS = {"gru-attention": {"accumulate": 1}, "transformer": {"accumulate": 2, "learning_rate": 1e-4}}
 CALM = {"dropout": 0.0, "encoder.dropout": 0.0, "decoder.dropout": 0.0}
@@ -28,7 +27,7 @@ CALM = {"dropout": 0.0, "encoder.dropout": 0.0, "decoder.dropout": 0.0}
 
 def case(home: Path, name: str, model: str = "gru-attention", **training) -> dict:
     """Four batches an epoch, the last of a single row: with two ranks, one gets none."""
-    common = {"max_steps": STEPS, "batch_rows": 32, "log_every": 1, "valid_every": 25, "schedule": "constant"}
+    common = {"max_steps": STEPS, "batch_rows": 32, "log_every": 1, "valid_every": STEPS // 2, "schedule": "constant"}
     return {
         "files": str(home / "train.tsv"),
         "output": str(home / name),
@@ -64,14 +63,14 @@ def home(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def launched(home) -> Path:
     """All that needs two processes and no kill, in one launch."""
-    alone(case(home, "up", max_steps=30))
+    alone(case(home, "up", max_steps=STEPS // 2))
     cases = [
         *(case(home, f"{model}-ddp", model, average_checkpoints=2, **more) for model, more in MODELS.items()),
         *(
             case(home, f"{model}-shard", model, average_checkpoints=2, shard=True, **more)
             for model, more in MODELS.items()
         ),
-        *(case(home, f"down-{shard}", max_steps=30, shard=shard) for shard in (False, True)),
+        *(case(home, f"down-{shard}", max_steps=STEPS // 2, shard=shard) for shard in (False, True)),
         case(home, "sgd-shard", optimizer="sgd", learning_rate=0.1, shard=True),
         *(averaging(home, f"asgd-{shard}", max_steps=30, shard=shard) for shard in (False, True)),
         *(averaging(home, f"asgd-{shard}", shard=shard) | {"resume": True} for shard in (False, True)),
