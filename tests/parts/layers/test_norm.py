@@ -179,8 +179,13 @@ def transformer(name, norm="before", **more) -> Seq2Seq:
     return tiny_model(side, side)
 
 
-@pytest.mark.parametrize("norm", ["before", "after"])
-@pytest.mark.parametrize("name", NORMS)
+TRAINED = [
+    *((name, "before") for name in NORMS),
+    *(pytest.param(name, "after", marks=() if name == "batch" else pytest.mark.slow) for name in NORMS),
+]
+
+
+@pytest.mark.parametrize(("name", "norm"), TRAINED)
 def test_two_layers_train_eager_and_compiled(name, norm):
     """The same losses and statistics either way; in evaluation a row says the same in any company."""
     torch._dynamo.reset()

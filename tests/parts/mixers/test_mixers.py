@@ -28,7 +28,7 @@ from seqloom.parts.positions.rotary import Rotary
 from seqloom.parts.probe import watch
 from seqloom.parts.transformer.block import Block
 from seqloom.parts.visibility import Visibility
-from tests.laws import COMPILED, close, drawn, gradients, mixer_choices, named, shake
+from tests.laws import COMPILED, close, drawn, gradients, mixer_choices, named, shake, two_of_a_kind
 
 CAUSAL = [name for name, make in MIXERS.items() if make.causal]
 LONG, DIM = 300, 8
@@ -376,7 +376,7 @@ def test_a_decoder_writes_with_it(kind):
         close(decoder(x[rows, 2:], state.pick(rows))[0], whole[rows, 2:])
 
 
-@pytest.mark.parametrize("choice", mixer_choices(), ids=named)
+@pytest.mark.parametrize("choice", two_of_a_kind(mixer_choices()), ids=named)
 def test_two_layers_learn_and_compile_alike(choice):
     """Two steps of training, eager and compiled: in a stack that writes where it can, else in an encoder."""
     x, lengths = drawn(3, 6, DIM).float(), torch.tensor([4, 6, 1])
