@@ -49,9 +49,10 @@ def write_pairs(path: Path, chosen: list[str]) -> Path:
 
 
 def pytest_collection_finish() -> None:
-    """What has been loaded by now stays: no search for garbage need go through it."""
+    """What has been loaded by now stays: no search for garbage need go through it, nor begin so often."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000)
 
 
 @pytest.fixture(autouse=True, scope="session")

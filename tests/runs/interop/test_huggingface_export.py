@@ -27,7 +27,7 @@ def sides(**keywords):
     return {f"{side}.{name}": value for side in ("encoder", "decoder") for name, value in keywords.items()}
 
 
-def trained(folder, settings, steps=40, tokens=("chars", "words"), data=None):
+def trained(folder, settings, steps=80, tokens=("chars", "words"), data=None):
     pairs = data or write_pairs(folder.with_suffix(".tsv"), words(300))
     return seqloom.train(
         "translate",
@@ -84,7 +84,7 @@ def compare(run, folder, texts):
 @pytest.mark.parametrize("case", CASES)
 def test_transformers_writes_what_the_run_writes(case, tmp_path):
     expected, settings = CASES[case]
-    run = trained(tmp_path / "run", settings, steps=60)
+    run = trained(tmp_path / "run", settings, steps=120)
     assert export_hf(tmp_path / "run", tmp_path / "hf") == expected
     compare(tmp_path / "run", tmp_path / "hf", WORDS)
     # Nothing is lost when they save it themselves.
