@@ -7,6 +7,9 @@ READY := $(VENV)/.ready
 CHECK_READY := $(VENV)/.check-ready
 WORKERS ?= 2
 
+# Tests start many processes: what is compiled once is kept.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test test-slow check format clean
 
 $(READY): pyproject.toml $(CONSTRAINTS)
@@ -23,8 +26,7 @@ demo: $(READY)
 
 # A process that dies ends the tests and names the one it died of: with a new one in its place xdist waits for ever.
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow and not alone" -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart=0 --durations=10
-	$(BIN)/python -m pytest -m "alone and not slow" tests/runs
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart=0 --durations=10
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow

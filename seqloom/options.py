@@ -6,6 +6,7 @@ import copy
 import math
 import types
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from seqloom.errors import SeqloomError, known, shown
@@ -44,7 +45,8 @@ def merge(config: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def hints_of(make: Callable[..., Any]) -> dict[str, Any]:
+@cache
+def hints_of(make: Callable[..., Any]) -> Mapping[str, Any]:
     """Annotations of a constructor's or a dataclass's keywords."""
     home = make.__init__ if isinstance(make, type) else make
     return {name: hint for name, hint in get_type_hints(home, include_extras=True).items() if name != "return"}

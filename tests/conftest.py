@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 from pathlib import Path
@@ -47,6 +48,13 @@ def write_pairs(path: Path, chosen: list[str]) -> Path:
     return path
 
 
+def pytest_collection_finish() -> None:
+    """What has been loaded by now stays: no search for garbage need go through it, nor begin so often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Never the user's own cache; inherited by the commands that tests start."""
@@ -55,6 +63,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     patch.setenv("SEQLOOM_CACHE", str(folder))
     patch.setenv("NO_COLOR", "1")
     return folder
+
+
+@pytest.fixture(autouse=True, scope="session")
+def unsynced() -> None:
+    """Only a power cut could show that nothing waits for the disk here. Processes that tests start do wait for it."""
+    pytest.MonkeyPatch().setattr(os, "fsync", os.fstat)
 
 
 @pytest.fixture(scope="session")

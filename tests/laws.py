@@ -7,7 +7,8 @@ All numbers are drawn on the CPU in float64 and then cast, so that a maker gives
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,8 @@ LENGTHS = (4, 6, 1)
 PIECES = ((1, 1, 1, 1, 1, 1), (2, 4), (1, 3, 2), (5, 1))
 SIZES = {"layers": 2, "heads": 2, "hidden": 12, "dropout": 0.0}
 VOCABULARY = 9
+# For torch.compile: traces forward and backward as any backend does, but does not search for what is best kept between.
+COMPILED = "aot_eager_default_partitioner"
 
 
 @dataclass(frozen=True)
@@ -509,6 +512,16 @@ def mixer_choices(causal: bool = False) -> list[Choice]:
     """Every mixer of the table, as it is and at its small sizes; with `causal`, those that can write."""
     names = [name for name, make in MIXERS.items() if make.causal or not causal]
     return [{"kind": name, **options} for name in names for options in [{}, *SMALL.get(name, [])]]
+
+
+def two_of_a_kind(choices: Iterable[dict[str, Any]]) -> list[Any]:
+    """The first two choices of each kind; what is more of the same is left to the slow tests."""
+    seen: Counter[str] = Counter()
+    found = []
+    for choice in choices:
+        seen[choice["kind"]] += 1
+        found.append(choice if seen[choice["kind"]] <= 2 else pytest.param(choice, marks=pytest.mark.slow))
+    return found
 
 
 def stepping_parts() -> list[Any]:

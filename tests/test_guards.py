@@ -283,15 +283,6 @@ def test_json_and_yaml_are_read_in_one_place():
     assert found - {"runs/interop/export_example.py"} == PARSED.keys()  # the example is not ours to run
 
 
-def test_what_runs_alone_stands_where_make_looks_for_it():
-    mark = "mark." + "alone"
-    marked = {
-        file.relative_to(ROOT / "tests").parts[0] for file in (ROOT / "tests").rglob("*.py") if mark in file.read_text()
-    }
-    assert marked == {"runs"}
-    assert '-m "alone and not slow" tests/runs\n' in (ROOT / "Makefile").read_text()
-
-
 def test_help_needs_no_torch():
     code = """
 import sys

@@ -15,7 +15,6 @@ from published import ROWS, Goal, Row
 
 from seqloom.runs.recipes import recipe as recipes
 
-FOUND = papers.pieces_of(ROWS)
 OWN = {
     "about": "a",
     "paper": "p 2015",
@@ -27,6 +26,11 @@ OWN = {
     "training": {"epochs": 1},
     "evaluate": {"metrics": ["per", "exact_match"]},
 }
+
+
+@pytest.fixture(scope="module")
+def found():
+    return papers.pieces_of(ROWS)
 
 
 def parsed(*words: str):
@@ -42,37 +46,37 @@ def test_every_row_is_scored_by_what_its_recipe_measures(row):
         assert goal.aim is None or (goal.aim > goal.must) == goal.rises
 
 
-def test_members_that_are_rows_of_their_own_are_trained_once():
-    *_, together = FOUND["cmudict-ensemble"]
+def test_members_that_are_rows_of_their_own_are_trained_once(found):
+    *_, together = found["cmudict-ensemble"]
     attentive, transformers = ([f"cmudict-ensemble-{number}" for number in part] for part in ((1, 2, 3), (7, 8, 9)))
     assert together.needs == (*attentive, *(f"cmudict-lstm-{seed}" for seed in (7, 8, 9)), *transformers)
-    assert FOUND["sigmorphon-ensemble"][0] is FOUND["sigmorphon"][0]
-    few = papers.chosen(FOUND, [row for row in ROWS if row.key in ("cmudict-transformer", "cmudict-ensemble")], 1)
+    assert found["sigmorphon-ensemble"][0] is found["sigmorphon"][0]
+    few = papers.chosen(found, [row for row in ROWS if row.key in ("cmudict-transformer", "cmudict-ensemble")], 1)
     assert list(few) == ["cmudict-transformer-7", *together.needs, "cmudict-ensemble"]
-    assert papers.facts(FOUND["multi30k-gru"][0])["fold"] == "lower"
-    assert not papers.facts(FOUND["multi30k-gru, cased"][0])["fold"]
+    assert papers.facts(found["multi30k-gru"][0])["fold"] == "lower"
+    assert not papers.facts(found["multi30k-gru, cased"][0])["fold"]
 
 
-def test_a_table_has_means_and_verdicts():
+def test_a_table_has_means_and_verdicts(found):
     rows = [row for row in ROWS if row.key in ("cmudict-lstm", "cmudict-ensemble")]
     outcomes = [
         {"key": f"cmudict-lstm-{seed}", "scores": {"per": per, "exact_match": 74.0}, "seconds": 60.0, "epochs": 9}
         for seed, per in ((7, 6.5), (8, 6.7))
     ]
-    lines = papers.table(FOUND, rows, outcomes).splitlines()
+    lines = papers.table(found, rows, outcomes).splitlines()
     assert lines[2].startswith("| cmudict-lstm | PER | 6.60 (6.50 6.70), must | 7 | 6 | ≈7.6 | 60 s, 9 epochs; ")
     assert "| WER | 26.00 (26.00 26.00), must | 27 | 25 | ≈28.6 |" in lines[3]
     assert "| cmudict-ensemble | PER | – | 4.7 |" in lines[4]
     assert Goal("BLEU", "bleu", 36, 39, rises=True).verdict(35.9) == "short"
 
 
-def test_a_trial_has_settings_besides_the_recipes():
+def test_a_trial_has_settings_besides_the_recipes(found):
     given = papers.settings_of(["training.r_drop=3", "encoder.cell=gru"])
     assert given == {"training.r_drop": 3, "encoder.cell": "gru"}
     row = next(row for row in ROWS if row.key == "sigmorphon")
     [piece] = papers.pieces_of([row], given)["sigmorphon"]
     assert piece.job.settings["training.r_drop"] == 3
-    assert "training.r_drop" not in FOUND["sigmorphon"][0].job.settings
+    assert "training.r_drop" not in found["sigmorphon"][0].job.settings
     both = papers.pieces_of(ROWS, {"encoder.heads": 2}, [r for r in ROWS if r.key == "cmudict-transformer"])
     assert both["cmudict-transformer"][0].job.settings["encoder.heads"] == 2
     assert "encoder.heads" not in both["sigmorphon"][0].job.settings, "an LSTM would refuse it"
@@ -122,7 +126,7 @@ def test_a_piece_is_trained_answered_and_scored_again(tmp_path, monkeypatch):
     assert again["scores"] == told["scores"]
 
 
-def test_what_is_not_done_in_time_is_asked_to_end(tmp_path, monkeypatch, capsys):
+def test_what_is_not_done_in_time_is_asked_to_end(found, tmp_path, monkeypatch, capsys):
     sleeps = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(3)); print(1, flush=True); "
     sleeps += "time.sleep(60)"
 
@@ -138,7 +142,7 @@ def test_what_is_not_done_in_time_is_asked_to_end(tmp_path, monkeypatch, capsys)
     monkeypatch.setattr(papers.Pool, "_process", process)
     monkeypatch.setattr(papers, "GRACE", 4.0)
     args = parsed("--folder", tmp_path, "--jobs", 2, "--seconds", 6)
-    pool = papers.Pool(FOUND["cmudict-lstm"], args, lambda: None)
+    pool = papers.Pool(found["cmudict-lstm"], args, lambda: None)
     pool.run()
     said = capsys.readouterr().out
     assert "cmudict-lstm-8: failed (1): said" in said

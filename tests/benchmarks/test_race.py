@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+import racing
 from checkouts import Row, line
 from environments import PEERS, AbsentError
 from racing import Lane, Pace, Race, race, ratios
@@ -62,7 +63,8 @@ class Told:
 
 
 @pytest.fixture
-def told(tmp_path):
+def told(tmp_path, monkeypatch):
+    monkeypatch.setattr(racing, "PAUSE", 0.0)  # nothing is timed here
     script, made = tmp_path / "worker.py", []
     script.write_text(WORKER)
 

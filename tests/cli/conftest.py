@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
+from typing import Any
 
 import pytest
 
+from seqloom import language
+from seqloom.cli import help_language
 from seqloom.cli.main import run as main
+
+
+@pytest.fixture(autouse=True, scope="session")
+def trees() -> None:
+    """The tree of commands is made once for each language, as a process makes it once."""
+    made = help_language.command
+
+    @cache
+    def tree(app: Any, name: str) -> Any:
+        return made(app)
+
+    pytest.MonkeyPatch().setattr(help_language, "command", lambda app: tree(app, language.language()))
 
 
 @pytest.fixture

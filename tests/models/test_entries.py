@@ -7,7 +7,7 @@ import torch
 
 from seqloom.models.decoders.stacks import TransformerStack
 from seqloom.parts.attention.normalizers import NORMALIZERS
-from tests.laws import POSITION_CHOICES, SCORE_CHOICES, close, drawn, heads_of, named, shake
+from tests.laws import COMPILED, POSITION_CHOICES, SCORE_CHOICES, close, drawn, heads_of, named, shake
 
 # Each choice of each table stands in one of these at least.
 HEADS = [*(heads_of(normalizer=name) for name in NORMALIZERS), heads_of(1), heads_of(projections=""), heads_of(1, "kv")]
@@ -46,7 +46,7 @@ def test_two_steps_plain_and_compiled(options):
         sizes = {"dim": 8, "layers": 2, "heads": 2, "hidden": 12, "dropout": 0.0}
         stack = shake(TransformerStack(8, **sizes, **options).double(), 1).train()
         before = [parameter.detach().clone() for parameter in stack.parameters()]
-        call = torch.compile(stack, backend="aot_eager", fullgraph=True) if compiled else stack
+        call = torch.compile(stack, backend=COMPILED, fullgraph=True) if compiled else stack
         found.append(trained(stack, call, x))
     (losses, weights), (others, ends) = found
     assert losses[1] < losses[0]

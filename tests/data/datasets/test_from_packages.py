@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from importlib.machinery import ModuleSpec
 
 import pytest
@@ -12,25 +13,30 @@ from seqloom.data.splits.split import Split
 from seqloom.errors import SeqloomError
 
 
+@cache
+def examples(name, split):
+    return list(catalog.find(name).examples(split))
+
+
 def test_single_characters_stand_beside_the_phrases():
-    found = dict(catalog.find("pinyin-characters").examples("train"))
+    found = dict(examples("pinyin-characters", "train"))
     assert len(found) == catalog.find("pinyin-characters").sizes["train"]
     assert all(len(character) == 1 and len(readings) == 1 for character, readings in found.items())
     assert found["好"] == ("hǎo",)
-    assert not found.keys() & dict(catalog.find("pinyin").examples("test")).keys()
+    assert not found.keys() & dict(examples("pinyin", "test")).keys()
 
 
 def test_every_character_of_a_phrase_has_its_syllable():
     for split in ("valid", "test"):
         tagged = list(catalog.find("pinyin-tags").examples(split))
-        phrases = list(catalog.find("pinyin").examples(split))
+        phrases = examples("pinyin", split)
         assert ["".join(character for character, _ in one) for one in tagged] == [phrase for phrase, _ in phrases]
         assert [" ".join(syllable for _, syllable in one) for one in tagged] == [readings[0] for _, readings in phrases]
 
 
 def test_further_dictionaries_are_marked_and_hold_no_test_phrase(tmp_path, monkeypatch):
     """A package with the same form: its files are read, never run."""
-    held = next(phrase for phrase, _ in catalog.find("pinyin").examples("test"))
+    held = next(phrase for phrase, _ in examples("pinyin", "test"))
     folder = tmp_path / "pypinyin_dict" / "phrase_pinyin_data"
     folder.mkdir(parents=True)
     (tmp_path / "pypinyin_dict" / "__init__.py").write_text("raise RuntimeError('code was run')\n")
@@ -55,13 +61,13 @@ def test_further_dictionaries_are_marked_and_hold_no_test_phrase(tmp_path, monke
     long = f"{held}一五六"
     assert sorted(ends) == sorted(f"C{piece}" for piece in {long[:2], long[:3], "一五六", "五六"} - {held})
     own = {"".join(character for character, _ in one) for one in pieces if one[0][0] not in "ABCD"}
-    assert not own & {phrase for part in ("valid", "test") for phrase, _ in catalog.find("pinyin").examples(part)}
+    assert not own & {phrase for part in ("valid", "test") for phrase, _ in examples("pinyin", part)}
     assert {len(piece) for piece in own} == {2, 3}
     assert len(own) > 30_000
 
 
 def test_pinyin_has_several_readings_and_no_phrase_twice():
-    splits = {split: dict(catalog.find("pinyin").examples(split)) for split in ("train", "valid", "test")}
+    splits = {split: dict(examples("pinyin", split)) for split in ("train", "valid", "test")}
     assert sum(map(len, splits.values())) == len(set().union(*splits.values())) == 47_111
     everything = {phrase: targets for split in splits.values() for phrase, targets in split.items()}
     assert everything["一不小心"] == ("yí bù xiǎo xīn",)
@@ -69,7 +75,7 @@ def test_pinyin_has_several_readings_and_no_phrase_twice():
 
 
 def test_the_test_words_of_cmudict_are_those_of_the_demo():
-    train, valid, test = (dict(catalog.find("cmudict").examples(split)) for split in ("train", "valid", "test"))
+    train, valid, test = (dict(examples("cmudict", split)) for split in ("train", "valid", "test"))
     words = train | valid | test
     assert len(words) == len(train) + len(valid) + len(test)
     assert {w for w in words if hashlib.blake2b(w.encode(), digest_size=2).digest() < b"\x05\x1f"} == test.keys()
@@ -79,7 +85,7 @@ def test_the_test_words_of_cmudict_are_those_of_the_demo():
 def test_the_valid_words_of_cmudict_are_those_that_training_would_hold_out():
     """The demo held out 2 % with seed 7; named as a split they are the same, so its model is the same."""
     split = Split([], [], share=0.02, seed=7)
-    for word, _ in catalog.find("cmudict").examples("valid"):
+    for word, _ in examples("cmudict", "valid"):
         assert split._number(word, b"7") < 0.02 * 2**64
 
 

@@ -13,7 +13,7 @@ from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.errors import SeqloomError
 
-LINES, BROKEN = 100_000, 1_000
+LINES, BROKEN, SECONDS = 50_000, 500, 2.5
 LONG = 1 << 20
 
 
@@ -107,7 +107,7 @@ def test_every_broken_line_of_a_tsv_and_no_other(tmp_path):
     assert {code for _, code in expected} >= {"utf8", "nul", "columns", "empty", "long", "bom", "line-end", "duplicate"}
     assert len(problems) == len(set(problems)), "each line is named once for each reason"
     assert set(problems) == expected
-    assert seconds < 5
+    assert seconds < SECONDS
     # Training stops at the first error, warnings let through; told to skip, it leaves out exactly the errors.
     errors = {line for line, code in expected if code not in ("line-end", "duplicate", "invisible", "quote")}
     with pytest.raises(SeqloomError, match=rf"broken\.tsv:{min(errors)}: "):
@@ -128,7 +128,7 @@ def test_every_broken_line_of_a_csv_and_no_other(tmp_path):
     file.write_bytes(content)
     problems, seconds = found([str(file)])
     assert sorted(problems) == sorted(expected)
-    assert seconds < 5
+    assert seconds < SECONDS
 
 
 def test_every_broken_line_of_parallel_files_and_no_other(tmp_path):
@@ -151,4 +151,4 @@ def test_every_broken_line_of_parallel_files_and_no_other(tmp_path):
     left.write_text("".join(sources) + "one more\nand more\n")
     problems, seconds = found([str(left), str(right)])
     assert sorted(problems) == sorted(expected | {(LINES + 1, "pairs")})
-    assert seconds < 5
+    assert seconds < SECONDS

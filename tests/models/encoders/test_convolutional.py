@@ -13,7 +13,7 @@ from seqloom.models.encoders import ENCODERS
 from seqloom.models.language_model import LanguageModel
 from seqloom.parts.transformer.residual import RESIDUALS
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
-from tests.laws import close, drawn, shake, source_rows, tiny_model
+from tests.laws import COMPILED, close, drawn, shake, source_rows, tiny_model
 
 NEAR = ("convolution", "window", "single")  # what sees its neighbours alone
 LONG = 41
@@ -129,7 +129,7 @@ def test_language_models_train_eager_and_compiled(kind, residual):
     found = []
     for compiled in (False, True):
         language = model(kind, **options).double().train()
-        call = torch.compile(language, backend="aot_eager", fullgraph=True) if compiled else language
+        call = torch.compile(language, backend=COMPILED, fullgraph=True) if compiled else language
         optimiser, losses = torch.optim.SGD(language.parameters(), 0.1), []
         for _ in range(3):
             loss = call(x[:, :-1], x[:, 1:]).nats.mean()

@@ -14,7 +14,7 @@ from seqloom.parts.layers.pooling import POOLINGS
 from seqloom.parts.probe import watch
 from seqloom.parts.vision.feature_maps import ConvNorm
 from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
-from tests.laws import close, drawn, gradients, named, shake
+from tests.laws import COMPILED, close, drawn, gradients, named, shake
 
 # Small ones of every kind: pictures of two channels, 8 × 12.
 TINY = {
@@ -120,7 +120,7 @@ def test_a_classifier_trains_eager_and_compiled(choice):
             encoded = eye(x)
             return F.cross_entropy(head(summary(encoded.states, encoded.lengths)), labels)
 
-        call = torch.compile(loss_of, backend="aot_eager", fullgraph=True) if compiled else loss_of
+        call = torch.compile(loss_of, backend=COMPILED, fullgraph=True) if compiled else loss_of
         parameters = [p for part in (eye, summary, head) for p in part.parameters()]
         optimiser, losses = torch.optim.SGD(parameters, 0.01), []
         for _ in range(3):

@@ -2,10 +2,7 @@
 
 import numpy as np
 import torch
-from transformers import BigBirdConfig, LongformerConfig, ReformerConfig
-from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention, BigBirdModel
-from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
-from transformers.models.reformer.modeling_reformer import LSHSelfAttention
+import transformers
 
 from seqloom.parts.mixers.efficient_attention import EfficientAttention
 from seqloom.parts.mixers.reformer import Reformer
@@ -32,8 +29,10 @@ def copy(theirs: list[torch.nn.Linear], weight: torch.Tensor, bias: torch.Tensor
 
 
 def test_longformer():
+    from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
+
     window, first = 5, 3
-    config = LongformerConfig(
+    config = transformers.LongformerConfig(
         hidden_size=DIM,
         num_attention_heads=HEADS,
         attention_window=[2 * (window - 1)],
@@ -52,8 +51,10 @@ def test_longformer():
 
 
 def test_bigbird(monkeypatch):
+    from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention
+
     block, random = 4, 1
-    config = BigBirdConfig(
+    config = transformers.BigBirdConfig(
         hidden_size=DIM,
         num_attention_heads=HEADS,
         block_size=block,
@@ -72,7 +73,7 @@ def test_bigbird(monkeypatch):
     theirs = BigBirdBlockSparseAttention(config, seed=0).double().train()
     copy([theirs.query, theirs.key, theirs.value], layer.project.weight, layer.project.bias)
     x = drawn(2, LENGTH, DIM)
-    masks = BigBirdModel.create_masks_for_block_sparse_attn(torch.ones(2, LENGTH).double(), block)
+    masks = transformers.BigBirdModel.create_masks_for_block_sparse_attn(torch.ones(2, LENGTH).double(), block)
     blocked, band, asks, asked = masks
     wanted = theirs(
         x, band_mask=band, from_mask=asks, to_mask=asked, from_blocked_mask=blocked, to_blocked_mask=blocked
@@ -81,8 +82,10 @@ def test_bigbird(monkeypatch):
 
 
 def test_reformer():
+    from transformers.models.reformer.modeling_reformer import LSHSelfAttention
+
     chunk, buckets, rounds = 8, 4, 3
-    config = ReformerConfig(
+    config = transformers.ReformerConfig(
         hidden_size=DIM,
         num_attention_heads=HEADS,
         attention_head_size=DIM // HEADS,

@@ -16,7 +16,7 @@ from seqloom.models.language_model import LanguageModel
 from seqloom.parts.probe import watch
 from seqloom.parts.transformer import reversible
 from seqloom.parts.visibility import Visibility
-from tests.laws import close, drawn, gradients, mixer_choices, named, shake
+from tests.laws import COMPILED, close, drawn, gradients, mixer_choices, named, shake
 
 SIZES = {"input_dim": 8, "dim": 8, "heads": 2, "hidden": 12, "residual": "reversible"}
 LENGTHS = torch.tensor([7, 3, 1])
@@ -161,7 +161,7 @@ def test_language_models_train_eager_and_compiled():
         torch.manual_seed(0)
         stack = {"kind": "transformer", "dim": 8, "heads": 2, "hidden": 12, "dropout": 0.0, "residual": "reversible"}
         language = LanguageModel(11, 0, stack, embedding=6, dropout=0.0).double().train()
-        call = torch.compile(language, backend="aot_eager", fullgraph=True) if compiled else language
+        call = torch.compile(language, backend=COMPILED, fullgraph=True) if compiled else language
         optimiser, losses = torch.optim.SGD(language.parameters(), 0.1), []
         for _ in range(3):
             loss = call(x[:, :-1], x[:, 1:]).nats.mean()

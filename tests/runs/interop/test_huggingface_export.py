@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+import transformers
 from tokenizers import Tokenizer
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import seqloom
 from seqloom import Search, SeqloomError
@@ -57,8 +57,11 @@ CASES = {
 
 def compare(run, folder, texts):
     """Tokens from text, logits, greedy and beam search, in transformers and here."""
-    theirs = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
-    source, target = AutoTokenizer.from_pretrained(folder), AutoTokenizer.from_pretrained(folder / "target")
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    source, target = (
+        transformers.AutoTokenizer.from_pretrained(folder),
+        transformers.AutoTokenizer.from_pretrained(folder / "target"),
+    )
     ours = seqloom.load(run, "cpu")
     # Ours may bound a target by its source's length; theirs cannot.
     limit = theirs.generation_config.max_length - 1
@@ -85,7 +88,7 @@ def test_transformers_writes_what_the_run_writes(case, tmp_path):
     assert export_hf(tmp_path / "run", tmp_path / "hf") == expected
     compare(tmp_path / "run", tmp_path / "hf", WORDS)
     # Nothing is lost when they save it themselves.
-    AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "hf").save_pretrained(tmp_path / "saved")
+    transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "hf").save_pretrained(tmp_path / "saved")
     for name in ("tokenizer.json", "target"):
         (tmp_path / "hf" / name).rename(tmp_path / "saved" / name)
     import_hf(tmp_path / "saved", tmp_path / "again")

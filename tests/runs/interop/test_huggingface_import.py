@@ -12,19 +12,9 @@ from itertools import pairwise
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
-from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
-    GenerationConfig,
-    MarianConfig,
-    MarianMTModel,
-    MBartConfig,
-    MBartForConditionalGeneration,
-    PegasusConfig,
-    PegasusForConditionalGeneration,
-)
 
 import seqloom
 from seqloom import Search, SeqloomError
@@ -47,10 +37,10 @@ SIZES = {
 MARIAN = {"pad_token_id": 59, "eos_token_id": 0, "decoder_start_token_id": 59, "forced_eos_token_id": 0}
 BART = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2, "forced_eos_token_id": 2}
 FAMILIES = {
-    "marian": (MarianMTModel, MarianConfig, {**MARIAN, "activation_function": "swish", "scale_embedding": True}),
-    "bart": (BartForConditionalGeneration, BartConfig, {**BART, "activation_function": "gelu"}),
-    "pegasus": (PegasusForConditionalGeneration, PegasusConfig, {**BART, "activation_function": "relu"}),
-    "mbart": (MBartForConditionalGeneration, MBartConfig, {**BART, "scale_embedding": True}),
+    "marian": ("MarianMTModel", "MarianConfig", {**MARIAN, "activation_function": "swish", "scale_embedding": True}),
+    "bart": ("BartForConditionalGeneration", "BartConfig", {**BART, "activation_function": "gelu"}),
+    "pegasus": ("PegasusForConditionalGeneration", "PegasusConfig", {**BART, "activation_function": "relu"}),
+    "mbart": ("MBartForConditionalGeneration", "MBartConfig", {**BART, "scale_embedding": True}),
 }
 GENERATION = {
     "marian": {**MARIAN, "bad_words_ids": [[59]], "renormalize_logits": True},
@@ -73,14 +63,14 @@ def made(kind, **changes):
     """A model of theirs in which every parameter matters."""
     model, config, own = FAMILIES[kind]
     torch.manual_seed(3)
-    other = model(config(**SIZES | own | changes))
+    other = getattr(transformers, model)(getattr(transformers, config)(**SIZES | own | changes))
     with torch.no_grad():
         for name, parameter in other.named_parameters():
             if kind in ("bart", "mbart") or "embed_positions" not in name:
                 start = 1.0 if "norm" in name and name.endswith("weight") else 0.0
                 parameter.copy_(start + torch.randn_like(parameter) * (0.15 if parameter.dim() == 2 else 0.1))
         other.final_logits_bias.normal_(std=0.3)
-    other.generation_config = GenerationConfig(**GENERATION[kind], max_length=LONGEST)
+    other.generation_config = transformers.GenerationConfig(**GENERATION[kind], max_length=LONGEST)
     return other.eval()
 
 
@@ -164,7 +154,7 @@ def test_logits_are_theirs(kind, changes, tmp_path):
 def test_two_vocabularies(tmp_path):
     changes = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 50, "pad_token_id": 49}
     other = made("marian", **changes, decoder_start_token_id=49)
-    other.generation_config = GenerationConfig(eos_token_id=0, pad_token_id=49, decoder_start_token_id=49)
+    other.generation_config = transformers.GenerationConfig(eos_token_id=0, pad_token_id=49, decoder_start_token_id=49)
     compare_logits(other, tmp_path, target=50)
 
 
@@ -246,7 +236,7 @@ def test_shards_are_put_together(tmp_path):
 def test_what_their_generation_config_asks_for_is_said(tmp_path):
     other = made("bart")
     more = {"num_beams": 4, "length_penalty": 2.0, "no_repeat_ngram_size": 3, "min_length": 5}
-    other.generation_config = GenerationConfig(**GENERATION["bart"], **more, max_length=LONGEST)
+    other.generation_config = transformers.GenerationConfig(**GENERATION["bart"], **more, max_length=LONGEST)
     other.save_pretrained(tmp_path / "hf")
     done = import_hf(tmp_path / "hf", tmp_path / "run", ids=True)
     assert any("no_repeat_ngram_size=3" in note and "min_length=5" in note for note in done.notes)

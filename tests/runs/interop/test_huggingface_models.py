@@ -8,8 +8,8 @@ from itertools import product
 
 import pytest
 import torch
+import transformers
 from torch.nn import functional as F
-from transformers import MarianConfig, MarianMTModel, PegasusConfig, PegasusForConditionalGeneration
 
 from seqloom.data.batches.collate import Batch, pad
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD
@@ -46,11 +46,11 @@ CONFIG = {
 def theirs(family, implementation, dtype):
     torch.manual_seed(0)
     if family == "marian":
-        config = MarianConfig(**CONFIG, decoder_vocab_size=V, share_encoder_decoder_embeddings=False)
-        made = MarianMTModel._from_config(config, attn_implementation=implementation)
+        config = transformers.MarianConfig(**CONFIG, decoder_vocab_size=V, share_encoder_decoder_embeddings=False)
+        made = transformers.MarianMTModel._from_config(config, attn_implementation=implementation)
     else:
-        config = PegasusConfig(**CONFIG)
-        made = PegasusForConditionalGeneration._from_config(config, attn_implementation=implementation)
+        config = transformers.PegasusConfig(**CONFIG)
+        made = transformers.PegasusForConditionalGeneration._from_config(config, attn_implementation=implementation)
     tables = [copy.deepcopy(part.embed_positions.weight) for part in (made.model.encoder, made.model.decoder)]
     shake(made.double(), 1).train()
     with torch.no_grad():

@@ -37,7 +37,6 @@ QUICK = {
     "gru-attention": ("gru-attention", {}),
     "lstm-attention, feeding": ("lstm-attention", {"decoder.input_feeding": True, "encoder.directions": 1}),
     "transformer": ("transformer", {}),
-    "transformer, sinusoidal and rotary": ("transformer", sides(position="sinusoidal-rotary")),
 }
 SLOW = {
     "rnn": ("rnn", {}),
@@ -48,6 +47,7 @@ SLOW = {
     "window": ("lstm-attention", {"encoder": {"kind": "window", "dim": 16}}),
     "transformer, after": ("transformer", sides(norm="after", activation="gelu", embedding_norm=True, scale=False)),
     "transformer, rotary": ("transformer", sides(position="rotary")),
+    "transformer, sinusoidal and rotary": ("transformer", sides(position="sinusoidal-rotary")),
     "transformer, learned": ("transformer", sides(position={"kind": "learned", "longest": 24})),
     "transformer, no positions": ("transformer", sides(position="none", score="additive")),
     "transformer, halves": ("transformer", sides(position={"kind": "sinusoidal", "layout": "halves"})),

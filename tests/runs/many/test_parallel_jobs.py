@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +18,7 @@ from seqloom.runs.recipes import recipe as recipes
 from seqloom.runs.train.job import Job
 from seqloom.training.checkpoint import read_tensors
 from tests.conftest import words, write_pairs
+from tests.processes import start
 
 TEXT = {"source_tokens": "chars", "target_tokens": "words"}
 
@@ -91,18 +90,20 @@ def test_a_fault_in_one_ends_all(pairs, tmp_path):
 def test_interrupted_and_gone_on_with(pairs, tmp_path, number):
     """Asked to stop, or killed: its trainings save and end, and none is left behind."""
     recipe(tmp_path, pairs, max_steps=400)
-    run = [sys.executable, "-m", "seqloom", "train", "--recipe", str(tmp_path / "mine.yaml"), "--jobs", "2"]
+    run = ["train", "--recipe", str(tmp_path / "mine.yaml"), "--jobs", "2"]
     run += ["-o", str(tmp_path / "out"), "--device", "cpu", "--set", "training.log_every=1"]
-    process = subprocess.Popen(run, stderr=subprocess.PIPE, text=True, env=os.environ)
+    process = start(run, stderr=tmp_path / "said")
     journals = [tmp_path / "out" / name / "metrics.jsonl" for name in "12"]
     deadline = time.monotonic() + 90
     while not all(one.exists() and one.read_text().count("\n") > 2 for one in journals):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    process.send_signal(number)
-    said = process.communicate(timeout=60)[1]
+    assert process.pid
+    os.kill(process.pid, number)
+    process.join(60)
     if number != signal.SIGKILL:
-        assert process.returncode == 128 + number
+        said = (tmp_path / "said").read_text()
+        assert process.exitcode == 128 + number
         assert "go on with: seqloom train --recipe" in said
         assert "--jobs 2" in said
     while not all(any((one.parent / "checkpoints").glob("step-*")) for one in journals):  # without a parent, soon

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from seqloom.runs.folder.metrics_log import TIMING_KEYS
 from seqloom.training.checkpoint import checkpoint_folders
 from tests.conftest import words, write_pairs
+from tests.processes import finish, start
 
 STEPS = 60
 AVERAGE = ("--average", "2", "--set", "training.valid_every=12")
@@ -51,8 +52,8 @@ MODELS = {
 
 def command(model: str, data: Path, output: Path) -> list[str]:
     return [
-        *(sys.executable, "-c", "from seqloom.cli.main import run; run()", "train", "translate", str(data)),
-        *("--model", model, "--size", "tiny", "--target-tokens", "words", "--output", str(output), "--resume"),
+        *("train", "translate", str(data), "--model", model, "--size", "tiny", "--target-tokens", "words"),
+        *("--output", str(output), "--resume"),
         *("--max-steps", str(STEPS), "--batch-rows", "32", "--valid", "10%", "--device", "cpu"),
         *("--set", "training.log_every=1", "--set", "training.save_every=4"),
         *("--set", "training.valid_decode=16", "--quiet", *MODELS[model]),
@@ -60,26 +61,27 @@ def command(model: str, data: Path, output: Path) -> list[str]:
 
 
 def train_with_kills(model: str, data: Path, output: Path, draw: random.Random, moments: list[str]) -> list[str]:
-    """Kill at each moment in turn, then let it finish. Gives the kills that found the training alive."""
+    """Kill at each moment in turn, then let it finish, in an interpreter of its own that hashes otherwise. Gives the
+    kills that found the training alive."""
     done = []
     for number, moment in enumerate(moments):
-        process = subprocess.Popen(command(model, data, output))
+        process = start(command(model, data, output))
         goal = STEPS * (number + 1) // (len(moments) + 1)  # spread over the whole training
         if wait_for(process, output, moment, goal, draw):
-            process.send_signal(signal.SIGKILL)
+            process.kill()
             done.append(moment)
-        process.wait()
-    subprocess.run(command(model, data, output), check=True)
+        process.join()
+    subprocess.run([sys.executable, "-m", "seqloom", *command(model, data, output)], check=True)
     return done
 
 
-def wait_for(process: subprocess.Popen, output: Path, moment: str, goal: int, draw: random.Random) -> bool:
+def wait_for(process: ForkServerProcess, output: Path, moment: str, goal: int, draw: random.Random) -> bool:
     """Until the training is past step `goal`, and then until it writes a checkpoint, or for a random while."""
     journal, checkpoints = output / "metrics.jsonl", output / "checkpoints"
-    while process.poll() is None and (not journal.exists() or journal.read_text().count('"learning_rate"') < goal):
+    while process.is_alive() and (not journal.exists() or journal.read_text().count('"learning_rate"') < goal):
         time.sleep(0.002)
     deadline = time.monotonic() + draw.uniform(0, 0.15)
-    while process.poll() is None:
+    while process.is_alive():
         if moment == "saving" and checkpoints.exists() and being_written(checkpoints):
             return True
         if moment == "any" and time.monotonic() > deadline:
@@ -114,7 +116,7 @@ def lines(folder: Path) -> list[dict]:
 
 def check(model: str, folder: Path, moments: list[str], seed: int) -> list[str]:
     data = write_pairs(folder / "words.tsv", words(400))
-    subprocess.run(command(model, data, folder / "undisturbed"), check=True)
+    finish(command(model, data, folder / "undisturbed"))
     done = train_with_kills(model, data, folder / "killed", random.Random(seed), moments)
     same(folder / "killed", folder / "undisturbed")
     return done

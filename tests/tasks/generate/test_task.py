@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from seqloom.reporting.html.page import page as whole_page
 from seqloom.reporting.sections.language import sections
 from seqloom.tasks.generate.task import TASK
 from seqloom.tasks.shared.embeddings import Embedder
+from tests.processes import finish, start
 from tests.reporting.html_pages import Page, safe
 from tests.tasks.conftest import sentences
 
@@ -203,16 +203,17 @@ def test_evaluation_reads_other_files_and_columns(labelled, tmp_path):
 
 @pytest.mark.parametrize("model", ["lstm", pytest.param("transformer", marks=pytest.mark.slow)])
 def test_killed_and_resumed_it_ends_the_same(model, plain, tmp_path):
-    command = [sys.executable, "-m", "seqloom", "train", "generate", str(plain), "--model", model, "--size", "tiny"]
+    command = ["train", "generate", str(plain), "--model", model, "--size", "tiny"]
     command += ["--max-steps", "40", "--batch-rows", "8", "--device", "cpu", "--quiet", "--set", "data.length=16"]
     command += ["--set", "training.save_every=5", "--set", "training.valid_every=20"]
-    subprocess.run([*command, "--output", tmp_path / "whole"], check=True)
-    process = subprocess.Popen([*command, "--output", tmp_path / "killed"])
-    while not list((tmp_path / "killed").glob("checkpoints/step-*")) and process.poll() is None:
+    finish([*command, "--output", str(tmp_path / "whole")])
+    process = start([*command, "--output", str(tmp_path / "killed")])
+    while not list((tmp_path / "killed").glob("checkpoints/step-*")) and process.is_alive():
         time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    subprocess.run([*command, "--output", tmp_path / "killed", "--resume"], check=True)
+    process.kill()
+    process.join()
+    again = [sys.executable, "-m", "seqloom", *command, "--output", str(tmp_path / "killed"), "--resume"]
+    subprocess.run(again, check=True)  # in an interpreter of its own, which hashes otherwise
     whole, killed = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "killed"))
     assert whole == killed
 
