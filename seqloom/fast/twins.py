@@ -7,6 +7,12 @@ from importlib import import_module
 MODULES = (
     "attention.softmax",
     "linear.cpu",
+    "recurrent.lstm_gpu",
+    "recurrent.history_gpu",
+    "recurrent.history_blocks",
+    "recurrent.all_steps",
+    "recurrent.cell_steps",
+    "recurrent.attentive_decoder",
 )
 
 for module in MODULES:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from seqloom.fast.linear.cpu import prepare_weight
+from seqloom.fast.recurrent.pointwise import act_of
 from seqloom.parts.recurrent.base_cell import Cell
 from seqloom.parts.recurrent.layers import Layer, Recurrent, StackState
 
@@ -20,12 +21,12 @@ class RecurrentStackStep:
 
     @classmethod
     def of(cls, recurrent: Recurrent, rows: int) -> RecurrentStackStep | None:
-        """None where the plain path has to run: gradients, dropout, cells whose gates are not W x + b + U h, or hooks
-        on modules."""
+        """None where the plain path has to run: gradients, dropout, cells whose gates are not W x + b + U h, hooks on
+        modules."""
         training = torch.is_grad_enabled() or recurrent.training
         hooked = any(part._forward_pre_hooks or part._forward_hooks for part in recurrent.modules())
-        cells = [cell for layer in recurrent.layers for cell in layer.cells]  # pyright: ignore
-        supported = len(cells) == len(recurrent.layers) and all(map(_supported, cells))
+        cells: list[Cell] = [cell for layer in recurrent.layers for cell in layer.cells]  # pyright: ignore
+        supported = len(cells) == len(recurrent.layers) and all(map(act_of, cells))
         on_cpu = cells[0].bias.device.type == "cpu"
         return cls(recurrent, rows) if on_cpu and supported and not training and not hooked else None
 
@@ -37,17 +38,16 @@ class RecurrentStackStep:
         """[R, input] and the state of every layer -> the states after it."""
         states = []
         for layer, state in zip(self.layers, stack, strict=True):
-            states.append(layer.act(layer.recurrent.with_residual(state[0], layer.input(x)), state))
+            gates = layer.recurrent.with_residual(state[0], layer.input(x))
+            states.append(layer.act(layer.cell, gates, state))
             x = states[-1][0]
         return tuple(states)
 
 
 class _LayerStep:
     def __init__(self, cell: Cell, rows: int) -> None:
+        act = act_of(cell)
+        assert act is not None
+        self.cell, self.act = cell, act
         self.input = prepare_weight(cell, "weight", cell.weight, cell.bias, rows)
         self.recurrent = prepare_weight(cell, "recurrent", cell.recurrent, None, rows)
-        self.act = cell.act
-
-
-def _supported(cell: Cell) -> bool:
-    return cell.affine and not cell.stepwise and type(cell).act is not Cell.act

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.errors import SeqloomError
-from seqloom.parts.visibility import last
 
 CellState = tuple[Any, ...]  # `parts` tensors [R, dim], h first; then what only the next step needs
 
@@ -26,11 +25,8 @@ class Cell(nn.Module):
     parts: int = 1  # tensors of fixed size in the state: h, or h and c
     names: tuple[str, ...] = ()  # the activations that `step` returns; "state" is h, "cell" is c
     has_recurrent: bool = True  # whether the gates depend on the state through a matrix U
-    affine: bool = True  # whether `input` is exactly W x + b
-    stepwise: bool = False  # whether it only runs step by step
     carries: bool = True  # whether its state has a fixed size, so that it may be carried from batch to batch
     recurrent: nn.Parameter
-    zero: Tensor
 
     def __init__(self, input_dim: int, dim: int, zoneout: float | list[float] = 0.0) -> None:
         super().__init__()
@@ -39,16 +35,8 @@ class Cell(nn.Module):
         self.weight = nn.Parameter(torch.empty(self.gates * dim, input_dim).uniform_(-bound, bound))
         if self.has_recurrent:
             self.recurrent = nn.Parameter(torch.empty(self.gates * dim, dim).uniform_(-bound, bound))
-            self.register_buffer("zero", torch.zeros(self.gates * dim), persistent=False)
         self.bias = nn.Parameter(torch.zeros(self.gates * dim))
         self.zoneout = _rates(zoneout, self.parts)
-        if any(self.zoneout):
-            self.stepwise = True
-
-    @property
-    def joint(self) -> Tensor:
-        """U and W as one matrix [dim + input, gates·dim], which multiplies [h; x]."""
-        return torch.cat([self.recurrent, self.weight], 1).mT
 
     def start(self, rows: int, like: Tensor) -> CellState:
         return tuple(like.new_zeros(rows, self.dim) for _ in range(self.parts))
@@ -61,6 +49,11 @@ class Cell(nn.Module):
         """One step from `input(x_t)` [R, gates·dim]: the new state, and the activations named in `names`."""
         raise NotImplementedError
 
+    def all_steps(self, x: Tensor, state: CellState) -> tuple[Tensor, ...] | None:
+        """The state after every step, each part [R, T, dim], from x [R, T, input], for a cell whose equation needs no
+        loop over time, as minGRU's; None: step by step. Without zoneout."""
+        return None
+
     def forward(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
         """`step` with zoneout. A call of the module, so that forward hooks see every step."""
         new, active = self.step(gates, state)
@@ -72,41 +65,10 @@ class Cell(nn.Module):
             report["cell"] = mixed[1]
         return (*mixed, *new[self.parts :]), tuple(report[name] for name in self.names)
 
-    def act(self, gates: Tensor, state: CellState) -> CellState:
-        """The new state from W x + U h + b. Only for cells whose gates are this sum."""
-        raise NotImplementedError
-
-    def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
-        """All steps at once, [R, T, input] -> [R, T, dim], as by torch's kernels; None if not supported.
-
-        torch's kernels get train=True whenever gradients are on: else cuDNN does not keep what the backward pass needs.
-        """
-        return None
-
-    def fused_bf16(self, x: Tensor, state: CellState) -> tuple[Tensor, ...] | None:
-        """The state after every step, each part [R, T, dim], by our half precision kernels; None if not supported."""
-        return None
-
-    def final_state(self, y: Tensor, state: CellState, lengths: Tensor) -> CellState:
-        """The state after each row's last real step, from the output of `fused`."""
-        return (last(y, lengths),)
-
-    def hold_padding(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Inputs and a W with which the state does not change where `real` [R, T] is False; None if the state is h."""
-        return None
-
     def _zoneout(self, old: Tensor, new: Tensor, rate: float) -> Tensor:
         if not self.training:
             return new + rate * (old - new)
         return torch.where(torch.rand_like(new) < rate, old.to(new.dtype), new)
-
-    def _weights(self, weight: Tensor | None = None) -> list[Tensor]:
-        weights = [self.weight if weight is None else weight, self.recurrent, self.bias, self.zero]
-        if not self.weight.is_cuda:
-            return weights
-        # cuDNN wants one contiguous buffer; otherwise it copies and warns.
-        chunk = torch.cat([w.flatten() for w in weights])
-        return [part.view_as(w) for part, w in zip(chunk.split([w.numel() for w in weights]), weights, strict=True)]
 
 
 def _rates(zoneout: float | list[float], parts: int) -> list[float]:

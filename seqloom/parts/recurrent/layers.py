@@ -1,4 +1,4 @@
-"""Recurrent layers of any cell, stacked, in one or two directions: fused where a kernel exists, else step by step."""
+"""Recurrent layers of any cell, stacked, in one or two directions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from seqloom.acceleration import accelerated
 from seqloom.build import Choice, build
 from seqloom.errors import SeqloomError
-from seqloom.fast.linear.cpu import bf16_supported
 from seqloom.parts.layers.dropout import dropout, locked_dropout
 from seqloom.parts.probe import Probed
 from seqloom.parts.recurrent.base_cell import Cell, CellState
 from seqloom.parts.recurrent.cells import CELLS, as_dims, name_of
-from seqloom.parts.visibility import Visibility, flip, keep, last
+from seqloom.parts.visibility import Visibility, flip, last
 
 StackState = tuple[CellState, ...]  # a state per layer; of two directions concatenated
 
@@ -114,6 +114,7 @@ class Layer(Probed):
         return torch.cat([forward, flip(backward, visible.lengths)], -1), both
 
 
+@accelerated
 def run_cell(
     cell: Cell,
     x: Tensor,
@@ -121,51 +122,21 @@ def run_cell(
     state: CellState | None,
     report: Callable[[Tensor], None] | None = None,
 ) -> tuple[Tensor, CellState]:
-    """[R, T, input] -> [R, T, dim]. Rows are padded after, so real steps never see a padded one."""
+    """Step after step: [R, T, input] -> [R, T, dim], and the state after each row's last real step. Rows are padded
+    after, so real steps never see a padded one. `report` gets the activations [R, T, names, dim]."""
     now: CellState = cell.start(x.size(0), x) if state is None else state
-    lengths = visible.lengths
-    # A growing history is returned only for stepping, where no row is padded.
-    parts = None if visible.causal and lengths is None else cell.parts
-    if report is None and not cell.stepwise and _fused_is_faster(x):
-        if states := cell.fused_bf16(x, now):
-            return states[0], tuple(last(part, lengths) for part in states)[:parts]
-        if result := _fused(cell, x, lengths, now):
-            return result[0], result[1][:parts]
-    if report is None and x.size(1) == 1:
-        now, _ = cell(cell.input(x[:, 0]), now)
-        return now[0][:, None], now[:parts]
-    gates, states, activations = cell.input(x), [], []
-    for gate in gates.unbind(1):  # unbind: the backward pass of indexing would allocate zeros for every step
-        now, active = cell(gate, now)
+    states, activations = [], []
+    for gates in cell.input(x).unbind(1):
+        now, active = cell(gates, now)
         states.append(now[: cell.parts])
         activations.append(active)
     if report:
         report(torch.stack([torch.stack(active, 1) for active in activations], 1).detach())
     over_time = [torch.stack(part, 1) for part in zip(*states, strict=True)]
-    return over_time[0], tuple(last(part, lengths) for part in over_time) if lengths is not None else now[:parts]
-
-
-def _fused_is_faster(x: Tensor) -> bool:
-    """For a single step of few rows, setting up the kernel costs more than it saves: at width 512 on one core 1.9
-    against 0.2 ms for one row, 4.1 against 3.1 for 64, and about the same from 320 on."""
-    return x.size(1) > 1 or (x.size(0) > 256 and x.device.type == "cpu")
-
-
-def _fused(cell: Cell, x: Tensor, lengths: Tensor | None, state: CellState) -> tuple[Tensor, CellState] | None:
-    device_type = x.device.type
-    if torch.is_autocast_enabled(device_type) and (x.is_cuda or not bf16_supported(x.device)):
-        # On a GPU autocast runs fused RNNs in float16 even if bfloat16 was requested: TF32 is as fast and safer.
-        with torch.autocast(device_type, enabled=False):
-            full = (part.float() if isinstance(part, Tensor) else part for part in state)  # a history stays as it is
-            return _fused(cell, x.float(), lengths, tuple(full))
-    if lengths is None:
-        return cell.fused(x, state)
-    if held := cell.hold_padding(x, keep(lengths, x.size(1))):
-        y, end = cell.fused(held[0], state, held[1])  # pyright: ignore
-        return y, (last(y, lengths), *end[1:])
-    if result := cell.fused(x, state):
-        return result[0], cell.final_state(*result, lengths)
-    return None
+    if visible.lengths is not None:
+        return over_time[0], tuple(last(part, visible.lengths) for part in over_time)
+    # A growing history is returned only for stepping.
+    return over_time[0], now if visible.causal else now[: cell.parts]
 
 
 def _check_weight_drop(share: float, cell: Cell) -> None:

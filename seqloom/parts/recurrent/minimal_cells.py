@@ -31,10 +31,9 @@ class MinGruCell(Cell):
         h = (candidate + decay * (state[0] - candidate)).to(state[0].dtype)
         return (h,), (*(gate.to(h.dtype) for gate in (*active, candidate)), h)
 
-    def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:
+    def all_steps(self, x: Tensor, state: CellState) -> tuple[Tensor]:
         decay, candidate, _ = self.coefficients(_float32(self.input(x)))
-        h = scan(decay, (1 - decay) * candidate, state[0].to(decay.dtype)).to(x.dtype)
-        return h, (h[:, -1],)
+        return (scan(decay, (1 - decay) * candidate, state[0].to(decay.dtype)).to(x.dtype),)
 
 
 class MinLstmCell(MinGruCell):

@@ -1,33 +1,27 @@
 """Recurrent cells with self-attention over their own past states.
 
-Their state grows: after the tensors of fixed size comes the history, blocks of (keys [R, S, K], values [R, S, V], real
-[R, S]), with `real` 0 where a row has no entry. `window` keeps only the last entries; only then has the state a fixed
-size and can be carried from batch to batch of a stream. Without it every batch is read from an empty history, and
-generation keeps the whole history in memory. Training runs step by step, or, where supported on a GPU, all steps in one
-kernel: see `fast/self_attention_cells/gpu.py`.
+Their state grows: after the tensors of fixed size comes the history, keys [R, S, K], values [R, S, V] and `real`
+[R, S], 0 where a row has no entry. `window` keeps only the last entries; only then has the state a fixed size and can
+be carried from batch to batch of a stream. Without it every batch is read from an empty history, and generation keeps
+the whole history in memory.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from seqloom.acceleration import accelerated
 from seqloom.build import Choice, build
 from seqloom.errors import SeqloomError
-from seqloom.fast.self_attention_cells import gpu as fused_history
-from seqloom.parts.attention.scores import SCORES, Additive, Dot, Scaled
+from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.probe import Probed
 from seqloom.parts.recurrent.base_cell import Cell, CellState
-from seqloom.parts.visibility import last
 
-HistoryBlock = tuple[Tensor, ...]
-History = tuple[HistoryBlock, ...]
-# Entries per block. Autograd saves the history of every step, but of these only the last block is a new copy. A GPU has
-# the memory for larger copies, and every further block costs kernel launches.
-BLOCK_SIZE = {"cpu": 32, "cuda": 256}
+History = tuple[Any, ...]  # keys, values and real; () before the first entry
 
 
 class HistoryAttention(Probed):
@@ -40,43 +34,22 @@ class HistoryAttention(Probed):
         self.score = build(SCORES, score, query_dim=query_dim, key_dim=dim)
         self.dim, self.window = dim, window
 
+    @accelerated
     def append(self, history: History, h: Tensor, value: Tensor, real: Tensor) -> History:
         """One more entry a row: h [R, dim] for its key, its value [R, V], and `real` [R, 1], 0 for no entry."""
-        last: HistoryBlock = (self.score.keys(h[:, None]), value[:, None], real)
-        if history and history[-1][2].size(1) < BLOCK_SIZE.get(h.device.type, 32):
-            last = tuple(torch.cat(pair, 1) for pair in zip(history[-1], last, strict=True))
-            history = history[:-1]
-        history = (*history, last)
-        return history if self.window is None else _last_entries(history, self.window)
+        entry = (self.score.keys(h[:, None]), value[:, None], real)
+        history = tuple(torch.cat(pair, 1) for pair in zip(history, entry, strict=True)) if history else entry
+        return history if self.window is None else tuple(part[:, -self.window :] for part in history)
 
-    @property
-    def supports_fused(self) -> bool:
-        """Without a probe and a window all steps can run in one kernel."""
-        return self.probe is None and self.window is None
-
+    @accelerated
     def forward(self, query: Tensor, history: History) -> Tensor:
         """[R, query_dim] -> [R, V]; zeros where a row has no entry."""
-        scores = _cat([self.score(query[:, None], keys) for keys, _, _ in history])
-        real = _cat([real for _, _, real in history])[:, None]
+        keys, values, real = history
+        scores, real = self.score(query[:, None], keys), real[:, None]
         weights = scores.masked_fill(real == 0, torch.finfo(scores.dtype).min).softmax(-1) * real
         if self.probe:
             self.probe(weights.detach())
-        by_block = weights.split([values.size(1) for _, values, _ in history], -1)
-        sums = [part.to(values.dtype) @ values for part, (_, values, _) in zip(by_block, history, strict=True)]
-        return torch.stack(sums).sum(0)[:, 0] if len(sums) > 1 else sums[0][:, 0]
-
-
-def _cat(parts: list[Tensor]) -> Tensor:
-    """Along the last axis; a single tensor is not copied."""
-    return torch.cat(parts, -1) if len(parts) > 1 else parts[0]
-
-
-def _last_entries(history: History, window: int) -> History:
-    """The last `window` entries, of at most one more."""
-    if sum(real.size(1) for _, _, real in history) <= window:
-        return history
-    first = tuple(part[:, 1:] for part in history[0])
-    return (first, *history[1:]) if first[2].size(1) else history[1:]
+        return (weights.to(values.dtype) @ values)[:, 0]
 
 
 class AttentiveCell(Cell):
@@ -105,20 +78,12 @@ class AttentiveCell(Cell):
     def start(self, rows: int, like: Tensor) -> CellState:
         return like.new_zeros(rows, self.dim), ()
 
+    @accelerated
     def step(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
-        h = torch.addmm(gates, state[0], self.recurrent.mT).tanh()
+        h = (gates + F.linear(state[0], self.recurrent)).tanh()
         history = self.look.append(state[1] if len(state) > 1 else (), h, h, h.new_ones(h.size(0), 1))
         c = self.look(h, history)
         return (c, history), (h, c)
-
-    def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
-        look, score = self.look, self.look.score
-        is_dot = type(score) in (Scaled, Dot)
-        if not is_dot or not look.supports_fused or any(state[1:]) or not fused_history.supported(x, self.dim):
-            return None
-        scale = score.scale if isinstance(score, Scaled) else 1.0
-        y, h = fused_history.attentive(self.input(x), self.recurrent, state[0], scale)
-        return y, (y[:, -1], ((h, h, h.new_ones(h.shape[:2])),))
 
 
 class LstmnCell(Cell):
@@ -137,7 +102,6 @@ class LstmnCell(Cell):
     gates = 4
     parts = 2
     names = ("input", "forget", "candidate", "output", "cell", "state")
-    affine = False  # x is also part of the query
 
     def __init__(
         self,
@@ -162,37 +126,16 @@ class LstmnCell(Cell):
     def input(self, x: Tensor) -> Tensor:
         return torch.cat([super().input(x), x], -1)
 
+    @accelerated
     def step(self, gates: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
         h, c = state[:2]
         gates, x = gates.split([4 * self.dim, self.input_dim], -1)
         one = h.new_ones(h.size(0), 1)
         h_tilde, real, history = state[2:] or (torch.zeros_like(h), one, ())
         history = self.look.append(history, h, torch.cat([h, c], -1), real)
-        h_tilde, c = self.look(torch.cat([x, h_tilde], -1), history).chunk(2, -1)
-        gates = gates + F.linear(h_tilde, self.recurrent)
-        g = gates.chunk(4, -1)[2].tanh()
-        i, f, _, o = gates.sigmoid().chunk(4, -1)
-        c = torch.addcmul(i * g, f, c)
+        h_tilde, c_tilde = self.look(torch.cat([x, h_tilde], -1), history).chunk(2, -1)
+        i, f, g, o = (gates + F.linear(h_tilde, self.recurrent)).chunk(4, -1)
+        i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+        c = f * c_tilde + i * g
         h = o * c.tanh()
         return (h, c, h_tilde, one, history), (i, f, g, o, c, h)
-
-    def fused(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
-        score = self.look.score
-        if type(score) is not Additive or not self.look.supports_fused or any(state[4:]):
-            return None
-        if not fused_history.supported(x, self.dim, score.weight.size(0)):
-            return None
-        h, c = state[:2]
-        h_tilde, real = state[2:4] or (torch.zeros_like(h), h.new_ones(h.size(0), 1))
-        of_x, of_h_tilde = score.query.weight.split([self.input_dim, self.dim], 1)
-        gates, queries = super().input(x), F.linear(x, of_x, score.query.bias)
-        weights = (score.key.weight, of_h_tilde, score.weight)
-        values, keys, h_tilde = fused_history.lstmn(gates, queries, (h, c, h_tilde, real), self.recurrent, weights)
-        one = torch.ones_like(real)
-        history: History = ((keys, values[:, :-1], torch.cat([real, one.expand(-1, x.size(1) - 1)], 1)),)
-        return values[:, 1:, : self.dim].contiguous(), (*values[:, -1].chunk(2, -1), h_tilde, one, history)
-
-    def final_state(self, y: Tensor, state: CellState, lengths: Tensor) -> CellState:
-        """c of every step but the last is in the history, after the entry of the first state."""
-        c = torch.cat([state[4][0][1][:, 1:, self.dim :], state[1][:, None]], 1)
-        return last(y, lengths), last(c, lengths)

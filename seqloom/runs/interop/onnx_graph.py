@@ -135,7 +135,9 @@ def _operator(cell: Cell) -> tuple[str, dict[str, Any]]:
 
 def _check_cell(cell: Cell) -> None:
     """An error where ONNX has no operator for the cell."""
-    if isinstance(cell, RnnCell | GruCell | LstmCell) and not cell.stepwise:
+    normed = any(isinstance(part, nn.LayerNorm) for part in cell.modules())
+    linear = isinstance(cell, RnnCell) and cell.activation == "none"
+    if isinstance(cell, RnnCell | GruCell | LstmCell) and not (normed or linear or any(cell.zoneout)):
         return
     raise SeqloomError(
         f"ONNX has no operator for the cell {name_of(cell)} as it is here; it has some for rnn with tanh or relu, gru "

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from seqloom.build import build
 from seqloom.errors import SeqloomError
+from seqloom.fast.recurrent.pointwise import is_affine
 from seqloom.parts.recurrent.cells import CELLS, GruCell, LstmCell, RnnCell, as_dims
 from seqloom.parts.recurrent.layers import Recurrent
 from seqloom.parts.visibility import Visibility
@@ -117,23 +118,28 @@ def test_lstm_starts_by_remembering():
     assert LstmCell(2, 3, forget_bias=0.0).bias.tolist() == [0.0] * 12
 
 
+def joint(cell):
+    """U and W as one matrix [dim + input, gates·dim], which multiplies [h; x]."""
+    return torch.cat([cell.recurrent, cell.weight], 1).mT
+
+
 @pytest.mark.parametrize("choice", CELL_CHOICES, ids=named)
 def test_joint_matrix_gives_the_same_products(choice):
     """[h; x] times one matrix, as the textbook draws it, is W x + U h: in every cell that has U and no norm between."""
     cell = shake(build(CELLS, choice, input_dim=3, dim=4).double(), 2)
-    if not (cell.has_recurrent and cell.affine):
+    if not (cell.has_recurrent and is_affine(cell)):
         return
     x, h = drawn(5, 3), drawn(5, 4, seed=12)
-    assert cell.joint.shape == (3 + 4, cell.gates * 4)
-    close(torch.cat([h, x], 1) @ cell.joint + cell.bias, cell.input(x) + F.linear(h, cell.recurrent))
+    assert joint(cell).shape == (3 + 4, cell.gates * 4)
+    close(torch.cat([h, x], 1) @ joint(cell) + cell.bias, cell.input(x) + F.linear(h, cell.recurrent))
 
 
 def test_joint_matrix_gives_the_same_step():
     """The step of an RNN and of an LSTM written with [h; x] alone."""
     x, h, c = drawn(5, 3), drawn(5, 4, seed=12), drawn(5, 4, seed=13)
     rnn, lstm = shake(RnnCell(3, 4).double(), 2), shake(LstmCell(3, 4).double(), 2)
-    close(rnn.step(rnn.input(x), (h,))[0][0], (torch.cat([h, x], 1) @ rnn.joint + rnn.bias).tanh())
-    i, f, g, o = (torch.cat([h, x], 1) @ lstm.joint + lstm.bias).chunk(4, 1)
+    close(rnn.step(rnn.input(x), (h,))[0][0], (torch.cat([h, x], 1) @ joint(rnn) + rnn.bias).tanh())
+    i, f, g, o = (torch.cat([h, x], 1) @ joint(lstm) + lstm.bias).chunk(4, 1)
     new = f.sigmoid() * c + i.sigmoid() * g.tanh()
     close(lstm.step(lstm.input(x), (h, c))[0], (o.sigmoid() * new.tanh(), new))
 

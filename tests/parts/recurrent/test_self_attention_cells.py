@@ -9,6 +9,7 @@ import torch
 
 from seqloom.build import build, complete
 from seqloom.errors import SeqloomError
+from seqloom.fast.recurrent.history_blocks import BLOCK_SIZE
 from seqloom.models.decoders.bridge import Bridge
 from seqloom.models.language_model import LanguageModel
 from seqloom.models.protocols import Encoded
@@ -16,7 +17,7 @@ from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.probe import watch
 from seqloom.parts.recurrent.cells import CELLS
 from seqloom.parts.recurrent.layers import Recurrent
-from seqloom.parts.recurrent.self_attention_cells import BLOCK_SIZE, AttentiveCell, LstmnCell
+from seqloom.parts.recurrent.self_attention_cells import AttentiveCell, LstmnCell
 from seqloom.parts.visibility import Visibility
 from tests.laws import close, drawn, gradients, shake
 

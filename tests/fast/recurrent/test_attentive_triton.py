@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from seqloom.build import build
-from seqloom.fast.self_attention_cells import gpu as fused_history
+from seqloom.fast.recurrent import history_gpu as fused_history
 from seqloom.fast.triton_common import runtime
 from seqloom.parts.probe import watch
 from seqloom.parts.recurrent.cells import CELLS

@@ -1,12 +1,18 @@
-"""The pointwise part of an LSTM step with an explicit backward, for loops that do the matmuls themselves."""
+"""The pointwise part of a step, for loops that do the matmuls themselves; of an LSTM also with an explicit backward."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from seqloom.parts.recurrent.base_cell import Cell, CellState
+from seqloom.parts.recurrent.cells import GruCell, LstmCell, RnnCell
+
+Act = Callable[[Any, Tensor, CellState], CellState]
 
 
 class Saved(NamedTuple):
@@ -64,3 +70,39 @@ class LstmPointwise(torch.autograd.Function):
         saved = Saved(*ctx.saved_tensors)
         grad_gates = torch.empty_like(saved.gates)
         return grad_gates, lstm_pointwise_backward(saved, grad_h, grad_c, grad_gates)
+
+
+def gated(gates: Tensor, c: Tensor) -> tuple[Tensor, ...]:
+    """i, f, g, o and c'. One sigmoid over all four gates is faster than three over slices, though g's result is
+    unused; in place, because for many rows allocating costs as much as computing."""
+    g = gates.chunk(4, -1)[2].tanh()
+    i, f, _, o = gates.sigmoid_().chunk(4, -1)
+    return i, f, g, o, torch.addcmul(i * g, f, c)
+
+
+def act_of(cell: Cell) -> Act | None:
+    """(cell, W x + U h + b, state) -> the new state, for a cell whose gates are this sum, without norm and zoneout."""
+    plain = is_affine(cell) and not any(cell.zoneout)
+    if type(cell) is RnnCell and cell.activation == "none":
+        return None
+    return ACTS.get(type(cell)) if plain else None
+
+
+def is_affine(cell: Cell) -> bool:
+    """Whether its `input` is exactly W x + b."""
+    normed = getattr(cell, "norm", None) is not None or getattr(cell, "norms", None) is not None
+    return not normed and (type(cell).input is Cell.input or type(cell) in (RnnCell, GruCell, LstmCell))
+
+
+def _rnn_act(cell: RnnCell, gates: Tensor, state: CellState) -> CellState:
+    return (gates.tanh() if cell.activation == "tanh" else gates.relu(),)
+
+
+def _lstm_act(cell: LstmCell, gates: Tensor, state: CellState) -> CellState:
+    if torch.is_grad_enabled():
+        return LstmPointwise.apply(gates, state[1])  # pyright: ignore[reportReturnType]
+    *_, o, c = gated(gates, state[1])
+    return o * c.tanh(), c
+
+
+ACTS: dict[type, Act] = {RnnCell: _rnn_act, LstmCell: _lstm_act}

@@ -1,5 +1,6 @@
 """The pointwise part of an LSTM step, all that stands between two matmuls, in one kernel each for forward and backward.
-Arithmetic is in float32. The references are `lstm_pointwise` and `lstm_pointwise_backward` in `fast/lstm/pointwise.py`.
+Arithmetic is in float32. The references are `lstm_pointwise` and `lstm_pointwise_backward` in
+`fast/recurrent/pointwise.py`.
 """
 
 # pyright: reportInvalidTypeForm=false, reportOptionalMemberAccess=false

@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from seqloom.fast.linear import cpu as linear_cpu
 from seqloom.fast.linear.cpu import linear_no_grad
-from seqloom.fast.lstm.pointwise import Saved, fast_tanh, lstm_pointwise, lstm_pointwise_backward
+from seqloom.fast.recurrent.pointwise import Saved, fast_tanh, lstm_pointwise, lstm_pointwise_backward
 
 BF16 = torch.bfloat16
 

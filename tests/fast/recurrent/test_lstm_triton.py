@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from seqloom.fast.lstm import gpu as lstm_gpu
-from seqloom.fast.lstm import triton_kernels as kernel
-from seqloom.fast.lstm.pointwise import Saved, lstm_pointwise, lstm_pointwise_backward
+from seqloom.fast.recurrent import lstm_gpu
+from seqloom.fast.recurrent import lstm_triton as kernel
+from seqloom.fast.recurrent.pointwise import Saved, lstm_pointwise, lstm_pointwise_backward
 from seqloom.fast.triton_common import runtime
 from seqloom.parts.probe import watch
 from seqloom.parts.recurrent.layers import Recurrent

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from seqloom.fast.linear import cpu as linear_cpu
-from seqloom.fast.lstm import input_feeding_cpu, pointwise
+from seqloom.fast.recurrent import input_feeding_cpu, pointwise
 from seqloom.models.decoders.attentive import AttentiveDecoder
 from seqloom.models.protocols import Encoded
 from seqloom.parts.probe import watch
@@ -33,9 +33,7 @@ def run(made, lengths=None, fast=True, half=False, rows=ROWS):
     ]
     x, states, h, c = (part.requires_grad_() for part in inputs)
     with pytest.MonkeyPatch.context() as patch, torch.autocast("cpu", torch.bfloat16, enabled=half):
-        patch.setattr(
-            "seqloom.models.decoders.attentive.supported", input_feeding_cpu.supported if fast else lambda *_: False
-        )
+        patch.setattr(input_feeding_cpu, "supported", input_feeding_cpu.supported if fast else lambda *_: False)
         encoded = Encoded(states=states, lengths=lengths, summary=h, final=((h, c),))
         state = made.begin(encoded, rows // ROWS)
         first, state = made(x[:, :2], state)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seqloom.fast.self_attention_cells.attentive_triton import (
+from seqloom.fast.recurrent.attentive_triton import (
     WARPS,
     softmax_finish,
     softmax_update,

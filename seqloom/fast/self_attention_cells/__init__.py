@@ -1,1 +1,0 @@
-"""Cells with attention over their own history, all steps in one kernel."""
