@@ -5,7 +5,17 @@ from __future__ import annotations
 from importlib import import_module
 
 MODULES = (
+    "attention.multi_head_gpu",
+    "attention.rotary",
     "attention.softmax",
+    "attention.mixers.dense",  # before the others: short rows
+    "attention.mixers.window_cpu",
+    "attention.mixers.window_gpu",
+    "attention.mixers.window_chunks",
+    "attention.mixers.blocks",
+    "attention.mixers.groups",
+    "attention.mixers.linear_cpu",
+    "attention.mixers.reformer_cpu",
     "linear.cpu",
     "recurrent.lstm_gpu",
     "recurrent.history_gpu",

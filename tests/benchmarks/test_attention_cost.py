@@ -7,6 +7,7 @@ import torch
 from attention_cost import FLEX, FUSED, Cost, costs, entries, exponent, read, told
 
 from seqloom.parts.attention.multi_head import MultiHeadAttention
+from seqloom.parts.mixers.efficient_attention import EfficientAttention
 from seqloom.parts.mixers.mixer_table import MIXERS
 
 CPU = {"device": "cpu", "dtype": torch.float32}
@@ -14,7 +15,7 @@ CPU = {"device": "cpu", "dtype": torch.float32}
 
 def test_every_mixer_that_attends_is_measured():
     found = dict(costs([], [16, 32], 1, CPU, 1))
-    attends = {kind for kind, make in MIXERS.items() if issubclass(make, MultiHeadAttention)}
+    attends = {kind for kind, make in MIXERS.items() if issubclass(make, MultiHeadAttention | EfficientAttention)}
     assert {kind for _, kind, _ in entries([], gpu=False)} == attends | {FUSED}
     assert {kind for _, kind, _ in entries([], gpu=True)} == attends | {FUSED, FLEX}
     assert all(set(of) == {16, 32} and all(cost.time > 0 for cost in of.values()) for of in found.values())

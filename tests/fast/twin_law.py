@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from seqloom import acceleration
 from seqloom.acceleration import Twin
 
 
@@ -78,7 +79,8 @@ def supports(twin: Twin, make: Maker) -> bool:
 
 
 def obeys(twin: Twin, plain: Callable[..., Any], make: Maker) -> None:
-    made, wanted, wanted_grads = run(plain, make)
+    with acceleration.plain():  # so that a state which a call needs is a plain one too
+        made, wanted, wanted_grads = run(plain, make)
     _, found, found_grads = run(twin.fast, make)
     if made.same is not None:
         made.same(found, wanted)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -22,13 +23,13 @@ MAX_LENGTH = 64  # queries or keys; for more, the kernels made for long sequence
 HEAD_DIMS = (16, 32, 64, 128)
 
 
-def supported(x: Tensor, visible: Visibility, t: int, s: int, dim: int) -> bool:
-    """For t queries and s keys, in heads of `dim`; x [B, …] holds the queries."""
+def supported(x: Tensor, dtype: torch.dtype, visible: Visibility, t: int, s: int, dim: int) -> bool:
+    """For t queries and s keys in `dtype` and heads of `dim`; x [B, …] holds the queries, or what they are made of."""
     if not runtime.usable(x):
         return False
     plain = visible.bias is None and visible.window is None and visible.offset == 0 and (not visible.causal or t == s)
     same_rows = visible.lengths is None or visible.lengths.size(0) == x.size(0)
-    return plain and same_rows and x.dtype.itemsize == 2 and dim in HEAD_DIMS and max(t, s) <= MAX_LENGTH
+    return plain and same_rows and dtype.itemsize == 2 and dim in HEAD_DIMS and max(t, s) <= MAX_LENGTH
 
 
 def attention(
@@ -133,26 +134,26 @@ class _ShortAttention(torch.autograd.Function):
 
 _INPUTS, _OPTIONS = "Tensor x, Tensor? kv, Tensor? lengths", "int heads, bool causal, float scale"
 _ROTARY = "Tensor? cos, Tensor? sin"
-_operator = torch.library.custom_op(
-    "seqloom::short", _short, mutates_args=(), schema=f"({_INPUTS}, Tensor? bias, {_ROTARY}, {_OPTIONS}) -> Tensor"
-)
-_backward_operator = torch.library.custom_op(
-    "seqloom::short_slopes",
-    _grads,
-    mutates_args=(),
-    schema=f"(Tensor grad_output, {_INPUTS}, {_ROTARY}, bool sums, {_OPTIONS}) -> Tensor[]",
-)
-_operator.register_autograd(partial(_backward, torch.ops.seqloom.short_slopes), setup_context=_setup_context)
 
+if find_spec("triton") is not None:  # registering takes a tenth of a second, and compilers of a CPU need no operator
+    _operator = torch.library.custom_op(
+        "seqloom::short", _short, mutates_args=(), schema=f"({_INPUTS}, Tensor? bias, {_ROTARY}, {_OPTIONS}) -> Tensor"
+    )
+    _backward_operator = torch.library.custom_op(
+        "seqloom::short_slopes",
+        _grads,
+        mutates_args=(),
+        schema=f"(Tensor grad_output, {_INPUTS}, {_ROTARY}, bool sums, {_OPTIONS}) -> Tensor[]",
+    )
+    _operator.register_autograd(partial(_backward, torch.ops.seqloom.short_slopes), setup_context=_setup_context)
 
-@_operator.register_fake
-def _(x: Tensor, kv: Tensor | None, *_: Any) -> Tensor:
-    return x.new_empty(x.size(0), x.size(1), x.size(2) // (3 if kv is None else 1))
+    @_operator.register_fake
+    def _(x: Tensor, kv: Tensor | None, *_: Any) -> Tensor:
+        return x.new_empty(x.size(0), x.size(1), x.size(2) // (3 if kv is None else 1))
 
-
-@_backward_operator.register_fake
-def _(
-    grad_output: Tensor, x: Tensor, kv: Tensor | None, _: Any, cos: Any, sin: Any, sums: bool, *__: Any
-) -> list[Tensor]:
-    grads = [whole.new_empty(whole.shape) for whole in (x, kv) if whole is not None]
-    return [*grads, x.new_empty(x.size(2), dtype=torch.float32)] if sums else grads
+    @_backward_operator.register_fake
+    def _(
+        grad_output: Tensor, x: Tensor, kv: Tensor | None, _: Any, cos: Any, sin: Any, sums: bool, *__: Any
+    ) -> list[Tensor]:
+        grads = [whole.new_empty(whole.shape) for whole in (x, kv) if whole is not None]
+        return [*grads, x.new_empty(x.size(2), dtype=torch.float32)] if sums else grads

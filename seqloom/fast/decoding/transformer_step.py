@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqloom.fast.attention.multi_head_gpu import standard
 from seqloom.fast.attention.short_cpu import biased_attention_no_grad
 from seqloom.fast.linear.cpu import prepare_linear
 from seqloom.parts.attention.attend import Memory
@@ -221,10 +222,10 @@ def supported(blocks: Sequence[Block]) -> bool:
 
 def _dot_score(part: MultiHeadAttention) -> bool:
     """Whether all its projections are plain and its score is a dot product."""
-    if part.standard and type(part.score) is not Scaled:  # `Scaled` is one
+    if standard(part) and type(part.score) is not Scaled:  # `Scaled` is one
         example = part.out.weight.new_zeros(1, 1, part.out.in_features // part.heads)
         return part.score.as_dot(example, example) is not None
-    return part.standard
+    return standard(part)
 
 
 def _not_none(linear: nn.Linear | None) -> nn.Linear:

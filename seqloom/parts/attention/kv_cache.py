@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 
 import torch
@@ -25,15 +24,9 @@ class Cache:
         self.keys: Tensor | None = None
         self.values: Tensor | None = None
         self.stacked: Tensor | None = None  # [2, …], if keys and values share one tensor
-        self.deferred: Callable[[], tuple[Tensor, Tensor]] | None = None  # keys and values, computed when needed
-
-    def defer(self, steps: int, make: Callable[[], tuple[Tensor, Tensor]]) -> None:
-        """The first `append`, of keys and values that are computed only if another step follows: not in training."""
-        self.used, self.deferred = steps, make
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add [R, heads, T, head_dim]; returns all so far, [R, heads, used, head_dim]."""
-        self._materialize()
         start, self.used = self.used, self.used + k.size(2)
         if self.room is None and self.keys is None:
             self.keys, self.values = k, v
@@ -44,7 +37,6 @@ class Cache:
 
     def append_stacked(self, new: Tensor) -> tuple[Tensor, Tensor]:
         """`append` of stacked keys and values, [2, R, heads, T, head_dim]: one copy instead of two."""
-        self._materialize()
         start, self.used = self.used, self.used + new.size(3)
         if self.stacked is None or self.used > self.stacked.size(3):
             self.stacked = new.new_empty(*new.shape[:3], self._size(self.keys), new.size(4))
@@ -57,7 +49,6 @@ class Cache:
         return k, v
 
     def pick(self, rows: Tensor, sentences: Tensor | None = None) -> Cache:
-        self._materialize()
         other = copy(self)
         if self.stacked is not None:
             other.stacked = self.stacked.index_select(1, rows)
@@ -65,10 +56,6 @@ class Cache:
         elif self.keys is not None and self.values is not None:
             other.keys, other.values = self.keys.index_select(0, rows), self.values.index_select(0, rows)
         return other
-
-    def _materialize(self) -> None:
-        if self.deferred is not None:
-            (self.keys, self.values), self.deferred = self.deferred(), None
 
     def _write(self, memory: Tensor | None, start: int, new: Tensor) -> Tensor:
         if memory is None or self.used > memory.size(2):
@@ -83,12 +70,6 @@ class Cache:
         """Steps to allocate."""
         allocated = 0 if memory is None else memory.size(2)
         return self.used if self.room is None else max(self.used, min(self.room, max(INITIAL_STEPS, 2 * allocated)))
-
-
-def cache_unneeded(cache: Cache | None) -> bool:
-    """Whether nothing was read before and, as in training, probably no step will follow."""
-    empty = type(cache) is Cache and cache.used == 0 and cache.room is None
-    return cache is None or (empty and torch.is_grad_enabled())
 
 
 class BeamCache:

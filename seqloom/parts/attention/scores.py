@@ -1,7 +1,8 @@
 """Attention scores: how well queries match keys. A score takes q [..., T, Q] and k [..., S, K] and gives [..., T, S].
 
-`keys(k)` computes what depends on the key alone, once per sentence; the other methods take its result as k.
-`as_dot(q, k)` gives q' and k' with score q'·k', for fused kernels, or None if the score is no dot product.
+`keys(k)` computes what depends on the key alone; the other methods take its result as k.
+`as_dot(q, k)` writes the score as a dot product: it gives q' of q and k' of k with score(q, k) = q'·k', or None where
+there are none.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from seqloom.acceleration import accelerated
 from seqloom.build import Choice
 from seqloom.parts.attention.kv_cache import Cache
 from seqloom.parts.attention.scores import SCORES
@@ -35,11 +36,12 @@ class Blockwise(EfficientAttention):
         if state is not None:
             visible = visible.at_offset(state.used)
             k, v = state.append(k, v)
-        if self.probe is not None or q.size(2) == 1:  # a single query has no T × S weights to save
+        if self.probe is not None:
             return dense_attention(q, k, v, visible, self.probe), state
         return blockwise(q, k, v, visible, self.block), state
 
 
+@accelerated
 def blockwise(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, block: int) -> Tensor:
     """softmax(q·kᵀ) v over visible keys, all [B, heads, T or S, D]."""
     return _Blockwise.apply(q, k, v, visible.lengths, visible.offset if visible.causal else None, block)  # pyright: ignore

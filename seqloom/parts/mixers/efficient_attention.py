@@ -1,4 +1,4 @@
-"""What efficient attentions share: q, k and v by heads before, an output projection after, and matmul helpers."""
+"""What efficient attentions share: q, k and v by heads before, an output projection after."""
 
 from __future__ import annotations
 
@@ -9,28 +9,38 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from seqloom.build import Choice
+from seqloom.acceleration import accelerated
+from seqloom.build import Choice, build
 from seqloom.errors import SeqloomError
 from seqloom.parts.attention.attend import attend
 from seqloom.parts.attention.kv_cache import Cache
-from seqloom.parts.attention.multi_head import MultiHeadAttention
+from seqloom.parts.attention.multi_head import NO_POSITION, check_heads, glorot, merge_heads, split_heads
+from seqloom.parts.attention.normalizers import softmax
 from seqloom.parts.attention.scores import SCORES, Dot, Scaled
-from seqloom.parts.positions.position import AttentionPosition, NoPosition, Position
+from seqloom.parts.layers.linear import Linear
+from seqloom.parts.positions.position import AttentionPosition, Position
 from seqloom.parts.positions.position_table import POSITIONS
+from seqloom.parts.probe import Probed
 from seqloom.parts.state import State
 from seqloom.parts.visibility import Visibility
 
 
-class EfficientAttention(MultiHeadAttention):
-    """Self-attention with its own `mix`; its weights have the names of plain attention's."""
+class EfficientAttention(Probed):
+    """Self-attention with its own `mix` of q, k and v. Parameters have the names of MultiHeadAttention's."""
 
     causal = True
     bounded = False
     own_formula = False  # whether it computes something else than softmax(q·k), so that no score can be chosen
 
     def __init__(self, dim: int, heads: int, score: Annotated[Choice, SCORES]) -> None:
-        super().__init__(dim, heads, score=score)
-        one, name = self.out.weight.new_zeros(1, 1, dim // heads), type(self).__name__
+        super().__init__()
+        check_heads(dim, heads)
+        self.heads, self.head_dim = heads, dim // heads
+        self.project, self.out = Linear(dim, 3 * dim), Linear(dim, dim)
+        self.score = build(SCORES, score, query_dim=self.head_dim, key_dim=self.head_dim)
+        glorot(self.project, [dim, dim, dim])
+        glorot(self.out, [dim])
+        one, name = self.out.weight.new_zeros(1, 1, self.head_dim), type(self).__name__
         if self.own_formula and not isinstance(self.score, Scaled):
             raise SeqloomError(f"score of {name} is 'scaled', by its own formula; choose mixer 'attention' for others")
         if self.score.as_dot(one, self.score.keys(one)) is None:
@@ -42,12 +52,20 @@ class EfficientAttention(MultiHeadAttention):
     def forward(
         self, x: Tensor, visible: Visibility, state: State = None, position: AttentionPosition | None = None
     ) -> tuple[Tensor, State]:
-        q, k, v = self._by_heads(self._project(x), x, "qkv")
+        q, k, v = self.project_heads(x)
         q, k = self.rotation(position)(q, k, 0 if state is None else state.used)
         if not self.own_formula:
             q, k = self.score.as_dot(q, self.score.keys(k))
         y, state = self.mix(q, k, v, visible, state)
-        return self.out(y.transpose(1, 2).flatten(2)), state
+        return self.out(merge_heads(y)), state
+
+    def project_heads(self, x: Tensor) -> tuple[Tensor, ...]:
+        """[R, T, dim] -> q, k and v, [R, heads, T, head_dim] each."""
+        return tuple(split_heads(part, self.head_dim) for part in self.project(x).chunk(3, -1))
+
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, visible: Visibility, state: State) -> tuple[Tensor, State]:
+        """[R, heads, T, head_dim] each -> the same, and the new state. Without `own_formula` the score is q·k."""
+        raise NotImplementedError
 
     def rotation(self, position: AttentionPosition | None) -> Callable[..., tuple[Tensor, Tensor]]:
         """`rotate` of a position. One with a bias for the score of every pair is refused: few pairs are computed."""
@@ -58,10 +76,6 @@ class EfficientAttention(MultiHeadAttention):
             f"position {type(position).__name__} adds to the score of every pair, of which {type(self).__name__} makes "
             f"few; choose position from: {fitting}; or mixer 'attention'"
         )
-
-    def mix(self, q: Tensor, k: Tensor, v: Tensor, visible: Visibility, state: State) -> tuple[Tensor, State]:
-        """[R, heads, T, head_dim] each -> the same, and the new state. Without `own_formula` the score is q·k."""
-        raise NotImplementedError
 
 
 def check_positions(blocks: Iterable[Any], position: AttentionPosition) -> None:
@@ -74,36 +88,20 @@ def check_positions(blocks: Iterable[Any], position: AttentionPosition) -> None:
 def dense_attention(
     q: Tensor, k: Tensor, v: Tensor, visible: Visibility, report: Callable[[Tensor], None] | None = None
 ) -> Tensor:
-    """softmax(q·kᵀ) v over all pairs: the reference for sparse attention, and faster for short rows."""
+    """softmax(q·kᵀ) v over all visible pairs."""
     return attend(q, k, v, DOT, visible, report)
 
 
-def grouped_attention(q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None) -> Tensor:
-    """softmax(q·kᵀ) v in N groups: q [B, heads, N, T, D], k and v [B, heads, N, S, D], a mask or bias `keep`
-    [B or 1, 1 or heads, N, T or 1, S]. Reshaped to four axes, for which torch has fused kernels."""
-    b, h = q.shape[:2]
-    if keep is not None:
-        keep = keep[0] if keep.shape[:2] == (1, 1) else keep.expand(b, h, -1, -1, -1).flatten(0, 1)
-    flat = (x.flatten(0, 1) for x in (q, k, v))
-    return F.scaled_dot_product_attention(*flat, attn_mask=keep, scale=1.0).unflatten(0, (b, h))
-
-
-def map_heads(call: Callable[..., Tensor], *inputs: Tensor, times: int = 16) -> Tensor:
-    """`call` of inputs [B, heads, ...]; on the CPU one head at a time where it allocates much, an estimated `times` the
-    first input. Memory beyond 32 MiB goes back to the system after each use, and getting it again is slow."""
-    if inputs[0].is_cuda or inputs[0].numel() * times * inputs[0].element_size() < 2**25:
-        return call(*inputs)
-    return torch.cat([call(*head) for head in zip(*(x.split(1, 1) for x in inputs), strict=True)], 1)
+@accelerated
+def grouped_attention(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Tensor:
+    """softmax(q·kᵀ) v in N groups: q [B, heads, N, T, D], k and v [B, heads, N, S, D], a mask `keep` [B or 1,
+    1 or heads, N, T or 1, S]."""
+    return softmax(q @ k.mT, keep) @ v
 
 
 def pad_time(x: Tensor, before: int, after: int) -> Tensor:
     """[..., T, D] -> [..., before + T + after, D] with zeros."""
     return F.pad(x, (0, 0, before, after)) if before or after else x
-
-
-def group_positions(count: int, size: int, step: int, start: int, device: torch.device) -> Tensor:
-    """[count, size]: group i has the `size` positions from `start` + i·`step` on."""
-    return torch.arange(count, device=device)[:, None] * step + start + torch.arange(size, device=device)
 
 
 def at_least(name: str, value: int, least: int = 1) -> int:
@@ -126,5 +124,4 @@ def _has_no_bias(make: type) -> bool:
     return getattr(make, "bias", None) is getattr(Position, "bias", None)
 
 
-NO_POSITION = NoPosition(0, 0)
 DOT = Dot(0, 0)

@@ -4,21 +4,36 @@ the query. Causal, it is a recurrent network whose state is those sums."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqloom.acceleration import accelerated
 from seqloom.build import Choice
 from seqloom.parts.attention.scores import SCORES
-from seqloom.parts.mixers.efficient_attention import EfficientAttention, at_least, map_heads, pad_time
+from seqloom.parts.mixers.efficient_attention import EfficientAttention, at_least, pad_time
 from seqloom.parts.state import MixerState
 from seqloom.parts.visibility import Visibility, keep
 
 Sums = tuple[Tensor, Tensor]  # Σ φ(k) vᵀ [B, heads, M, D] and Σ φ(k) [B, heads, M]
-CPU_FEATURES = 2**19  # random features at a time on a CPU, so that they stay in its cache
+
+
+class KeyFeatures(NamedTuple):
+    features: Tensor  # φ(k) [B, heads, T, M], zero where a key is not real
+    sums: Sums | None  # those of the state, on the scale of these features
+    rest: tuple[Tensor, ...]  # what the state holds besides the sums
+
+
+class Features(Protocol):
+    """φ, features of queries and keys [B, heads, T, D] -> [B, heads, T, M]."""
+
+    def queries(self, q: Tensor) -> Tensor: ...
+
+    def keys(self, k: Tensor, real: Tensor | None, before: tuple[Tensor, ...]) -> KeyFeatures:
+        """`real` [B, 1, T, 1], None: all; `before`: the parts of the last state, none at first."""
+        ...
 
 
 class LinearAttention(EfficientAttention):
@@ -31,70 +46,20 @@ class LinearAttention(EfficientAttention):
     bounded = True
     own_formula = True
 
+    def __init__(self, dim: int, heads: int, score: Annotated[Choice, SCORES]) -> None:
+        super().__init__(dim, heads, score)
+        self.features = EluFeatures()
+
     def begin(self, room: int | None = None) -> MixerState:
         return MixerState()
 
     def mix(
         self, q: Tensor, k: Tensor, v: Tensor, visible: Visibility, state: MixerState | None
     ) -> tuple[Tensor, MixerState | None]:
-        real = None if visible.lengths is None or visible.causal else keep(visible.lengths, k.size(2))[:, None, :, None]
-        if state is not None or self.probe is not None:
-            return self._mix_whole(q, k, v, real, visible.causal, state)
-        size = self._chunk_size(q)
-        call = partial(self._mix_chunks, real=real, causal=visible.causal, size=size)
-        return (call(q, k, v) if size < q.size(2) else map_heads(call, q, k, v)), None
-
-    def _mix_chunks(self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, causal: bool, size: int) -> Tensor:
-        """`size` positions at a time."""
-        if not causal:
-            return self._mix_chunks_both_ways(q, k, v, real, size)
-        state, outputs = MixerState(), []
-        for queries, keys, values in zip(*(x.split(size, 2) for x in (q, k, v)), strict=True):
-            y, state = self._mix_whole(queries, keys, values, None, True, state)
-            outputs.append(y)
-        return _concatenate(outputs)
-
-    def _mix_whole(
-        self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, causal: bool, state: MixerState | None
-    ) -> tuple[Tensor, Any]:
-        before = state.parts if state is not None else ()
-        query_features, (key_features, rest) = self.query_features(q), self.key_features(k, real, before)
-        sums = self.rescaled_sums(before, rest)
-        if self.probe is not None:
-            y, after = reference(query_features, key_features, v, causal, sums, self.probe)
-        else:
-            y, after = causal_attention(query_features, key_features, v, sums)
-        return y, None if state is None else MixerState(state.used + q.size(2), (*after, *rest))
-
-    def _mix_chunks_both_ways(self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, size: int) -> Tensor:
-        before: Any = ()
-        reals = [None] * k.size(2) if real is None else real.split(size, 2)
-        for keys, values, real_keys in zip(k.split(size, 2), v.split(size, 2), reals, strict=False):
-            features, rest = self.key_features(keys, real_keys, before)
-            before = (*sum_keys(features, values, self.rescaled_sums(before, rest)), *rest)
-        return _concatenate([attend_sums(self.query_features(queries), before[:2]) for queries in q.split(size, 2)])
-
-    def _chunk_size(self, q: Tensor) -> int:
-        """How many positions are computed at a time: here all, for features are as small as their inputs."""
-        return q.size(2)
-
-    def query_features(self, q: Tensor) -> Tensor:
-        """φ(q)"""
-        return F.elu(q.contiguous()) + 1  # contiguous, or strides of a compiled gradient would not match
-
-    def key_features(
-        self, k: Tensor, real: Tensor | None, before: tuple[Tensor, ...]
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """φ(k), zero where a key is not `real`, and what the state holds besides the sums. `before`: the last state."""
-        features = self.query_features(k)
-        return features if real is None else features * real, ()
-
-    def rescaled_sums(self, before: tuple[Tensor, ...], rest: tuple[Tensor, ...]) -> Sums | None:
-        """The sums so far, on the scale of the features that are added now."""
-        return before[:2] if before else None  # pyright: ignore
+        return attend_features(self.features, (q, k, v), visible, state, self.probe)
 
 
-class Performer(LinearAttention):
+class Performer(EfficientAttention):
     """Linear attention that approximates softmax(q·k / √d): φ(x) = exp(ω·x − |x|²/2) / √m for m random ω, orthogonal
     in groups, with x = q or k / d^¼ (FAVOR+: Choromanski et al. 2021, lemma 1 and section 2.4,
     https://arxiv.org/abs/2009.14794). The more `features`, the closer.
@@ -102,47 +67,95 @@ class Performer(LinearAttention):
     The ω are drawn from `seed` and not trained. Reports its weights, as LinearAttention does.
     """
 
-    omega: Tensor
+    bounded = True
+    own_formula = True
 
     def __init__(
         self, dim: int, heads: int, score: Annotated[Choice, SCORES], features: int = 256, seed: int = 0
     ) -> None:
         super().__init__(dim, heads, score)
-        self.register_buffer("omega", orthogonal(at_least("features", features), dim // heads, seed), persistent=False)
+        self.features = RandomFeatures(orthogonal(at_least("features", features), dim // heads, seed))
 
-    def _chunk_size(self, q: Tensor) -> int:
-        if q.device.type != "cpu" or torch.compiler.is_compiling():
-            return q.size(2)
-        return max(1, CPU_FEATURES // (q.size(0) * q.size(1) * self.omega.size(0) * 128)) * 128
+    def begin(self, room: int | None = None) -> MixerState:
+        return MixerState()
 
-    def query_features(self, q: Tensor) -> Tensor:
-        # A factor common to all features of a query, or to all keys, cancels: dividing by the largest avoids overflow.
-        projected = self._random_projection(q)[1]
+    def mix(
+        self, q: Tensor, k: Tensor, v: Tensor, visible: Visibility, state: MixerState | None
+    ) -> tuple[Tensor, MixerState | None]:
+        return attend_features(self.features, (q, k, v), visible, state, self.probe)
+
+
+class EluFeatures:
+    """φ(x) = elu(x) + 1"""
+
+    def queries(self, q: Tensor) -> Tensor:
+        return F.elu(q.contiguous()) + 1  # contiguous, or strides of a compiled gradient would not match
+
+    def keys(self, k: Tensor, real: Tensor | None, before: tuple[Tensor, ...]) -> KeyFeatures:
+        features = self.queries(k)
+        return KeyFeatures(features if real is None else features * real, _sums(before), ())
+
+
+class RandomFeatures(nn.Module):
+    """φ(x) = exp(ω·x / d^¼ − |x|² / 2√d), up to a factor that all features of a query, or all keys, share: it cancels,
+    and dividing by the largest avoids overflow. The state holds the largest exponent of keys so far."""
+
+    omega: Tensor
+
+    def __init__(self, omega: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("omega", omega, persistent=False)
+
+    def queries(self, q: Tensor) -> Tensor:
+        projected = self._project(q)[1]
         return (projected - projected.detach().amax(-1, keepdim=True)).exp().to(q.dtype)
 
-    def key_features(
-        self, k: Tensor, real: Tensor | None, before: tuple[Tensor, ...]
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        x, projected = self._random_projection(k)
+    def keys(self, k: Tensor, real: Tensor | None, before: tuple[Tensor, ...]) -> KeyFeatures:
+        x, projected = self._project(k)
         projected = projected - x.pow(2).sum(-1, keepdim=True) / 2
         if real is not None:
             projected = projected.masked_fill(~real, float("-inf"))
         largest = projected.detach().amax((-2, -1), keepdim=True)
         largest = largest.clamp(min=torch.finfo(projected.dtype).min)  # finite without real keys
-        largest = torch.maximum(largest, before[2]) if before else largest
-        return (projected - largest).exp().to(k.dtype), (largest,)
+        sums = _sums(before)
+        if sums is not None:
+            largest = torch.maximum(largest, before[2])
+            shrink = (before[2] - largest).exp()
+            sums = sums[0] * shrink, sums[1] * shrink[..., 0]
+        return KeyFeatures((projected - largest).exp().to(k.dtype), sums, (largest,))
 
-    def _random_projection(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _project(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x / d^¼ and ω·x / d^¼"""
         exact = torch.promote_types(x.dtype, torch.float32)
         x = x.to(exact) * x.size(-1) ** -0.25
         return x, x @ self.omega.to(exact).T
 
-    def rescaled_sums(self, before: tuple[Tensor, ...], rest: tuple[Tensor, ...]) -> Sums | None:
-        if not before:
-            return None
-        shrink = (before[2] - rest[0]).exp()
-        return before[0] * shrink, before[1] * shrink[..., 0]
+
+def _sums(before: tuple[Tensor, ...]) -> Sums | None:
+    return (before[0], before[1]) if before else None
+
+
+@accelerated
+def attend_features(
+    features: Features,
+    qkv: tuple[Tensor, Tensor, Tensor],
+    visible: Visibility,
+    state: MixerState | None,
+    report: Callable[[Tensor], None] | None,
+) -> tuple[Tensor, MixerState | None]:
+    """Linear attention with the features φ: q, k and v [B, heads, T, D] -> [B, heads, T, D], and the new state."""
+    q, k, v = qkv
+    real = None if visible.lengths is None or visible.causal else keep(visible.lengths, k.size(2))[:, None, :, None]
+    query_features = features.queries(q)
+    key_features, before, rest = features.keys(k, real, () if state is None else state.parts)
+    if report is not None:
+        y, sums = reference(query_features, key_features, v, visible.causal, before, report)
+    elif visible.causal:
+        y, sums = causal_attention(query_features, key_features, v, before)
+    else:
+        sums = sum_keys(key_features, v, before)
+        y = attend_sums(query_features, sums)
+    return y, None if state is None else MixerState(state.used + q.size(2), (*sums, *rest))
 
 
 def sum_keys(k: Tensor, v: Tensor, before: Sums | None = None) -> Sums:
@@ -180,7 +193,7 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor, before: Sums | None, chunk
 def reference(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, before: Sums | None, report: Callable[[Tensor], None]
 ) -> tuple[Tensor, Sums]:
-    """The plain twin of both, with all pairs."""
+    """The same with all pairs, to report their weights."""
     weights = q @ k.mT
     weights = weights.tril() if causal else weights
     y, total = weights @ v, weights.sum(-1, keepdim=True)
@@ -189,10 +202,6 @@ def reference(
         y, total, weights = y + q @ before[0].to(q.dtype), total + past, torch.cat([past, weights], -1)
     report(_divide(weights, total).detach())
     return _divide(y, total), sum_keys(k, v, before)
-
-
-def _concatenate(chunks: list[Tensor]) -> Tensor:
-    return chunks[0] if len(chunks) == 1 else torch.cat(chunks, 2)
 
 
 def _divide(y: Tensor, total: Tensor) -> Tensor:

@@ -7,10 +7,12 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from seqloom.acceleration import accelerated
 from seqloom.build import Choice
 from seqloom.errors import SeqloomError
+from seqloom.parts.attention.multi_head import merge_heads, split_heads
 from seqloom.parts.attention.scores import SCORES
-from seqloom.parts.mixers.efficient_attention import EfficientAttention, at_least, map_heads, pad_time
+from seqloom.parts.mixers.efficient_attention import EfficientAttention, at_least, pad_time
 from seqloom.parts.positions.position import AttentionPosition
 from seqloom.parts.state import State
 from seqloom.parts.visibility import Visibility
@@ -49,7 +51,7 @@ class Reformer(EfficientAttention):
         super().__init__(dim, heads, score)
         if buckets < 2 or buckets % 2:
             raise SeqloomError(f"buckets is even, a direction and its opposite, and at least 2, here {buckets}")
-        self.chunk, self.buckets, self.rounds = at_least("chunk", chunk), buckets, at_least("rounds", rounds)
+        self.chunk, rounds = at_least("chunk", chunk), at_least("rounds", rounds)
         self.project = nn.Linear(dim, 2 * dim)  # q, which is k, and v
         for weight in self.project.weight.chunk(2):
             nn.init.xavier_uniform_(weight)
@@ -60,72 +62,81 @@ class Reformer(EfficientAttention):
     def forward(
         self, x: Tensor, visible: Visibility, state: State = None, position: AttentionPosition | None = None
     ) -> tuple[Tensor, State]:
-        q, v = (self._split(part) for part in self.project(x).chunk(2, -1))
+        q, v = (split_heads(part, self.head_dim) for part in self.project(x).chunk(2, -1))
         q, _ = self.rotation(position)(q, q, 0)
         y, state = self.mix(q, q, v, visible, state)
-        return self.out(y.transpose(1, 2).flatten(2)), state
+        return self.out(merge_heads(y)), state
 
+    @accelerated
     def mix(self, q: Tensor, k: Tensor, v: Tensor, visible: Visibility, state: State) -> tuple[Tensor, State]:
         n, lengths = q.size(2), visible.lengths
-        if n <= self.chunk and self.probe is None:
-            return self._all_pairs(q, v, lengths, None), state
         missing = -n % self.chunk
         if lengths is None and missing:
             lengths = q.new_full((q.size(0),), n, dtype=torch.long)
         q, v = (pad_time(x, 0, missing) for x in (q, v))
-        rotations = self.rotations[None].to(q.dtype)
-        if self.probe is not None:
-            return self._all_pairs(q, v, lengths, self._sort(q, rotations, lengths))[:, :, :n], state
-        y = map_heads(lambda q, v, r: self._chunked(q, v, lengths, self._sort(q, r, lengths)), q, v, rotations)
-        return y[:, :, :n], state
+        rotations = self.rotations.to(q.dtype)
+        attended = attend_chunks if self.probe is None else self._attend_all_pairs
+        return attended(q, v, rotations, lengths, self.chunk)[:, :, :n], state
 
-    def _sort(self, q: Tensor, rotations: Tensor, lengths: Tensor | None) -> Sorting:
-        rotated = torch.einsum("bhtd,hdrn->bhrtn", q.detach(), rotations[0])
-        bucket = torch.cat([rotated, -rotated], -1).argmax(-1)
-        if lengths is not None:  # padding comes last
-            padding = torch.arange(q.size(2), device=q.device) >= lengths[:, None]
-            bucket = bucket.masked_fill(padding[:, None, None], self.buckets)
-        order = bucket.argsort(stable=True)
-        positions = torch.arange(q.size(2), device=q.device).expand_as(order)
-        return Sorting(order, torch.empty_like(order).scatter_(-1, order, positions))
-
-    def _chunked(self, q: Tensor, v: Tensor, lengths: Tensor | None, sorting: Sorting) -> Tensor:
-        exact = torch.promote_types(q.dtype, torch.float32)
-        q, v = (_gather(x[:, :, None].expand(-1, -1, self.rounds, -1, -1), sorting.order) for x in (q, v))
-        q, v, query = (x.unflatten(3, (-1, self.chunk)) for x in (q, v, sorting.order))
-        last = None if lengths is None else (lengths - 1) // self.chunk
-        k, v, key = (torch.cat([_chunk_before(x, last), x], 4) for x in (unit(q), v, query))
-        scores = (q @ k.mT).to(exact)
-        if lengths is not None:
-            padding = key >= lengths[:, None, None, None, None]
-            scores = scores.masked_fill(padding.unsqueeze(-2), float("-inf"))
-        scores = scores.masked_fill(query.unsqueeze(-1) == key.unsqueeze(-2), SELF_SCORE)
-        total = scores.logsumexp(-1, keepdim=True)
-        y = (scores - total).exp().to(v.dtype) @ v
-        y, total = (_gather(x.flatten(3, 4), sorting.rank) for x in (y, total))
-        return (y * total.softmax(2).to(y.dtype)).sum(2)
-
-    def _all_pairs(self, q: Tensor, v: Tensor, lengths: Tensor | None, sorting: Sorting | None) -> Tensor:
-        """With all pairs: the rounds together are one softmax in which a pair counts as often as it is visible."""
-        scores = (q @ unit(q).mT).to(torch.promote_types(q.dtype, torch.float32))
-        positions = torch.arange(q.size(2), device=q.device)
-        if lengths is not None:
-            scores = scores.masked_fill((positions >= lengths[:, None])[:, None, None], float("-inf"))
-        scores = scores.masked_fill(positions[:, None] == positions, SELF_SCORE)
-        if sorting is not None:
-            scores = scores + self._pair_counts(sorting, lengths).to(scores.dtype).log()
-        weights = scores.softmax(-1)
+    def _attend_all_pairs(self, q: Tensor, v: Tensor, rotations: Tensor, lengths: Tensor | None, chunk: int) -> Tensor:
+        """`attend_chunks` that reports its weights: the rounds together are one softmax over all pairs, in which a pair
+        counts as often as it is visible."""
+        counts = _pair_counts(sort_by_hash(q, rotations, lengths), lengths, chunk)
+        scores = shared_scores(q, lengths)
+        weights = (scores + counts.to(scores.dtype).log()).softmax(-1)
         if self.probe is not None:
             self.probe(weights.detach())
         return weights.to(v.dtype) @ v
 
-    def _pair_counts(self, sorting: Sorting, lengths: Tensor | None) -> Tensor:
-        """[B, heads, T, T]: in how many rounds, in its own chunk or the one before, a query sees a key."""
-        chunk = sorting.rank // self.chunk
-        last = chunk.amax() if lengths is None else ((lengths - 1) // self.chunk)[:, None, None, None, None]
-        query, key, wrapped = chunk[..., :, None], chunk[..., None, :], chunk.roll(1, 2)[..., None, :]
-        before = torch.where(query > 0, key == query - 1, wrapped == last)
-        return (key == query).long().add(before).sum(2)
+
+def sort_by_hash(q: Tensor, rotations: Tensor, lengths: Tensor | None) -> Sorting:
+    """`rotations` R [heads, head_dim, rounds, buckets / 2]; the hash is argmax [q R; −q R]."""
+    rotated = torch.einsum("bhtd,hdrn->bhrtn", q.detach(), rotations)
+    bucket = torch.cat([rotated, -rotated], -1).argmax(-1)
+    if lengths is not None:  # padding comes last
+        padding = torch.arange(q.size(2), device=q.device) >= lengths[:, None]
+        bucket = bucket.masked_fill(padding[:, None, None], 2 * rotations.size(-1))
+    order = bucket.argsort(stable=True)
+    positions = torch.arange(q.size(2), device=q.device).expand_as(order)
+    return Sorting(order, torch.empty_like(order).scatter_(-1, order, positions))
+
+
+@accelerated
+def attend_chunks(q: Tensor, v: Tensor, rotations: Tensor, lengths: Tensor | None, chunk: int) -> Tensor:
+    """LSH attention of q and v [B, heads, T, D], whole chunks, in all rounds."""
+    sorting = sort_by_hash(q, rotations, lengths)
+    exact = torch.promote_types(q.dtype, torch.float32)
+    q, v = (_gather(x[:, :, None].expand(-1, -1, rotations.size(2), -1, -1), sorting.order) for x in (q, v))
+    q, v, query = (x.unflatten(3, (-1, chunk)) for x in (q, v, sorting.order))
+    last = None if lengths is None else (lengths - 1) // chunk
+    k, v, key = (torch.cat([_chunk_before(x, last), x], 4) for x in (unit(q), v, query))
+    scores = (q @ k.mT).to(exact)
+    if lengths is not None:
+        padding = key >= lengths[:, None, None, None, None]
+        scores = scores.masked_fill(padding.unsqueeze(-2), float("-inf"))
+    scores = scores.masked_fill(query.unsqueeze(-1) == key.unsqueeze(-2), SELF_SCORE)
+    total = scores.logsumexp(-1, keepdim=True)
+    y = (scores - total).exp().to(v.dtype) @ v
+    y, total = (_gather(x.flatten(3, 4), sorting.rank) for x in (y, total))
+    return (y * total.softmax(2).to(y.dtype)).sum(2)
+
+
+def shared_scores(q: Tensor, lengths: Tensor | None) -> Tensor:
+    """q·q / |q| of all pairs, [B, heads, T, T]; −inf for padded keys."""
+    scores = (q @ unit(q).mT).to(torch.promote_types(q.dtype, torch.float32))
+    positions = torch.arange(q.size(2), device=q.device)
+    if lengths is not None:
+        scores = scores.masked_fill((positions >= lengths[:, None])[:, None, None], float("-inf"))
+    return scores.masked_fill(positions[:, None] == positions, SELF_SCORE)
+
+
+def _pair_counts(sorting: Sorting, lengths: Tensor | None, chunk: int) -> Tensor:
+    """[B, heads, T, T]: in how many rounds, in its own chunk or the one before, a query sees a key."""
+    own = sorting.rank // chunk
+    last = own.amax() if lengths is None else ((lengths - 1) // chunk)[:, None, None, None, None]
+    query, key, wrapped = own[..., :, None], own[..., None, :], own.roll(1, 2)[..., None, :]
+    before = torch.where(query > 0, key == query - 1, wrapped == last)
+    return (key == query).long().add(before).sum(2)
 
 
 def unit(x: Tensor) -> Tensor:

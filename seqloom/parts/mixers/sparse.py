@@ -8,14 +8,15 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from seqloom.acceleration import accelerated
 from seqloom.build import Choice
+from seqloom.parts.attention.multi_head import merge_heads, split_heads
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.mixers.efficient_attention import (
     EfficientAttention,
     at_least,
     dense_attention,
     grouped_attention,
-    map_heads,
     pad_time,
 )
 from seqloom.parts.mixers.window import window_attention
@@ -51,15 +52,15 @@ class Longformer(EfficientAttention):
         self, x: Tensor, visible: Visibility, state: State = None, position: AttentionPosition | None = None
     ) -> tuple[Tensor, State]:
         rotate = self.rotation(position)
-        q, k, v = self._by_heads(self._project(x), x, "qkv")
+        q, k, v = self.project_heads(x)
         q, k = rotate(q, k)
         q, k = self.score.as_dot(q, self.score.keys(k))
-        global_q = self._split(self.asking(x[:, : self.first]))
-        global_k, global_v = (self._split(part) for part in self.asked(x).chunk(2, -1))
+        global_q = split_heads(self.asking(x[:, : self.first]), self.head_dim)
+        global_k, global_v = (split_heads(part, self.head_dim) for part in self.asked(x).chunk(2, -1))
         global_k = self.score.keys(rotate(global_k, global_k)[0])
         global_q, global_k = self.score.as_dot(rotate(global_q, global_q)[0], global_k)
         y = self.attend_local_and_global((q, k, v), (global_q, global_k, global_v), Visibility(lengths=visible.lengths))
-        return self.out(y.transpose(1, 2).flatten(2)), state
+        return self.out(merge_heads(y)), state
 
     def attend_local_and_global(self, local: Qkv, from_first: Qkv, visible: Visibility) -> Tensor:
         """[B, heads, T, D] from q, k and v of all positions, and from those with which the first positions attend."""
@@ -108,21 +109,23 @@ class BigBird(EfficientAttention):
         super().__init__(dim, heads, score)
         self.block, self.random, self.seed = at_least("block", block), at_least("random", random, 0), seed
 
+    @accelerated
     def mix(self, q: Tensor, k: Tensor, v: Tensor, visible: Visibility, state: State) -> tuple[Tensor, State]:
         n, count = q.size(2), -(-q.size(2) // self.block)
         visible = Visibility(lengths=visible.lengths)
-        if count <= 4 and self.probe is None:
-            return dense_attention(q, k, v, visible), state
         chosen = self.choose(count, visible.lengths, q.device)
         if self.probe is not None:
             keep = _block_pairs(chosen, count).repeat_interleave(self.block, -1).repeat_interleave(self.block, -2)
             visible = Visibility(lengths=visible.lengths, bias=_bias(q, ~keep[..., :n, :n]))
             return dense_attention(q, k, v, visible, self.probe), state
-        blocks = [pad_time(x, 0, count * self.block - n).unflatten(2, (count, self.block)) for x in (q, k, v)]
+        queries, keys, values = (
+            pad_time(x, 0, count * self.block - n).unflatten(2, (count, self.block)) for x in (q, k, v)
+        )
         lengths = q.new_full((1,), n, dtype=torch.long) if visible.lengths is None else visible.lengths
-        ends = [x.take_along_dim(_first_and_last(chosen.last)[..., None, None], 2) for x in blocks]
-        y = map_heads(_attend_blocks, *blocks, *ends[1:], chosen.block[..., 5:], self._key_mask(chosen, lengths))
-        y_ends = dense_attention(ends[0].flatten(2, 3), k, v, visible).unflatten(2, (2, self.block))
+        y = attend_blocks(queries, keys, values, chosen, self._key_mask(chosen, lengths))
+        # The first block and the last see everything.
+        ends = queries.take_along_dim(first_and_last(chosen.last)[..., None, None], 2).flatten(2, 3)
+        y_ends = dense_attention(ends, k, v, visible).unflatten(2, (2, self.block))
         index = torch.arange(count, device=q.device)[:, None, None]
         y = torch.where(index == 0, y_ends[:, :, :1], y)
         y = torch.where(index == chosen.last[..., None, None], y_ends[:, :, 1:], y)
@@ -133,7 +136,7 @@ class BigBird(EfficientAttention):
         index = torch.arange(count, device=device)[:, None]
         last = index[-1:, None, None] if lengths is None else ((lengths - 1) // self.block)[:, None, None, None]
         neighbors = torch.cat([index - 1, index, index + 1], -1).expand(1, 1, -1, -1)
-        ends = _first_and_last(last[..., 0])[:, :, None].expand(-1, -1, count, -1)
+        ends = first_and_last(last[..., 0])[:, :, None].expand(-1, -1, count, -1)
         hashes = _hashes(self.heads, count, self.random, self.seed, device)
         others = hashes % (last - 4).clamp(min=1) + 1  # neither the ends nor the three neighbors
         others = torch.where(others >= index - 1, others + 3, others).masked_fill(last < 5, -1)
@@ -150,27 +153,19 @@ class BigBird(EfficientAttention):
         return keep.flatten(3)[:, :, :, None]
 
 
-def _attend_blocks(q: Tensor, k: Tensor, v: Tensor, *rest: Tensor) -> Tensor:
-    key_ends, value_ends, others, keep = rest
-    return grouped_attention(q, _visible_blocks(k, key_ends, others), _visible_blocks(v, value_ends, others), keep)
+@accelerated
+def attend_blocks(q: Tensor, k: Tensor, v: Tensor, chosen: ChosenBlocks, keep: Tensor) -> Tensor:
+    """Each query block over the key blocks chosen for it: q, k and v [B, heads, blocks, S, D], a mask `keep` [B or 1,
+    heads, blocks, 1, K·S] -> [B, heads, blocks, S, D]."""
+    return grouped_attention(q, gather_blocks(k, chosen.block), gather_blocks(v, chosen.block), keep)
 
 
-def _visible_blocks(x: Tensor, ends: Tensor, others: Tensor) -> Tensor:
-    """Blocks [B, heads, blocks, S, D], the first and the last of them, and the indices of others [B or 1, heads,
-    blocks, K] -> what each query block sees, [B, heads, blocks, (5 + K)·S, D]. Gathering is slow, so it is done for the
-    others alone."""
-    count, size = x.shape[2:4]
-    neighbors = pad_time(x.flatten(2, 3), size, size).unfold(2, 3 * size, size).mT
-    ends = ends.flatten(2, 3)[:, :, None].expand(-1, -1, count, -1, -1)
-    return torch.cat([neighbors, ends, _gather_blocks(x, others)], 3)
-
-
-def _first_and_last(last: Tensor) -> Tensor:
+def first_and_last(last: Tensor) -> Tensor:
     """[B, 1, 1] -> [B, 1, 2]: the indices of the first block and the last."""
     return torch.cat([torch.zeros_like(last), last], -1)
 
 
-def _gather_blocks(x: Tensor, block: Tensor) -> Tensor:
+def gather_blocks(x: Tensor, block: Tensor) -> Tensor:
     """[B, heads, blocks, S, D] and indices of blocks [B or 1, heads, blocks, K] -> [B, heads, blocks, K·S, D]."""
     b, h, count = x.shape[:3]
     start = torch.arange(b * h, device=x.device).view(b, h, 1, 1) * count

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from seqloom.acceleration import accelerated
 from seqloom.errors import SeqloomError
 from seqloom.parts.positions.absolute import Sinusoidal, frequencies
 from seqloom.parts.positions.position import AttentionPosition, Position
@@ -62,14 +63,11 @@ class RotaryTable(NamedTuple):
     bias = Position.bias
 
 
+@accelerated
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Each pair of features (2i, 2i+1) of x [..., T, head_dim] rotated by the angle with this cosine and sine, in
     float32 at least."""
     exact = torch.promote_types(x.dtype, torch.float32)
     cos, sin = cos.to(exact), sin.to(exact)
-    if x.device.type in ("cpu", "cuda") and not torch.compiler.is_compiling():
-        # As a complex product a rotation is one pass over memory, written out it is six.
-        pairs = torch.view_as_complex(x.to(exact).unflatten(-1, (-1, 2)))
-        return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2).to(x.dtype)
     even, odd = x[..., 0::2].to(exact), x[..., 1::2].to(exact)
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2).to(x.dtype)

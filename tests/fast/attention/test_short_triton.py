@@ -7,7 +7,7 @@ from torch import nn
 from seqloom.fast.attention import short_gpu
 from seqloom.fast.triton_common import runtime
 from seqloom.parts.attention.kv_cache import Cache
-from seqloom.parts.attention.multi_head import MultiHeadAttention
+from seqloom.parts.attention.multi_head import MultiHeadAttention, split_heads
 from seqloom.parts.positions.absolute import Sinusoidal
 from seqloom.parts.positions.rotary import Rotary
 from seqloom.parts.probe import watch
@@ -154,8 +154,9 @@ def test_self_attention_uses_it(ready, monkeypatch, visible, cached, rotary):
     position, caches = Rotary(32, 16).prepare(x) if rotary else Sinusoidal(32, 16), []
 
     def run():
-        caches.append(Cache() if cached else None)
-        return layer(x, visible, caches[-1], position)[0]
+        y, cache = layer(x, visible, Cache() if cached else None, position)
+        caches.append(cache)
+        return y
 
     near(*twice(monkeypatch, run, x, *layer.parameters()))
     assert len(ready) == 1
@@ -182,7 +183,8 @@ def test_a_packed_memory_is_split_where_the_kernel_is_unsupported(ready):
     x, states = drawn(B, 65, 32, dtype=HALF), drawn(B, 7, 24, dtype=HALF)
     memory = layer.project_memory(states)
     assert memory[1] is None
-    wanted = layer.cross_attend(x, layer._unpack_memory(memory[0], states), Visibility())
+    unpacked = tuple(split_heads(part, 16) for part in memory[0].chunk(2, -1))
+    wanted = layer.cross_attend(x, unpacked, Visibility())
     torch.testing.assert_close(layer.cross_attend(x, memory, Visibility()), wanted)
     with watch(layer) as seen:
         layer.cross_attend(x[:, :3], memory, Visibility())

@@ -1,5 +1,6 @@
 """Mixers: what each equals where it is exact, that no fast path makes all pairs, and what does not fit."""
 
+from contextlib import nullcontext
 from functools import partial
 from itertools import product
 
@@ -7,22 +8,27 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import seqloom.fast.attention.window_cpu
-import seqloom.parts.mixers.linear_attention
+import seqloom.fast.attention.mixers.linear_cpu
+import seqloom.fast.attention.mixers.window_cpu
 import seqloom.parts.mixers.window
+from seqloom.acceleration import plain, plain_of
 from seqloom.build import build, complete, set_by_path
 from seqloom.data.batches.collate import pad
 from seqloom.errors import SeqloomError
+from seqloom.fast.attention.mixers.by_heads import by_heads
+from seqloom.fast.attention.mixers.window_chunks import chunked_window_attention
+from seqloom.fast.attention.mixers.window_cpu import sliced_window_attention
+from seqloom.fast.attention.mixers.window_gpu import _block_mask
 from seqloom.models.decoders.stacks import TransformerStack
 from seqloom.models.decoders.transformer import TransformerDecoder
 from seqloom.models.encoders.transformer import TransformerEncoder
 from seqloom.models.language_model import LanguageModel
 from seqloom.models.protocols import Encoded
-from seqloom.parts.attention.multi_head import MultiHeadAttention
-from seqloom.parts.mixers.efficient_attention import EfficientAttention, map_heads
+from seqloom.parts.attention.multi_head import MultiHeadAttention, split_heads
+from seqloom.parts.mixers.efficient_attention import EfficientAttention
 from seqloom.parts.mixers.linear_attention import attend_sums, causal_attention, orthogonal, reference, sum_keys
 from seqloom.parts.mixers.mixer_table import MIXERS
-from seqloom.parts.mixers.window import _block_mask, chunked_window_attention, window_attention
+from seqloom.parts.mixers.window import window_attention
 from seqloom.parts.positions.position import Position
 from seqloom.parts.positions.rotary import Rotary
 from seqloom.parts.probe import watch
@@ -92,14 +98,16 @@ def test_where_everything_is_in_reach_it_is_attention(kind, causal, position):
             close(grad, other, 1e-8)
 
 
+@pytest.mark.parametrize("way_of", [nullcontext, plain], ids=["fast", "plain"])
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "padded"])
 @every
-def test_a_long_row_is_its_twin(kind, lengths):
-    """Many chunks, a last one that is not full: the fast path says what all pairs say, with the same gradients."""
+def test_a_long_row_is_its_twin(kind, lengths, way_of):
+    """Many chunks, a last one that is not full: each path says what all pairs say, with the same gradients."""
     layer, x, visible = made(kind, **CUT.get(kind, {})), long_rows(), Visibility(lengths=lengths)
     rows = torch.arange(LONG) < (torch.tensor([LONG] * 3) if lengths is None else lengths)[:, None]
     for way in (visible, Visibility(causal=True)) if layer.causal else (visible,):
-        fast = layer(x, way)[0][rows]
+        with way_of():
+            fast = layer(x, way)[0][rows]
         with watch(layer):
             slow = layer(x, way)[0][rows]
         close(fast, slow)
@@ -119,12 +127,13 @@ class Largest(TorchDispatchMode):
         return found
 
 
+@pytest.mark.parametrize("way_of", [nullcontext, plain], ids=["fast", "plain"])
 @pytest.mark.parametrize("kind", [kind for kind in MIXERS if kind != "attention" and hasattr(MIXERS[kind], "mix")])
-def test_no_fast_path_makes_all_pairs(kind):
+def test_no_path_makes_all_pairs(kind, way_of):
     n = 2048
     options = {**CUT.get(kind, {}), **({"longest": n} if kind == "linformer" else {})}
     layer, x = made(kind, torch.float32, **options), torch.randn(1, n, DIM, requires_grad=True)
-    with Largest() as largest:
+    with Largest() as largest, way_of():
         y, _ = layer(x, seen(kind))
         y.sum().backward()
     assert 0 < largest.most < n * n // 4
@@ -143,11 +152,13 @@ def test_single_steps_and_pieces_are_the_whole(kind):
             close(torch.cat(found, 1), whole)
 
 
-@pytest.mark.parametrize("lowered", [chunked_window_attention, seqloom.fast.attention.window_cpu.window_attention])
+@pytest.mark.parametrize(
+    "lowered", [plain_of(window_attention), chunked_window_attention, sliced_window_attention], ids=lambda f: f.__name__
+)
 def test_chunks_and_slices_of_any_size_are_all_pairs(lowered, monkeypatch):
     monkeypatch.setattr(seqloom.parts.mixers.window, "CHUNK", 8)
-    monkeypatch.setattr(seqloom.fast.attention.window_cpu, "BLOCK", 8)
-    monkeypatch.setattr(seqloom.fast.attention.window_cpu, "GROUP", 2)
+    monkeypatch.setattr(seqloom.fast.attention.mixers.window_cpu, "BLOCK", 8)
+    monkeypatch.setattr(seqloom.fast.attention.mixers.window_cpu, "GROUP", 2)
     q, k, v, grad = (drawn(2, 2, 37, 4, seed=seed).requires_grad_() for seed in (1, 2, 3, 4))
     for causal, window, first in product((True, False), (1, 2, 5, 9, 36), (0, 3, 11)):
         keep = Visibility(window=window).keep(37, 37, q.device) | (torch.arange(37) < first)
@@ -159,7 +170,7 @@ def test_chunks_and_slices_of_any_size_are_all_pairs(lowered, monkeypatch):
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_slices_stand_where_rows_are_long_and_obey_lengths(causal, monkeypatch):
-    monkeypatch.setattr(seqloom.fast.attention.window_cpu, "MIN_LENGTH", 200)
+    monkeypatch.setattr(seqloom.fast.attention.mixers.window_cpu, "MIN_LENGTH", 200)
     lengths = torch.tensor([200, 3, 130])
     visible, rows = Visibility(causal=causal, window=64, lengths=lengths), torch.arange(200) < lengths[:, None]
     q, k, v, grad = (drawn(3, 2, 200, 4, seed=seed).requires_grad_() for seed in (1, 2, 3, 4))
@@ -171,7 +182,7 @@ def test_slices_stand_where_rows_are_long_and_obey_lengths(causal, monkeypatch):
 
 
 def test_a_window_learns_in_half_precision_as_in_full(monkeypatch):
-    monkeypatch.setattr(seqloom.fast.attention.window_cpu, "MIN_LENGTH", 500)
+    monkeypatch.setattr(seqloom.fast.attention.mixers.window_cpu, "MIN_LENGTH", 500)
     q, k, v, grad = (drawn(2, 2, 500, 16, seed=seed) for seed in (1, 2, 3, 4))
     for visible in (Visibility(window=80, causal=True), Visibility(window=80, lengths=torch.tensor([500, 210]))):
         given = [[x.to(dtype).requires_grad_() for x in (q, k, v)] for dtype in (torch.float64, torch.bfloat16)]
@@ -223,7 +234,7 @@ def test_features_in_pieces_are_those_at_once(causal, monkeypatch):
     visible, rows = Visibility(causal=causal, lengths=LENGTHS), torch.arange(LONG) < LENGTHS[:, None]
     found = []
     for most in (2**19, 2**11):
-        monkeypatch.setattr(seqloom.parts.mixers.linear_attention, "CPU_FEATURES", most)
+        monkeypatch.setattr(seqloom.fast.attention.mixers.linear_cpu, "CACHED", most)
         y = layer(x, visible)[0][rows]
         found.append([y, *gradients(layer, [y])])
     close(*found, 1e-9)
@@ -301,7 +312,7 @@ def test_linformer_of_full_rank_is_attention():
 def test_reformer_of_one_chunk_is_attention_with_shared_queries(rounds):
     layer, x = made("reformer", chunk=LONG, rounds=rounds), long_rows()
     for position in (None, Rotary(DIM, DIM // 2)):
-        q, v = (layer._split(part) for part in layer.project(x).chunk(2, -1))
+        q, v = (split_heads(part, DIM // 2) for part in layer.project(x).chunk(2, -1))
         q = q if position is None else position.rotate(q, q)[0]
         scores = q @ torch.nn.functional.normalize(q, dim=-1).mT
         scores = scores.masked_fill(torch.eye(LONG).bool(), float("-inf"))
@@ -340,9 +351,9 @@ def test_one_head_after_the_other_is_all_at_once():
         calls.append(q.size(1))
         return q @ matrix
 
-    close(map_heads(multiplied, q, matrix), q @ matrix)
+    close(by_heads(multiplied, q, matrix), q @ matrix)
     assert calls == [1, 1, 1, 1]
-    map_heads(multiplied, q[:, :, :100], matrix)
+    by_heads(multiplied, q[:, :, :100], matrix)
     assert calls[4:] == [4]
 
 

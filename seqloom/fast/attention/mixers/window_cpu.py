@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from seqloom.acceleration import twin_of
 from seqloom.parts.mixers.efficient_attention import pad_time
+from seqloom.parts.mixers.window import window_attention
 from seqloom.parts.visibility import Visibility
 
 BLOCK = 64  # queries in a block: one thread multiplies matrices of this size alone, so results stay in its cache
@@ -19,16 +21,14 @@ MIN_LENGTH = 2048  # positions; for fewer, copying the keys for all blocks at on
 MASKED = -1e30  # added to masked scores; finite, since padding queries of the last block see no key
 
 
-def supported(q: Tensor, k: Tensor, v: Tensor, visible: Visibility) -> bool:
-    """q, k and v: [B, heads, T, D] each."""
-    available = q.device.type == "cpu" and q.dtype == k.dtype == v.dtype and not torch.compiler.is_compiling()
+def supported(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, first: int = 0) -> bool:
+    available = q.device.type == "cpu" and q.dtype == k.dtype == v.dtype
     return available and q.size(2) >= MIN_LENGTH and (visible.window or 0) >= BLOCK
 
 
-def window_attention(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, first: int = 0) -> Tensor:
-    """softmax(q·kᵀ) v over the window of `visible` and over the `first` positions at any distance; all
-    [B, heads, T, D].
-    Lengths are applied, and padded queries get zeros, unless `visible` is causal."""
+@twin_of(window_attention, supported)
+def sliced_window_attention(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, first: int = 0) -> Tensor:
+    """Lengths are applied, and padded queries get zeros, unless `visible` is causal."""
     n, dtype = q.size(2), torch.promote_types(q.dtype, torch.float32)
     lengths = [n] * q.size(0) if visible.causal or visible.lengths is None else visible.lengths.tolist()
     shape = Window(visible.window or 1, visible.causal, min(first, n))
