@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from importlib import import_module, util
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import torch
 from seqloom import acceleration
 from seqloom.fast.triton_common import runtime
 from tests.fast import twin_law
+from tests.fast.triton_common import DEVICE
 
 acceleration.load()
 EXAMPLES: dict[str, list[twin_law.Maker]] = {}
@@ -30,12 +31,22 @@ def plain_function(name: str):
     """The plain function of a name, which may be a method's."""
     parts = name.split(".")
     for end in range(len(parts) - 1, 0, -1):
-        if util.find_spec(".".join(parts[:end])) is not None:
+        try:
             found = import_module(".".join(parts[:end]))
-            for part in parts[end:]:
-                found = getattr(found, part)
-            return acceleration.plain_of(found)
+        except ModuleNotFoundError:
+            continue
+        for part in parts[end:]:
+            found = getattr(found, part)
+        return acceleration.plain_of(found)
     raise AssertionError(f"{name} is nowhere")
+
+
+@pytest.fixture(autouse=True)
+def kernels(monkeypatch):
+    """Ours run on a GPU that has them, and in Triton's interpreter."""
+    runtime.prepare(torch.device(DEVICE))
+    if runtime.INTERPRETED:
+        monkeypatch.setattr(runtime, "READY", True)
 
 
 @pytest.mark.parametrize(("name", "twin"), TWINS)

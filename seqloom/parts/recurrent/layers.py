@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from seqloom.build import Choice, build
 from seqloom.errors import SeqloomError
-from seqloom.fast.linear.cpu import bf16_supported
+from seqloom.hardware import bf16_supported
 from seqloom.parts.layers.dropout import dropout, locked_dropout
 from seqloom.parts.probe import Probed
 from seqloom.parts.recurrent.base_cell import Cell, CellState
