@@ -30,6 +30,7 @@ class Twin(NamedTuple):
     own_state: (
         bool  # whether `supported` recognizes a state that fast code made: that goes on, whatever is switched off
     )
+    hooks: bool = False  # whether it runs beside probes and hooks
 
 
 TWINS: dict[str, list[Twin]] = {}  # by the name of the plain function
@@ -50,7 +51,8 @@ def accelerated(plain: Callable[P, R]) -> Callable[P, R]:
         for twin in twins:
             if not twin.own_state and (_plain or (compiling and not twin.compiles)):
                 continue
-            if twin.supported(*args, **keywords) and (twin.own_state or compiling or not _disturbed(args)):
+            alone = twin.own_state or twin.hooks or compiling
+            if twin.supported(*args, **keywords) and (alone or not _disturbed(args)):
                 return twin.fast(*args, **keywords)
         return plain(*args, **keywords)
 
@@ -59,16 +61,22 @@ def accelerated(plain: Callable[P, R]) -> Callable[P, R]:
 
 
 def twin_of(
-    plain: Callable[..., Any], supported: Callable[..., bool], *, compiles: bool = False, own_state: bool = False
+    plain: Callable[..., Any],
+    supported: Callable[..., bool],
+    *,
+    compiles: bool = False,
+    own_state: bool = False,
+    hooks: bool = False,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Register a faster form of an `accelerated` function. Earlier twins are asked first.
 
     `supported` takes the same arguments and says whether the fast form can do them here and is faster. It need not ask
-    about compilers (unless `compiles`), nor, where the first argument is a module, about probes and hooks in it.
+    about compilers (unless `compiles`), nor, where the first argument is a module, about probes and hooks in it (unless
+    `hooks`: the twin calls these modules as plain code does, or `supported` asks about those that it does not call).
     """
 
     def register(fast: Callable[P, R]) -> Callable[P, R]:
-        TWINS[f"{plain.__module__}.{plain.__qualname__}"].append(Twin(fast, supported, compiles, own_state))
+        TWINS[f"{plain.__module__}.{plain.__qualname__}"].append(Twin(fast, supported, compiles, own_state, hooks))
         return fast
 
     return register

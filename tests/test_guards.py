@@ -26,13 +26,13 @@ SHELVES = [
     {"errors", "version", "plural", "former_paths"},
     {"safety", "documents", "setting_names"},
     {"files", "options", "language"},
-    {"build", "acceleration"},
+    {"build", "acceleration", "hardware"},
     {"data"},
     {"parts"},
     {"models"},
     {"decoding", "metrics"},
-    {"fast"},
     {"training"},
+    {"fast"},
     {"inspection"},
     {"reporting"},
     {"tasks"},
@@ -49,11 +49,6 @@ TOWARDS_FAST = {
     "decoding/batched.py",
     "decoding/search.py",
     "models/decoders/transformer.py",
-    "parts/layers/cross_entropy.py",
-    "parts/layers/norm.py",
-    "parts/transformer/block.py",
-    "parts/transformer/feed_forward.py",
-    "parts/transformer/residual.py",
 }
 
 

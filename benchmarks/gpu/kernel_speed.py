@@ -28,8 +28,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seqloom.build import build
 from seqloom.fast.attention import short_gpu
+from seqloom.fast.loss import chunked
 from seqloom.fast.triton_common import runtime
-from seqloom.parts.layers import cross_entropy
+from seqloom.parts.layers.cross_entropy import cross_entropy_sum
 from seqloom.parts.recurrent.cells import CELLS
 from seqloom.parts.recurrent.layers import run_cell
 from seqloom.parts.visibility import Visibility
@@ -157,8 +158,8 @@ def loss_lines(shape: tuple[int, int, int], sweep: bool) -> Iterator[str]:
     logits = torch.randn(rows, width, device=DEVICE, dtype=torch.bfloat16)
     logits[:, size:] = float("-inf")
     labels = torch.randint(0, size, (rows,), device=DEVICE)
-    how = cross_entropy.ChunkOptions(0.1, 0, torch.bfloat16, 1)
-    reference = lambda x: cross_entropy.loss_and_gradient(x, labels, size, how, True)  # noqa: E731
+    how = chunked.ChunkOptions(0.1, 0, torch.bfloat16, 1)
+    reference = lambda x: chunked.loss_and_gradient(x, labels, size, how, True)  # noqa: E731
     ours = lambda x: (kernels.cross_entropy(x, labels, size, 0.1, 0, True).sum(), x)  # noqa: E731
     ways: list[tuple[str, Callable[[Tensor], Any], Any]] = [("torch", reference, nullcontext())]
     if GPU:
@@ -188,7 +189,7 @@ def whole_lines(rows: int, dim: int, size: int) -> Iterator[str]:
 
     def run() -> Tensor:
         with torch.autocast(DEVICE.type, torch.bfloat16):
-            return cross_entropy.cross_entropy_sum(states, output, labels, 0.1, 0)
+            return cross_entropy_sum(states, output, labels, 0.1, 0)
 
     leaves, ready, sums = [states, *output.parameters()], runtime.READY, runtime.MIXED_ADDMM
     for name, flags in (("torch", (False, False)), ("kernel", (ready, False)), ("kernel and sums", (ready, sums))):
@@ -268,7 +269,7 @@ def main() -> None:
         else ([(2, 2, 5, 16)], [(4, 60, 64)], (40, 8, 60), [(2, 3, 16)], [(2, 3, 16)])
     )
     if chosen.tiny:
-        cross_entropy.MAX_LOGITS = 1000
+        chunked.MAX_LOGITS = 1000
     print("\n".join(lines), flush=True)
     parts = [
         *(("attention", attention_lines(shape, chosen.sweep)) for shape in shapes),

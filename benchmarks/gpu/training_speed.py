@@ -16,8 +16,8 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -28,16 +28,16 @@ import numpy as np
 import torch
 from torch import nn
 
+from seqloom.acceleration import TWINS, load
 from seqloom.data.batches.bucketing import Plan
 from seqloom.data.batches.collate import Batch, pad
 from seqloom.data.batches.language import LanguageBatch
 from seqloom.data.tokenizers.tokenizers import BOS, EOS
 from seqloom.fast.attention import qkv_gpu
-from seqloom.fast.feedforward import gpu as fused_feed_forward
+from seqloom.fast.loss import chunked
 from seqloom.models.language_model import LanguageModel
 from seqloom.models.seq2seq import Seq2Seq
-from seqloom.parts.layers import cross_entropy
-from seqloom.parts.transformer import block
+from seqloom.parts.layers.cross_entropy import cross_entropy_sum
 from seqloom.training.loop import Loop
 from seqloom.training.objectives.next_token import NextToken
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
@@ -203,21 +203,34 @@ def wait(device: torch.device) -> None:
 
 def whole_logits() -> Any:
     """The loss over a matrix of all logits, in float32."""
-    return patch.object(cross_entropy, "MAX_LOGITS", 1 << 60)
+    return patch.object(chunked, "MAX_LOGITS", 1 << 60)
 
 
 def never(*_: Any) -> bool:
     return False
 
 
+@contextmanager
+def without_twins(name: str) -> Iterator[None]:
+    """The plain form of a function of `seqloom.parts`."""
+    load()
+    twins = TWINS[f"seqloom.parts.{name}"]
+    kept = twins[:]
+    twins.clear()
+    try:
+        yield
+    finally:
+        twins[:] = kept
+
+
 def blocks_apart() -> Any:
     """Without the fused residual and norm between blocks."""
-    return patch.object(block, "_fuses_blocks", never)
+    return without_twins("transformer.block.run_blocks")
 
 
 def activation_by_torch() -> Any:
     """GELU by torch, and the gradient of the bias before it by a sum."""
-    return patch.object(fused_feed_forward, "supported", never)
+    return without_twins("transformer.feed_forward.FeedForward.forward")
 
 
 def qkv_gradients_by_torch() -> Any:
@@ -283,11 +296,11 @@ def loss_in_pieces(sizes: Sizes, device: torch.device) -> str:
     states = torch.randn(rows, dim, device=device, requires_grad=True)
     found = {}
     for name, cells in (("pieces", rows * size // 5), ("plain", 1 << 60)):
-        with patch.object(cross_entropy, "MAX_LOGITS", cells), torch.autocast(device.type, torch.bfloat16):
-            loss = cross_entropy.cross_entropy_sum(states, output, labels, 0.1)
+        with patch.object(chunked, "MAX_LOGITS", cells), torch.autocast(device.type, torch.bfloat16):
+            loss = cross_entropy_sum(states, output, labels, 0.1)
         found[name] = [loss.detach(), *torch.autograd.grad(loss, [states, output.weight, output.bias])]
-    with patch.object(cross_entropy, "MAX_LOGITS", 1 << 60):
-        exact = cross_entropy.cross_entropy_sum(states, output, labels, 0.1)
+    with patch.object(chunked, "MAX_LOGITS", 1 << 60):
+        exact = cross_entropy_sum(states, output, labels, 0.1)
     best = [exact.detach(), *torch.autograd.grad(exact, [states, output.weight, output.bias])]
     far = {
         name: [f"{((a - b).norm() / b.norm()).item():.1e}" for a, b in zip(parts, best, strict=True)]

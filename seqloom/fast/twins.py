@@ -23,6 +23,15 @@ MODULES = (
     "recurrent.all_steps",
     "recurrent.cell_steps",
     "recurrent.attentive_decoder",
+    "cuda_graphs.training_passes",
+    "feedforward.gpu",
+    "feedforward.relu",
+    "loss.chunked",
+    "loss.crf",
+    "residual_norm.batch_norm",
+    "residual_norm.gpu_blocks",
+    "residual_norm.reversible",
+    "residual_norm.dropout_cpu",
 )
 
 for module in MODULES:

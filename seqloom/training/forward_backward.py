@@ -1,22 +1,17 @@
-"""The forward and the backward pass of one micro-batch, in bfloat16 by autocast where the settings ask for it.
-
-`cuda_graphs.py` has the twin that replays recorded passes on a GPU.
-"""
+"""The forward and the backward pass of one micro-batch, in bfloat16 by autocast where the settings ask for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import MethodType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from seqloom.acceleration import accelerated
 from seqloom.data.batches.batch_source import AnyBatch
-from seqloom.fast.linear.cpu import bf16_supported
-from seqloom.fast.triton_common import runtime
+from seqloom.errors import SeqloomError
+from seqloom.hardware import bf16_supported
 from seqloom.parts.state import State
-from seqloom.parts.transformer.block import Block
 from seqloom.training.objectives.teacher_forcing import Loss
 from seqloom.training.settings import Training
 
@@ -26,43 +21,53 @@ class ForwardBackward:
 
     def __init__(self, objective: nn.Module, settings: Training, device: torch.device) -> None:
         self.objective, self.device, self.bf16 = objective, device, uses_bf16(settings, device)
-        runtime.prepare(device)
-        self.blocks = [part for part in objective.modules() if isinstance(part, Block)] if settings.compile else []
-        methods = ("forward", "forward_before_add") if self.blocks else ()
-        self.compiled = {name: torch.compile(getattr(Block, name)) for name in methods}
-        self.run = torch.compile(objective) if settings.compile and not self.blocks else objective
 
     def __call__(self, micro_batch: AnyBatch, state: State = None) -> Loss:
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16), self._compiled_blocks():
-            batch = micro_batch.to(self.device)
-            loss = self.run(batch) if state is None else self.run(batch, state)
-        self._backward(loss.total)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            loss = self.forward(micro_batch.to(self.device), state)
+        self.backward(loss.total)
         return Loss(loss.total.detach(), loss.count, loss.carried)
+
+    def forward(self, batch: Any, state: State) -> Loss:
+        return self.objective(batch) if state is None else self.objective(batch, state)
+
+    def backward(self, total: Tensor) -> None:
+        total.backward()
 
     def clear_gradients(self) -> None:
         self.objective.zero_grad(set_to_none=True)
 
-    def _backward(self, total: Tensor) -> None:
-        total.backward()
-
-    @contextmanager
-    def _compiled_blocks(self) -> Iterator[None]:
-        """Compile blocks, not the model: equal blocks share one program, which compiles much faster. Only within these
-        passes: decoding and inspection run the eager module."""
-        for block in self.blocks:
-            for name, compiled in self.compiled.items():
-                setattr(block, name, MethodType(compiled, block))
-        try:
-            yield
-        finally:
-            for block in self.blocks:
-                for name in self.compiled:
-                    delattr(block, name)
-
     def release_memory(self) -> None:
-        """Free the memory that is held for later passes."""
+        """Give memory back that is held for later passes."""
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+@accelerated
+def make_forward_backward(
+    objective: nn.Module, settings: Training, device: torch.device, distributed: bool = False
+) -> ForwardBackward:
+    """The passes of a training, if the settings go with the machine. `distributed`: in several processes."""
+    check_settings(objective, settings, device, distributed)
+    return ForwardBackward(objective, settings, device)
+
+
+def check_settings(objective: nn.Module, settings: Training, device: torch.device, distributed: bool) -> None:
+    """Raise if the settings do not go with this machine, these processes or this model."""
+    if distributed and settings.compile:
+        raise SeqloomError("training.compile goes with one process; leave it out, or train in one")
+    if settings.cuda_graphs == "on" and not graphs_supported(objective, device, distributed):
+        raise SeqloomError(
+            "training.cuda_graphs: on needs a CUDA device, one process and no reversible layers; auto does without"
+        )
+
+
+def graphs_supported(objective: nn.Module, device: torch.device, distributed: bool) -> bool:
+    """Whether passes can be recorded: a recording would hold the activations that reversible layers avoid."""
+    reversible = any(getattr(part, "reversible", False) for part in objective.modules())
+    return device.type == "cuda" and not distributed and not reversible
 
 
 def uses_bf16(settings: Training, device: torch.device) -> bool:
-    """Whether passes run in bfloat16: if requested and not slower than float32 on this device."""
+    """Whether passes run in bfloat16: if requested and worthwhile on this device."""
     return settings.precision == "bf16" and bf16_supported(device)

@@ -16,9 +16,7 @@ from torch import Tensor, nn
 from seqloom.data.batches.batch_source import AnyBatch, BatchSource
 from seqloom.data.batches.bucketing import Plan
 from seqloom.errors import SeqloomError
-from seqloom.fast.malloc import retain_freed_memory
 from seqloom.parts.state import State, join, pick, rebuild
-from seqloom.training.cuda_graph_steps import make_forward_backward
 from seqloom.training.distributed.processes import ALONE, Ranks
 from seqloom.training.distributed.random_state import random_states, restore_random, rng_state, set_rng_state
 from seqloom.training.distributed.sharding import (
@@ -28,6 +26,7 @@ from seqloom.training.distributed.sharding import (
     rank_batch,
     seed_rank,
 )
+from seqloom.training.forward_backward import make_forward_backward
 from seqloom.training.objectives.teacher_forcing import Loss
 from seqloom.training.optim.optimizer import apply_gradients, make_optimizer, optimizer_state, restore_optimizer
 from seqloom.training.optim.pending_value import PendingValue
@@ -70,8 +69,6 @@ class Loop:
     ) -> None:
         self.objective, self.source, self.settings, self.device = objective, source, settings, device
         self.ranks = ranks
-        if device.type == "cpu":
-            retain_freed_memory()
         self.optimizer = make_optimizer(objective, settings)
         self.forward_backward = make_forward_backward(objective, settings, device, ranks.distributed)
         self.step = 0
@@ -205,12 +202,10 @@ class Loop:
                 rows = max(len(batch.rows) for batch in batches)
                 check_recoverable(error, self.ranks, self.micro_batches, rows)
             self.forward_backward.clear_gradients()
-            self.forward_backward.release_memory()
             self.statistics.undo()
             set_rng_state(random, self.device)
             self.carried = carried
-            if self.device.type == "cuda":
-                torch.cuda.empty_cache()
+            self.forward_backward.release_memory()
             self.micro_batches *= 2
 
     def _split(self, batch: AnyBatch) -> list[AnyBatch]:

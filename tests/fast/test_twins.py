@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from importlib import import_module, util
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,11 +12,13 @@ import torch
 from seqloom import acceleration
 from seqloom.fast.triton_common import runtime
 from tests.fast import twin_law
+from tests.fast.triton_common import DEVICE
 
 acceleration.load()
 EXAMPLES: dict[str, list[twin_law.Maker]] = {}
 for file in sorted(Path(__file__).parent.glob("*/examples.py")):
-    EXAMPLES |= import_module(f"tests.fast.{file.parent.name}.examples").EXAMPLES
+    for plain, makers in import_module(f"tests.fast.{file.parent.name}.examples").EXAMPLES.items():
+        EXAMPLES.setdefault(plain, []).extend(makers)
 
 KERNELS_OF_TORCH = {"seqloom.fast.attention.mixers.window_gpu"}  # which Triton's interpreter cannot run
 TWINS = [
@@ -31,25 +33,22 @@ def plain_function(name: str):
     """The plain function of a name, which may be a method's."""
     parts = name.split(".")
     for end in range(len(parts) - 1, 0, -1):
-        if _is_module(".".join(parts[:end])):
+        try:
             found = import_module(".".join(parts[:end]))
-            for part in parts[end:]:
-                found = getattr(found, part)
-            return acceleration.plain_of(found)
+        except ModuleNotFoundError:
+            continue
+        for part in parts[end:]:
+            found = getattr(found, part)
+        return acceleration.plain_of(found)
     raise AssertionError(f"{name} is nowhere")
-
-
-def _is_module(name: str) -> bool:
-    try:
-        return util.find_spec(name) is not None
-    except ModuleNotFoundError:  # a class in a module
-        return False
 
 
 @pytest.fixture(autouse=True)
 def kernels(monkeypatch):
-    """Those of Triton run in its interpreter."""
-    monkeypatch.setattr(runtime, "READY", runtime.READY or runtime.INTERPRETED)
+    """Ours run on a GPU that has them, and in Triton's interpreter."""
+    runtime.prepare(torch.device(DEVICE))
+    if runtime.INTERPRETED:
+        monkeypatch.setattr(runtime, "READY", True)
 
 
 @pytest.mark.parametrize(("name", "twin"), TWINS)

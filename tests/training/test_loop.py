@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
+from seqloom import hardware
 from seqloom.build import build
 from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
 from seqloom.data.prepare.request import PrepareRequest
-from seqloom.fast.linear import cpu as linear_cpu
 from seqloom.metrics.text.text_metrics import METRICS
 from seqloom.models.seq2seq import MODELS, Seq2Seq
 from seqloom.tasks.translate.presets import PRESETS, preset
@@ -150,7 +150,7 @@ class Poisoned(nn.Module):
 
 def test_a_bad_batch_is_skipped_and_named_a_step_late(corpus):
     loop = make_loop(corpus, max_steps=6)
-    loop.objective = loop.forward_backward.run = Poisoned(loop.objective, {3})
+    loop.objective = loop.forward_backward.objective = Poisoned(loop.objective, {3})
     updates = list(loop)
     assert [u.skipped["step"] if u.skipped else None for u in updates] == [None, None, None, 3, None, None]
     assert updates[3].skipped["rows"] == loop.plan[2].tolist()
@@ -161,7 +161,7 @@ def test_a_bad_batch_is_skipped_and_named_a_step_late(corpus):
 
 def test_five_bad_batches_in_a_row_end_the_training_with_the_last_good_weights(corpus):
     loop = make_loop(corpus, max_steps=20)
-    loop.objective = loop.forward_backward.run = Poisoned(
+    loop.objective = loop.forward_backward.objective = Poisoned(
         loop.objective, set(range(3, 8))
     )  # the eighth is good, but comes too late
     steps = iter(loop)
@@ -189,7 +189,7 @@ class Greedy(nn.Module):
 
 def test_out_of_memory_halves_the_pieces_and_keeps_the_batch(corpus):
     calm, tight = make_loop(corpus), make_loop(corpus)
-    tight.objective = tight.forward_backward.run = Greedy(tight.objective, 8)
+    tight.objective = tight.forward_backward.objective = Greedy(tight.objective, 8)
     torch.manual_seed(5)
     list(calm)
     after = torch.get_rng_state()
@@ -272,7 +272,7 @@ def test_bf16_trains_beside_fp32(corpus):
 
 
 def test_a_processor_without_bf16_trains_in_fp32(corpus, monkeypatch):
-    monkeypatch.setattr(linear_cpu, "_BF16", False)
+    monkeypatch.setattr(hardware, "_BF16", False)
     one, other = ([u.loss.item() for u in make_loop(corpus, precision=kind, max_steps=3)] for kind in ("fp32", "bf16"))
     assert one == other
 
@@ -383,7 +383,7 @@ def test_what_norms_count_goes_out_and_comes_back(corpus, name):
 def test_what_norms_count_is_undone_with_the_step(corpus):
     """Of a batch that is skipped nothing is left, and of one that was tried again in pieces only the last try."""
     loop = make_loop(corpus, counting(corpus, "batch"), max_steps=20)
-    loop.objective = loop.forward_backward.run = Poisoned(loop.objective, {3})
+    loop.objective = loop.forward_backward.objective = Poisoned(loop.objective, {3})
     steps = iter(loop)
     found = []
     for _ in range(4):
@@ -394,7 +394,7 @@ def test_what_norms_count_is_undone_with_the_step(corpus):
     torch.manual_seed(5)
     calm, tight = (make_loop(corpus, counting(corpus, "batch"), max_steps=1) for _ in range(2))
     calm.micro_batches = 4
-    tight.forward_backward.run = Late(tight.objective, 8)
+    tight.forward_backward.objective = Late(tight.objective, 8)
     torch.manual_seed(5)
     list(calm)
     torch.manual_seed(5)

@@ -1,5 +1,6 @@
 """The activation and dropout of a feed-forward network in one kernel on a GPU: dropout(max(0, x)) or dropout(gelu(x)).
-No mask is saved, and the backward kernel also sums the gradient of the bias before it.
+No mask is saved, and the backward kernel also sums the gradient of the bias before it. Where our kernel does not run,
+dropout(max(0, x)) by torch, without masks.
 
 For torch.compile it is a custom operator, one opaque node of the graph. In eager mode, where a custom operator costs
 the host more than the rest of a layer, it is an autograd function.
@@ -15,12 +16,33 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from seqloom.acceleration import twin_of
+from seqloom.fast.linear.cpu import defer_bias_grad
 from seqloom.fast.triton_common import runtime
+from seqloom.parts.layers.activations import Gelu, Relu
+from seqloom.parts.transformer.feed_forward import FeedForward
 
 
-def supported(x: Tensor) -> bool:
-    """For projections of x, in training only: without gradients the kernel gains too little."""
-    return runtime.usable(x) and torch.is_grad_enabled() and x.dtype.itemsize <= 4
+def supported(self: FeedForward, x: Tensor) -> bool:
+    """In training only: without gradients the kernel gains too little."""
+    fits = runtime.usable(x) and torch.is_grad_enabled() and x.dtype.itemsize <= 4
+    return fits and isinstance(self.activation, Relu | Gelu)
+
+
+@twin_of(FeedForward.forward, supported, compiles=True)
+def fused_feed_forward(self: FeedForward, x: Tensor) -> Tensor:
+    gelu, p = isinstance(self.activation, Gelu), self.dropout if self.training else 0.0
+    return self.down(activation_dropout(*defer_bias_grad(self.up, x), p, gelu))
+
+
+def _relu_dropout_supported(self: FeedForward, x: Tensor) -> bool:
+    drops = self.training and self.dropout > 0.0
+    return drops and isinstance(self.activation, Relu) and x.device.type != "cpu"
+
+
+@twin_of(FeedForward.forward, _relu_dropout_supported, compiles=True)
+def relu_feed_forward(self: FeedForward, x: Tensor) -> Tensor:
+    return self.down(ReluDropout.apply(self.up(x), self.dropout))
 
 
 def activation_dropout(x: Tensor, bias: Tensor | None, p: float, gelu: bool) -> Tensor:
@@ -79,6 +101,23 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _backward(grads: Callable[..., Any], ctx: Any, grad_output: Tensor) -> tuple[Any, ...]:
     grad_x, grad_bias = grads(grad_output, *ctx.saved_tensors, ctx.p, ctx.gelu, ctx.bias is not None)
     return grad_x, None if ctx.bias is None else grad_bias.to(ctx.bias), None, None, None
+
+
+class ReluDropout(torch.autograd.Function):
+    """dropout(max(0, x)). The backward pass needs only the output: above zero, x was positive and not dropped. So no
+    mask is saved, where torch would save two."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
+        y = F.dropout(x.relu(), p)
+        ctx.save_for_backward(y)
+        ctx.keep_probability = 1.0 - p
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:  # pyright: ignore
+        [y], grad_output = ctx.saved_tensors, grad_outputs[0]
+        return grad_output * ((y > 0).to(grad_output.dtype) / ctx.keep_probability), None
 
 
 class _ActivationDropout(torch.autograd.Function):

@@ -12,18 +12,13 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
+from seqloom import hardware
 from seqloom.acceleration import twin_of
 from seqloom.parts.layers.linear import linear
 
 MIN_ROWS = 16  # with fewer, oneDNN takes longer to reorder the weights than to multiply by them
 _ONEDNN = torch.backends.mkldnn.is_available()
-_BF16 = _ONEDNN and torch.ops.mkldnn._is_mkldnn_bf16_supported()  # older processors have no bf16 matmul
-
-
-def bf16_supported(device: torch.device) -> bool:
-    """Whether bf16 is faster than float32. A processor without bf16 arithmetic takes five times as long as in float32,
-    and oneDNN has no fused RNN for it."""
-    return device.type != "cpu" or _BF16
+_BF16 = hardware._BF16
 
 
 def defer_bias_grad(layer: nn.Linear, x: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -1,5 +1,5 @@
 """Cross-entropy and its gradient of the logits in one kernel: a row of logits is read from memory once, then from the
-cache, and overwritten. The reference is `loss_and_gradient` in `parts/layers/cross_entropy.py`."""
+cache, and overwritten. The reference is `loss_and_gradient` in `fast/loss/chunked.py`."""
 
 # pyright: reportInvalidTypeForm=false, reportOptionalMemberAccess=false
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqloom.fast.linear.cpu import bf16_supported
+from seqloom.hardware import bf16_supported
 from seqloom.parts.recurrent.base_cell import Cell, CellState
 from seqloom.parts.visibility import Visibility
 

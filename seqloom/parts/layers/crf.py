@@ -6,12 +6,13 @@ Both have `forward` (log-likelihood of given tags), `best` (the most likely tags
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqloom.acceleration import accelerated
 from seqloom.parts.visibility import flip, keep, last
 
 
@@ -52,8 +53,7 @@ class CRF(nn.Module):
 
     p(y | x) = exp(start[y_1] + Σ_t scores[t, y_t] + Σ_t move[y_t, y_t+1] + end[y_n]) / Z(x)
 
-    Z sums over all tag sequences, by the forward algorithm. Training uses `log_partition`, which computes forward and
-    backward together; its plain twin `log_partition_plain` is the textbook's, with equal values and gradients.
+    Z sums over all tag sequences, by the forward algorithm.
     """
 
     def __init__(self, tags: int) -> None:
@@ -64,8 +64,7 @@ class CRF(nn.Module):
     def forward(self, scores: Tensor, tags: Tensor, lengths: Tensor | None, smoothing: float = 0.0) -> Tensor:
         """log p(tags), [B]. Labels are not smoothed: a CRF has no separate distribution at each position."""
         scores = scores.float() if scores.dtype.itemsize < 4 else scores
-        partition = log_partition if torch.is_grad_enabled() else log_partition_plain
-        return self.path_score(scores, tags, lengths) - partition(scores, lengths, self.chain(scores))
+        return self.path_score(scores, tags, lengths) - log_partition(scores, lengths, self.chain(scores))
 
     def path_score(self, scores: Tensor, tags: Tensor, lengths: Tensor | None) -> Tensor:
         """The score of given tags, [B]."""
@@ -82,9 +81,9 @@ class CRF(nn.Module):
     def marginals(self, scores: Tensor, lengths: Tensor | None) -> Tensor:
         """log p(tag at each position), [B, S, K], by forward-backward (Rabiner 1989, section III.A)."""
         start, move, end = self.chain(scores)
-        before = forward_scores(scores, start, move)
-        after = flip(forward_scores(flip(scores, lengths), end, move.mT), lengths)
-        return (before + after - scores).log_softmax(-1)
+        alpha = forward_scores(scores, start, move)
+        beta = flip(forward_scores(flip(scores, lengths), end, move.mT), lengths)
+        return (alpha + beta - scores).log_softmax(-1)  # a position's own scores are in both
 
     def chain(self, like: Tensor) -> Chain:
         """The parameters in the precision of the scores."""
@@ -122,92 +121,21 @@ def forward_scores(scores: Tensor, start: Tensor, move: Tensor) -> Tensor:
     return torch.stack(alpha, 1)
 
 
-def log_partition_plain(scores: Tensor, lengths: Tensor | None, chain: Chain) -> Tensor:
-    """log Z, [B]: the forward algorithm in log space, step by step."""
-    return (last(forward_scores(scores, chain.start, chain.move), lengths) + chain.end).logsumexp(-1)
-
-
+@accelerated
 def log_partition(scores: Tensor, lengths: Tensor | None, chain: Chain) -> Tensor:
-    """log Z, [B]; its gradient, the tags' marginals, comes from forward and backward passes computed together.
-
-    Probabilities instead of logarithms, scaled to a sum of 1 at every step (Rabiner 1989, section V.A), in double
-    precision: a step is one small matmul, where log space needs K exponentials a tag. Exact while the scores of a step
-    span less than some 600 nats; beyond, weights underflow and the result is not finite.
-    """
-    return _Partition.apply(scores, lengths, *chain)  # pyright: ignore[reportReturnType]
-
-
-class _Partition(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, lengths: Tensor | None, *chain: Tensor) -> Tensor:
-        start, move, end = (part.double() for part in chain)
-        wide = scores.double()
-        if lengths is not None:  # padded positions may hold anything, also NaN
-            wide = wide.masked_fill(~keep(lengths, scores.size(1))[:, :, None], 0.0)
-        tops = (wide.amax(-1), move.amax(), start.amax(), end.amax())
-        weights, moves = (wide - tops[0][:, :, None]).exp(), (move - tops[1]).exp()
-        ends = torch.stack([start - tops[2], end - tops[3]]).exp()
-        ahead, back = _forward_backward(weights, ends, moves, lengths)
-        steps = scores.size(1) if lengths is None else lengths
-        levels = mask_padding(tops[0] + ahead.scales.log(), lengths).sum(1) + tops[1] * (steps - 1) + tops[2] + tops[3]
-        ctx.lengths, ctx.dtypes = lengths, [part.dtype for part in (scores, *chain)]
-        ctx.save_for_backward(ahead.normalized, back.normalized, back.predicted, moves)
-        return (levels + (last(ahead.normalized, lengths) * ends[1]).sum(-1).log()).to(scores.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
-        """Of each score: the tag's marginal; of each transition: its expected count."""
-        before, after, after_predicted, moves = ctx.saved_tensors
-        together = before * after_predicted
-        total = together.sum(-1, keepdim=True)
-        grad = grad_outputs[0].double()[:, None, None].expand_as(total)
-        if ctx.lengths is not None:
-            grad = grad * keep(ctx.lengths, total.size(1))[:, :, None]
-        grad_scores, left = together * (grad / total), before[:, :-1]
-        # There is no transition from the last real position.
-        share = left * (grad[:, 1:] / total[:, :-1])
-        grad_move = moves * (share.flatten(0, 1).mT @ after[:, 1:].flatten(0, 1))
-        parts = (grad_scores, grad_scores[:, 0].sum(0), grad_move, last(grad_scores, ctx.lengths).sum(0))
-        grads = [part.to(dtype) for part, dtype in zip(parts, ctx.dtypes, strict=True)]
-        return grads[0], None, *grads[1:]
-
-
-class _Pass(NamedTuple):
-    """One direction of the scaled forward algorithm."""
-
-    predicted: Tensor  # [B, S, K]: before the position's own scores
-    normalized: Tensor  # [B, S, K]: with them, scaled to a sum of 1
-    scales: Tensor  # [B, S]: the sum before scaling
-
-
-def _forward_backward(weights: Tensor, ends: Tensor, moves: Tensor, lengths: Tensor | None) -> tuple[_Pass, _Pass]:
-    """Forward and backward together: the backward pass is a forward pass over reversed rows with transposed
-    transitions. Neither meets padding before a real position, and one batched matmul serves both."""
-    both, both_moves = torch.stack([weights, flip(weights, lengths)], 2), torch.stack([moves, moves.mT])
-    predicted = [ends[:, None].expand(-1, weights.size(0), -1)]  # [2, B, K]
-    normalized, scales = [], []
-    for t in range(weights.size(1)):
-        if t:
-            predicted.append(normalized[-1] @ both_moves)
-        weighted = predicted[-1] * both[:, t].transpose(0, 1)
-        scales.append(weighted.sum(-1, keepdim=True))
-        normalized.append(weighted / scales[-1])
-    before, after, total = (torch.stack(part, 2) for part in (predicted, normalized, scales))  # [2, B, S, K or 1]
-    back = _Pass(flip(before[1], lengths), flip(after[1], lengths), total[1, :, :, 0])
-    return _Pass(before[0], after[0], total[0, :, :, 0]), back
+    """log Z = log Σ_k α_n(k) exp(end[k]), [B]: the forward algorithm (Rabiner 1989, equation 21)."""
+    return (last(forward_scores(scores, chain.start, chain.move), lengths) + chain.end).logsumexp(-1)
 
 
 def viterbi(scores: Tensor, lengths: Tensor | None, chain: Chain) -> Tensor:
     """The tag sequence with the highest score, [B, S] (Viterbi 1967; Forney 1973); zeros at padded positions."""
-    here, pointers = chain.start + scores[:, 0], []
-    best = [here]
+    delta, pointers = [chain.start + scores[:, 0]], []  # the best score of a prefix that ends in each tag
     for t in range(1, scores.size(1)):
-        here, before = (here[:, :, None] + chain.move).max(1)
-        here = here + scores[:, t]
-        best.append(here)
+        best, before = (delta[-1][:, :, None] + chain.move).max(1)
+        delta.append(best + scores[:, t])
         pointers.append(before)
     end = torch.full_like(scores[:, 0, 0], scores.size(1) - 1, dtype=torch.long) if lengths is None else lengths - 1
-    final = (last(torch.stack(best, 1), lengths) + chain.end).argmax(-1)
+    final = (last(torch.stack(delta, 1), lengths) + chain.end).argmax(-1)
     tag, reversed_tags = final, [final]
     for t in range(scores.size(1) - 2, -1, -1):
         # Rows that end here or earlier have not started to backtrack.

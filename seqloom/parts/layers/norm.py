@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqloom.acceleration import accelerated
 from seqloom.errors import SeqloomError
-from seqloom.fast.residual_norm.gpu import fused_norm, supported
 from seqloom.parts.visibility import keep
 
 EPS = 1e-5
@@ -26,8 +26,9 @@ class LayerNorm(nn.LayerNorm):
     def __init__(self, dim: int) -> None:
         super().__init__(dim, EPS)
 
+    @accelerated
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:  # pyright: ignore
-        return fused_norm(x, self.affine) if supported(x) else super().forward(x)
+        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
 
     @property
     def affine(self) -> tuple[Tensor, Tensor, float]:
@@ -64,22 +65,16 @@ class BatchNorm(nn.Module):
         self.register_buffer("variance", torch.ones(dim))
         self.momentum = _share(momentum)
 
+    @accelerated
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         mean, variance, exact = self.mean, self.variance, x.to(_at_least_float32(x))
         if self.training and self.weight.requires_grad:  # a frozen norm does not change
-            if lengths is None and x.numel() > len(self.mean):
-                return self._fused(x)
             mean, count = masked_mean(exact, lengths)
             variance, _ = masked_mean((exact - mean).square(), lengths)
             unbiased = variance.detach() * (count / (count - 1).clamp(min=1))  # times n / (n − 1)
             self.mean.lerp_(mean.detach().to(self.mean.dtype), self.momentum)
             self.variance.lerp_(unbiased.to(self.variance.dtype), self.momentum)
         return ((exact - mean) * (variance + EPS).rsqrt()).to(x.dtype) * self.weight + self.bias
-
-    def _fused(self, x: Tensor) -> Tensor:
-        """The same by torch's kernel, which supports no padding and needs at least two positions."""
-        flat, running = x.reshape(-1, x.size(-1)), (self.mean, self.variance)
-        return torch.batch_norm(flat, self.weight, self.bias, *running, True, self.momentum, EPS, False).view(x.shape)
 
 
 class PowerNorm(nn.Module):

@@ -46,7 +46,7 @@ class Softmax(nn.Module):
 
     def nats(self, states: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
         """[N, dim] and [N] -> −log p of each label, [N]."""
-        # Under autocast cross_entropy itself goes up to float32: a cast before it would be a second copy.
+        # Under autocast cross_entropy itself computes in float32.
         return F.cross_entropy(self.linear(states), labels, reduction="none", label_smoothing=smoothing)
 
     def total(self, states: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from torch import Tensor, nn
 
+from seqloom.acceleration import accelerated
 from seqloom.build import Choice, build
-from seqloom.fast.residual_norm import gpu as residual_norm_gpu
 from seqloom.parts.attention.attend import Memory
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.layers.norm import NORMS
@@ -51,6 +51,7 @@ class Block(nn.Module):
         self.feed = FeedForward(dim, hidden, activation, dropout)
         self.feed_around = make_residual()
 
+    @accelerated
     def forward(
         self,
         x: Tensor,
@@ -59,43 +60,31 @@ class Block(nn.Module):
         position: AttentionPosition | None = None,
         memory: tuple[Memory, Visibility] | None = None,
     ) -> tuple[Tensor, State]:
-        """[R, T, dim] -> the same; `memory`: keys and values of the source, and what is visible of them."""
-        mixer_input = self.mix_around.sublayer_input(x, visible.lengths)
-        x, y, state = self.forward_before_add(x, mixer_input, visible, state, position, memory)
-        return self.feed_around.add(x, y, visible.lengths), state
+        """[R, T, dim] -> the same; `memory`: keys and values of the source, and what is visible of them. With the norm
+        before (norm after: see `Residual`)
 
-    def forward_before_add(
-        self,
-        x: Tensor,
-        mixer_input: Tensor,
-        visible: Visibility,
-        state: State,
-        position: AttentionPosition | None,
-        memory: tuple[Memory, Visibility] | None,
-    ) -> tuple[Tensor, Tensor, State]:
-        """The block without its first norm and its last addition, which `run_blocks` fuses with those of the next:
-        -> x and the feed-forward output y, not yet added."""
-        lengths, residual = visible.lengths, self.mix_around
-        y, state = self.mix(mixer_input, visible, state, position)
+        x = x + mixer(norm(x)); x = x + cross(norm(x), memory); x = x + feed_forward(norm(x))
+        """
+        x, state = self.mixer_sublayer(x, visible, state, position)
         if memory is not None:
-            x, cross_input = residual.add_then_norm(x, y, self.cross_around.norm, lengths)
-            y, residual = self.cross.cross_attend(cross_input, *memory), self.cross_around
-        x, feed_input = residual.add_then_norm(x, y, self.feed_around.norm, lengths)
-        return x, self.feed(feed_input), state
+            y = self.cross.cross_attend(self.cross_around.sublayer_input(x, visible.lengths), *memory)
+            x = self.cross_around.add(x, y, visible.lengths)
+        return self.feed_forward_sublayer(x, visible), state
 
     def mixer_sublayer(
         self, x: Tensor, visible: Visibility, state: State = None, position: AttentionPosition | None = None
     ) -> tuple[Tensor, State]:
-        """The mixer with its norm and residual connection, alone."""
+        """x + mixer(norm(x)): the mixer with its norm and residual connection."""
         y, state = self.mix(self.mix_around.sublayer_input(x, visible.lengths), visible, state, position)
         return self.mix_around.add(x, y, visible.lengths), state
 
     def feed_forward_sublayer(self, x: Tensor, visible: Visibility) -> Tensor:
-        """The feed-forward network with its norm and residual connection, alone."""
-        lengths = visible.lengths
-        return self.feed_around.add(x, self.feed(self.feed_around.sublayer_input(x, lengths)), lengths)
+        """x + feed_forward(norm(x)): the feed-forward network with its norm and residual connection."""
+        y = self.feed(self.feed_around.sublayer_input(x, visible.lengths))
+        return self.feed_around.add(x, y, visible.lengths)
 
 
+@accelerated
 def run_blocks(
     stack: Any,
     x: Tensor,
@@ -106,30 +95,11 @@ def run_blocks(
 ) -> tuple[list[Tensor], Tensor, tuple[State, ...]]:
     """x [R, T, dim] through the `blocks` of a stack with skip connections `ways` and a last `norm` -> x and the outputs
     of all blocks, the normed last one, and the new states."""
-    blocks, outputs, new_states = stack.blocks, [x], []
+    outputs, new_states, none = [x], [], [None] * len(stack.blocks)
     if isinstance(position, Position):
         position = position.prepare(x, getattr(states[0], "used", 0) if states else 0)
-    inputs = list(zip(blocks, states or [None] * len(blocks), memories or [None] * len(blocks), strict=True))
-    if not _fuses_blocks(blocks, x):
-        for block, state, memory in inputs:
-            x, state = block(stack.ways(outputs), visible, state, position, memory)
-            outputs.append(x)
-            new_states.append(state)
-        return outputs, stack.norm(stack.ways(outputs), visible.lengths), tuple(new_states)
-    norms = [*(block.mix_around.norm for block in blocks), stack.norm]
-    normed = norms[0](x, visible.lengths)
-    for (block, state, memory), next_norm in zip(inputs, norms[1:], strict=True):
-        x, y, state = block.forward_before_add(x, normed, visible, state, position, memory)
-        x, normed = block.feed_around.add_then_norm(x, y, next_norm, visible.lengths)
+    for block, state, memory in zip(stack.blocks, states or none, memories or none, strict=True):
+        x, state = block(stack.ways(outputs), visible, state, position, memory)
         outputs.append(x)
         new_states.append(state)
-    return outputs, normed, tuple(new_states)
-
-
-def _fuses_blocks(blocks: Any, x: Tensor) -> bool:
-    """Whether the last addition of a block and the first norm of the next can be one kernel. Not where blocks have
-    hooks: FSDP gathers a block's parameters in them, so the next block's norm is not available yet."""
-    if not residual_norm_gpu.supported(x):
-        return False
-    hooked = any(block._forward_pre_hooks or block._forward_hooks for block in blocks)
-    return not hooked and all(block.feed_around.pre_norm and block.feed_around.adds for block in blocks)
+    return outputs, stack.norm(stack.ways(outputs), visible.lengths), tuple(new_states)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from torch import Tensor, is_grad_enabled, nn
+from torch import Tensor, nn
 
+from seqloom.acceleration import accelerated
 from seqloom.errors import SeqloomError, known
-from seqloom.fast.feedforward import gpu as fused_feed_forward
-from seqloom.fast.linear import cpu as linear_cpu
-from seqloom.parts.layers.activations import ACTIVATIONS, Gelu, Relu
-from seqloom.parts.layers.dropout import dropout, relu_dropout
+from seqloom.parts.layers.activations import ACTIVATIONS
+from seqloom.parts.layers.dropout import dropout
 from seqloom.parts.layers.linear import Linear
 
 
@@ -27,13 +26,8 @@ class FeedForward(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
+    @accelerated
     def forward(self, x: Tensor) -> Tensor:
-        if isinstance(self.activation, Relu | Gelu) and fused_feed_forward.supported(x):
-            gelu, p = isinstance(self.activation, Gelu), self.dropout if self.training else 0.0
-            return self.down(fused_feed_forward.activation_dropout(*linear_cpu.defer_bias_grad(self.up, x), p, gelu))
-        if isinstance(self.activation, Relu) and not (self.training or is_grad_enabled()):
-            return self.down(linear_cpu.linear_relu(x, self.up))
-        x = self.up(x)
-        if isinstance(self.activation, Relu):
-            return self.down(relu_dropout(x, self.dropout, self.training))
-        return self.down(dropout(self.activation(x), self.dropout, self.training))
+        """[..., dim] -> the same; in training with dropout between the two linear maps."""
+        hidden = self.activation(self.up(x))
+        return self.down(dropout(hidden, self.dropout, self.training))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor, cat, nn, promote_types
+from torch import Tensor, cat, nn
 
+from seqloom.acceleration import accelerated
 from seqloom.build import Choice, build
 from seqloom.errors import known
-from seqloom.fast.residual_norm import gpu as residual_norm_gpu
 from seqloom.parts.layers.dropout import add_dropout, dropout
-from seqloom.parts.layers.norm import NORMS, LayerNorm
+from seqloom.parts.layers.norm import NORMS
 
 RESIDUALS = ("add", "dense", "none")
 
@@ -34,31 +34,11 @@ class Residual(nn.Module):
         """[R, T, dim] -> what the sub-layer reads."""
         return self.norm(x, lengths) if self.pre_norm else x
 
+    @accelerated
     def add(self, x: Tensor, y: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """x and the sub-layer's output y, [R, T, dim] each -> what comes out."""
-        if self._fused_supported(x, y):
-            if self.pre_norm:
-                return self._fused(x, y, None)[0]
-            if isinstance(self.norm, LayerNorm):
-                return self._fused(x, y, self.norm)[1]
+        """x and the sub-layer's output y, [R, T, dim] each -> x + dropout(y), or its norm."""
         y = add_dropout(x, y, self.dropout, self.training) if self.adds else dropout(y, self.dropout, self.training)
         return y if self.pre_norm else self.norm(y, lengths)
-
-    def add_then_norm(
-        self, x: Tensor, y: Tensor, next_norm: nn.Module, lengths: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """What comes out, and what the next sub-layer, which has `next_norm`, reads of it."""
-        if self.pre_norm and isinstance(next_norm, LayerNorm) and self._fused_supported(x, y):
-            return self._fused(x, y, next_norm)
-        x = self.add(x, y, lengths)
-        return x, next_norm(x, lengths) if self.pre_norm else x
-
-    def _fused(self, x: Tensor, y: Tensor, norm: LayerNorm | None) -> tuple[Tensor, Tensor]:
-        p = self.dropout if self.training else 0.0
-        return residual_norm_gpu.fused_residual_norm(x, y, p, None if norm is None else norm.affine)
-
-    def _fused_supported(self, x: Tensor, y: Tensor) -> bool:
-        return self.adds and residual_norm_gpu.supported(x) and promote_types(x.dtype, y.dtype) == x.dtype
 
 
 class SkipConnections(nn.Module):

@@ -5,10 +5,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from seqloom.fast.loss import chunked as module
 from seqloom.fast.loss import triton_kernels
+from seqloom.fast.loss.chunked import ChunkOptions
 from seqloom.fast.triton_common import runtime
-from seqloom.parts.layers import cross_entropy as module
-from seqloom.parts.layers.cross_entropy import ChunkOptions, cross_entropy_sum
+from seqloom.parts.layers.cross_entropy import cross_entropy_sum
 from tests.fast.triton_common import DEVICE, needed
 
 pytestmark = needed

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from seqloom import hardware
 from seqloom.fast.linear import cpu as linear_cpu
 from seqloom.fast.recurrent import input_feeding_cpu, pointwise
 from seqloom.models.decoders.attentive import AttentiveDecoder
@@ -62,7 +63,8 @@ def test_one_function_is_the_loop(score, lengths):
 def test_in_bf16_it_is_as_close_as_the_loop(lengths, bf16, monkeypatch):
     """Only matmuls are in bf16: outputs, c and all gradients are as close to float32 as under autocast. Also on a
     processor without bf16 in oneDNN."""
-    monkeypatch.setattr(linear_cpu, "_BF16", bf16 and linear_cpu._BF16)
+    for module in (hardware, linear_cpu):
+        monkeypatch.setattr(module, "_BF16", bf16 and hardware._BF16)
     made, lengths = decoder(), None if lengths is None else torch.tensor(lengths)
     _, exact = run(made, lengths, fast=False)
     (fast, ours), (_, loop) = run(made, lengths, half=True), run(made, lengths, fast=False, half=True)

@@ -5,6 +5,7 @@ import torch
 
 from seqloom.fast.residual_norm import gpu as residual_norm
 from seqloom.fast.residual_norm import triton_kernels as kernel
+from seqloom.fast.residual_norm.gpu_blocks import add_then_norm
 from seqloom.fast.triton_common import runtime
 from seqloom.models.decoders.stacks import TransformerStack
 from seqloom.parts.layers.norm import LayerNorm
@@ -155,12 +156,12 @@ def test_unsupported_parts(monkeypatch):
     monkeypatch.setattr(kernel, "forward", None)
     x, y = drawn(3, 32), drawn(3, 32, seed=2)
     around = Residual(32, "before", 0.0).to(DEVICE)
-    around.double().add_then_norm(x.double(), y.double(), around.norm)
+    add_then_norm(around.double(), x.double(), y.double(), around.norm)
     around.float()
     with torch.no_grad():
-        around.add_then_norm(x, y, around.norm)
+        add_then_norm(around, x, y, around.norm)
     for other in (Residual(32, "after", 0.0, "rms"), Residual(32, "before", 0.0, residual="none")):
-        other.to(DEVICE).add_then_norm(x, y, Residual(32, "before", 0.0, "rms").norm.to(DEVICE))
+        add_then_norm(other.to(DEVICE), x, y, Residual(32, "before", 0.0, "rms").norm.to(DEVICE))
 
 
 def test_compiled_blocks_hold_them_as_nodes():

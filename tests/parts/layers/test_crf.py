@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from seqloom.acceleration import plain_of
 from seqloom.parts.layers.crf import (
     CRF,
     TAG_OUTPUTS,
@@ -15,7 +16,6 @@ from seqloom.parts.layers.crf import (
     Chain,
     Softmax,
     log_partition,
-    log_partition_plain,
     viterbi,
 )
 from tests.laws import close, drawn
@@ -51,7 +51,7 @@ def every(crf: CRF, scores: Tensor, length: int) -> tuple[list[tuple[int, ...]],
     return paths, torch.stack([worth(crf, scores, path) for path in paths])
 
 
-@pytest.mark.parametrize("partition", [log_partition, log_partition_plain])
+@pytest.mark.parametrize("partition", [log_partition, plain_of(log_partition)])
 def test_the_partition_and_its_gradients_equal_enumeration(partition):
     crf, (scores, lengths) = chain(), case()
     scores.requires_grad_()
@@ -94,7 +94,7 @@ def test_marginals_equal_enumeration_and_the_gradient_of_the_partition():
             share = sum(s for path, s in zip(paths, shares, strict=True) if path[t] == tag)
             close(found[row, t, tag], share)
         close(found[row, :length].sum(-1), torch.ones(length, dtype=torch.float64))
-    for partition in (log_partition, log_partition_plain):
+    for partition in (log_partition, plain_of(log_partition)):
         (slope,) = torch.autograd.grad(partition(scores, lengths, crf.chain(scores)).sum(), scores)
         for row, length in enumerate(LENGTHS):
             close(slope[row, :length], found[row, :length])
@@ -173,9 +173,9 @@ def test_in_single_and_half_precision():
 def test_long_rows_and_large_scores_stay_finite():
     """Nothing over- or underflows: 2,000 steps, scores of ± 100."""
     crf, scores = chain(torch.float32), 50 * drawn(2, 2000, TAGS).float()
-    for partition in (log_partition, log_partition_plain):
+    for partition in (log_partition, plain_of(log_partition)):
         found = partition(scores.requires_grad_(), None, crf.chain(scores))
-        exact = log_partition_plain(scores.double(), None, chain().chain(scores.double()))
+        exact = plain_of(log_partition)(scores.double(), None, chain().chain(scores.double()))
         torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=0)
         assert all(slope.isfinite().all() for slope in torch.autograd.grad(found.sum(), [scores, crf.move]))
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from seqloom.parts.layers import cross_entropy as module
+from seqloom.fast.loss import chunked as module
 from seqloom.parts.layers.cross_entropy import cross_entropy_sum
 
 ROWS, DIM, SIZE = 37, 12, 50

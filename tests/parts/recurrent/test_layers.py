@@ -12,9 +12,9 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from seqloom import hardware
 from seqloom.build import build
 from seqloom.errors import SeqloomError
-from seqloom.fast.linear import cpu as linear_cpu
 from seqloom.models.decoders import DECODERS
 from seqloom.models.protocols import Encoded
 from seqloom.parts.recurrent.layers import Recurrent
@@ -208,7 +208,7 @@ def test_a_users_cell_stands_where_a_name_would(own):
 def test_half_precision_by_autocast(choice, able, monkeypatch):
     """As training does it: weights and states stay whole, products are halved; steps say what training says. So too on
     a processor for which oneDNN has no fused RNN in bf16."""
-    monkeypatch.setattr(linear_cpu, "_BF16", able and linear_cpu._BF16)
+    monkeypatch.setattr(hardware, "_BF16", able and hardware._BF16)
     torch.manual_seed(0)
     stack, x = shake(Recurrent(8, 8, choice, 2), 1), torch.randn(3, 9, 8)
     wanted, _ = stack(x, Visibility(causal=True))

@@ -170,7 +170,7 @@ class Poisoned(nn.Module):
 
 def test_an_update_that_is_skipped_does_not_count(corpus):
     loop = make_loop(corpus, max_steps=6)
-    loop.objective = loop.forward_backward.run = Poisoned(loop.objective, {4})
+    loop.objective = loop.forward_backward.objective = Poisoned(loop.objective, {4})
     begin(loop)
     points = [weights(loop)]
     points += [weights(loop) for update in loop if update.step != 4]

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from seqloom.data.batches.batch_source import AnyBatch
 from seqloom.errors import SeqloomError
+from seqloom.fast.cuda_graphs.compiled_blocks import CompiledForwardBackward
 from seqloom.fast.cuda_graphs.record import recording
 from seqloom.parts.state import State, flatten, rebuild
 from seqloom.training.distributed.random_state import rng_state, set_rng_state
-from seqloom.training.forward_backward import ForwardBackward
 from seqloom.training.objectives.teacher_forcing import Loss
 from seqloom.training.settings import Training
 
@@ -49,7 +49,7 @@ class RecordedGraph:
         return Loss(self.loss.total.clone(), micro_batch.count, carried)
 
 
-class GraphedForwardBackward(ForwardBackward):
+class GraphedForwardBackward(CompiledForwardBackward):
     """Replays the passes of recurring shapes. `required`: a step that cannot be recorded is an error.
 
     Gradients keep their memory, whose addresses graphs hold: the first pass of an update overwrites them, later ones
@@ -91,7 +91,7 @@ class GraphedForwardBackward(ForwardBackward):
     def clear_gradients(self) -> None:
         self.first = True
 
-    def _backward(self, total: Tensor) -> None:
+    def backward(self, total: Tensor) -> None:
         """One kernel for many gradients; `backward` would launch two small ones for each."""
         gradients = torch.autograd.grad(total, self.parameters, allow_unused=True)
         store_gradients(self.parameters, gradients, self.first)
@@ -99,6 +99,7 @@ class GraphedForwardBackward(ForwardBackward):
     def release_memory(self) -> None:
         self.seen.clear()
         self.graphs.clear()
+        super().release_memory()
 
     @contextmanager
     def _side_stream(self) -> Iterator[None]:
@@ -170,24 +171,6 @@ def store_gradients(parameters: list[nn.Parameter], gradients: tuple[Tensor | No
     stale = [p.grad for p, g in zip(parameters, gradients, strict=True) if g is None and p.grad is not None]
     if stale:
         torch._foreach_zero_(stale)  # pyright: ignore
-
-
-def make_forward_backward(
-    objective: nn.Module, settings: Training, device: torch.device, distributed: bool = False
-) -> ForwardBackward:
-    """The passes with CUDA graphs or without, as the settings and the machine allow. `several`: processes."""
-    if distributed and settings.compile:
-        raise SeqloomError("training.compile goes with one process; leave it out, or train in one")
-    # A graph would hold the activations that reversible layers avoid.
-    reversible = any(getattr(part, "reversible", False) for part in objective.modules())
-    supported = device.type == "cuda" and not distributed and not reversible
-    if settings.cuda_graphs == "on" and not supported:
-        raise SeqloomError(
-            "training.cuda_graphs: on needs a CUDA device, one process and no reversible layers; auto does without"
-        )
-    return (GraphedForwardBackward if supported and settings.cuda_graphs != "off" else ForwardBackward)(
-        objective, settings, device
-    )
 
 
 def _tensors(micro_batch: Any) -> Iterator[Tensor]:
