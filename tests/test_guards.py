@@ -46,10 +46,7 @@ HEIGHT = {room: height for height, shelf in enumerate(SHELVES) for room in shelf
 
 # Plain files that still name their fast twins: this list may only get shorter.
 TOWARDS_FAST = {
-    "decoding/batched.py",
-    "decoding/search.py",
     "models/decoders/attentive.py",
-    "models/decoders/transformer.py",
     "parts/attention/multi_head.py",
     "parts/layers/cross_entropy.py",
     "parts/layers/norm.py",

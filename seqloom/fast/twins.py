@@ -6,6 +6,10 @@ from importlib import import_module
 
 MODULES = (
     "attention.softmax",
+    "cuda_graphs.decoding_graphs",
+    "decoding.search",
+    "decoding.token_table",
+    "decoding.transformer",
     "linear.cpu",
 )
 
