@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from importlib import import_module, util
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -30,11 +30,13 @@ def plain_function(name: str):
     """The plain function of a name, which may be a method's."""
     parts = name.split(".")
     for end in range(len(parts) - 1, 0, -1):
-        if util.find_spec(".".join(parts[:end])) is not None:
+        try:
             found = import_module(".".join(parts[:end]))
-            for part in parts[end:]:
-                found = getattr(found, part)
-            return acceleration.plain_of(found)
+        except ModuleNotFoundError:
+            continue
+        for part in parts[end:]:
+            found = getattr(found, part)
+        return acceleration.plain_of(found)
     raise AssertionError(f"{name} is nowhere")
 
 
