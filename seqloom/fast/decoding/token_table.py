@@ -6,6 +6,7 @@ from torch import Tensor
 
 from seqloom.acceleration import plain_of, twin_of
 from seqloom.data.batches.collate import Padded
+from seqloom.fast.decoding import transformer
 from seqloom.fast.decoding.first_block import MAX_TOKENS, first_block_table
 from seqloom.fast.decoding.transformer import BeamMemory
 from seqloom.fast.linear import cpu
@@ -41,5 +42,5 @@ def begun_here(self: Seq2Seq, tokens: Tensor, state: Decoding) -> bool:
 
 @twin_of(Seq2Seq.step, begun_here, own_state=True)
 def step(self: Seq2Seq, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
-    states, state = self.decoder(tokens, state)
+    states, state = transformer.forward(self.decoder, tokens, state)  # pyright: ignore
     return self.output(dropout(states, self.dropout, self.training)), state
