@@ -112,11 +112,14 @@ def plain() -> Iterator[None]:
 
 def disturbed(*modules: nn.Module) -> bool:
     """Whether a probe or a hook in these modules would miss calls: a twin of several modules calls none of them."""
-    return any(
-        part._forward_hooks or part._forward_pre_hooks or getattr(part, "probe", None) is not None
-        for module in modules
-        for part in module.modules()
-    )
+    parts = [*modules]
+    for part in parts:  # a tenth of the time of `modules()` and `getattr`
+        own = vars(part)
+        if own["_forward_hooks"] or own["_forward_pre_hooks"] or own.get("probe") is not None:
+            return True
+        if own["_modules"]:
+            parts += [below for below in own["_modules"].values() if below is not None]
+    return False
 
 
 def _disturbed(args: tuple[Any, ...]) -> bool:

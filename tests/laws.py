@@ -7,6 +7,7 @@ All numbers are drawn on the CPU in float64 and then cast, so that a maker gives
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -44,6 +45,9 @@ from seqloom.training.checkpoint import load_weights, read_tensors, save_weights
 from seqloom.training.distributed.sharding import saved_buffers
 
 SENTENCES, STEPS = 3, 6
+FAST = pytest.mark.skipif(
+    os.environ.get("SEQLOOM_PLAIN", "") not in ("", "0"), reason="what fast code does, which SEQLOOM_PLAIN switches off"
+)
 LENGTHS = (4, 6, 1)
 PIECES = ((1, 1, 1, 1, 1, 1), (2, 4), (1, 3, 2), (5, 1))
 SIZES = {"layers": 2, "heads": 2, "hidden": 12, "dropout": 0.0}

@@ -44,14 +44,6 @@ SHELVES = [
 HEIGHT = {room: height for height, shelf in enumerate(SHELVES) for room in shelf}
 
 
-# Plain files that still name their fast twins: this list may only get shorter.
-TOWARDS_FAST = {
-    "decoding/batched.py",
-    "decoding/search.py",
-    "models/decoders/transformer.py",
-}
-
-
 def imports(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -70,8 +62,6 @@ def test_imports_point_one_way(file):
         if not name.startswith("seqloom."):
             continue
         other = name.split(".")[1]
-        if other == "fast" and str(file.relative_to(PACKAGE)) in TOWARDS_FAST:
-            continue
         assert other == room or HEIGHT[other] < HEIGHT[room], f"{room} may not import {name}"
 
 

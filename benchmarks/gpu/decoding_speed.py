@@ -27,7 +27,7 @@ from seqloom.data.batches.collate import Padded, pad
 from seqloom.data.tokenizers.tokenizers import EOS
 from seqloom.decoding.search import decode
 from seqloom.decoding.search_options import Search
-from seqloom.fast.cuda_graphs.decoding_graphs import DecodingGraphs
+from seqloom.fast.cuda_graphs.decoding_graphs import DecodingGraphs, using
 from seqloom.fast.cuda_graphs.fixed_shape_decoder import fused_attention, matmul_attention
 from seqloom.fast.cuda_graphs.fixed_shape_search import FixedShapeBeam
 from seqloom.models.seq2seq import Seq2Seq
@@ -115,6 +115,11 @@ def sources(sizes: Sizes, rows: int, device: torch.device, ragged: bool = False)
     return pad([[*draw.integers(4, sizes.vocabulary, n - 1).tolist(), EOS] for n in lengths]).to(device)
 
 
+def by_graphs(graphs: DecodingGraphs | None, model: Seq2Seq, *request: Any) -> list[list[Any]]:
+    with using(graphs, model):
+        return decode(model, *request)
+
+
 def wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -130,13 +135,13 @@ def timed(case: Case, graphs: DecodingGraphs | None, model: Seq2Seq, sizes: Size
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     begun = time.monotonic()
-    found = [decode(model, source, limits, search, fast_search=graphs) for _ in range(3)]
+    found = [by_graphs(graphs, model, source, limits, search) for _ in range(3)]
     assert graphs is None or graphs.shapes, "it was decoded without graphs"
     wait(device)
     ready, times = time.monotonic() - begun, []
     while sum(times) < sizes.seconds or len(times) < 3:
         start = time.perf_counter()
-        decode(model, source, limits, search, fast_search=graphs)
+        by_graphs(graphs, model, source, limits, search)
         times.append(time.perf_counter() - start)
     took = statistics.median(times)
     peak = f"{torch.cuda.max_memory_allocated() / 1e9:.2f}" if device.type == "cuda" else ""
@@ -159,8 +164,8 @@ def checked(sizes: Sizes, device: torch.device) -> list[str]:
         worst, same, total, lengths = 0.0, 0, 0, set()
         for _ in range(3):
             limits = draw.integers(1, 80, 21).tolist()
-            wanted = [one for found in decode(model, source, limits, search) for one in found]
-            ours = [one for found in decode(model, source, limits, search, fast_search=graphs) for one in found]
+            wanted = [one for found in by_graphs(None, model, source, limits, search) for one in found]
+            ours = [one for found in by_graphs(graphs, model, source, limits, search) for one in found]
             alike = [(a, b) for a, b in zip(ours, wanted, strict=True) if a.tokens == b.tokens]
             worst = max([worst, *(abs(a.score - b.score) for a, b in alike)])
             same, total = same + len(alike), total + len(wanted)
@@ -180,9 +185,9 @@ def profile(case: Case, graphs: DecodingGraphs | None, model: Seq2Seq, sizes: Si
     device = model.output.weight.device
     source, limits, search = sources(sizes, case.rows, device), [sizes.steps] * case.rows, Search(beam=case.beam)
     for _ in range(3):
-        decode(model, source, limits, search, fast_search=graphs)
+        by_graphs(graphs, model, source, limits, search)
     with watch(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
-        decode(model, source, limits, search, fast_search=graphs)
+        by_graphs(graphs, model, source, limits, search)
         wait(device)
     kernels = [event for event in seen.key_averages() if event.device_type.name == "CUDA"]
     kernels.sort(key=lambda event: -event.self_device_time_total)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -17,7 +17,6 @@ from seqloom.decoding.hypotheses import Hypothesis
 from seqloom.decoding.search import decode
 from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
-from seqloom.fast.cuda_graphs.decoding_graphs import DecodingGraphs
 from seqloom.models.seq2seq import Seq2Seq
 
 LONG = 10_000  # tokens of a source that cause a warning
@@ -85,7 +84,6 @@ class TextPredictor:
     device: torch.device
     max_length: int | None = None
     cut: str = "tail"
-    replays: DecodingGraphs = field(default_factory=DecodingGraphs)  # CUDA graphs, on a GPU
 
     def answers(self, texts: Iterable[str], search: Search, rows: int = 64, ahead: int = 16) -> Iterator[list[Answer]]:
         """The best answers to each text, in order; a stream is read `ahead` batches of `rows` at a time."""
@@ -118,7 +116,7 @@ class TextPredictor:
         self, sources: Sequence[list[int]], limits: list[int], search: Search, indices: Sequence[int]
     ) -> list[list[Hypothesis]]:
         """The best hypotheses of each source, of at most `limits` tokens; `indices`: positions in the input."""
-        return decode(self.model, pad(sources).to(self.device), limits, search, indices, self.replays)
+        return decode(self.model, pad(sources).to(self.device), limits, search, indices)
 
     def encode(self, text: str) -> list[int]:
         """As the training data was encoded: truncated if too long, ended by <eos>."""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import torch
 
+from seqloom.acceleration import accelerated
 from seqloom.data.batches.collate import Padded
-from seqloom.data.tokenizers.tokenizers import BOS, PAD
-from seqloom.decoding.hypotheses import FinishedHypotheses, Hypothesis, should_check_finished
+from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD
+from seqloom.decoding.hypotheses import EndedHypotheses, Hypothesis
 from seqloom.decoding.search_options import DEFAULT, Search
 from seqloom.decoding.token_filter import TokenFilter
 from seqloom.models.seq2seq import Stepper
 
+NONE = float("-inf")  # the log-probability of what is not there
 
+
+@accelerated
 def beam_search(
     stepper: Stepper, source: Padded, limits: list[int], width: int, alpha: float, search: Search = DEFAULT
 ) -> list[list[Hypothesis]]:
@@ -19,44 +23,31 @@ def beam_search(
 
     A sentence is done when `width` hypotheses have ended and no live one scores better than the worst of them now.
     """
-    device, room, count = source.tokens.device, max(limits), len(limits)
-    state = stepper.start(source, width=width, room=room)
-    ended, token_filter, done = FinishedHypotheses.begin(limits, width, device), TokenFilter(search), []
-    live = torch.full((count, width), float("-inf"), device=device)  # log-probabilities
+    device, count, room = source.tokens.device, len(limits), max(limits)
+    limit, first_row = torch.tensor(limits, device=device)[:, None], width * torch.arange(count, device=device)[:, None]
+    live = torch.full((count, width), NONE, device=device)  # log-probabilities
     live[:, 0] = 0.0  # all hypotheses start alike: only the first is extended at first
-    history = torch.full((count, width, room), PAD, device=device)
-    tokens, first = torch.full((count * width, 1), BOS, device=device), torch.arange(2 * width, device=device) < width
-    sentences = torch.arange(count, device=device)
+    tokens, paths = torch.full_like(live, BOS, dtype=torch.long), torch.full((count, width, room), PAD, device=device)
+    ended, token_filter = EndedHypotheses.none(count, width, room, device), TokenFilter(search)
+    state = stepper.start(source, width=width, room=room)
     for t in range(room):
-        logits, state = stepper.step(tokens, state)
-        limit = ended.limit.repeat_interleave(width) if search.close else ended.limit
-        log_p = token_filter(logits[:, -1], t, limit).log_softmax(-1).view(len(live), width, -1)
-        score, flat = (live[:, :, None] + log_p).flatten(1).topk(2 * width)
-        parent = flat // log_p.size(-1)
-        token = flat - parent * log_p.size(-1)
-        stops = ended.stops(token, t)
-        if device.type != "cpu" or bool(stops.any()):  # on a CPU, checking costs less than merging nothing
-            # An ending counts only among the best `width`.
-            ended.add(history, parent, token, torch.where(stops & first, score, float("-inf")), t, alpha)
-            live, best = score.masked_fill(stops, float("-inf")).topk(width)
-            token, parent = token.gather(1, best), parent.gather(1, best)
-        else:
-            live, token, parent = score[:, :width], token[:, :width], parent[:, :width]
-        active = (live[:, 0] / (t + 1) ** alpha > ended.score[:, -1]) & (live[:, 0] > float("-inf"))
-        live = live.masked_fill(~active[:, None], float("-inf"))  # a sentence that is done stays done
-        history = history.gather(1, parent[:, :, None].expand(-1, -1, room))
-        history[:, :, t] = token
-        remaining = None  # which sentences stay, where some are removed
-        if should_check_finished(device, t):
-            left = int(active.sum())
-            if left == 0:
-                break
-            if 8 * left <= 7 * len(active):
-                remaining = active.nonzero()[:, 0]
-                done.append(ended.pick((~active).nonzero()[:, 0]))
-                live, history, token, parent = live[remaining], history[remaining], token[remaining], parent[remaining]
-                ended = ended.pick(remaining)
-        rows = ((sentences[: len(parent)] if remaining is None else remaining)[:, None] * width + parent).flatten()
-        state, tokens = state.pick(rows, remaining), token.reshape(-1, 1)
-    numbered = sorted(one for part in (*done, ended) for one in part.hypotheses())
-    return [hypotheses for _, hypotheses in numbered]
+        logits, state = stepper.step(tokens.view(-1, 1), state)
+        log_p = token_filter(logits[:, -1], t, limit.expand(-1, width).flatten()).log_softmax(-1)
+        # Every hypothesis is extended by every token; the best 2·width are kept, as `width` of them may end.
+        score, place = (live[:, :, None] + log_p.view(count, width, -1)).flatten(1).topk(2 * width)
+        parent, tokens = place // log_p.size(-1), place % log_p.size(-1)
+        paths = paths.gather(1, parent[:, :, None].expand(-1, -1, room))
+        paths[:, :, t] = tokens
+        # What ends among the best `width` is a candidate for the answer.
+        ends = (tokens == EOS) | (limit <= t + 1)
+        ended.add(score.masked_fill(~ends, NONE)[:, :width], paths[:, :width], t + 1, alpha)
+        # The best `width` of the others live on, until none can win.
+        live, best = score.masked_fill(ends, NONE).topk(width)
+        can_win = (live[:, :1] / (t + 1) ** alpha > ended.score[:, -1:]) & (live[:, :1] > NONE)
+        if not can_win.any():
+            break
+        live = live.masked_fill(~can_win, NONE)
+        parent, tokens = parent.gather(1, best), tokens.gather(1, best)
+        paths = paths.gather(1, best[:, :, None].expand(-1, -1, room))
+        state = state.pick((first_row + parent).flatten())
+    return ended.hypotheses()

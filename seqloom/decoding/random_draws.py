@@ -44,7 +44,6 @@ class Draws:
         mixed = (mixed ^ _right(mixed, 27, 64)) * _signed(MIX[1], 64)
         mixed = mixed ^ _right(mixed, 31, 64)
         first, second = mixed.to(torch.int32)[:, None], _right(mixed, 32, 64).to(torch.int32)[:, None]
-        # In place: of a large vocabulary this is the work of the whole draw.
         bits = first + self.tokens
         bits.bitwise_xor_(_right(bits, 16, 32)).mul_(_signed(MIX32[0], 32)).bitwise_xor_(second)
         bits.bitwise_xor_(_right(bits, 13, 32)).mul_(_signed(MIX32[1], 32))

@@ -6,12 +6,12 @@ from typing import Annotated, Protocol
 
 from torch import Tensor, nn
 
+from seqloom.acceleration import accelerated
 from seqloom.build import Choice, build
 from seqloom.data.batches.collate import Padded
 from seqloom.data.tokenizers.tokenizers import EOS, PAD
 from seqloom.errors import SeqloomError, known
 from seqloom.models.decoders import DECODERS
-from seqloom.models.decoders.transformer import TransformerDecoder
 from seqloom.models.encoders import ENCODERS
 from seqloom.models.encoders.layer_views import VIEWS, Views
 from seqloom.models.protocols import Encoded
@@ -90,8 +90,7 @@ class Seq2Seq(nn.Module):
 
     def write(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         """[R, T] -> the states from which the next tokens are predicted, [R, T, dim]."""
-        looks_up = getattr(state.context, "first_block", None) is not None
-        x = tokens if looks_up else dropout(self.target(tokens), self.dropout, self.training)
+        x = dropout(self.target(tokens), self.dropout, self.training)
         # Nothing is predicted from <eos>, which ends a row.
         real = (((tokens != PAD) & (tokens != EOS)).sum(1),) if self.training and self.across else ()
         states, state = self.decoder(x, state, *real)
@@ -111,12 +110,11 @@ class Seq2Seq(nn.Module):
         states = states if index is None else states.flatten(0, 1).index_select(0, index)
         return self.output(states) if labels is None else cross_entropy_sum(states, self.output, labels, smoothing, PAD)
 
+    @accelerated
     def start(self, source: Padded, *, width: int = 1, room: int | None = None) -> Decoding:
-        hooked = self.target._forward_pre_hooks or self.target._forward_hooks
-        looks_up = isinstance(self.decoder, TransformerDecoder) and not hooked
-        more = (self.target.weight,) if looks_up else ()
-        return self.decoder.begin(self.read(source), width, room, *more)
+        return self.decoder.begin(self.read(source), width, room)
 
+    @accelerated
     def step(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
         states, state = self.write(tokens, state)
         return self.output(states), state

@@ -14,6 +14,7 @@ from seqloom.data.batches.batch_source import AnyBatch, BatchSource
 from seqloom.data.batches.collate import Batch, pad
 from seqloom.data.formats.pairs import Example
 from seqloom.decoding.batched import TextPredictor
+from seqloom.decoding.search import release
 from seqloom.decoding.search_options import Search
 from seqloom.metrics.perplexity import perplexity
 from seqloom.metrics.text.text_metrics import score
@@ -66,7 +67,7 @@ def greedy_scores(
     grouped = subsample(group_by_source(examples), most)
     predictions = _predictions(texts, list(grouped), ranks)
     texts.model.train(training)
-    texts.replays.clear()  # training needs the memory
+    release(texts.model)  # training needs the memory
     references = [tuple(map(texts.target.normalize, targets)) for targets in grouped.values()]
     return score(predictions, references, split=texts.target.display_tokens, metrics=metrics, samples=0).metrics
 

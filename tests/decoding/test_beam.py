@@ -19,7 +19,7 @@ from tests.decoding.steppers import (
     slow_greedy,
     without_end,
 )
-from tests.laws import decoder_choices, encoder_choices, shake, source_rows, tensors, tiny_model
+from tests.laws import FAST, decoder_choices, encoder_choices, shake, source_rows, tensors, tiny_model
 
 V = 8
 
@@ -149,6 +149,7 @@ def test_pad_and_bos_are_never_written():
         ]
 
 
+@FAST
 def test_finished_sentences_leave():
     """Most end at once, one goes on: the rows that are stepped become few."""
     count = 16

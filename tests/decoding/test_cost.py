@@ -12,6 +12,7 @@ from seqloom.data.tokenizers.tokenizers import EOS
 from seqloom.decoding.search import decode
 from seqloom.decoding.search_options import Search
 from seqloom.models.seq2seq import Seq2Seq
+from tests.laws import FAST
 
 STACK = {"kind": "transformer", "dim": 16, "layers": 3, "heads": 4, "hidden": 32}
 MODELS = {
@@ -53,6 +54,7 @@ def run(model, source, steps, beam):
     return decode(model, source, [steps] * len(source.lengths), Search(beam=beam))
 
 
+@FAST
 @pytest.mark.parametrize(("name", "beam"), list(BOUNDS))
 @pytest.mark.parametrize("rows", [1, 64])
 def test_operations_of_a_step(name, beam, rows):

@@ -25,7 +25,8 @@ class Call:
     keywords: Mapping[str, Any]
     bound: float = 1e-5
     grad: bool = True  # gradients are compared too; else it runs without
-    same: Callable[[Any, Any], None] | None = None  # another comparison, for random answers
+    same: Callable[[Any, Any], None] | None = None  # another comparison, for random answers and for states
+    plain_args: tuple[Any, ...] | None = None  # of the plain function, where `args` have a state that fast code made
 
     @property
     def inputs(self) -> list[Tensor]:
@@ -41,8 +42,10 @@ class Call:
 Maker = Callable[[], Call]
 
 
-def call(*args: Any, bound: float = 1e-5, grad: bool = True, same: Any = None, **keywords: Any) -> Call:
-    return Call(args, keywords, bound, grad, same)
+def call(
+    *args: Any, bound: float = 1e-5, grad: bool = True, same: Any = None, plain_args: Any = None, **keywords: Any
+) -> Call:
+    return Call(args, keywords, bound, grad, same, plain_args)
 
 
 def tensors(value: Any) -> Iterator[Tensor]:
@@ -57,12 +60,13 @@ def tensors(value: Any) -> Iterator[Tensor]:
             yield from tensors(getattr(value, field.name))
 
 
-def run(function: Callable[..., Any], make: Maker) -> tuple[Call, Any, list[Tensor]]:
+def run(function: Callable[..., Any], make: Maker, plain: bool = False) -> tuple[Call, Any, list[Tensor]]:
     """The answer and the gradients of a call."""
     torch.manual_seed(5)
     made = make()
+    args = made.plain_args if plain and made.plain_args is not None else made.args
     with torch.set_grad_enabled(made.grad):
-        answer = function(*made.args, **made.keywords)
+        answer = function(*args, **made.keywords)
     outputs = [y for y in tensors(answer) if y.requires_grad]
     if not made.grad or not outputs or not made.inputs:
         return made, answer, []
@@ -80,7 +84,7 @@ def supports(twin: Twin, make: Maker) -> bool:
 
 def obeys(twin: Twin, plain: Callable[..., Any], make: Maker) -> None:
     with acceleration.plain():  # so that a state which a call needs is a plain one too
-        made, wanted, wanted_grads = run(plain, make)
+        made, wanted, wanted_grads = run(plain, make, plain=True)
     _, found, found_grads = run(twin.fast, make)
     if made.same is not None:
         made.same(found, wanted)

@@ -15,7 +15,6 @@ from seqloom.data.batches.collate import Batch, Padded
 from seqloom.data.batches.language import LanguageBatch
 from seqloom.decoding.search import decode
 from seqloom.decoding.search_options import Search
-from seqloom.fast.cuda_graphs.decoding_graphs import DecodingGraphs
 from seqloom.models.language_model import LanguageModel
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.training.loop import Loop, Update
@@ -114,7 +113,6 @@ class Decodes:
     def __init__(self, order: Order) -> None:
         model = made(order).eval()
         self.parameters, self.steps, self.search = count(model), order.steps, Search(beam=order.beam)
-        self.replays = DecodingGraphs()
         silence(model.output.bias)
         self.model = model.to(order.device, order.weights)
         self.sources = [padded(raw.source, raw.source_lengths).to(order.device) for raw in order.batches]
@@ -122,7 +120,7 @@ class Decodes:
     def go(self, passes: int) -> list[Any]:
         limits = [[self.steps] * len(source.host) for source in self.sources]
         pairs = list(zip(self.sources, limits, strict=True)) * passes
-        return [decode(self.model, source, limit, self.search, fast_search=self.replays) for source, limit in pairs]
+        return [decode(self.model, source, limit, self.search) for source, limit in pairs]
 
     def told(self, done: list[Any]) -> dict[str, Any]:
         return {"lengths": sorted({len(found[0].tokens) for batch in done for found in batch})}

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
+from torch import nn
 
+from seqloom.acceleration import plain_of, twin_of
 from seqloom.data.batches.collate import Padded, bucket_size
 from seqloom.decoding.hypotheses import Hypothesis
+from seqloom.decoding.search import decode, release
 from seqloom.decoding.search_options import Search
 from seqloom.fast.cuda_graphs.fixed_shape_decoder import AttentionFunction, FixedShapeDecoder, Shape, weights_key
 from seqloom.fast.cuda_graphs.fixed_shape_search import FixedShapeBeam, FixedShapeGreedy
@@ -30,7 +34,7 @@ CHECK_EVERY = 4  # steps after which the device copies `running` to the host, wh
 
 
 class DecodingGraphs:
-    """CUDA graphs for one model. Weights may change, but not their addresses.
+    """CUDA graphs for one model. Weights may change, but not their addresses. They do not keep the model alive.
 
     Returns None for requests that are not supported and while another request runs: these are decoded without graphs.
     For tests and benchmarks: `any_device` allows devices other than CUDA, `record=False` runs steps without graphs,
@@ -90,6 +94,51 @@ class DecodingGraphs:
         ):
             del self.shapes[next(iter(self.shapes))]
         return self.shapes[key]
+
+
+# Of each model. None: no graphs, whatever the device.
+GRAPHS: WeakKeyDictionary[nn.Module, DecodingGraphs | None] = WeakKeyDictionary()
+
+
+def supported(
+    stepper: Stepper, source: Padded, limits: list[int], search: Search, indices: Sequence[int] | None = None
+) -> bool:
+    if search.sample or type(stepper) is not Seq2Seq:
+        return False
+    if source.tokens.is_cuda and stepper not in GRAPHS:
+        GRAPHS.setdefault(stepper, DecodingGraphs())
+    return GRAPHS.get(stepper) is not None
+
+
+@twin_of(decode, supported)
+def replay(
+    stepper: Stepper, source: Padded, limits: list[int], search: Search, indices: Sequence[int] | None = None
+) -> list[list[Hypothesis]]:
+    graphs = GRAPHS.get(stepper)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    found = None if graphs is None else graphs(stepper, source, limits, search)
+    if not found or not all(found):  # without graphs; which also raises the error if scores are not finite
+        return plain_of(decode)(stepper, source, limits, search, indices)
+    return found
+
+
+@twin_of(release, lambda stepper: stepper in GRAPHS, own_state=True)
+def release_graphs(stepper: Stepper) -> None:
+    graphs = GRAPHS.get(stepper)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    if graphs is not None:
+        graphs.clear()
+
+
+@contextmanager
+def using(graphs: DecodingGraphs | None, model: nn.Module) -> Iterator[None]:
+    """For tests and benchmarks: `decode` this model by these graphs, or by none."""
+    before, known, GRAPHS[model] = GRAPHS.get(model), model in GRAPHS, graphs
+    try:
+        yield
+    finally:
+        if known:
+            GRAPHS[model] = before
+        else:
+            del GRAPHS[model]
 
 
 class GraphPool(NamedTuple):

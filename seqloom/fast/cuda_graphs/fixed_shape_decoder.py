@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -14,12 +15,12 @@ from torch.nn import functional as F
 from seqloom.data.batches.collate import Padded
 from seqloom.data.tokenizers.tokenizers import BOS
 from seqloom.fast.decoding import transformer_step
+from seqloom.fast.decoding.beam_cache import BeamCache
 from seqloom.fast.residual_norm.gpu import residual_norm_no_grad
 from seqloom.fast.triton_common import runtime
 from seqloom.models.decoders.transformer import TransformerDecoder
 from seqloom.models.encoders.transformer import TransformerEncoder
 from seqloom.models.seq2seq import Seq2Seq
-from seqloom.parts.attention.kv_cache import BeamCache
 from seqloom.parts.attention.multi_head import MultiHeadAttention
 from seqloom.parts.attention.scores import Dot, General, Scaled
 from seqloom.parts.layers.activations import Relu
@@ -88,7 +89,8 @@ class FixedShapeDecoder:
     """
 
     def __init__(self, model: Seq2Seq, shape: Shape, attend: AttentionFunction | None = None) -> None:
-        self.model, self.shape, self.attend = model, shape, attend or fused_attention
+        self._model = ref(model)  # graphs are kept as long as their model, so they do not keep it
+        self.shape, self.attend = shape, attend or fused_attention
         self.decoder: TransformerDecoder = model.decoder  # pyright: ignore[reportAttributeAccessIssue]
         self.blocks: list[Block] = list(self.decoder.blocks)  # pyright: ignore[reportAttributeAccessIssue]
         self.size, weight = model.output.out_features, model.output.weight
@@ -121,6 +123,12 @@ class FixedShapeDecoder:
         self.rotary_table = (
             self._rotary_table(zeros(max_steps, head_dim)) if isinstance(self.position, Rotary) else None
         )
+
+    @property
+    def model(self) -> Seq2Seq:
+        model = self._model()
+        assert model is not None
+        return model
 
     @property
     def position(self) -> Position:

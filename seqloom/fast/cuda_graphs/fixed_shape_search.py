@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from seqloom.data.tokenizers.tokenizers import BOS, EOS, PAD, UNK
-from seqloom.decoding.hypotheses import Hypothesis, RunningSequences
+from seqloom.decoding.hypotheses import Hypothesis
 from seqloom.decoding.search_options import Search
 from seqloom.fast.cuda_graphs.fixed_shape_decoder import FixedShapeDecoder
 
@@ -96,10 +96,8 @@ class FixedShapeGreedy(FixedShapeSearch):
 
     def hypotheses(self, count: int, steps: int, n_best: int) -> list[list[Hypothesis]]:
         """Of the first `count` sentences."""
-        parts = (self.last_step, self.tokens_written[:, :steps], self.score, self.active)
-        limit, tokens_written, score, active = (part[:count].cpu() for part in parts)
-        sequences = RunningSequences(torch.arange(count), limit, tokens_written, score, ~active, 0)
-        return [[hypothesis] for _, hypothesis in sequences.hypotheses()]
+        tokens_written, score = (part[:count].tolist() for part in (self.tokens_written[:, :steps], self.score))
+        return [[Hypothesis.of(row, one, one)] for row, one in zip(tokens_written, score, strict=True)]
 
 
 class FixedShapeBeam(FixedShapeSearch):

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.fast.decoding.transformer_step import BlockStep
-from seqloom.fast.linear.cpu import supported
 from seqloom.parts.layers.linear import linear
 
 MAX_TOKENS = 128  # a larger table takes long to compute, and is as slow to read as the weights
@@ -46,11 +45,8 @@ _tables: WeakKeyDictionary[nn.Module, tuple[Bits, FirstBlockTable]] = WeakKeyDic
 
 def first_block_table(
     owner: nn.Module, table: Tensor, enter: nn.Module, block: BlockStep, project: nn.Linear
-) -> FirstBlockTable | None:
-    """For the decoder `owner` with embeddings `table` [V, input_dim]. None for a large vocabulary, and where linear
-    layers do not go to oneDNN."""
-    if table.size(0) > MAX_TOKENS or not supported(table, project.weight):
-        return None
+) -> FirstBlockTable:
+    """For the decoder `owner` with embeddings `table` [V, input_dim]."""
     tensors = (table, *enter.parameters(), *block.norms[0].norm[1:3], project.weight, project.bias)
     bits = [tensor.detach().view(torch.int32) for tensor in tensors if tensor is not None]
     cached = _tables.get(owner)

@@ -12,9 +12,9 @@ from torch.nn import functional as F
 
 from seqloom.fast.attention.multi_head_gpu import standard
 from seqloom.fast.attention.short_cpu import biased_attention_no_grad
+from seqloom.fast.decoding.beam_cache import StackedCache
 from seqloom.fast.linear.cpu import prepare_linear
 from seqloom.parts.attention.attend import Memory
-from seqloom.parts.attention.kv_cache import Cache
 from seqloom.parts.attention.multi_head import MultiHeadAttention
 from seqloom.parts.attention.scores import Dot, Scaled
 from seqloom.parts.layers.activations import Relu
@@ -36,12 +36,10 @@ class TransformerStep:
 
     @classmethod
     def of(cls, blocks: Sequence[Block], rows: int = 1, fold: bool = False) -> TransformerStep | None:
-        """For steps of about `rows` rows; `fold`: with a `FoldedMemory`. None where the plain path has to run:
-        gradients, dropout, blocks that are not `supported`, or hooks on modules, by which FSDP gathers its shards."""
+        """For steps of about `rows` rows; `fold`: with a `FoldedMemory`. None where modules have to run: gradients,
+        dropout, blocks that are not `supported`."""
         training = torch.is_grad_enabled() or any(block.training for block in blocks)
-        parts = (part for block in blocks for part in block.modules())
-        hooked = any(part._forward_pre_hooks or part._forward_hooks for part in parts)
-        return cls(blocks, rows, fold) if supported(blocks) and not training and not hooked else None
+        return cls(blocks, rows, fold) if supported(blocks) and not training else None
 
     @property
     def has_probes(self) -> bool:
@@ -70,7 +68,7 @@ class BlockStep:
     def __call__(
         self,
         x: Tensor | ProjectedInput,
-        cache: Cache | BroadcastCache,
+        cache: StackedCache | BroadcastCache,
         position: AttentionPosition | None,
         self_bias: Tensor | None,
         memory: Memory | FoldedMemory,
@@ -106,7 +104,7 @@ class BlockStep:
 class BroadcastCache:
     """The cache of `width` hypotheses that are still equal: keys and values are computed for one of them."""
 
-    def __init__(self, cache: Cache, width: int) -> None:
+    def __init__(self, cache: StackedCache, width: int) -> None:
         self.cache, self.width = cache, width
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -47,23 +47,3 @@ class Position(nn.Module):
 
 class NoPosition(Position):
     """No positions: attention sees a bag of tokens; a causal decoder can still count (Haviv et al. 2022)."""
-
-
-class SideBySide(NamedTuple):
-    """Several tokens at one position: the hypotheses of a sentence, along the time axis. Keys are those of every
-    position up to this one, side by side too."""
-
-    position: AttentionPosition
-    index: int
-
-    def rotate(self, q: Tensor, k: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]:
-        q, k = self.position.rotate(q.unsqueeze(-2), k.unsqueeze(-2), self.index)
-        return q.squeeze(-2), k.squeeze(-2)
-
-    def bias(
-        self, heads: int, t: int, s: int, offset: int = 0, causal: bool = False, dtype: torch.dtype = torch.float32
-    ) -> Tensor | None:
-        """[1, heads, 1, s], the same for all tokens at this position."""
-        count = self.index + 1
-        bias = self.position.bias(heads, 1, count, self.index, True, dtype)
-        return None if bias is None else bias[..., None].expand(-1, -1, -1, -1, s // count).flatten(-2)

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from seqloom.acceleration import plain
 from seqloom.data.batches.collate import Padded, pad
 from seqloom.data.tokenizers.tokenizers import BOS
 from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
-from seqloom.parts.attention.kv_cache import BeamCache, Cache
+from seqloom.parts.attention.kv_cache import Cache
 from seqloom.parts.positions.absolute import Sinusoidal
 from seqloom.parts.positions.floater import Floater
 from seqloom.parts.recurrent.base_cell import Cell, CellState
@@ -179,11 +180,10 @@ class Example(NamedTuple):
     @classmethod
     def of(cls, model: Seq2Seq, sentences: int, length: int, width: int, steps: int) -> Example:
         source = pad([[BOS] * (length - row % 2) for row in range(sentences)])  # not all full, so that lengths count
-        state = model.start(source, width=width)
-        if isinstance(state.rows, BeamCache):  # a graph keeps a cache for each hypothesis; empty ones fit any width
-            state = model.start(source)
-        for _ in range(steps):
-            _, state = model.step(torch.full((sentences * width, 1), BOS), state)
+        with plain():  # a graph keeps a cache for each hypothesis
+            state = model.start(source, width=width)
+            for _ in range(steps):
+                _, state = model.step(torch.full((sentences * width, 1), BOS), state)
         return cls(source, state, width)
 
     def read(self) -> tuple[Tensor, ...]:

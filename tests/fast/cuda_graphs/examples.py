@@ -1,16 +1,22 @@
-"""Calls by which recorded and compiled passes are compared with the plain ones."""
+"""Calls by which recorded passes, compiled ones and decoding by CUDA graphs are compared with the plain ones; without a
+GPU the same steps, one by one."""
 
 from __future__ import annotations
 
+import random
+from functools import partial
 from typing import Any
 
 import torch
 
 from seqloom.data.batches.collate import Batch, pad
 from seqloom.data.tokenizers.tokenizers import BOS, EOS
+from seqloom.decoding.search_options import Search
+from seqloom.fast.cuda_graphs.decoding_graphs import GRAPHS, DecodingGraphs
 from seqloom.training.forward_backward import ForwardBackward
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from seqloom.training.settings import Training
+from tests.fast.cuda_graphs.test_fixed_shape_search import model_of, same, sources
 from tests.fast.triton_common import DEVICE
 from tests.fast.twin_law import Call, call
 from tests.laws import shake, tiny_model
@@ -33,4 +39,25 @@ def training() -> Call:
     return call(TeacherForcing(model.to(DEVICE)), Training.of({"max_steps": 4}), torch.device(DEVICE), same=same)
 
 
-EXAMPLES = {"seqloom.training.forward_backward.make_forward_backward": [training]}
+def decoding(**options) -> Call:
+    model, limits = model_of(0), [9, 4, 12, 1, 30]
+    GRAPHS[model] = DecodingGraphs(any_device=True)
+    return call(model, sources(random.Random(1), len(limits)), limits, Search(**options), grad=False, same=same)
+
+
+def releasing() -> Call:
+    model = model_of(0)
+    GRAPHS[model] = graphs = DecodingGraphs(any_device=True)
+    graphs.shapes["one"] = None  # pyright: ignore
+    return call(model, same=lambda *_: None)
+
+
+EXAMPLES = {
+    "seqloom.training.forward_backward.make_forward_backward": [training],
+    "seqloom.decoding.search.decode": [
+        partial(decoding),
+        partial(decoding, beam=4, alpha=0.6, n_best=3),
+        partial(decoding, beam=3, first=5, close=True, never=(6,)),
+    ],
+    "seqloom.decoding.search.release": [releasing],
+}

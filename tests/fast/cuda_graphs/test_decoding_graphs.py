@@ -1,18 +1,21 @@
 """Which requests CUDA graphs support; on a GPU, recorded steps equal plain ones."""
 
+import gc
 import random
 import threading
+import weakref
 
 import pytest
 import torch
 
-from seqloom.decoding.search import decode
+from seqloom.acceleration import plain
+from seqloom.decoding.search import decode, release
 from seqloom.decoding.search_options import Search
 from seqloom.fast.cuda_graphs import decoding_graphs
-from seqloom.fast.cuda_graphs.decoding_graphs import DecodingGraphs, shape_of, visible_steps_at
+from seqloom.fast.cuda_graphs.decoding_graphs import GRAPHS, DecodingGraphs, shape_of, using, visible_steps_at
 from seqloom.fast.cuda_graphs.fixed_shape_decoder import matmul_attention
 from seqloom.parts.probe import watch
-from tests.fast.cuda_graphs.test_fixed_shape_search import SEARCHES, model_of, same, sources
+from tests.fast.cuda_graphs.test_fixed_shape_search import SEARCHES, by_graphs, model_of, same, sources
 from tests.laws import shake, tiny_model
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="records on a GPU only")
@@ -64,32 +67,54 @@ def test_weights_may_change_and_move():
     """New values are used; new addresses need new graphs."""
     model, source, graphs = model_of(0), sources(random.Random(1), 3), DecodingGraphs(any_device=True)
     search, limits = Search(beam=3), [9, 4, 12]
-    decode(model, source, limits, search, fast_search=graphs)
+    by_graphs(graphs, model, source, limits, search)
     (shape_graphs,) = graphs.shapes.values()
     shake(model, 9)
-    same(decode(model, source, limits, search, fast_search=graphs), decode(model, source, limits, search))
+    same(by_graphs(graphs, model, source, limits, search), by_graphs(None, model, source, limits, search))
     assert list(graphs.shapes.values()) == [shape_graphs]
     model.float()
-    same(decode(model, source, limits, search, fast_search=graphs), decode(model, source, limits, search))
+    same(by_graphs(graphs, model, source, limits, search), by_graphs(None, model, source, limits, search))
     assert list(graphs.shapes.values()) != [shape_graphs]
 
 
 def test_threads_do_not_interfere():
     model, graphs = model_of(0), DecodingGraphs(any_device=True)
     asked = [sources(random.Random(seed), 4) for seed in range(4)]
-    wanted, found = [decode(model, source, [9] * 4, Search(beam=2)) for source in asked], {}
+    wanted, found = [by_graphs(None, model, source, [9] * 4, Search(beam=2)) for source in asked], {}
 
     def serve(number):
-        found[number] = [decode(model, asked[number], [9] * 4, Search(beam=2), fast_search=graphs) for _ in range(5)]
+        found[number] = [decode(model, asked[number], [9] * 4, Search(beam=2)) for _ in range(5)]
 
     threads = [threading.Thread(target=serve, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with using(graphs, model):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     for number, answers in found.items():
         for answer in answers:
             same(answer, wanted[number])
+
+
+def test_graphs_are_released_and_leave_with_their_model():
+    model, graphs = model_of(0), DecodingGraphs(any_device=True)
+    kept = weakref.ref(model)
+    GRAPHS[model] = graphs
+    decode(model, sources(random.Random(1), 3), [9, 4, 12], Search(beam=2))
+    assert graphs.shapes
+    release(model)
+    assert not graphs.shapes
+    with plain():
+        decode(model, sources(random.Random(1), 3), [9, 4, 12], Search(beam=2))
+        assert not graphs.shapes
+    with watch(model):
+        decode(model, sources(random.Random(1), 3), [9, 4, 12], Search())
+        assert not graphs.shapes
+    decode(model, sources(random.Random(1), 3), [9, 4, 12], Search())
+    assert graphs.shapes
+    del model
+    gc.collect()
+    assert kept() is None
 
 
 @pytest.mark.parametrize("attend", [None, matmul_attention])
@@ -106,8 +131,8 @@ def test_recorded_steps_are_plain_steps(encoder, position, attend):
     for search in SEARCHES:
         for count in (1, 5, 5) if device == "cuda" else (3,):
             source, limits = sources(draw, count).to(device), [draw.randint(1, 45) for _ in range(count)]
-            wanted = decode(model, source, limits, search)
-            same(decode(model, source, limits, search, fast_search=graphs), wanted)
+            wanted = by_graphs(None, model, source, limits, search)
+            same(by_graphs(graphs, model, source, limits, search), wanted)
     if device == "cuda":
         recorded = set().union(*(set(shape_graphs.graphs) for shape_graphs in graphs.shapes.values()))
         assert {32} <= recorded
@@ -121,8 +146,8 @@ def test_recorded_steps_see_new_weights():
         shake(model, seed)
         for search in (Search(), Search(beam=3)):
             same(
-                decode(model, source, [9, 4, 12], search, fast_search=graphs),
-                decode(model, source, [9, 4, 12], search),
+                by_graphs(graphs, model, source, [9, 4, 12], search),
+                by_graphs(None, model, source, [9, 4, 12], search),
             )
     assert all(shape_graphs.graphs for shape_graphs in graphs.shapes.values())
 
@@ -140,5 +165,5 @@ def test_what_cannot_be_recorded_runs_plainly():
         return run
 
     with pytest.warns(UserWarning, match="not recorded, which costs speed: not this one"):
-        found = decode(model, source, [9, 4, 12], Search(), fast_search=DecodingGraphs(wrap_step=refusing))
-    same(found, decode(model, source, [9, 4, 12], Search()))
+        found = by_graphs(DecodingGraphs(wrap_step=refusing), model, source, [9, 4, 12], Search())
+    same(found, by_graphs(None, model, source, [9, 4, 12], Search()))

@@ -11,7 +11,7 @@ from seqloom.decoding.search import decode
 from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError
 from seqloom.fast.cuda_graphs import fixed_shape_search as fixed_search
-from seqloom.fast.cuda_graphs.decoding_graphs import DecodingGraphs
+from seqloom.fast.cuda_graphs.decoding_graphs import DecodingGraphs, using
 from seqloom.fast.cuda_graphs.fixed_shape_decoder import FixedShapeDecoder, Shape
 from seqloom.fast.cuda_graphs.fixed_shape_search import FixedShapeBeam
 from tests.laws import VOCABULARY, shake, tiny_model
@@ -50,6 +50,11 @@ def same(found, wanted):
             assert values[0] == pytest.approx(values[1], abs=1e-5)
 
 
+def by_graphs(graphs, model, *request):
+    with using(graphs, model):
+        return decode(model, *request)
+
+
 @pytest.mark.parametrize("chunk", [2, 128])
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_fixed_shapes_find_the_same(search, chunk, monkeypatch):
@@ -60,8 +65,8 @@ def test_fixed_shapes_find_the_same(search, chunk, monkeypatch):
         model, draw, graphs = model_of(seed), random.Random(seed), DecodingGraphs(any_device=True)
         for count in (1, 3, 17, 3):
             source, limits = sources(draw, count), [draw.randint(1, 45) for _ in range(count)]
-            wanted = decode(model, source, limits, search)
-            same(decode(model, source, limits, search, fast_search=graphs), wanted)
+            wanted = by_graphs(None, model, source, limits, search)
+            same(by_graphs(graphs, model, source, limits, search), wanted)
             lengths |= {len(answer.tokens) for answers in wanted for answer in answers}
         assert graphs.shapes
     assert len(lengths) > 8
@@ -71,12 +76,12 @@ def test_the_host_stops_soon_after_the_last_has_ended(monkeypatch):
     steps, step = [], FixedShapeBeam.step
     monkeypatch.setattr(FixedShapeBeam, "step", lambda self, visible: steps.append(visible) or step(self, visible))
     model, graphs = model_of(0, ending=50.0), DecodingGraphs(any_device=True)
-    found = decode(model, sources(random.Random(0), 3), [90] * 3, Search(beam=2), fast_search=graphs)
+    found = by_graphs(graphs, model, sources(random.Random(0), 3), [90] * 3, Search(beam=2))
     assert [answers[0].tokens for answers in found] == [()] * 3
     assert len(steps) <= 6
     steps.clear()
     model = model_of(0, ending=-50.0)
-    decode(model, sources(random.Random(0), 3), [70, 5, 90], Search(beam=2), fast_search=graphs)
+    by_graphs(graphs, model, sources(random.Random(0), 3), [70, 5, 90], Search(beam=2))
     assert steps == [32] * 32 + [64] * 32 + [96] * 26
 
 
@@ -100,13 +105,13 @@ def test_scores_that_are_not_finite(beam):
         model.output.bias[5] = float("nan")
     source, graphs = sources(random.Random(0), 2), DecodingGraphs(any_device=True)
     if beam == 1:
-        same_length = decode(model, source, [3, 2], Search(), fast_search=graphs)
+        same_length = by_graphs(graphs, model, source, [3, 2], Search())
         assert [len(one.tokens) for (one,) in same_length] == [3, 2]
     else:
         with pytest.raises(SeqloomError, match="not finite"):
-            decode(model, source, [3, 2], Search(beam=beam), fast_search=graphs)
+            by_graphs(graphs, model, source, [3, 2], Search(beam=beam))
     # A repaired model is not disturbed by NaN from earlier requests.
     with torch.no_grad():
         model.output.bias[5] = 0.0
-    wanted = decode(model, source, [3, 2], Search(beam=beam))
-    same(decode(model, source, [3, 2], Search(beam=beam), fast_search=graphs), wanted)
+    wanted = by_graphs(None, model, source, [3, 2], Search(beam=beam))
+    same(by_graphs(graphs, model, source, [3, 2], Search(beam=beam)), wanted)

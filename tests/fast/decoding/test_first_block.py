@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from seqloom.acceleration import plain
 from seqloom.data.batches.collate import pad
 from seqloom.decoding.search import decode
 from seqloom.decoding.search_options import Search
-from seqloom.fast.decoding import first_block
-from seqloom.models.decoders import transformer
+from seqloom.fast.decoding import first_block, token_table
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.parts.probe import watch
 
@@ -25,10 +25,10 @@ def model(size=11, **options):
     return made
 
 
-def outputs(made, width=1, steps=20):
+def outputs(made, width=1, steps=20, state=None):
     """Logits of some steps with random tokens and hypotheses, and whether the table was used."""
     generator, found = torch.Generator().manual_seed(0), []
-    state = made.start(SOURCE, width=width, room=steps)
+    state = state or made.start(SOURCE, width=width, room=steps)
     tokens = torch.ones(3 * width, 1, dtype=torch.long)
     for _ in range(steps):
         logits, state = made.step(tokens, state)
@@ -36,7 +36,7 @@ def outputs(made, width=1, steps=20):
         tokens = torch.randint(0, made.output.out_features, tokens.shape, generator=generator)
         own = torch.randint(0, width, (3, width), generator=generator)
         state = state.pick((torch.arange(3)[:, None] * width + own).flatten())
-    return torch.cat(found, 1), state.context.first_block is not None
+    return torch.cat(found, 1), getattr(state.context, "first_block", None) is not None
 
 
 def near(one, other):
@@ -49,18 +49,18 @@ def near(one, other):
 def test_looked_up_is_computed(width, options, monkeypatch):
     made = model(**options)
     fast, looked = outputs(made, width)
-    monkeypatch.setattr(transformer, "first_block_table", lambda *_: None)
-    plain, also_looked = outputs(made, width)
+    monkeypatch.setattr(token_table, "first_block_table", lambda *_: None)
+    computed, also_looked = outputs(made, width)
     assert (looked, also_looked) == (True, False)
-    near(fast, plain)
+    near(fast, computed)
 
 
 @torch.no_grad()
 def test_positions_beyond_the_table(monkeypatch):
     made = model()
-    plain, _ = outputs(made)
+    looked_up, _ = outputs(made)
     monkeypatch.setattr(first_block, "MAX_POSITIONS", 16)
-    near(outputs(made)[0], plain)
+    near(outputs(made)[0], looked_up)
 
 
 @pytest.mark.parametrize("name", ["target.weight", "decoder.blocks.0.mix.project.weight", "decoder.enter.norm.bias"])
@@ -91,17 +91,31 @@ def test_unsupported():
 def test_probes_see_the_same():
     made = model()
     fast, _ = outputs(made)
-    with watch(made) as seen:
-        watched, looked = outputs(made)
-    assert looked
-    near(watched, fast)
-    assert all(seen.values())
+    for state in (None, made.start(SOURCE, room=20)):  # also one that was begun without probes
+        with watch(made) as seen:
+            watched, looked = outputs(made, state=state)
+        assert looked == (state is not None)
+        near(watched, fast)
+        assert all(reports for name, reports in seen.items() if name.startswith("decoder"))
+
+
+@torch.no_grad()
+def test_a_state_goes_on_under_plain():
+    made = model()
+    fast, _ = outputs(made)
+    state = made.start(SOURCE, room=20)
+    with plain():
+        found, looked = outputs(made, state=state)
+        plainly, not_looked = outputs(made)
+    assert (looked, not_looked) == (True, False)
+    near(found, fast)
+    near(plainly, fast)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_the_same_is_found(beam, monkeypatch):
     made, search = model(), Search(beam=beam, n_best=beam)
     fast = decode(made, SOURCE, [12] * 3, search)
-    monkeypatch.setattr(transformer, "first_block_table", lambda *_: None)
-    plain = decode(made, SOURCE, [12] * 3, search)
-    assert [[one.tokens for one in found] for found in fast] == [[one.tokens for one in found] for found in plain]
+    monkeypatch.setattr(token_table, "first_block_table", lambda *_: None)
+    computed = decode(made, SOURCE, [12] * 3, search)
+    assert [[one.tokens for one in found] for found in fast] == [[one.tokens for one in found] for found in computed]

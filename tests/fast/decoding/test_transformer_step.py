@@ -5,12 +5,13 @@ from itertools import product
 import pytest
 import torch
 
+from seqloom.acceleration import plain
 from seqloom.decoding.search import decode
 from seqloom.decoding.search_options import Search
+from seqloom.fast.decoding.beam_cache import BeamCache
 from seqloom.fast.decoding.transformer_step import BlockStep, TransformerStep, folding_supported
 from seqloom.models.decoders.transformer import TransformerDecoder
 from seqloom.models.protocols import Encoded
-from seqloom.parts.attention.kv_cache import BeamCache
 from seqloom.parts.attention.scores import SCORES
 from seqloom.parts.positions.position_table import POSITIONS
 from seqloom.parts.probe import watch
@@ -29,9 +30,9 @@ def made(**options):
     return shake(decoder.double(), 1)
 
 
-def steps(decoder, encoded, width, room=4):
+def steps(decoder, encoded, width, room=4, state=None):
     """Outputs of steps with branching hypotheses; in the end the first sentence leaves."""
-    state, said = decoder.begin(encoded, width, room), []
+    state, said = state or decoder.begin(encoded, width, room), []
     for number, rows in enumerate(MOVES):
         y, state = decoder(drawn(3 * width, 1, 5, seed=number), state)
         said.append(y)
@@ -56,10 +57,13 @@ def test_steps_are_plain_steps(position, score, norm, encoded, width):
         folds = decoder.begin(encoded, width, 4).context.folded_memories is not None
         assert folds == (encoded.states.size(1) == 4 and score == "scaled")
         lean = steps(decoder, encoded, width)
-        with watch(decoder) as seen:
-            watched = steps(decoder, encoded, width)
-    assert all(len(reports) == 4 for reports in seen.values())
-    close(lean, watched)
+        for state in (None, decoder.begin(encoded, width, 4)):  # also one that was begun without probes
+            with watch(decoder) as seen:
+                watched = steps(decoder, encoded, width, state=state)
+            assert all(len(reports) == 4 for reports in seen.values())
+            close(lean, watched)
+        with plain():
+            close(steps(decoder, encoded, width), lean)
     close(steps(decoder, encoded, width, None), lean)
 
 
@@ -101,8 +105,9 @@ def test_unsupported_blocks():
             assert TransformerStep.of(made(mixer=heads_of(**unsupported)).blocks) is None
             assert TransformerStep.of(made(cross=heads_of(**unsupported)).blocks) is None
         hooked = made().eval()
+        assert isinstance(hooked.begin(MEMORY, 2, 4).rows, BeamCache)
         hooked.blocks[1].mix.register_forward_pre_hook(lambda *_: None)
-        assert TransformerStep.of(hooked.blocks) is None
+        assert not isinstance(hooked.begin(MEMORY, 2, 4).rows, BeamCache)
 
 
 @torch.no_grad()

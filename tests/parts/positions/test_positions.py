@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from seqloom.errors import SeqloomError
+from seqloom.fast.decoding.beam_cache import SideBySide
 from seqloom.parts.positions.absolute import Learned, Sinusoidal
 from seqloom.parts.positions.floater import Field, Floater, runge_kutta
-from seqloom.parts.positions.position import NoPosition, SideBySide
+from seqloom.parts.positions.position import NoPosition
 from seqloom.parts.positions.position_table import POSITIONS
 from seqloom.parts.positions.relative import Alibi, Relative, bucket_of
 from seqloom.parts.positions.rotary import Rotary, SinusoidalRotary
