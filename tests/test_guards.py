@@ -33,7 +33,7 @@ SHELVES = [
     {"decoding", "metrics"},
     {"fast"},
     {"training"},
-    {"inspection"},
+    {"inspection", "laws"},
     {"reporting"},
     {"tasks"},
     {"runs"},
