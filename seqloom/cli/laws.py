@@ -78,7 +78,7 @@ def print_results(part: Part, found: list[Result], seed: int) -> None:
     """A line for each law, and below a broken one what was found."""
     from rich.cells import cell_len as width
 
-    typer.echo(_("{name} ({kind}), seed {seed}", name=part.name, kind=_(part.kind), seed=seed))
+    typer.echo(_("{name} ({kind}), seed {seed}", name=part.name, kind=part.kind, seed=seed))
     words = {outcome: _(text) for outcome, text in OUTCOMES.items()}
     first = max(map(width, words.values()))
     second = max((len(one.law.name) for one in found), default=0)

@@ -191,8 +191,9 @@ def check_untouched(make: Maker) -> None:
         before = [one.clone() for one in given]
         cell.step(gates, state)
     require_close(given[0], before[0], "`step` writes into its input: {expected} at {place} is {found} afterwards")
-    text = "`step` writes into the old state: {expected} at {place} is {found} afterwards"
-    require_all_close(given[1:], before[1:], text)
+    require_all_close(
+        given[1:], before[1:], "`step` writes into the old state: {expected} at {place} is {found} afterwards"
+    )
 
 
 def without_fused(cell: Any) -> NotApplicable | None:

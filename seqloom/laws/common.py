@@ -168,10 +168,18 @@ def devices(make: Maker) -> NotApplicable | None:
     found = there.outputs()
     if {y.device.type for y in found} != {"cuda"}:
         raise LawError("an output of a part on the GPU is on the CPU")
-    text = "the GPU gives {found} at {place}, and the CPU {expected}; the largest difference is {difference}"
-    require_all_close([y.cpu() for y in found], here.outputs(), text, 1e-9)
-    found = [grad.cpu() for grad in gradients(there.module, found)]
-    require_all_close(found, gradients(here.module, here.outputs()), text, 1e-7)
+    require_all_close(
+        [y.cpu() for y in found],
+        here.outputs(),
+        "the GPU gives {found} at {place}, and the CPU {expected}; the largest difference is {difference}",
+        1e-9,
+    )
+    require_all_close(
+        [grad.cpu() for grad in gradients(there.module, found)],
+        gradients(here.module, here.outputs()),
+        "a gradient of its parameters is {found} on the GPU, and {expected} on the CPU",
+        1e-7,
+    )
     return None
 
 

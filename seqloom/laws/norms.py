@@ -81,47 +81,66 @@ def check_shapes(make: Maker) -> None:
         found = norm(given)
         if found.shape != given.shape:
             raise LawError("the shape is {found}, and {expected} is right", found=shape(found), expected=shape(given))
-        text = "of {given} an output is {found}, and {expected} of [rows, steps, dim]"
-        require_close(found.reshape(x.shape), whole, text, 1e-5, given=shape(given))
+        require_close(
+            found.reshape(x.shape),
+            whole,
+            "of {given} an output is {found}, and {expected} of [rows, steps, dim]",
+            1e-5,
+            given=shape(given),
+        )
     with torch.no_grad():
         norm(x, torch.full((x.size(0),), x.size(1)))
 
 
 def check_padding(make: Maker) -> None:
     """In training too, what stands in a padded position changes neither a real one nor the running statistics."""
-    results = []
-    for filling in (0.0, -7.0, 100.0):
-        subject: Reading = make()
-        x, real = subject.x, keep(subject.lengths, subject.x.size(1))
-        y = subject.read(torch.where(real[:, :, None], x, filling), subject.lengths)[0][0]
-        results.append(([y[real]], [tensor for _, tensor in saved_buffers(subject.module)]))
-        for found, expected, text in zip(
-            results[-1],
-            results[0],
-            (
-                "{filling} in the padding changes an output from {expected} to {found}; the largest difference is "
-                "{difference}",
-                "{filling} in the padding changes a running statistic from {expected} to {found}",
-            ),
-            strict=True,
-        ):
-            require_all_close(found, expected, text, filling=f"{filling:g}")
+    expected, statistics = _trained(make, 0.0)
+    for filling in (-7.0, 100.0):
+        found, after = _trained(make, filling)
+        require_close(
+            found,
+            expected,
+            "{filling} in the padding changes an output from {expected} to {found}; the largest difference is "
+            "{difference}",
+            filling=f"{filling:g}",
+        )
+        require_all_close(
+            after,
+            statistics,
+            "{filling} in the padding changes a running statistic from {expected} to {found}",
+            filling=f"{filling:g}",
+        )
+
+
+def _trained(make: Maker, filling: float) -> tuple[Tensor, list[Tensor]]:
+    """Outputs at real positions, and running statistics, after a batch with this in its padding."""
+    subject: Reading = make()
+    real = keep(subject.lengths, subject.x.size(1))
+    y = subject.read(torch.where(real[:, :, None], subject.x, filling), subject.lengths)[0][0]
+    return y[real], [tensor for _, tensor in saved_buffers(subject.module)]
 
 
 def check_positions(make: Maker) -> None:
-    """A position by itself gives what it gives among the others: always, or with `across` in evaluation."""
+    """A position by itself gives what it gives among the others: in evaluation, and without `across` in training."""
     subject: Calling = make()
     norm, x = subject.module, subject.arguments[0]
-    for training in (False,) if norm.across else (False, True):
-        norm.train(training)
-        alone = torch.cat([norm(one) for row in x.split(1, 0) for one in row.split(1, 1)], 1).view_as(x)
+    require_close(
+        _one_by_one(norm, x),
+        norm(x),
+        "in evaluation, a position alone gives {found} at {place}, and {expected} among others",
+    )
+    if not norm.across:
+        norm.train()
         require_close(
-            alone,
+            _one_by_one(norm, x),
             norm(x),
-            "in training, a position alone gives {found} at {place}, and {expected} among others: `across` must be True"
-            if training
-            else "in evaluation, a position alone gives {found} at {place}, and {expected} among others",
+            "in training, a position alone gives {found} at {place}, and {expected} among others: `across` "
+            "must be True",
         )
+
+
+def _one_by_one(norm: nn.Module, x: Tensor) -> Tensor:
+    return torch.cat([norm(one) for row in x.split(1, 0) for one in row.split(1, 1)], 1).view_as(x)
 
 
 def check_evaluation(make: Maker) -> None:
