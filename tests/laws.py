@@ -1,8 +1,8 @@
-"""The laws that every part and every model obeys, as functions.
+"""What the laws of seqloom/laws are tried on: makers of every part and every model.
 
-A law takes a maker: `make(seed, dtype, device)` gives a `Stepping` (it takes steps, handing a state on) or a `Reading`
-(it reads whole rows of unequal length). Makers come from the tables, so a new entry is tested by being listed there.
-All numbers are drawn on the CPU in float64 and then cast, so that a maker gives the same part everywhere.
+A maker, `make(seed, dtype, device)`, gives a `Stepping` (it takes steps, handing a state on) or a `Reading` (it reads
+whole rows of unequal length). Makers come from the tables, so a new entry is tested by being listed there. All numbers
+are drawn on the CPU in float64 and then cast, so that a maker gives the same part everywhere.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +19,11 @@ from torch.nn import functional as F
 
 from seqloom.build import Choice, build, complete
 from seqloom.data.batches.collate import Padded, pad
+from seqloom.laws import common
+from seqloom.laws.common import dtypes, gradient_check, padding, reporting, saving, twin  # noqa: F401
+from seqloom.laws.compare import gradients, weighed  # noqa: F401
+from seqloom.laws.stepping import causality, picking, prefix  # noqa: F401
+from seqloom.laws.subjects import Maker, Reading, Stepping, drawn, shake, tensors
 from seqloom.models.decoders import DECODERS
 from seqloom.models.encoders import ENCODERS
 from seqloom.models.encoders.transformer import TransformerInput
@@ -34,222 +37,28 @@ from seqloom.parts.layers.activations import ACTIVATIONS
 from seqloom.parts.layers.norm import NORMS
 from seqloom.parts.mixers.mixer_table import MIXERS
 from seqloom.parts.positions.position_table import POSITIONS
-from seqloom.parts.probe import Probed, watch
 from seqloom.parts.recurrent.cells import CELLS, Cell, CellState
 from seqloom.parts.recurrent.layers import Recurrent
-from seqloom.parts.state import Decoding, State, pick
+from seqloom.parts.state import State
 from seqloom.parts.transformer.block import Block
 from seqloom.parts.transformer.residual import RESIDUALS
-from seqloom.parts.visibility import Visibility, keep
-from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
-from seqloom.training.distributed.sharding import saved_buffers
+from seqloom.parts.visibility import Visibility
 
 SENTENCES, STEPS = 3, 6
 FAST = pytest.mark.skipif(
     os.environ.get("SEQLOOM_PLAIN", "") not in ("", "0"), reason="what fast code does, which SEQLOOM_PLAIN switches off"
 )
 LENGTHS = (4, 6, 1)
-PIECES = ((1, 1, 1, 1, 1, 1), (2, 4), (1, 3, 2), (5, 1))
 SIZES = {"layers": 2, "heads": 2, "hidden": 12, "dropout": 0.0}
 VOCABULARY = 9
 # For torch.compile: traces forward and backward as any backend does, but does not search for what is best kept between.
 COMPILED = "aot_eager_default_partitioner"
 
 
-@dataclass(frozen=True)
-class Stepping:
-    """Takes steps from a state: `begin(width, room)` has `width` rows a sentence; `step(x, state)` -> (y, state)."""
-
-    module: nn.Module
-    begin: Callable[[int, int | None], State]
-    step: Callable[[Tensor, State], tuple[Tensor, State]]
-    draw: Callable[[int, int], Tensor]  # rows, steps -> inputs, the same at each call
-
-    def outputs(self) -> list[Tensor]:
-        y, state = self.step(self.draw(SENTENCES, STEPS), self.begin(1, None))
-        return [y, self.step(self.draw(SENTENCES, 1), state)[0]]
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Reads rows padded after: `read(x, lengths)` -> what it says of each place, and what it says of each row."""
-
-    module: nn.Module
-    read: Callable[[Tensor, Tensor | None], tuple[list[Tensor], list[Tensor]]]
-    x: Tensor  # [B, S, D]
-    lengths: Tensor  # [B]
-
-    def outputs(self) -> list[Tensor]:
-        return real(*self.read(self.x, self.lengths), self.lengths)
-
-
-Subject = Stepping | Reading
-Maker = Callable[..., Any]  # (seed=0, dtype=torch.float64, device="cpu") -> Subject
-
-
-# ---------------------------------------------------------------- the laws
-
-
-def prefix(make: Maker) -> None:
-    """T steps at once are the same steps in any pieces, with gradients; also one step after them."""
-    subject: Stepping = make()
-    x, more = subject.draw(SENTENCES, STEPS), subject.draw(SENTENCES, 1)
-    whole, state = subject.step(x, subject.begin(1, None))
-    after, _ = subject.step(more, state)
-    slopes = gradients(subject.module, [whole, after])
-    for pieces in PIECES:
-        for room in (None, STEPS + 1, 2):  # a cache that grows, one made once, and one that turns out too small
-            with torch.set_grad_enabled(room is None):  # a cache made once is written in place: for decoding only
-                y, state = in_pieces(subject, x, pieces, room)
-                end, _ = subject.step(more, state)
-            close([y, end], [whole, after])
-        y, state = in_pieces(subject, x, pieces, None)
-        close(gradients(subject.module, [y, subject.step(more, state)[0]]), slopes, 1e-8)
-
-
-def causality(make: Maker) -> None:
-    """What comes at step t never changes what was said before t, and does change what is said at t."""
-    subject: Stepping = make()
-    x, other = subject.draw(SENTENCES, STEPS), subject.draw(SENTENCES, 2 * STEPS)[:, STEPS:]
-    other = torch.where(other == x, other + 1 if other.is_floating_point() else (other + 1) % VOCABULARY, other)
-    y, _ = subject.step(x, subject.begin(1, None))
-    for t in range(STEPS):
-        changed, _ = subject.step(torch.cat([x[:, :t], other[:, t:]], 1), subject.begin(1, None))
-        close(changed[:, :t], y[:, :t])
-        assert not torch.allclose(changed[:, t], y[:, t], atol=1e-6), f"step {t} says nothing of its own input"
-
-
-def padding(make: Maker) -> None:
-    """What stands in a padded place changes no real one, nor the row's last state; a row says the same alone."""
-    subject: Reading = make()
-    x, lengths = subject.x.clone().requires_grad_(), subject.lengths
-    said = real(*subject.read(x, lengths), lengths)
-    empty = ~keep(lengths, x.size(1))[:, :, None]
-    for junk in (0.0, -7.0, 100.0):
-        close(real(*subject.read(torch.where(empty, junk, subject.x), lengths), lengths), said)
-    (slope,) = torch.autograd.grad(weighed(said), [x])
-    assert slope.masked_select(empty).eq(0).all(), "a padded place has a gradient"
-    assert slope.masked_select(~empty).abs().sum() > 0
-    for row, length in enumerate(lengths.tolist()):
-        places, rows = subject.read(subject.x[row : row + 1, :length], None)
-        together = subject.read(subject.x, lengths)
-        close(places, [place[row : row + 1, :length] for place in together[0]])
-        close(rows, [one[row : row + 1] for one in together[1]])
-
-
-def picking(make: Maker) -> None:
-    """Rows of a state can be taken, repeated and reordered, whole sentences too, with either kind of cache."""
-    subject: Stepping = make()
-    for room in (None, STEPS + 2):
-        for rows, sentences in (([1, 0, 3, 3, 4, 5], None), ([5, 4, 0, 0], [2, 0]), ([2, 3, 3, 2], [1, 1])):
-            check_pick(subject, room, torch.tensor(rows), None if sentences is None else torch.tensor(sentences))
-
-
-def check_pick(subject: Stepping, room: int | None, rows: Tensor, sentences: Tensor | None) -> None:
-    x = subject.draw(2 * SENTENCES, 3)
-    first, then, also = x[:, :1], x[:, 1:2], x[:, 2:]
-    device = x.device
-    rows, sentences = rows.to(device), None if sentences is None else sentences.to(device)
-    with torch.no_grad():
-        _, state = subject.step(first, subject.begin(2, room))
-        taken = taking(state, rows, sentences)
-        beside = taking(state, rows, sentences)
-        got, taken = subject.step(then[rows], taken)
-        subject.step(also[rows], beside)  # a second branch from the same state must not disturb the first
-        got = torch.cat([got, subject.step(also[rows], taken)[0]], 1)
-        _, state = subject.step(first[rows], taking(subject.begin(2, room), rows, sentences))
-        want = torch.cat([(step := subject.step(then[rows], state))[0], subject.step(also[rows], step[1])[0]], 1)
-    close(got, want)
-
-
-def twin(make: Maker) -> None:
-    """The plain path, which runs while somebody watches, says what the fused one says, with the same gradients."""
-    subject: Subject = make()
-    fast = subject.outputs()
-    slopes = gradients(subject.module, fast)
-    with watch(subject.module):
-        plain = subject.outputs()
-    close(plain, fast)
-    close(gradients(subject.module, plain), slopes, 1e-8)
-
-
-def reporting(make: Maker) -> None:
-    """Every part that can be watched reports while it is watched, numbers only, and is quiet afterwards."""
-    subject: Subject = make()
-    with watch(subject.module) as seen:
-        subject.outputs()
-    silent = [name for name, part in subject.module.named_modules() if isinstance(part, Probed) and not seen[name]]
-    assert not silent, f"watched, but these parts report nothing: {silent}"
-    reports = [report for several in seen.values() for report in several]
-    assert all(report.isfinite().all() and not report.requires_grad for report in reports)
-    subject.outputs()
-    assert sum(map(len, seen.values())) == len(reports)
-
-
-def dtypes(make: Maker) -> None:
-    """float32 is close to float64, and bfloat16 still near; results have the type of the part."""
-    exact = make().outputs()
-    for dtype, bound in ((torch.float32, 1e-4), (torch.bfloat16, 0.15)):
-        subject = make(dtype=dtype)
-        found = subject.outputs()
-        assert {y.dtype for y in found} == {dtype}
-        for y, z in zip(found, exact, strict=True):
-            assert y.isfinite().all()
-            assert (y.double() - z).abs().max() <= bound * max(1.0, z.abs().max())
-        assert all(slope.isfinite().all() for slope in gradients(subject.module, found))
-
-
 def devices(make: Maker) -> None:
-    """A GPU says what the CPU says, with the same gradients."""
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device here")
-    here, there = make(), make(device="cuda")
-    found = there.outputs()
-    assert {y.device.type for y in found} == {"cuda"}
-    close([y.cpu() for y in found], here.outputs(), 1e-9)
-    slopes = [slope.cpu() for slope in gradients(there.module, found)]
-    close(slopes, gradients(here.module, here.outputs()), 1e-7)
-
-
-def saving(make: Maker, folder: Path) -> None:
-    """Weights written to a file and read into a part that started elsewhere make it the same part."""
-    one, other = make(), make(seed=5)
-    if not list(one.module.parameters()):
-        assert weights(one.module) == {}
-        return
-    assert not all(torch.equal(a, b) for a, b in zip(one.outputs(), other.outputs(), strict=True))
-    save_weights(folder / "weights.safetensors", weights(one.module))
-    load_weights(other.module, read_tensors(folder / "weights.safetensors"), "weights.safetensors")
-    for a, b in zip(one.outputs(), other.outputs(), strict=True):
-        assert torch.equal(a, b)
-
-
-def slopes(make: Maker, fast: bool = False) -> None:
-    """Gradients are what small changes of every parameter do, in float64."""
-    subject: Subject = make()
-    trained = [(name, p) for name, p in subject.module.named_parameters() if p.requires_grad]
-    if not trained:
-        return
-    names = [f"module.{name}" for name, _ in trained]
-    calling = Calling(subject)
-
-    def call(*values: Tensor) -> tuple[Tensor, ...]:
-        return torch.func.functional_call(calling, dict(zip(names, values, strict=True)), ())
-
-    values = tuple(p.detach().clone().requires_grad_() for _, p in trained)
-    assert torch.autograd.gradcheck(call, values, fast_mode=fast, atol=1e-6)
-
-
-class Calling(nn.Module):
-    """A subject as a module, so that its parameters can be given from outside."""
-
-    def __init__(self, subject: Subject) -> None:
-        super().__init__()
-        self.module = subject.module
-        self.subject = subject
-
-    def forward(self) -> tuple[Tensor, ...]:
-        return tuple(self.subject.outputs())
+    """The law, or a skipped test where there is no GPU."""
+    if skipped := common.devices(make):
+        pytest.skip(skipped.reason)
 
 
 # ---------------------------------------------------------------- small tools
@@ -260,61 +69,6 @@ def close(found: Any, wanted: Any, bound: float = 1e-10) -> None:
     for a, b in zip(found, wanted, strict=True):
         assert a.shape == b.shape, f"{tuple(a.shape)} is not {tuple(b.shape)}"
         torch.testing.assert_close(a, b, rtol=bound, atol=bound)
-
-
-def weighed(outputs: list[Tensor]) -> Tensor:
-    """One number in which every output has a weight of its own."""
-    return sum((y * torch.arange(1.0, y.numel() + 1).double().sin().to(y).view_as(y)).sum() for y in outputs)  # type: ignore
-
-
-def gradients(module: nn.Module, outputs: list[Tensor]) -> list[Tensor]:
-    """Of `weighed`, for each parameter (zeros where it has none)."""
-    trained = [p for p in module.parameters() if p.requires_grad]
-    if not trained:
-        return []
-    found = torch.autograd.grad(weighed(outputs), trained, allow_unused=True)
-    return [torch.zeros_like(p) if slope is None else slope for p, slope in zip(trained, found, strict=True)]
-
-
-def real(places: list[Tensor], rows: list[Tensor], lengths: Tensor) -> list[Tensor]:
-    """What was said, padded places left out."""
-    return [*(place[keep(lengths, place.size(1))] for place in places), *rows]
-
-
-def in_pieces(subject: Stepping, x: Tensor, pieces: tuple[int, ...], room: int | None) -> tuple[Tensor, State]:
-    state, found = subject.begin(1, room), []
-    for piece in x.split(pieces, 1):
-        y, state = subject.step(piece, state)
-        found.append(y)
-    return torch.cat(found, 1), state
-
-
-def taking(state: State, rows: Tensor, sentences: Tensor | None) -> State:
-    return state.pick(rows, sentences) if isinstance(state, Decoding) else pick(state, rows)
-
-
-def tensors(state: State) -> Iterator[Tensor]:
-    """Every tensor in nested tuples."""
-    if isinstance(state, Tensor):
-        yield state
-    for part in state if isinstance(state, tuple) else ():
-        yield from tensors(part)
-
-
-def shake(module: nn.Module, seed: int) -> nn.Module:
-    """Parameters that are far from their start, so that no bias is zero and no norm is plain."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-            parameter.copy_(0.8 * parameter + 0.25 * noise)
-        for _, statistic in saved_buffers(module):
-            statistic.copy_(0.5 + torch.rand(statistic.shape, generator=generator, dtype=torch.float64))
-    return module.eval()
-
-
-def drawn(*shape: int, seed: int = 11) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def small(table: dict[str, Any], choice: Choice, **sizes: Any) -> Choice:

@@ -90,6 +90,7 @@ def write_data(folder: Path) -> None:
     }
     for name, text in files.items():
         (folder / name).write_text(text)
+    (folder / "examples").symlink_to(ROOT / "examples")
 
 
 class Reader:

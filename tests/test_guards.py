@@ -33,7 +33,7 @@ SHELVES = [
     {"decoding", "metrics"},
     {"training"},
     {"fast"},
-    {"inspection"},
+    {"inspection", "laws"},
     {"reporting"},
     {"tasks"},
     {"runs"},

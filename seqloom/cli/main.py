@@ -22,6 +22,7 @@ from seqloom.cli import (
     help_language,
     import_export,
     info,
+    laws,
     predict,
     recipes,
     report,
@@ -49,6 +50,7 @@ app.command(name="predict")(predict.predict)
 app.command(name="generate")(generate.generate)
 app.command(name="embed")(embed.embed)
 app.command(name="info")(info.info)
+app.command(name="laws")(laws.laws)
 app.command(name="report")(report.report)
 app.command(name="recipes")(recipes.recipes)
 app.command(name="import")(import_export.import_)

@@ -9,8 +9,10 @@ from pathlib import Path
 import typer
 
 import seqloom
-from seqloom.cli import help_language
+from seqloom.cli import help_language, laws
 from seqloom.cli.main import app
+from seqloom.laws import compare
+from seqloom.laws.kinds import KINDS
 from seqloom.metrics.metric_table import METRICS
 from seqloom.reporting.pages import comparable, comparison, run_page
 from seqloom.reporting.run_facts import HELD_OUT
@@ -18,7 +20,9 @@ from seqloom.reporting.sections import confusion_matrix, evaluation, language, t
 from seqloom.reporting.task_words import WORDING
 
 PACKAGE = Path(seqloom.__file__).parent
-MARKERS = ("_", "fill", "section", "parts")  # functions that translate their first argument
+# Functions that translate an argument, and which: the first, or what a law says when it does not hold.
+MARKERS = {"_": 0, "fill": 0, "section": 0, "parts": 0, "LawError": 0, "NotApplicable": 0}
+MARKERS |= {"require_close": 2, "require_all_close": 2}
 UNITS = ("sources", "distinct sources", "examples", "runs", "folds", "members")  # of records, and chosen at run time
 
 
@@ -38,9 +42,10 @@ def marked() -> Iterator[str]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or not node.args:
                 continue
-            name, first = node.func.id, node.args[0]
-            if name in MARKERS and isinstance(first, ast.Constant) and isinstance(first.value, str):
-                yield first.value
+            name, place = node.func.id, MARKERS.get(node.func.id, 0)
+            text = node.args[place] if len(node.args) > place else None
+            if name in MARKERS and isinstance(text, ast.Constant) and isinstance(text.value, str):
+                yield text.value
             if name == "amount" and isinstance(unit := node.args[-1], ast.Constant):
                 yield "{count} " + unit.value
 
@@ -62,4 +67,6 @@ def in_tables() -> Iterator[str]:
         yield from texts.values()
     yield from tags.KNOWN
     yield from (text for texts in language.POSITIONS.values() for text in texts)
+    yield from (law.demand for kind in KINDS.values() for law in kind.laws)
+    yield from (*laws.OUTCOMES.values(), compare.NOT_FINITE, "row", "step", "feature", "query", "key")
     yield from ("share of exact matches", "decrease of the score")

@@ -66,13 +66,13 @@ def test_devices(make):
 
 
 @pytest.mark.parametrize("make", ALL)
-def test_saving(make, tmp_path):
-    laws.saving(make, tmp_path)
+def test_saving(make):
+    laws.saving(make)
 
 
 @pytest.mark.parametrize("make", [one for one in ALL if str(one.id).startswith(("rnn", "transformer"))])
 def test_slopes(make):
-    laws.slopes(make, fast=True)
+    laws.gradient_check(make, fast=True)
 
 
 @pytest.mark.parametrize("kind", [*CLASSIFIERS, {"kind": "bag", **FEW}, {"kind": "classifier", **FEW}])

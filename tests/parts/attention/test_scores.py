@@ -209,7 +209,7 @@ def test_the_score_that_contributors_are_shown_is_one():
     added = [line[3:] for line in shown.splitlines() if re.match(r"  \+(?!\+)", line)]
     source = inspect.getsource(Biaffine).splitlines()
     assert added == [*source, "", "", '    "biaffine": Biaffine,']
-    for law in (laws.prefix, laws.picking, laws.twin, laws.dtypes, laws.slopes):
+    for law in (laws.prefix, laws.picking, laws.twin, laws.dtypes, laws.gradient_check):
         law(laws.cached(score=Biaffine))
     for law in (laws.padding, laws.twin, laws.dtypes):
         law(laws.reads_memory(Biaffine))

@@ -181,7 +181,7 @@ def test_ten_lines_make_a_cell_that_obeys_every_law(own):
         for law in (laws.padding, laws.twin, laws.reporting, laws.dtypes):
             law(read)
     steps = laws.recurrent(own)
-    for law in (laws.prefix, laws.causality, laws.picking, laws.twin, laws.slopes):
+    for law in (laws.prefix, laws.causality, laws.picking, laws.twin, laws.gradient_check):
         law(steps)
 
 
