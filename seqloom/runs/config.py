@@ -27,7 +27,8 @@ from seqloom.options import checked, flattened, hints_of, without_none
 from seqloom.runs.folder.folder_checks import check_config, is_count
 from seqloom.safety import check_own, file_errors
 from seqloom.setting_names import check_equal, current_name, with_current_names
-from seqloom.tasks.presets import DEFAULT, TASKS, merge, preset, suited
+from seqloom.tasks.presets import default_model, merge, preset, presets_of, suited
+from seqloom.tasks.registry import TASKS
 from seqloom.tasks.registry import task as get_task
 from seqloom.tasks.shared.task import Task
 from seqloom.training.settings import Training
@@ -90,7 +91,7 @@ def compose_with_batch_choice(
     own: dict[str, Any] = {"data": without_none(section(task, "data", data)), "model": {}, "training": {}}
     if saved is not None:
         own = {name: merge(saved[name], own[name]) for name in SECTIONS}
-    named = {"model": DEFAULT[task], "size": "small"} if saved is None else saved["preset"]
+    named = {"model": default_model(task), "size": "small"} if saved is None else saved["preset"]
     model_name = model if given_model is None else _content_name(given_model)
     chosen = {**named, **without_none({"model": model_name, "size": size})}
     if size is not None and chosen["model"].endswith(YAML):
@@ -222,7 +223,7 @@ def model_parts(task: str, loaded: dict[str, Any], path: str) -> tuple[dict[str,
         raise SeqloomError(f"{path}: model and training are made of keys and values")
     name, base, definition = model.pop("preset", None), dict[str, Any](), get_task(task)
     if name is not None:
-        base = preset(task, known(name, TASKS[task].PRESETS, "preset"), model.pop("size", "small"))
+        base = preset(task, known(name, presets_of(task).PRESETS, "preset"), model.pop("size", "small"))
     return merge(base, by_current_names(definition.models, model, {"kind": definition.kind, **base})), training
 
 
