@@ -21,29 +21,24 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 PREFIX = "seqloom."
-# The tables of each kind. A kind is the name of a group of entry points, behind the prefix.
-TABLES: dict[str, tuple[str, ...]] = {
-    "scores": ("seqloom.parts.attention.scores:SCORES",),
-    "cells": ("seqloom.parts.recurrent.cells:CELLS",),
-    "mixers": ("seqloom.parts.mixers.mixer_table:MIXERS",),
-    "positions": ("seqloom.parts.positions.position_table:POSITIONS",),
-    "norms": ("seqloom.parts.layers.norm:NORMS",),
-    "encoders": ("seqloom.models.encoders:ENCODERS",),
-    "decoders": ("seqloom.models.decoders:DECODERS",),
-    "objectives": ("seqloom.training.objectives.labels:OBJECTIVES",),
-    "decodings": (),
-    "schedules": ("seqloom.training.optim.schedule:SCHEDULES",),
-    "optimizers": (),
-    "metrics": (
-        "seqloom.metrics.metric_table:METRICS",
-        "seqloom.metrics.text.text_metrics:METRICS",
-        "seqloom.metrics.span_f1:TAG_METRICS",
-        "seqloom.metrics.classification:LABEL_METRICS",
-        "seqloom.metrics.classification:NUMBER_METRICS",
-    ),
-    "datasets": ("seqloom.data.datasets.catalog:DATASETS",),
-    "tasks": ("seqloom.tasks.registry:TASKS",),
+# The table of each kind. A kind is the name of a group of entry points, behind the prefix.
+TABLES = {
+    "scores": "seqloom.parts.attention.scores:SCORES",
+    "cells": "seqloom.parts.recurrent.cells:CELLS",
+    "mixers": "seqloom.parts.mixers.mixer_table:MIXERS",
+    "positions": "seqloom.parts.positions.position_table:POSITIONS",
+    "norms": "seqloom.parts.layers.norm:NORMS",
+    "encoders": "seqloom.models.encoders:ENCODERS",
+    "decoders": "seqloom.models.decoders:DECODERS",
+    "objectives": "seqloom.training.objectives.objective_table:OBJECTIVES",
+    "decodings": "seqloom.decoding.decoding_table:DECODINGS",
+    "schedules": "seqloom.training.optim.schedule:SCHEDULES",
+    "optimizers": "seqloom.training.optim.optimizer_table:OPTIMIZERS",
+    "metrics": "seqloom.metrics.metric_table:METRICS",
+    "datasets": "seqloom.data.datasets.catalog:DATASETS",
+    "tasks": "seqloom.tasks.registry:TASKS",
 }
+KIND = re.compile("|".join(TABLES))
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")  # no dots and no colons: no path of a module is a name
 
 
@@ -78,10 +73,10 @@ def has(table: Collection[Any], name: Any) -> bool:
 
 def kind_of(table: Any) -> str | None:
     """The kind whose table this very object is."""
-    for kind, addresses in TABLES.items():
-        for home, _, name in (address.partition(":") for address in addresses):
-            if getattr(sys.modules.get(home), name, None) is table:
-                return kind
+    for kind, address in TABLES.items():
+        home, _, name = address.partition(":")
+        if getattr(sys.modules.get(home), name, None) is table:
+            return kind
     return None
 
 
@@ -102,9 +97,10 @@ def origin(kind: str, entry: EntryPoint) -> Plugin:
     return Plugin(kind, entry.name, dist.name if dist else "", dist.version if dist else "")
 
 
-def used(names: Iterable[tuple[str, str]]) -> list[Plugin]:
+def used(names: Iterable[tuple[str, Any]]) -> list[Plugin]:
     """Of (kind, name) those that stand in a table because a package brought them."""
-    return [_loaded[key] for key in sorted({*names}) if key in _loaded]
+    wanted = [*names]
+    return [plugin for key, plugin in sorted(_loaded.items()) if key in wanted]
 
 
 def _load(kind: str, entry: EntryPoint, table: Mapping[str, Any]) -> Any:

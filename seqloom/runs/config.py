@@ -1,7 +1,7 @@
 """A run's config: complete, so that nothing about a run is hidden in a default.
 
 Sections: `format`, `seqloom` (its version), `task`, `preset`, `data` (how text is encoded), `model`, `training`,
-`decoding` (bounds on the length of targets) and `inputs` (the files).
+`decoding` (bounds on the length of targets), `inputs` (the files) and `plugins` (parts of other packages), if any.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from seqloom.documents import read_yaml
 from seqloom.errors import SeqloomError, known, setting_errors
 from seqloom.files import write_atomic
 from seqloom.options import checked, flattened, hints_of, without_none
+from seqloom.runs import plugins_used
 from seqloom.runs.folder.folder_checks import check_config, is_count
 from seqloom.safety import check_own, file_errors
 from seqloom.setting_names import check_equal, current_name, with_current_names
@@ -228,7 +229,8 @@ def model_parts(task: str, loaded: dict[str, Any], path: str) -> tuple[dict[str,
 
 
 def save(folder: Path, config: Mapping[str, Any]) -> None:
-    write_atomic(folder / FILE, yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
+    content = plugins_used.recorded(config)
+    write_atomic(folder / FILE, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
 
 
 def load(folder: Path) -> dict[str, Any]:
@@ -249,6 +251,7 @@ def load(folder: Path) -> dict[str, Any]:
             f"{folder}: written by a newer Seqloom (format {config['format']}, this one reads up to {FORMAT}); "
             "upgrade seqloom"
         )
+    plugins_used.check(config, folder / FILE)
     config = _migrated(config, folder / FILE)
     check_config(config, folder / FILE)
     return config
