@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
+import shlex
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 import yaml
@@ -19,6 +23,7 @@ from tests.cli.conftest import one_line
 from tests.plugins.conftest import forget
 from tests.plugins.toys import MODULE, PACKAGE, TOYS, VERSION, write_facts, write_package
 
+PAGE = Path(__file__).parents[2] / "docs" / "plugins.md"
 QUICK = "--size tiny --max-steps 2 --valid 20% --quiet"
 
 
@@ -177,3 +182,24 @@ def test_every_address_is_a_table(kind):
     table = getattr(importlib.import_module(home), name)
     assert isinstance(table, dict)
     assert plugins.kind_of(table) == kind
+
+
+def test_the_package_of_the_documents(tmp_path, labelled, seqloom, monkeypatch):
+    """The page's own files, installed as pip would; its command, on small data."""
+    blocks = dict(re.findall(r"```(toml|python|yaml|sh)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S))
+    project = tomllib.loads(blocks["toml"])["project"]
+    groups = {group.removeprefix("seqloom."): entries for group, entries in project["entry-points"].items()}
+    lines = {kind: "\n".join(f"{name} = {value}" for name, value in each.items()) for kind, each in groups.items()}
+    write_facts(tmp_path, project["name"], project["version"], lines)
+    (tmp_path / "my_seqloom_parts").mkdir()
+    (tmp_path / "my_seqloom_parts" / "__init__.py").write_text("")
+    (tmp_path / "my_seqloom_parts" / "scores.py").write_text(blocks["python"])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    command = shlex.split(blocks["sh"].splitlines()[-1].replace("words.tsv", str(labelled)))[1:-1]
+    assert seqloom(*command, tmp_path / "run", *QUICK.split())[0] == 0
+    forget()
+    config = config_of(tmp_path / "run")
+    assert config["model"]["decoder"]["score"] == {"kind": "biaffine", "bias": True}
+    assert config["plugins"] == yaml.safe_load(blocks["yaml"])["plugins"]
+    groups_named = set(re.findall(r"`seqloom\.([a-z]+)`", PAGE.read_text(encoding="utf-8")))
+    assert plugins.TABLES.keys() <= groups_named
