@@ -9,10 +9,10 @@ a keyword with a default is the user's to set; one without is a size that only t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, get_args, get_origin
 
-from seqloom.errors import SeqloomError, known, shown
+from seqloom.errors import SeqloomError, is_known, known, shown
 from seqloom.options import converted, hints_of
 from seqloom.setting_names import with_current_names
 
@@ -52,7 +52,10 @@ def complete(table: Table, choice: Choice, place: str = "") -> dict[str, Any]:
 
 def _checked_value(make: Callable[..., Any], name: str, value: Any) -> Any:
     """A setting of the right type and within its bounds."""
-    value = converted(f"{name} of {make.__name__}", hints_of(make)[name], value)
+    hints = hints_of(make)
+    if name not in hints:  # of a part of another package
+        raise SeqloomError(f"{name} of {make.__name__} has no type annotation, so it cannot be a setting")
+    value = converted(f"{name} of {make.__name__}", hints[name], value)
     numbers = value if isinstance(value, list) else [value]
     if name in MINIMUM and any(isinstance(n, int | float) and n < MINIMUM[name] for n in numbers):
         raise SeqloomError(f"{name} of {make.__name__} is at least {MINIMUM[name]}, here {value}")
@@ -74,6 +77,15 @@ def nested_tables(make: Callable[..., Any]) -> dict[str, Table]:
     return {name: get_args(hint)[1] for name, hint in hints_of(make).items() if get_origin(hint) is Annotated}
 
 
+def chosen(table: Table, choice: Mapping[str, Any]) -> Iterator[tuple[Table, str]]:
+    """The table and the name of every part of a complete choice."""
+    make = table[choice["kind"]]
+    yield table, choice["kind"]
+    for name, inner in nested_tables(make).items():
+        if name in settings(make):
+            yield from chosen(inner, choice[name])
+
+
 def by_current_names(table: Table, choice: Any, base: Any = None) -> Any:
     """The same choice with its settings, and those of the parts in it, by the names that they have now.
 
@@ -84,7 +96,7 @@ def by_current_names(table: Table, choice: Any, base: Any = None) -> Any:
         return choice
     usual = {"kind": base} if isinstance(base, str) else dict(base) if isinstance(base, Mapping) else {}
     kind = choice.get("kind", usual.get("kind"))
-    if not isinstance(kind, str) or kind not in table:
+    if not isinstance(kind, str) or not is_known(kind, table):
         return dict(choice)
     make, usual = table[kind], usual if usual.get("kind") == kind else {}
     while isinstance(make, Mapping):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from seqloom import plugins
 
 MOST = 100  # characters of a wrong value that are shown
 
@@ -45,11 +47,19 @@ def missing(path: str | Path) -> SeqloomError:
     return SeqloomError(f"{path}: no such file" + (f"; did you mean {str(path.with_name(near[0]))!r}?" if near else ""))
 
 
-def known(name: str, names: Iterable[str], what: str = "name") -> str:
-    """`name` itself if it is one of `names`; else an error that suggests what was meant."""
-    choices = sorted(names)
-    if name in choices:
+def is_known(name: object, names: Collection[str]) -> bool:
+    """Whether `name` is one of `names`. If those are the keys of a table, an installed package may bring it."""
+    try:
+        return plugins.has(names, name)
+    except plugins.PluginError as error:
+        raise SeqloomError(str(error)) from error
+
+
+def known(name: str, names: Collection[str], what: str = "name") -> str:
+    """`name` itself if it is one of `names` or a plug-in; else an error that suggests what was meant."""
+    if is_known(name, names):
         return name
+    choices = sorted(names)
     near = difflib.get_close_matches(str(name), choices, 1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     which = f"Choose from: {', '.join(choices)}" if choices else "There is none."

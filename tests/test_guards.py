@@ -23,6 +23,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # A room may import from rooms on lower shelves, never from its own neighbours or above.
 SHELVES = [
+    {"plugins"},
     {"errors", "version", "plural", "former_paths"},
     {"safety", "documents", "setting_names"},
     {"files", "options", "language"},
@@ -34,8 +35,8 @@ SHELVES = [
     {"training"},
     {"fast"},
     {"inspection", "laws"},
-    {"reporting"},
     {"tasks"},
+    {"reporting"},
     {"runs"},
     {"serving"},
     {"cli"},

@@ -24,7 +24,8 @@ def offer(*values: str) -> Callable[[str], list[str]]:
 
 def models(ctx: typer.Context, incomplete: str) -> list[str]:
     """Presets of the task that was typed before, else of all tasks."""
-    from seqloom.tasks.presets import TASKS, about
+    from seqloom.tasks.presets import about
+    from seqloom.tasks.registry import TASKS
 
     task = _task(ctx)
     return _starting_with(dict.fromkeys(name for one in ([task] if task else TASKS) for name in about(one)), incomplete)
@@ -43,10 +44,11 @@ def devices(incomplete: str) -> list[str]:
 
 def datasets(ctx: typer.Context, incomplete: str) -> list[str]:
     """Datasets of the task that was typed before, and files; nothing if no dataset fits: the shell offers its files."""
-    from seqloom.data.datasets.catalog import DATASETS, OTHER_TASKS
+    from seqloom.data.datasets.catalog import DATASETS
+    from seqloom.tasks.registry import TASKS
 
     task = _task(ctx)
-    tasks = (task, *OTHER_TASKS.get(task, ())) if task else ()
+    tasks = (task, *TASKS[task].reads) if task else ()
     names = [name for name, one in DATASETS.items() if not tasks or one.task in tasks]
     found = _starting_with(names, incomplete)
     return found + _files(incomplete) if found else []

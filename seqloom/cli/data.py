@@ -10,7 +10,7 @@ import typer
 from seqloom.cli import completion
 from seqloom.cli.arguments import output_name
 from seqloom.errors import known
-from seqloom.tasks.registry import CHECKS
+from seqloom.tasks.registry import TASKS, about, dataset_files
 
 COLUMNS = "Columns of source and targets, by name (text,label) or by number from 1 (2,5); for JSON lines, keys."
 
@@ -20,7 +20,7 @@ ENCODING = (
     "Encoding of the files: utf-8, utf-16, cp1252 (Latin-1), gb18030 … (default: UTF-8, else detected, with a note)."
 )
 
-_tasks = completion.offer(*CHECKS)
+_tasks = completion.offer(*TASKS)
 
 app = typer.Typer(help="List and fetch datasets; check data before training on it.", no_args_is_help=True)
 
@@ -127,7 +127,7 @@ def _short(value: Any) -> str:
 
 @app.command()
 def check(
-    task: Annotated[str, typer.Argument(help=f"{', '.join(CHECKS)}.", autocompletion=_tasks)],
+    task: Annotated[str, typer.Argument(help=f"{', '.join(TASKS)}.", autocompletion=_tasks)],
     files: Annotated[
         list[str],
         typer.Argument(
@@ -154,12 +154,12 @@ def check(
     from importlib import import_module
 
     from seqloom.data.checks.problems import compiler_line as shown
-    from seqloom.data.datasets import catalog
     from seqloom.data.files.columns import ReadOptions
     from seqloom.plural import counted
 
-    report = import_module(f"seqloom.data.checks.{CHECKS[known(task, CHECKS, 'task')]}").check(
-        catalog.resolve(files, "train", task),
+    module = about(task).check
+    report = import_module(module if "." in module else f"seqloom.data.checks.{module}").check(
+        dataset_files(files, "train", task),
         max_length=max_length,
         reading=ReadOptions(columns=columns, header=header, delimiter=delimiter, encoding=encoding),
     )

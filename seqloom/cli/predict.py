@@ -120,11 +120,11 @@ def predict(
     from dataclasses import replace
     from itertools import tee
 
-    from seqloom.data.datasets import catalog
     from seqloom.data.files.columns import ReadOptions
     from seqloom.data.formats.pairs import read_sources
     from seqloom.decoding.search_options import Search
     from seqloom.runs.load import load
+    from seqloom.tasks.registry import dataset_files
     from seqloom.tasks.shared.unseen_characters import UnseenTokens
 
     runs, rest = runs_and_files(run, files or [])
@@ -160,7 +160,7 @@ def predict(
     if text:
         sources = map(_checked_text, text)
     else:
-        [path] = catalog.resolve([file], "test", model.config["task"])
+        [path] = dataset_files([file], "test", model.config["task"])
         is_table = path == file and file.removesuffix(".gz").endswith((".tsv", ".csv", ".jsonl"))
         # Plain lines have no columns, and a dataset has its own.
         reading = replace(model.reading(columns) if is_table else ReadOptions(columns=columns), **format_options)

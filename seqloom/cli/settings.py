@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqloom.cli import completion
-from seqloom.tasks.presets import DEFAULT, SIZES, about
+from seqloom.tasks.presets import SIZES, about, default_model
 from seqloom.tasks.registry import TASKS
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ def settings(
         word = find.casefold()
         found = [one for one in found if word in " ".join((one.key, one.about, *one.choices)).casefold()]
     if as_json:
-        head = {"task": task, "model": model or DEFAULT[task], "size": size}
+        head = {"task": task, "model": model or default_model(task), "size": size}
         typer.echo(json.dumps({**head, "settings": [one._asdict() for one in found]}, ensure_ascii=False))
         return
-    typer.echo(f"{task} {model or DEFAULT[task]} {size}: what --set takes, as in --set {_example(found)}")
+    typer.echo(f"{task} {model or default_model(task)} {size}: what --set takes, as in --set {_example(found)}")
     if model is None:
         typer.echo(f"models: {', '.join(about(task))}")
     for line in setting_lines(found):

@@ -17,7 +17,7 @@ from seqloom.tasks.presets import SIZES
 from seqloom.tasks.registry import TASKS
 from seqloom.training.settings import OPTIMIZERS, PRECISIONS, SCHEDULES
 
-SHAPES = "; ".join(f"{name}: {what}" for name, what in TASKS.items())
+SHAPES = "; ".join(f"{name}: {one.line}" for name, one in TASKS.items())
 TOKENS = "chars, words, terms (words with punctuation apart), bytes, bpe:N, or jieba for Chinese words"
 
 # Headings of the help; the ten options used most come before them, without one.

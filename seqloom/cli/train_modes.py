@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from seqloom.cli.arguments import UsageError
-from seqloom.errors import known, missing, setting_errors
+from seqloom.errors import is_known, known, missing, setting_errors
 from seqloom.tasks.registry import TASKS
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ def task_and_files(task: str | None, files: Sequence[str] | None, recipe: str | 
             return known(task or "", TASKS, "task"), given
     if task is None:
         return "", given
-    if task in TASKS:
+    if is_known(task, TASKS):
         return task, given
     from seqloom.data.datasets.catalog import DATASETS
 
-    if task == "-" or task.partition(":")[0] in DATASETS or Path(task).exists():
+    if task == "-" or is_known(task.partition(":")[0], DATASETS) or Path(task).exists():
         return "", [task, *given]
     near = get_close_matches(task, TASKS, 1)
     meant = f"; did you mean the task {near[0]!r}?" if near else ";"
@@ -98,7 +98,7 @@ def _with_recipe(recipe: Recipe, job: Job, mode: Mode) -> tuple[Recipe, Job]:
     own = run_recipe.on_own_data(recipe, job)
     if own is not recipe and Launch.of().rank == 0:
         for name in job.names:
-            if name != "-" and name.partition(":")[0] not in DATASETS and not Path(name).exists():
+            if name != "-" and not is_known(name.partition(":")[0], DATASETS) and not Path(name).exists():
                 raise missing(name)
         progress(mode.show).note(run_recipe.own_data_note(recipe, own))
     return own, replace(job, test=None) if own.members else run_recipe.job_of(own, job)

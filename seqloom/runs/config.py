@@ -1,7 +1,7 @@
 """A run's config: complete, so that nothing about a run is hidden in a default.
 
 Sections: `format`, `seqloom` (its version), `task`, `preset`, `data` (how text is encoded), `model`, `training`,
-`decoding` (bounds on the length of targets) and `inputs` (the files).
+`decoding` (bounds on the length of targets), `inputs` (the files) and `plugins` (parts of other packages), if any.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from seqloom.documents import read_yaml
 from seqloom.errors import SeqloomError, known, setting_errors
 from seqloom.files import write_atomic
 from seqloom.options import checked, flattened, hints_of, without_none
+from seqloom.runs import plugins_used
 from seqloom.runs.folder.folder_checks import check_config, is_count
 from seqloom.safety import check_own, file_errors
 from seqloom.setting_names import check_equal, current_name, with_current_names
-from seqloom.tasks.presets import DEFAULT, TASKS, merge, preset, suited
+from seqloom.tasks.presets import default_model, merge, preset, presets_of, suited
+from seqloom.tasks.registry import TASKS
 from seqloom.tasks.registry import task as get_task
 from seqloom.tasks.shared.task import Task
 from seqloom.training.settings import Training
@@ -90,7 +92,7 @@ def compose_with_batch_choice(
     own: dict[str, Any] = {"data": without_none(section(task, "data", data)), "model": {}, "training": {}}
     if saved is not None:
         own = {name: merge(saved[name], own[name]) for name in SECTIONS}
-    named = {"model": DEFAULT[task], "size": "small"} if saved is None else saved["preset"]
+    named = {"model": default_model(task), "size": "small"} if saved is None else saved["preset"]
     model_name = model if given_model is None else _content_name(given_model)
     chosen = {**named, **without_none({"model": model_name, "size": size})}
     if size is not None and chosen["model"].endswith(YAML):
@@ -222,12 +224,13 @@ def model_parts(task: str, loaded: dict[str, Any], path: str) -> tuple[dict[str,
         raise SeqloomError(f"{path}: model and training are made of keys and values")
     name, base, definition = model.pop("preset", None), dict[str, Any](), get_task(task)
     if name is not None:
-        base = preset(task, known(name, TASKS[task].PRESETS, "preset"), model.pop("size", "small"))
+        base = preset(task, known(name, presets_of(task).PRESETS, "preset"), model.pop("size", "small"))
     return merge(base, by_current_names(definition.models, model, {"kind": definition.kind, **base})), training
 
 
 def save(folder: Path, config: Mapping[str, Any]) -> None:
-    write_atomic(folder / FILE, yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
+    content = plugins_used.recorded(config)
+    write_atomic(folder / FILE, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
 
 
 def load(folder: Path) -> dict[str, Any]:
@@ -248,6 +251,7 @@ def load(folder: Path) -> dict[str, Any]:
             f"{folder}: written by a newer Seqloom (format {config['format']}, this one reads up to {FORMAT}); "
             "upgrade seqloom"
         )
+    plugins_used.check(config, folder / FILE)
     config = _migrated(config, folder / FILE)
     check_config(config, folder / FILE)
     return config

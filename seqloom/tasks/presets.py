@@ -13,25 +13,33 @@ from seqloom.errors import known
 from seqloom.options import merge
 from seqloom.tasks import registry
 
-__all__ = ["DEFAULT", "SIZES", "TASKS", "about", "merge", "preset", "suited"]
+__all__ = ["SIZES", "about", "default_model", "merge", "preset", "presets_of", "suited"]
 
-TASKS: dict[str, ModuleType] = {name: import_module(f"seqloom.tasks.{name}.presets") for name in registry.TASKS}
-DEFAULT: dict[str, str] = {name: module.DEFAULT for name, module in TASKS.items()}  # the model if none is named
 SIZES = ("tiny", "small", "base")
+
+
+def presets_of(task: str) -> ModuleType:
+    """The module with the presets of a task."""
+    return import_module(f"{registry.about(task).home}.presets")
+
+
+def default_model(task: str) -> str:
+    """The model if none is named."""
+    return presets_of(task).DEFAULT
 
 
 def preset(task: str, model: str, size: str) -> dict[str, Any]:
     """The partial model config of a preset at a size."""
-    table = TASKS[task]
+    table = presets_of(task)
     known(model, table.PRESETS, "model")
     return table.preset(model, known(size, SIZES, "size"))
 
 
 def suited(task: str, model: dict[str, Any]) -> dict[str, Any]:
     """Training settings that suit a model config; anything the user sets wins."""
-    return TASKS[task].suited(model)
+    return presets_of(task).suited(model)
 
 
 def about(task: str) -> dict[str, str]:
     """The presets of a task, with a line on each."""
-    return TASKS[task].ABOUT
+    return presets_of(task).ABOUT

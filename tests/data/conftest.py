@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import pytest
 
-from seqloom.data.datasets import catalog, download
+from seqloom.data.datasets import catalog
 from seqloom.data.datasets.dataset import Dataset, File
 
 PAIRS = "".join(f"{number}\t{number * number}\n" for number in range(500)).encode()
@@ -73,7 +73,7 @@ def fresh(tmp_path, monkeypatch):
 def entry(fresh, monkeypatch) -> Callable[..., Dataset]:
     """Put a dataset with one file at that address into the registry."""
 
-    def make(address: str | None, task: str = "translate") -> Dataset:
+    def make(address: str | None, task: str = "translate", size: int | None = None) -> Dataset:
         dataset = Dataset(
             name="squares",
             task=task,
@@ -83,10 +83,9 @@ def entry(fresh, monkeypatch) -> Callable[..., Dataset]:
             citation="nobody 2026",
             home="https://example.org/squares",
             reader="columns",
-            files={"train": (File("squares/pairs.tsv", address),)},
+            files={"train": (File("squares/pairs.tsv", address, hashlib.sha256(PAIRS).hexdigest(), size),)},
         )
         monkeypatch.setitem(catalog.DATASETS, "squares", dataset)
-        monkeypatch.setitem(download.checksums(), "squares/pairs.tsv", hashlib.sha256(PAIRS).hexdigest())
         return dataset
 
     return make

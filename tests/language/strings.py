@@ -17,7 +17,7 @@ from seqloom.metrics.metric_table import METRICS
 from seqloom.reporting.pages import comparable, comparison, run_page
 from seqloom.reporting.run_facts import HELD_OUT
 from seqloom.reporting.sections import confusion_matrix, evaluation, language, table, tags
-from seqloom.reporting.task_words import WORDING
+from seqloom.tasks.registry import TASKS
 
 PACKAGE = Path(seqloom.__file__).parent
 # Functions that translate an argument, and which: the first, or what a law says when it does not hold.
@@ -54,7 +54,7 @@ def in_tables() -> Iterator[str]:
     """Strings of tables, translated where they are shown."""
     for metric in METRICS.values():
         yield from (metric.title, metric.about)
-    for words in WORDING.values():
+    for words in (task.words for task in TASKS.values()):
         yield from (words.does, words.labels, words.right, words.unit, "{count} " + words.unit)
         yield from (words.loss(numbers) for numbers in (False, True)[: 2 if words.label in ("text", "row") else 1])
     yield from ("{count} " + unit for unit in UNITS)

@@ -1,8 +1,8 @@
 """Datasets by name: find them, write their splits as ordinary files, and take names where files are expected.
 
-registry.find("pinyin").examples("test")      plain tuples, or arrays
-registry.files("pinyin", "train")             the split as a file in the cache
-registry.resolve(["pinyin:test"], …)          file names for names
+find("pinyin").examples("test")      plain tuples, or arrays
+files("pinyin", "train")             the split as a file in the cache
+resolve(["pinyin:test"], …)          file names for names
 """
 
 from __future__ import annotations
@@ -10,27 +10,26 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from seqloom import plugins
 from seqloom.data.datasets.dataset import Dataset
 from seqloom.data.datasets.other_datasets import OTHERS
+from seqloom.data.datasets.pronunciation_datasets import PRONUNCIATIONS
 from seqloom.data.datasets.text_datasets import TEXTS
 from seqloom.data.files.lines import STDIN
-from seqloom.errors import SeqloomError, known
+from seqloom.errors import SeqloomError, is_known, known
 from seqloom.files import clear_damaged, damage, default_cache, new_folder, sha256, write_atomic, write_output
 from seqloom.setting_names import override
 
-DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (*TEXTS, *OTHERS)}
+DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (*PRONUNCIATIONS, *TEXTS, *OTHERS)}
 TASKS = tuple(dict.fromkeys(dataset.task for dataset in DATASETS.values()))
 LAYOUT = 1  # of the files written here; a change makes every cached split new
 
 READABLE = ("speech", "pictures", "graph", "regress")  # tasks whose data can be read, though nothing trains on them yet
-# Tasks that learn from plain text take the texts of others, and leave their labels; a language model may be conditioned
-# on them (--columns 2,1).
-OTHER_TASKS = {"mask": ("classify", "generate"), "vectors": ("classify", "generate"), "generate": ("classify",)}
 
 # How the examples of a task that works on text are written: what the file is called behind its name, and each example.
 _WRITTEN: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
@@ -44,7 +43,7 @@ _WRITTEN: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
 
 def find(name: str) -> Dataset:
     """The dataset of that name; else an error that suggests what was meant."""
-    if name not in DATASETS:
+    if not is_known(name, DATASETS):
         raise SeqloomError(f"unknown dataset {name!r}{_suggestion(name)}")
     return DATASETS[name]
 
@@ -127,10 +126,11 @@ def _form(dataset: Dataset) -> tuple[str, Callable[[Any], str]]:
 
 def version(dataset: Dataset) -> str:
     """Names the content: another file, split or reader gives another."""
-    from seqloom.data.datasets.download import checksums
-
-    key: list[Any] = [LAYOUT, dataset.name, dataset.reader, dict(dataset.sizes)]
-    key += [checksums()[file.path] for file in dataset.all_files()]
+    read = dataset.reader
+    reader = read if isinstance(read, str) else f"{read.__module__}:{read.__qualname__}"
+    key: list[Any] = [LAYOUT, dataset.name, reader, dict(dataset.sizes)]
+    key += [file.sha256 for file in dataset.all_files()]
+    key += plugins.used([("datasets", dataset.name)])  # whose version is a part of it
     if dataset.package:
         from seqloom.data.datasets.from_packages import package_file
 
@@ -141,8 +141,8 @@ def version(dataset: Dataset) -> str:
 def facts(dataset: Dataset) -> dict[str, Any]:
     """All that is known about a dataset, for JSON."""
     names = ("task", "about", "sizes", "unit", "licence", "citation", "home", "data")
-    addresses = [{"path": file.path, "address": file.address} for file in dataset.all_files()]
-    return {**{name: getattr(dataset, name) for name in names}, "files": addresses, "state": state(dataset)}
+    files = [file._asdict() for file in dataset.all_files()]
+    return {**{name: getattr(dataset, name) for name in names}, "files": files, "state": state(dataset)}
 
 
 def state(dataset: Dataset) -> str:
@@ -167,8 +167,9 @@ def state(dataset: Dataset) -> str:
     return "to download" if all(file.address for file in wanted) else "by hand"
 
 
-def resolve(names: Iterable[str | Path], split: str, task: str) -> list[str]:
-    """Names of datasets, and NAME:SPLIT, replaced by the files of that split. A file of that name wins.
+def resolve(names: Iterable[str | Path], split: str, task: str, reads: Collection[str] = ()) -> list[str]:
+    """Names of datasets, and NAME:SPLIT, replaced by the files of that split. A file of that name wins. `reads`: other
+    tasks whose datasets this one takes.
 
     What is neither a file nor a name stays as it is if it looks like a path: reading it reports that it is missing.
     """
@@ -177,7 +178,7 @@ def resolve(names: Iterable[str | Path], split: str, task: str) -> list[str]:
         dataset, asked = _named(name)
         if dataset is None:
             found.append(name)
-        elif dataset.task not in (task, *OTHER_TASKS.get(task, ())):
+        elif dataset.task not in (task, *reads):
             later = "; no command trains that yet, but Python can read it" if dataset.task in READABLE else ""
             raise SeqloomError(f"{name}: is a dataset for the task {dataset.task}, not for {task}{later}")
         else:
@@ -203,9 +204,9 @@ def with_suited_options(
 def _named(name: str) -> tuple[Dataset | None, str]:
     """The dataset and the split that an argument names; no dataset if it is a file or looks like one."""
     plain, _, split = name.partition(":")
-    if name == STDIN or (Path(name).exists() and not (plain in DATASETS and Path(name).is_dir())):
+    if name == STDIN or (Path(name).exists() and not (Path(name).is_dir() and is_known(plain, DATASETS))):
         return None, ""
-    if plain in DATASETS:
+    if is_known(plain, DATASETS):
         return DATASETS[plain], split
     if set(name) & set("/\\."):
         return None, ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,6 +14,25 @@ HUB = "https://raw.githubusercontent.com/"  # then owner/repository/commit/path
 class File(NamedTuple):
     path: str  # below a mirror; a mirror may hold it packed, with .gz behind the name
     address: str | None  # the file itself or a .zip that holds it; None: to be put in place by hand
+    sha256: str
+    size: int | None = None  # bytes, if it is known
+
+
+class Folder:
+    """Files side by side. `content` has a line for each: its SHA-256, its bytes, its name."""
+
+    def __init__(self, path: str, address: str | None, content: str) -> None:
+        rows = [line.split(maxsplit=2) for line in content.strip().splitlines()]
+        self._files = {
+            name: File(path + name, address and address + name, total, int(size)) for total, size, name in rows
+        }
+
+    def files(self, *names: str) -> tuple[File, ...]:
+        return tuple(self._files[name] for name in names)
+
+    def by_split(self, **names: str) -> dict[str, tuple[File, ...]]:
+        """Files of each split, blanks between."""
+        return {split: self.files(*each.split()) for split, each in names.items()}
 
 
 @dataclass(frozen=True)
@@ -32,7 +51,7 @@ class Dataset:
     licence: str
     citation: str
     home: str
-    reader: str  # a name in `readers.READERS`
+    reader: str | Callable[[Dataset, str], Iterable[Any]]  # a name in `parsers.READERS`, or a function of its own
     files: Mapping[str, tuple[File, ...]] = field(default_factory=dict)  # of each split
     package: str | None = None  # the installed package that it comes with
     unit: str = "examples"  # what the sizes count
@@ -42,16 +61,8 @@ class Dataset:
         from seqloom.data.datasets.parsers import READERS
 
         known(split, self.sizes, f"split of {self.name}")
-        return iter(READERS[self.reader](self, split))
+        read = READERS[self.reader] if isinstance(self.reader, str) else self.reader
+        return iter(read(self, split))
 
     def all_files(self) -> list[File]:
         return list(dict.fromkeys(file for files in self.files.values() for file in files))
-
-
-def files_of(folder: str, address: str | None, *names: str) -> tuple[File, ...]:
-    return tuple(File(folder + name, address and address + name) for name in names)
-
-
-def files_by_split(folder: str, address: str | None, **names: str) -> dict[str, tuple[File, ...]]:
-    """Files of each split, blanks between."""
-    return {split: files_of(folder, address, *each.split()) for split, each in names.items()}

@@ -14,7 +14,6 @@ import os
 import tempfile
 import zipfile
 import zlib
-from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -38,7 +37,7 @@ def load_file(dataset: Dataset, file: File) -> bytes:
     kept = downloads() / file.path
     if kept.is_file():
         raw = _read(kept, file)
-        if _digest(raw) == checksums()[file.path]:
+        if _digest(raw) == file.sha256:
             return raw  # else it was damaged since, and is downloaded again
     raw = _download(dataset, file)
     _make(kept.parent)
@@ -67,22 +66,8 @@ def downloads() -> Path:
     return default_cache() / "downloads"
 
 
-@cache
-def checksums() -> dict[str, str]:
-    """SHA-256 of every file by its path."""
-    lines = Path(__file__).with_name("checksums.txt").read_text(encoding="utf-8").splitlines()
-    return {path: total for total, path in (line.split("  ", 1) for line in lines)}
-
-
-@cache
-def sizes() -> dict[str, int]:
-    """Bytes of every file by its path."""
-    lines = Path(__file__).with_name("sizes.txt").read_text(encoding="utf-8").splitlines()
-    return {path: int(size) for size, path in (line.split("  ", 1) for line in lines)}
-
-
 def _max_bytes(file: File) -> int:
-    return sizes().get(file.path, UNKNOWN_SIZE_BYTES)
+    return UNKNOWN_SIZE_BYTES if file.size is None else file.size
 
 
 def _too_large(place: Path | str, most: int) -> SeqloomError:
@@ -94,7 +79,7 @@ def _digest(raw: bytes) -> str:
 
 
 def _verified(raw: bytes, file: File, place: Path | str) -> bytes:
-    expected, found = checksums()[file.path], _digest(raw)
+    expected, found = file.sha256, _digest(raw)
     if found != expected:
         raise SeqloomError(f"{place}: not the right content: SHA-256 should be {expected} and is {found}; replace it")
     return raw
@@ -130,7 +115,7 @@ def _download(dataset: Dataset, file: File) -> bytes:
         places = " and ".join(f"${MIRROR}/{path}" for path in missing)
         raise SeqloomError(
             f"{dataset.name}: cannot be downloaded in the form that is read here: put it in place by hand as {places} "
-            f"(plain or .gz; SHA-256 in seqloom/data/checksums.txt); its home is {dataset.home}"
+            f"(plain or .gz; SHA-256: seqloom data list --json); its home is {dataset.home}"
         )
     _make(default_cache())
     with tempfile.TemporaryDirectory(dir=default_cache(), prefix=".download-") as folder:
@@ -150,17 +135,14 @@ def _member(archive: Path, file: File) -> bytes:
             if len(opened.infolist()) > MAX_MEMBERS:
                 raise SeqloomError(f"{file.address}: not the right content: it holds more than {MAX_MEMBERS:,} files")
             for member in opened.infolist():
-                if (
-                    member.file_size != sizes().get(file.path, member.file_size)
-                    or member.compress_type not in COMPRESSIONS
-                ):
+                if file.size not in (None, member.file_size) or member.compress_type not in COMPRESSIONS:
                     continue  # unread: what it claims to be is another file
                 left -= member.file_size
                 if left < 0:
                     raise _too_large(str(file.address), _max_bytes(file))
                 with opened.open(member) as packed:
                     raw = packed.read(member.file_size + 1)
-                if _digest(raw) == checksums()[file.path]:
+                if _digest(raw) == file.sha256:
                     return raw
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         raise SeqloomError(f"{file.address}: not a whole zip file ({error})") from error

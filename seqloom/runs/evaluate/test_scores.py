@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seqloom.data.datasets import catalog
 from seqloom.data.files.lines import STDIN
 from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError, missing
 from seqloom.files import write_json
 from seqloom.plural import counted
 from seqloom.runs.evaluate.report_files import evaluation_file
+from seqloom.tasks.registry import dataset_files
 from seqloom.tasks.shared.evaluation import examples_of
 
 NO_LIMIT = 10**9  # test data are scored completely
@@ -22,7 +22,7 @@ def check(names: Sequence[str], task: str) -> None:
     """Refuse test data that do not exist; called before the training."""
     if STDIN in names:
         raise SeqloomError("--test names files or a dataset; standard input is for the training data alone")
-    for file in catalog.resolve(names, "test", task):
+    for file in dataset_files(names, "test", task):
         if not Path(file).exists():
             raise missing(file)
 

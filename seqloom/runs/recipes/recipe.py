@@ -18,7 +18,6 @@ from seqloom.metrics.metric_table import METRICS, TASK_METRICS
 from seqloom.options import checked
 from seqloom.safety import file_errors
 from seqloom.setting_names import override
-from seqloom.tasks.registry import TASKS
 
 FILE = "recipe.yaml"
 MEMBERS = 1000  # models of an ensemble: more would not fit into memory
@@ -109,7 +108,7 @@ def load(name: str) -> Recipe:
     checked(Evaluate, values.get("evaluate", {}), f"evaluate in {path.name}")
     for name in values.get("evaluate", {}).get("metrics", []):
         of = METRICS[known(name, METRICS, f"metric of evaluate in {path.name}")].of  # empty: all tasks have it
-        if values["task"] in TASKS and of and name not in TASK_METRICS[values["task"]]:
+        if of and name not in TASK_METRICS.get(values["task"], METRICS):
             raise SeqloomError(f"recipe {path.name}: evaluate: {name} is no metric of the task {values['task']}")
     title = values.get("name", path.name)
     if title in ("", ".", "..") or "/" in title or not title.isprintable():

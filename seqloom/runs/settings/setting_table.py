@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from seqloom.errors import known
 from seqloom.runs.settings.setting_help import HELP
-from seqloom.tasks.presets import DEFAULT, preset, suited
+from seqloom.tasks.presets import default_model, preset, suited
+from seqloom.tasks.registry import TASKS
 from seqloom.training.settings import Training
 
 FILE = Path(__file__).with_suffix(".json")
@@ -34,8 +35,12 @@ class Setting(NamedTuple):
 def settings(task: str, model: str | None = None, size: str = "small") -> list[Setting]:
     """All settings of a task with one of its models: of the model, the training and the data."""
     collected = _collected()
-    of_task = collected["tasks"][known(task, collected["tasks"], "task")]
-    chosen = preset(task, model or DEFAULT[task], size)
+    if known(task, TASKS, "task") not in collected["tasks"]:  # a plug-in
+        from seqloom.runs.settings.signatures import collect
+
+        collected = collect()
+    of_task = collected["tasks"][task]
+    chosen = preset(task, model or default_model(task), size)
     found = list(_part_settings(collected, of_task["models"], {"kind": of_task["kind"], **chosen}, ""))
     training = Training.of({**of_task["training"], **suited(task, chosen)})
     for section, keywords in (("training", collected["training"]), ("data", of_task["data"])):

@@ -16,7 +16,7 @@ from seqloom.runs.config import section as by_current_names
 from seqloom.runs.train.job import Files
 from seqloom.runs.train.validation_split import parse_valid
 from seqloom.setting_names import current_name, with_current_names
-from seqloom.tasks.registry import TASKS
+from seqloom.tasks.registry import TASKS, about
 from seqloom.tasks.registry import task as get_task
 from seqloom.training.settings import Training, parse_seconds
 
@@ -166,20 +166,21 @@ def store_examples(
     """The names of the training, validation and test files. Examples given in Python are written to the cache first."""
     dotted = {key.removeprefix("data."): value for key, value in sections.settings.items() if key.startswith("data.")}
     settings = {**sections.data, **by_current_names(task, "data", dotted)}
+    form = about(task).examples
     unlimited = {**settings, "limit": None}
-    train_files, written = write_examples(files, task, settings, cache)
+    train_files, written = write_examples(files, form, settings, cache)
     forms = {written}  # True: examples that were written, False: files of the user's
     if valid is None or isinstance(valid, int | float | str | Path):
         valid_files = valid
         forms |= {False} if valid is not None and isinstance(parse_valid(valid), list) else set()
     else:
-        valid_files, valid_written = write_examples(valid, task, unlimited, cache, "valid")
+        valid_files, valid_written = write_examples(valid, form, unlimited, cache, "valid")
         forms.add(valid_written)
-    test_files, test_written = (None, written) if test is None else write_examples(test, task, unlimited, cache, "test")
+    test_files, test_written = (None, written) if test is None else write_examples(test, form, unlimited, cache, "test")
     forms.add(test_written)
     # Columns and header of a table are settings of its examples too.
     of_files = [
-        name for name in ("columns", *USER_FILE_OPTIONS) if task != "table" or name not in ("columns", "header")
+        name for name in ("columns", *USER_FILE_OPTIONS) if form != "table" or name not in ("columns", "header")
     ]
     for name in of_files if True in forms else ():
         if False in forms and settings.get(name) is not None:

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from seqloom.data.batches.batch_source import PreparedData
-from seqloom.data.datasets import catalog
 from seqloom.data.files.lines import STDIN
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.errors import SeqloomError, setting_errors
@@ -26,6 +25,7 @@ from seqloom.runs.train.resolve import ResolvedJob, complete
 from seqloom.runs.train.session import CHECKPOINTS, Session
 from seqloom.runs.train.validation_split import parse_valid, split_seed
 from seqloom.runs.train.warm_start import load_start_weights
+from seqloom.tasks.registry import dataset_files
 from seqloom.tasks.registry import task as get_task
 from seqloom.tasks.shared import pretrained_vectors
 from seqloom.training.distributed.processes import Ranks
@@ -63,8 +63,8 @@ def prepare_data(job: Job, resolved: ResolvedJob, ranks: Ranks) -> PreparedData:
             raise SeqloomError("several processes cannot share standard input; write the data to a file first")
         valid = parse_valid(held_out)
         request = PrepareRequest(
-            catalog.resolve(job.names, "train", job.task),
-            catalog.resolve(valid, "valid", job.task) if isinstance(valid, list) else valid,
+            dataset_files(job.names, "train", job.task),
+            dataset_files(valid, "valid", job.task) if isinstance(valid, list) else valid,
             configs.data_options(job.task, config["data"]),
             seed=seed,
             cache=job.cache,

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from seqloom.plural import counted
-from seqloom.reporting.task_words import Wording
+from seqloom.tasks.about import Wording
 from seqloom.training.loop import Loop
 from seqloom.training.objectives.labels import SquaredError
 

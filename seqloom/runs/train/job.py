@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seqloom.errors import is_known
 from seqloom.runs import config as configs
 from seqloom.tasks.registry import TASKS
 
@@ -35,7 +36,7 @@ class Job:
 
     def __post_init__(self) -> None:
         """Give settings their current names. A recipe sets the task later, by `replace`, which comes here again."""
-        for name in ("data", "training") if self.task in TASKS else ():
+        for name in ("data", "training") if is_known(self.task, TASKS) else ():
             object.__setattr__(self, name, configs.section(self.task, name, getattr(self, name)))
 
     @property

@@ -1,4 +1,18 @@
 """N → 1: labels or a number for a text."""
 
-ABOUT = "a label, several labels or a number for a text"  # for the command line
-CHECK = "labels"  # the module of data/checks by which `seqloom data check` looks through its files
+from seqloom.tasks.about import About, Wording
+
+ABOUT = About(
+    home=__name__,
+    line="a label, several labels or a number for a text",
+    check="labels",
+    examples="classify",
+    words=Wording(
+        "predicts the label of a text",
+        "text-classification",
+        "text-classification",
+        "texts",
+        "text",
+        right="texts whose label is correct; where there are several, all of them",
+    ),
+)

@@ -14,8 +14,7 @@ from seqloom.decoding.batched import Answer
 from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import ratio_interval
 from seqloom.metrics.classification import LabelPredictions, NumberPredictions, by_label, calibration, confusion
-from seqloom.reporting.number_format import finite
-from seqloom.tasks.shared.evaluation import common_details
+from seqloom.tasks.shared.evaluation import common_details, finite
 from seqloom.tasks.shared.label_predictions import label_answers
 
 if TYPE_CHECKING:

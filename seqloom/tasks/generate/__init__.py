@@ -1,4 +1,12 @@
 """Language models: prefix → continuation."""
 
-ABOUT = "plain text, or lines, of which the next token is predicted"  # for the command line
-CHECK = "texts"  # the module of data/checks by which `seqloom data check` looks through its files
+from seqloom.tasks.about import About, Wording
+
+ABOUT = About(
+    home=__name__,
+    line="plain text, or lines, of which the next token is predicted",
+    check="texts",
+    examples="generate",
+    reads=("classify",),  # the texts, or labels and texts: a language model may be conditioned (--columns 2,1)
+    words=Wording("continues a prompt", "text-generation", "language-model", "tokens", "token", tokens=True),
+)

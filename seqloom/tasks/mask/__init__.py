@@ -1,4 +1,20 @@
 """Masked language models, trained on plain text."""
 
-ABOUT = "plain text, a text a line, to pretrain an encoder by predicting hidden tokens"  # for the command line
-CHECK = "texts"  # the module of data/checks by which `seqloom data check` looks through its files
+from seqloom.tasks.about import About, Wording
+
+ABOUT = About(
+    home=__name__,
+    line="plain text, a text a line, to pretrain an encoder by predicting hidden tokens",
+    check="texts",
+    examples="mask",
+    reads=("classify", "generate"),
+    words=Wording(
+        "fills in masked tokens of a text",
+        "fill-mask",
+        "masked-language-model",
+        "texts",
+        "masked token",
+        tokens=True,
+        right="masked tokens that were predicted correctly",
+    ),
+)

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from seqloom.data.datasets import catalog
 from seqloom.data.files.columns import USER_FILE_OPTIONS, ReadOptions, read_options_of_run
 from seqloom.data.formats.python_data import write_examples
 from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import ratio_interval
+from seqloom.tasks.registry import about, dataset_files
 from seqloom.tasks.shared.unseen_characters import Note, UnseenTokens
 
 SCHEMA = 1  # of a record: a report made by an older Seqloom refuses a newer one
@@ -39,8 +39,8 @@ class Evaluation:
         unknown = next((note.facts for note in self.notes if isinstance(note, Note)), None)
         parameters = sum(one["parameters"] for one in self.members)
         return {
-            "metrics": {name: _finite(value) for name, value in self.metrics.items()},
-            "intervals": {name: [_finite(low), _finite(high)] for name, (low, high) in self.intervals.items()},
+            "metrics": {name: finite(value) for name, value in self.metrics.items()},
+            "intervals": {name: [finite(low), finite(high)] for name, (low, high) in self.intervals.items()},
             "signature": self.signature,
             "count": self.count,
             **({"unknown": unknown} if unknown else {}),
@@ -75,8 +75,8 @@ def examples_of(
     task, trained = runner.config["task"], runner.reading()
     asked = reading or trained
     settings = {**runner.config["data"], "columns": asked.columns, "skip_bad": asked.skip_bad, "limit": None}
-    names, written = write_examples(files, task, settings)
-    found = catalog.resolve(names, "test", task)
+    names, written = write_examples(files, about(task).examples, settings)
+    found = dataset_files(names, "test", task)
     if found != names or written:
         # A dataset, and examples written to a file, have columns of their own: the settings of the training files are
         # not for them, nor for written examples those given now.
@@ -140,6 +140,6 @@ def _bucket(group: list[tuple[int, int, int]]) -> dict[str, Any]:
     }
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
     """None for NaN and infinity, which JSON does not have."""
     return value if math.isfinite(value) else None

@@ -14,8 +14,7 @@ from seqloom.decoding.batched import Answer
 from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import ratio_interval
 from seqloom.metrics.span_f1 import TagSequences, by_type
-from seqloom.reporting.number_format import finite
-from seqloom.tasks.shared.evaluation import common_details, error_by_length
+from seqloom.tasks.shared.evaluation import common_details, error_by_length, finite
 
 if TYPE_CHECKING:
     from seqloom.tasks.tag.model import TagModel

@@ -1,4 +1,18 @@
 """N → M: pairs of source and target."""
 
-ABOUT = "pairs of source and target, of any kind and length"  # for the command line
-CHECK = "pairs"  # the module of data/checks by which `seqloom data check` looks through its files
+from seqloom.tasks.about import About, Wording
+
+ABOUT = About(
+    home=__name__,
+    line="pairs of source and target, of any kind and length",
+    check="pairs",
+    examples="translate",
+    words=Wording(
+        "turns a source text into a target text",
+        "text2text-generation",
+        "sequence-to-sequence",
+        "pairs",
+        "target token",
+        tokens=True,
+    ),
+)

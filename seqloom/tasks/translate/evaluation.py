@@ -16,8 +16,7 @@ from seqloom.errors import SeqloomError
 from seqloom.inspection.attention_maps import attention_maps
 from seqloom.metrics.text.bleu_chrf import tokenizer
 from seqloom.metrics.text.edit_alignment import Pair, align, closest
-from seqloom.reporting.number_format import finite
-from seqloom.tasks.shared.evaluation import common_details, error_by_length
+from seqloom.tasks.shared.evaluation import common_details, error_by_length, finite
 from seqloom.tasks.translate.model import Translator
 from seqloom.training.validation import group_by_source, subsample
 

@@ -1,4 +1,12 @@
 """Word vectors, trained on plain text."""
 
-ABOUT = "plain text, a text a line, for a vector of every word"  # for the command line
-CHECK = "texts"  # the module of data/checks by which `seqloom data check` looks through its files
+from seqloom.tasks.about import About, Wording
+
+ABOUT = About(
+    home=__name__,
+    line="plain text, a text a line, for a vector of every word",
+    check="texts",
+    examples="vectors",
+    reads=("classify", "generate"),
+    words=Wording("has a vector for every word", "feature-extraction", "word-vectors", "texts", "pair", tokens=True),
+)

@@ -153,9 +153,8 @@ def bomb(way: int = zipfile.ZIP_DEFLATED, size: int = 1 << 27, count: int = 1, l
 @pytest.mark.parametrize("way", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 @pytest.mark.parametrize("lie", [False, True])
 def test_an_archive_that_lies_is_not_unpacked(server, served, entry, fresh, monkeypatch, way, lie):
-    monkeypatch.setitem(download.sizes(), "squares/pairs.tsv", len(PAIRS))
     served["/bomb.zip"] = bomb(way, 1 << 24, lie=lie)
-    entry(f"{server}/bomb.zip")
+    entry(f"{server}/bomb.zip", size=len(PAIRS))
     pytest.importorskip("pooch")  # loaded before memory is counted
     tracemalloc.start()
     try:
@@ -169,14 +168,13 @@ def test_an_archive_that_lies_is_not_unpacked(server, served, entry, fresh, monk
 def test_archives_of_too_many_files_and_too_many_bytes(server, served, entry, fresh, monkeypatch):
     monkeypatch.setattr(download, "MAX_MEMBERS", 10)
     monkeypatch.setattr(download, "OTHER_MEMBERS_BYTES", 1 << 12)
-    monkeypatch.setitem(download.sizes(), "squares/pairs.tsv", len(PAIRS))
     for name, raw, told in (
         ("many.zip", bomb(size=0, count=11), "more than 10 files"),
         ("long.zip", bomb(zipfile.ZIP_STORED, 1 << 16), "more than the"),
         ("long.tsv", PAIRS + b"1", f"more than the {len(PAIRS):,} bytes"),
     ):
         served[f"/{name}"] = raw
-        entry(f"{server}/{name}")
+        entry(f"{server}/{name}", size=len(PAIRS))
         refused(f"{server}/{name}", told)
         assert left(fresh) == []
 
@@ -194,9 +192,8 @@ def test_a_mirror_with_more_than_it_should_is_not_read_to_its_end(entry, fresh, 
     place = tmp_path / "mirror" / "squares" / ("pairs.tsv.gz" if packed else "pairs.tsv")
     place.parent.mkdir(parents=True)
     monkeypatch.setenv("SEQLOOM_DATA", str(tmp_path / "mirror"))
-    monkeypatch.setitem(download.sizes(), "squares/pairs.tsv", len(PAIRS))
     place.write_bytes(gzip.compress(bytes(1 << 24)) if packed else bytes(1 << 24))
-    entry(None)
+    entry(None, size=len(PAIRS))
     tracemalloc.start()
     try:
         refused(str(place), f"more than the {len(PAIRS):,} bytes")
