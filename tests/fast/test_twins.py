@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from importlib import import_module, util
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,7 @@ def plain_function(name: str):
     """The plain function of a name, which may be a method's."""
     parts = name.split(".")
     for end in range(len(parts) - 1, 0, -1):
-        if util.find_spec(".".join(parts[:end])) is not None:
-            found = import_module(".".join(parts[:end]))
+        if (found := sys.modules.get(".".join(parts[:end]))) is not None:
             for part in parts[end:]:
                 found = getattr(found, part)
             return acceleration.plain_of(found)
