@@ -7,6 +7,7 @@ twin must support one of them, here or, for kernels, in Triton's interpreter or 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -25,8 +26,9 @@ class Call:
     keywords: Mapping[str, Any]
     bound: float = 1e-5
     grad: bool = True  # gradients are compared too; else it runs without
-    same: Callable[[Any, Any], None] | None = None  # another comparison, for random answers and for states
-    plain_args: tuple[Any, ...] | None = None  # of the plain function, where `args` have a state that fast code made
+    same: Callable[[Any, Any], None] | None = None  # another comparison, for random answers and states of fast code
+    plain: Maker | None = None  # the call for the plain function, where these arguments have a state of fast code
+    within: Callable[[], AbstractContextManager[Any]] = nullcontext  # where it runs: autocast, kernels turned on
 
     @property
     def inputs(self) -> list[Tensor]:
@@ -43,9 +45,15 @@ Maker = Callable[[], Call]
 
 
 def call(
-    *args: Any, bound: float = 1e-5, grad: bool = True, same: Any = None, plain_args: Any = None, **keywords: Any
+    *args: Any,
+    bound: float = 1e-5,
+    grad: bool = True,
+    same: Any = None,
+    plain: Maker | None = None,
+    within: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    **keywords: Any,
 ) -> Call:
-    return Call(args, keywords, bound, grad, same, plain_args)
+    return Call(args, keywords, bound, grad, same, plain, within)
 
 
 def tensors(value: Any) -> Iterator[Tensor]:
@@ -60,31 +68,31 @@ def tensors(value: Any) -> Iterator[Tensor]:
             yield from tensors(getattr(value, field.name))
 
 
-def run(function: Callable[..., Any], make: Maker, plain: bool = False) -> tuple[Call, Any, list[Tensor]]:
+def run(function: Callable[..., Any], make: Maker) -> tuple[Call, Any, list[Tensor]]:
     """The answer and the gradients of a call."""
     torch.manual_seed(5)
     made = make()
-    args = made.plain_args if plain and made.plain_args is not None else made.args
-    with torch.set_grad_enabled(made.grad):
-        answer = function(*args, **made.keywords)
+    with torch.set_grad_enabled(made.grad), made.within():
+        answer = function(*made.args, **made.keywords)
     outputs = [y for y in tensors(answer) if y.requires_grad]
     if not made.grad or not outputs or not made.inputs:
         return made, answer, []
     weights = (torch.arange(1.0, y.numel() + 1).sin().to(y).view_as(y) for y in outputs)
     total = sum((y * w).sum() for y, w in zip(outputs, weights, strict=True))
-    grads = torch.autograd.grad(total, made.inputs, allow_unused=True)  # pyright: ignore
+    keep = made.same is not None  # which may want gradients itself
+    grads = torch.autograd.grad(total, made.inputs, retain_graph=keep, allow_unused=True)  # pyright: ignore
     return made, answer, [torch.zeros_like(x) if g is None else g for x, g in zip(made.inputs, grads, strict=True)]
 
 
 def supports(twin: Twin, make: Maker) -> bool:
     made = make()
-    with torch.set_grad_enabled(made.grad):
+    with torch.set_grad_enabled(made.grad), made.within():
         return bool(twin.supported(*made.args, **made.keywords))
 
 
 def obeys(twin: Twin, plain: Callable[..., Any], make: Maker) -> None:
-    with acceleration.plain():  # so that a state which a call needs is a plain one too
-        made, wanted, wanted_grads = run(plain, make, plain=True)
+    with acceleration.plain():  # so that a state which a call makes is a plain one too
+        made, wanted, wanted_grads = run(plain, make().plain or make)
     _, found, found_grads = run(twin.fast, make)
     if made.same is not None:
         made.same(found, wanted)

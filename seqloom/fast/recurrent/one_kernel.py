@@ -18,18 +18,22 @@ Run = Callable[[Any, Tensor, Visibility, CellState], Any]
 
 def without_autocast(run: Run) -> Run:
     """On a GPU autocast runs torch's RNN kernels in float16 even if bfloat16 was requested: TF32 is as fast and safer.
-    And a CPU without bf16 arithmetic has no such kernel."""
+    And a CPU has no such kernel in float16, nor in bf16 without bf16 arithmetic."""
 
     @wraps(run)
     def in_float32(cell: Cell, x: Tensor, visible: Visibility, state: CellState) -> Any:
         device_type = x.device.type
-        if not torch.is_autocast_enabled(device_type) or not (x.is_cuda or not bf16_supported(x.device)):
+        if not torch.is_autocast_enabled(device_type) or (not x.is_cuda and _has_kernel(x.device)):
             return run(cell, x, visible, state)
         with torch.autocast(device_type, enabled=False):
             full = tuple(part.float() if isinstance(part, Tensor) else part for part in state)
             return run(cell, x.float(), visible, full)
 
     return in_float32
+
+
+def _has_kernel(cpu: torch.device) -> bool:
+    return torch.get_autocast_dtype("cpu") == torch.bfloat16 and bf16_supported(cpu)
 
 
 def one_kernel_pays(cell: Cell, x: Tensor) -> bool:

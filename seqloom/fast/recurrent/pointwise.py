@@ -82,10 +82,11 @@ def gated(gates: Tensor, c: Tensor) -> tuple[Tensor, ...]:
 
 def act_of(cell: Cell) -> Act | None:
     """(cell, W x + U h + b, state) -> the new state, for a cell whose gates are this sum, without norm and zoneout."""
-    plain = is_affine(cell) and not any(cell.zoneout)
-    if type(cell) is RnnCell and cell.activation == "none":
+    if not is_affine(cell) or any(cell.zoneout):
         return None
-    return ACTS.get(type(cell)) if plain else None
+    if type(cell) is RnnCell:
+        return None if cell.activation == "none" else _rnn_act
+    return _lstm_act if type(cell) is LstmCell else None
 
 
 def is_affine(cell: Cell) -> bool:
@@ -103,6 +104,3 @@ def _lstm_act(cell: LstmCell, gates: Tensor, state: CellState) -> CellState:
         return LstmPointwise.apply(gates, state[1])  # pyright: ignore[reportReturnType]
     *_, o, c = gated(gates, state[1])
     return o * c.tanh(), c
-
-
-ACTS: dict[type, Act] = {RnnCell: _rnn_act, LstmCell: _lstm_act}

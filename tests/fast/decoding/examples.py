@@ -62,7 +62,9 @@ def stepping(encoded: Encoded, width: int, x: torch.Tensor, **options) -> Call:
     decoder = decoder_of(**options)
     state = transformer.begin(decoder, encoded, width, 6)
     plain_state = plain_of(TransformerDecoder.begin)(decoder, encoded, width, 6)
-    return call(decoder, x, state, plain_args=(decoder, x, plain_state), grad=False, same=first_equal)
+    return call(
+        decoder, x, state, plain=lambda: call(decoder, x, plain_state, grad=False), grad=False, same=first_equal
+    )
 
 
 def small_model() -> Seq2Seq:
@@ -91,7 +93,9 @@ def looked_up(width: int) -> Call:
     model, tokens = small_model(), torch.arange(3 * width)[:, None] % 5 + 1
     state = token_table.start(model, source_rows(), width=width, room=6)
     plain_state = plain_of(TransformerDecoder.begin)(model.decoder, model.read(source_rows()), width, 6)  # pyright: ignore
-    return call(model, tokens, state, plain_args=(model, tokens, plain_state), grad=False, same=first_equal)
+    return call(
+        model, tokens, state, plain=lambda: call(model, tokens, plain_state, grad=False), grad=False, same=first_equal
+    )
 
 
 def same_answers(found: list, wanted: list) -> None:

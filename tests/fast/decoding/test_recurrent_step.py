@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seqloom.fast.decoding.recurrent_step import RecurrentStackStep
-from seqloom.models.decoders.attentive import AttentiveDecoder
+from seqloom.models.decoders.attentive import AttentiveDecoder, SourceMemory
 from seqloom.models.protocols import Encoded
 from seqloom.parts.probe import watch
 from seqloom.parts.recurrent.cells import CELLS
@@ -54,6 +54,7 @@ def test_unsupported_stacks():
 @pytest.mark.parametrize("width", [1, 2])
 @torch.no_grad()
 def test_an_attentive_decoder_gives_the_same(query, feeding, width):
+    """Also while somebody watches, from the start or from the middle."""
     torch.manual_seed(0)
     decoder = AttentiveDecoder(5, 8, ((8, 8),), dim=8, layers=2, query=query, input_feeding=feeding)
     decoder = shake(decoder.double(), 1)
@@ -62,9 +63,13 @@ def test_an_attentive_decoder_gives_the_same(query, feeding, width):
         states=drawn(3, 6, 8), lengths=torch.tensor(LENGTHS), summary=drawn(3, 8), final=(final,) * 1, layers=()
     )
 
-    def outputs(room):
-        state, found = decoder.begin(encoded, width, room), []
+    def begun(room):
+        state = decoder.begin(encoded, width, room)
         assert (state.context.decoding_step is not None) == (room is not None and query == "current")
+        return state
+
+    def outputs(state):
+        found = []
         for number in range(3):
             y, state = decoder(drawn(3 * width, 1, 5, seed=number), state)
             found.append(y)
@@ -73,8 +78,12 @@ def test_an_attentive_decoder_gives_the_same(query, feeding, width):
         found.append(decoder(drawn(2 * width, 1, 5, seed=9), state.pick(rest, torch.tensor([1, 2])))[0])
         return found
 
-    fast = outputs(4)
-    close(fast, outputs(None))
-    with watch(decoder) as seen:
-        close(fast, outputs(4))
-    assert all(len(reports) == 4 for reports in seen.values())
+    fast, state = outputs(begun(4)), begun(4)
+    close(fast, outputs(begun(None)))
+    for middle in (True, False):
+        with watch(decoder) as seen:
+            if not middle:
+                state = decoder.begin(encoded, width, 4)
+                assert type(state.context) is SourceMemory
+            close(fast, outputs(state))
+        assert all(len(reports) == 4 for reports in seen.values())
