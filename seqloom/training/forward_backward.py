@@ -17,7 +17,7 @@ from seqloom.fast.linear.cpu import bf16_supported
 from seqloom.fast.triton_common import runtime
 from seqloom.parts.state import State
 from seqloom.parts.transformer.block import Block
-from seqloom.training.objectives.teacher_forcing import Loss
+from seqloom.training.objectives.objective import Loss
 from seqloom.training.settings import Training
 
 

@@ -19,7 +19,8 @@ from seqloom.tasks.translate.presets import PRESETS, preset
 from seqloom.training.checkpoint import load_weights, trained_tensors
 from seqloom.training.distributed.sharding import saved_buffers
 from seqloom.training.loop import Loop, NonFiniteError
-from seqloom.training.objectives.teacher_forcing import Loss, TeacherForcing
+from seqloom.training.objectives.objective import Loss
+from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from seqloom.training.optim.optimizer import apply_gradients, make_optimizer
 from seqloom.training.optim.schedule import Plateau, learning_rate_at
 from seqloom.training.settings import SELECT, Training, parse_seconds
@@ -66,7 +67,7 @@ def test_the_loss_is_over_real_tokens_only(corpus):
 
 def test_smoothing_is_for_training_alone(corpus):
     batch = corpus.train.batch(np.arange(8))
-    objective = TeacherForcing(make_model(corpus), smoothing=0.2)
+    objective = TeacherForcing(make_model(corpus), label_smoothing=0.2)
     assert objective(batch).total > TeacherForcing(objective.model)(batch).total
     assert torch.equal(objective.eval()(batch).total, TeacherForcing(objective.model).eval()(batch).total)
 

@@ -18,6 +18,7 @@ from seqloom.runs.settings.setting_help import HELP
 from seqloom.tasks.presets import DEFAULT, preset, suited
 from seqloom.training.settings import Training
 
+BY_TASK = {"select": "scores", "objective": "objectives"}  # settings whose choices depend on the task
 FILE = Path(__file__).with_suffix(".json")
 
 
@@ -41,7 +42,7 @@ def settings(task: str, model: str | None = None, size: str = "small") -> list[S
     for section, keywords in (("training", collected["training"]), ("data", of_task["data"])):
         for name, entry in keywords.items():
             default = getattr(training, name) if section == "training" else entry["default"]
-            choices = of_task["scores"] if (section, name) == ("training", "select") else entry["choices"]
+            choices = of_task[BY_TASK[name]] if section == "training" and name in BY_TASK else entry["choices"]
             found.append(Setting(f"{section}.{name}", default, entry["takes"], tuple(choices), entry["about"]))
     return found
 

@@ -32,7 +32,8 @@ from seqloom.tasks.shared.label_predictions import DEFAULT_METRICS, SCORES, with
 from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.shared.task import Validator
 from seqloom.training.distributed.processes import Ranks
-from seqloom.training.objectives.labels import label_objective
+from seqloom.training.objectives.objective import Objective, unwrap
+from seqloom.training.objectives.objective_table import make_objective
 from seqloom.training.settings import Training
 from seqloom.training.validation import all_batches
 
@@ -101,11 +102,11 @@ class Classify:
     def decoding(self, data: PreparedLabels, before: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
-    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
+    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
         target = config["data"]["target"]
         if isinstance(model, Logistic) and target != "label":
             raise SeqloomError(f"model logistic predicts one of two labels, not {target}; choose softmax")
-        return label_objective(target, model, settings.label_smoothing, settings.r_drop)
+        return make_objective(model, settings, self.name, target)
 
     def validator(
         self, model: nn.Module, data: PreparedLabels, config: Mapping[str, Any], device: torch.device
@@ -136,13 +137,12 @@ def validated(
     device: torch.device,
 ) -> dict[str, float]:
     """The mean loss and the scores on validation data. Every rank predicts its rows; the outputs are gathered."""
-    plain: Any = getattr(objective, "module", objective)  # without the wrapper for several processes
     training = objective.training
     objective.eval()
     total, count, rows, logits = torch.zeros((), dtype=torch.float64, device=device), 0, [], []
     for batch in all_batches(source, settings, ranks):
         outputs = model(batch.source.to(device))
-        loss = plain.loss(outputs, batch.to(device))
+        loss = unwrap(objective).loss(outputs, batch.to(device))
         total, count = total + loss.total, count + loss.count
         rows += batch.rows
         logits.append(outputs[: len(batch.rows)].float().cpu().numpy())

@@ -22,7 +22,9 @@ from seqloom.tasks.generate.model import GenerateModel
 from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.shared.task import Runner, Validator
 from seqloom.training.distributed.processes import Ranks
-from seqloom.training.objectives.next_token import NextToken, validation_loss
+from seqloom.training.objectives.next_token import validation_loss
+from seqloom.training.objectives.objective import Objective
+from seqloom.training.objectives.objective_table import make_objective
 from seqloom.training.settings import Training
 
 UNRANKED = ("bytes", "bpe")  # tokens whose ids do not go from the most frequent to the rarest
@@ -52,14 +54,14 @@ class Generate:
         longest = 200 if train.offsets is None else math.ceil(1.25 * int(train.lengths.max()))
         return {"room": max(room, before.get("room", 0)), "longest": max(longest, before.get("longest", 0))}
 
-    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
+    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
         tokens = config["data"].get("tokens", StreamOptions.tokens)
         if isinstance(getattr(model, "output", None), Adaptive) and tokens.startswith(UNRANKED):
             raise SeqloomError(
                 f"output: adaptive needs tokens numbered from the most frequent to the rarest; {tokens} are not: "
                 "choose output: softmax, or tokens: words, chars or jieba"
             )
-        return NextToken(model, settings.label_smoothing)
+        return make_objective(model, settings, self.name)
 
     def validator(
         self, model: nn.Module, data: PreparedData, config: Mapping[str, Any], device: torch.device

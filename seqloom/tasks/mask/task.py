@@ -21,7 +21,9 @@ from seqloom.tasks.mask.model import MaskModel
 from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.shared.task import Validator
 from seqloom.training.distributed.processes import Ranks
-from seqloom.training.objectives.masked_tokens import MaskedPrediction, MaskedTexts, predict_masked
+from seqloom.training.objectives.masked_tokens import MaskedTexts, predict_masked
+from seqloom.training.objectives.objective import Objective
+from seqloom.training.objectives.objective_table import make_objective
 from seqloom.training.settings import Training
 from seqloom.training.validation import all_batches
 
@@ -62,8 +64,8 @@ class Mask:
     def decoding(self, data: PreparedData, before: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
-    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
-        return MaskedPrediction(model)  # pyright: ignore[reportArgumentType]
+    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
+        return make_objective(model, settings, self.name)
 
     def validator(
         self, model: nn.Module, data: PreparedData, config: Mapping[str, Any], device: torch.device

@@ -16,6 +16,7 @@ from seqloom.decoding.search_options import Search
 from seqloom.tasks.shared.evaluation import Evaluation
 from seqloom.tasks.shared.predictor import LoadedRun, PredictKeywords
 from seqloom.training.distributed.processes import Ranks
+from seqloom.training.objectives.objective import Objective
 from seqloom.training.settings import Training
 
 # The scores of the held-out data, by the objective as it is now (perhaps wrapped for several processes).
@@ -112,8 +113,8 @@ class Task(Protocol):
         the run that goes on or that this one starts from."""
         ...
 
-    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
-        """What is trained: called with a batch of the source, gives a `Loss`."""
+    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
+        """What is trained, as `training.objective` names it: called with a batch of the source, gives a `Loss`."""
         ...
 
     def validator(

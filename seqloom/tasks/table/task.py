@@ -19,7 +19,8 @@ from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.shared.task import Validator
 from seqloom.tasks.table.model import TableModel
 from seqloom.training.distributed.processes import Ranks
-from seqloom.training.objectives.labels import label_objective
+from seqloom.training.objectives.objective import Objective
+from seqloom.training.objectives.objective_table import make_objective
 from seqloom.training.settings import Training
 
 
@@ -51,8 +52,8 @@ class Table:
         """What the target turned out to be: the objective must know, and only the data says."""
         return {"target": data.schema.prediction.kind}
 
-    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
-        return label_objective(config["decoding"]["target"], model, settings.label_smoothing, settings.r_drop)
+    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
+        return make_objective(model, settings, self.name, config["decoding"]["target"])
 
     def validator(
         self, model: nn.Module, data: PreparedTable, config: Mapping[str, Any], device: torch.device

@@ -17,7 +17,9 @@ from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.shared.task import Validator
 from seqloom.tasks.tag.model import TagModel
 from seqloom.training.distributed.processes import Ranks
-from seqloom.training.objectives.tags import TagLikelihood, tag_scores
+from seqloom.training.objectives.objective import Objective
+from seqloom.training.objectives.objective_table import make_objective
+from seqloom.training.objectives.tags import tag_scores
 from seqloom.training.settings import Training
 
 
@@ -52,8 +54,8 @@ class TagTask:
     def decoding(self, data: PreparedTags, before: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
-    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
-        return TagLikelihood(model, settings.label_smoothing, settings.r_drop)
+    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
+        return make_objective(model, settings, self.name)
 
     def validator(
         self, model: nn.Module, data: PreparedTags, config: Mapping[str, Any], device: torch.device

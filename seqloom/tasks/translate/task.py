@@ -21,7 +21,8 @@ from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.shared.task import Validator
 from seqloom.tasks.translate.model import Translator
 from seqloom.training.distributed.processes import Ranks
-from seqloom.training.objectives.teacher_forcing import TeacherForcing
+from seqloom.training.objectives.objective import Objective
+from seqloom.training.objectives.objective_table import make_objective
 from seqloom.training.settings import Training
 from seqloom.training.validation import all_batches, greedy_scores, validation_loss
 
@@ -53,8 +54,8 @@ class Translate:
         found = {"ratio": float(np.ceil(10 * (target / source).max()) / 10), "longest": int(target.max())}
         return {**before, **{name: max(value, before.get(name, value)) for name, value in found.items()}}
 
-    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
-        return TeacherForcing(model, settings.label_smoothing, settings.r_drop)  # pyright: ignore[reportArgumentType]
+    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
+        return make_objective(model, settings, self.name)
 
     def validator(
         self, model: nn.Module, data: PreparedPairs, config: Mapping[str, Any], device: torch.device

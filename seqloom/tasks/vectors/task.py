@@ -20,7 +20,9 @@ from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.shared.task import Validator
 from seqloom.tasks.vectors.model import VectorModel
 from seqloom.training.distributed.processes import Ranks
-from seqloom.training.objectives.skip_gram import NegativeSampling, Windows
+from seqloom.training.objectives.objective import Objective
+from seqloom.training.objectives.objective_table import make_objective
+from seqloom.training.objectives.skip_gram import Windows
 from seqloom.training.settings import Training
 from seqloom.training.validation import all_batches, validation_loss
 
@@ -77,8 +79,8 @@ class Vectors:
     def decoding(self, data: PreparedData, before: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
-    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
-        return NegativeSampling(model)  # pyright: ignore[reportArgumentType]
+    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
+        return make_objective(model, settings, self.name)
 
     def validator(
         self, model: nn.Module, data: PreparedData, config: Mapping[str, Any], device: torch.device

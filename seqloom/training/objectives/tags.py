@@ -14,20 +14,22 @@ from seqloom.data.encoding.tag_schemes import END_LETTERS, is_allowed
 from seqloom.metrics.span_f1 import TagSequences, score_sums
 from seqloom.parts.layers.crf import Allowed, mask_padding
 from seqloom.training.distributed.processes import ALONE, Ranks
+from seqloom.training.objectives.objective import Loss, Objective, unwrap
 from seqloom.training.objectives.r_drop import divergence
-from seqloom.training.objectives.teacher_forcing import Loss
 from seqloom.training.settings import Training
 from seqloom.training.validation import all_batches
 
 
-class TagLikelihood(nn.Module):
-    """−Σ log p(tags | words) over sentences; the count is of words, so that a loss is nats a word. With `agreement`,
+class TagLikelihood(Objective):
+    """−Σ log p(tags | words) over sentences; the count is of words, so that a loss is nats a word. With `r_drop`,
     every sentence is predicted twice, and the divergence of the two p(tag | words) at each word is added (Liang et al.
     2021; see TeacherForcing)."""
 
-    def __init__(self, model: nn.Module, smoothing: float = 0.0, r_drop: float = 0.0) -> None:
-        super().__init__()
-        self.model, self.smoothing, self.r_drop = model, smoothing, r_drop
+    tasks = ("tag",)
+
+    def __init__(self, model: nn.Module, label_smoothing: float = 0.0, r_drop: float = 0.0) -> None:
+        super().__init__(model)
+        self.smoothing, self.r_drop = label_smoothing, r_drop
 
     def forward(self, batch: TagBatch) -> Loss:
         if self.training and self.r_drop:
@@ -37,8 +39,7 @@ class TagLikelihood(nn.Module):
         return Loss(total if batch.rows else total * 0.0, batch.count)
 
     def _twice(self, batch: TagBatch) -> Tensor:
-        model: Any = self.model
-        first, second = (model.distribution(batch.source, batch.tags, self.smoothing) for _ in range(2))
+        first, second = (self.model.distribution(batch.source, batch.tags, self.smoothing) for _ in range(2))
         apart = mask_padding(divergence(first.marginals, second.marginals), batch.source.lengths)
         return (self.r_drop * apart.sum() - first.likelihood.sum() - second.likelihood.sum()) / 2
 
@@ -66,7 +67,7 @@ def tag_scores(
     """On all held-out sentences: `loss` in nats a word, `accuracy`, and `f1` where the tags mark spans."""
     training = objective.training
     objective.eval()
-    model: Any = getattr(objective, "module", objective).model  # unwrap DDP
+    model: Any = unwrap(objective).model
     allowed, sums = allowed_moves(tags), np.zeros(7)
     for batch in all_batches(source, settings, ranks):
         there = batch.to(device)
