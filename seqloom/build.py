@@ -56,10 +56,10 @@ class Functions(Mapping[str, Callable[..., Any]], Generic[Entry]):
 
 def build(table: Mapping[str, Any], choice: Choice, **sizes: Any) -> Any:
     """Make the chosen part; `sizes` are what only the caller knows, such as `query_dim`."""
-    return chosen(table, choice)(**sizes)
+    return maker(table, choice)(**sizes)
 
 
-def chosen(table: Mapping[str, Any], choice: Choice) -> Callable[..., Any]:
+def maker(table: Mapping[str, Any], choice: Choice) -> Callable[..., Any]:
     """What `build` calls: the entry, with the keywords that the choice sets."""
     if callable(choice):
         return choice

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,11 +45,16 @@ def missing(path: str | Path) -> SeqloomError:
     return SeqloomError(f"{path}: no such file" + (f"; did you mean {str(path.with_name(near[0]))!r}?" if near else ""))
 
 
-def known(name: str, names: Iterable[str], what: str = "name") -> str:
+def is_known(name: object, names: Collection[str]) -> bool:
+    """Whether `name` is one of `names`."""
+    return name in [*names]  # not by hash: a config may give anything for a name
+
+
+def known(name: str, names: Collection[str], what: str = "name") -> str:
     """`name` itself if it is one of `names`; else an error that suggests what was meant."""
-    choices = sorted(names)
-    if name in choices:
+    if is_known(name, names):
         return name
+    choices = sorted(names)
     near = difflib.get_close_matches(str(name), choices, 1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     which = f"Choose from: {', '.join(choices)}" if choices else "There is none."

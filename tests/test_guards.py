@@ -220,6 +220,7 @@ TABLES = {
     "seqloom.metrics.classification.LABEL_METRICS",
     "seqloom.metrics.classification.NUMBER_METRICS",
     "seqloom.training.objectives.objective_table.OBJECTIVES",
+    "seqloom.decoding.decoding_table.DECODINGS",
     "seqloom.training.optim.schedule.SCHEDULES",
 }
 

@@ -1,4 +1,5 @@
-"""Decoding: `decode` runs greedy search, sampling or beam search over a Stepper, as a `Search` says.
+"""Decoding: `decode` runs greedy search, sampling, beam search or another of `DECODINGS` over a Stepper, as a `Search`
+says.
 
 Every search takes `limits`, the most tokens each sentence may get; they depend on the sentence alone, never on its
 neighbors, so that a sentence gets the same answer in any batch. Samples do too: see `random_draws`.
@@ -6,25 +7,21 @@ neighbors, so that a sentence gets the same answer in any batch. Samples do too:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import torch
 
+from seqloom.build import maker
 from seqloom.data.batches.collate import Padded
-from seqloom.decoding.beam import beam_search
-from seqloom.decoding.greedy import decode_stepwise, most_likely
+from seqloom.decoding.decoding_table import DECODINGS, NOT_FINITE
 from seqloom.decoding.hypotheses import Hypothesis
-from seqloom.decoding.random_draws import Draws
-from seqloom.decoding.sampling import sampler
 from seqloom.decoding.search_options import Search
-from seqloom.errors import SeqloomError
+from seqloom.errors import SeqloomError, known
 from seqloom.fast.malloc import retain_freed_memory
 from seqloom.models.seq2seq import Stepper
 
 # A faster way to search, as the CUDA graphs of `DecodingGraphs`; gives None for a request that it does not support.
 FastSearch = Callable[[Stepper, Padded, list[int], Search], list[list[Hypothesis]] | None]
-NOT_FINITE = "the model's scores are not finite: its training has gone wrong"
 
 
 @torch.inference_mode()
@@ -41,18 +38,11 @@ def decode(
     first."""
     if source.tokens.device.type == "cpu":
         retain_freed_memory()
-    if search.sample:
+    known(search.kind, DECODINGS, "decoding")
+    found = None if fast_search is None else fast_search(stepper, source, limits, search)
+    if found is None:
         indices = range(len(limits)) if indices is None else indices
-        streams = [(index, sample) for index in indices for sample in range(search.n_best)]
-        choose = sampler(search, Draws(search.seed, streams, source.tokens.device))
-        samples = decode_stepwise(stepper, source, limits, choose, search.n_best, search)
-        if any(math.isnan(sample.score) for several in samples for sample in several):
-            raise SeqloomError(NOT_FINITE)
-        return samples
-    best = None if fast_search is None else fast_search(stepper, source, limits, search)
-    if search.beam == 1:
-        return best or decode_stepwise(stepper, source, limits, most_likely, 1, search)
-    best = best or beam_search(stepper, source, limits, search.beam, search.alpha, search)
-    if not all(best):
+        found = maker(DECODINGS, search.choice)(stepper, source, limits, search, indices)
+    if not all(found):
         raise SeqloomError(NOT_FINITE)
-    return [hypotheses[: search.n_best] for hypotheses in best]
+    return [hypotheses[: search.n_best] for hypotheses in found]

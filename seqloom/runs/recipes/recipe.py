@@ -40,7 +40,7 @@ class Recipe:
     data: dict = field(default_factory=dict)  # keywords of the task's data options
     training: dict = field(default_factory=dict)  # keywords of Training
     settings: dict = field(default_factory=dict)  # as `--set` takes them
-    evaluate: dict = field(default_factory=dict)  # beam, alpha, metrics, tokenize
+    evaluate: dict = field(default_factory=dict)  # beam, alpha, decoding, metrics, tokenize
     published: str = ""  # the figures of the paper
     reached: dict = field(default_factory=dict)  # scores by metric; signature, seeds, hardware, time, date, results
     members: list = field(default_factory=list)  # of an ensemble, see Member
@@ -84,6 +84,7 @@ class Evaluate:
 
     beam: int = 1
     alpha: float = 1.0
+    decoding: str = "auto"  # as `seqloom predict --decoding` takes it
     metrics: list | None = None  # that are shown; None: all
     tokenize: str = "13a"  # BLEU's
 

@@ -71,6 +71,7 @@ class ClassifyModel(Predictor[str]):
         probability. Of several labels there is one answer: those more likely than not; its confidence is the geometric
         mean over all labels of being right about them. A number comes with no probability: its confidence is 1."""
         search = search or Search()
+        search.check_auto("classify")
         if search.sample or search.beam > search.n_best:
             raise SeqloomError("a classifier knows the likeliest labels: --sample and --beam are for other tasks")
         texts = iter(sources)

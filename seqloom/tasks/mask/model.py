@@ -64,6 +64,7 @@ class MaskModel(Predictor[str]):
     ) -> Iterator[list[Answer]]:
         """The likeliest fillings of each text, in order, as a stream; a text without <mask> stays as it is."""
         search = search or Search()
+        search.check_auto("mask")
         if search.sample:
             raise SeqloomError("a <mask> is filled with the likeliest tokens; leave --sample out")
         texts = iter(sources)

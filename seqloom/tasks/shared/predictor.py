@@ -15,8 +15,9 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 import safetensors
 import torch
 
+from seqloom.build import kind_of
 from seqloom.decoding.batched import Answer, warn_of_long
-from seqloom.decoding.search_options import Search
+from seqloom.decoding.search_options import AUTO, BEAM, GREEDY, Search
 from seqloom.documents import parse_json
 from seqloom.errors import SeqloomError
 from seqloom.options import checked, hints_of
@@ -39,6 +40,7 @@ class PredictKeywords(TypedDict, total=False):
     first: int | None
     close: bool
     never: tuple[int, ...]
+    decoding: str | dict[str, Any]
     rows: int
 
 
@@ -179,9 +181,10 @@ def search_of(search: Search | None, n_best: int | None, keywords: Mapping[str, 
     if search is not None:
         return search, rows
     given = {**given, **checked(Search, {name: one for name, one in given.items() if name != "never"}, "predict")}
-    if not given.get("sample") and {"temperature", "top_k", "top_p"} & given.keys():
+    auto = kind_of(given.get("decoding", AUTO)) in (AUTO, GREEDY, BEAM)
+    if not given.get("sample") and auto and {"temperature", "top_k", "top_p"} & given.keys():
         raise SeqloomError("temperature, top_k and top_p shape what is sampled: add sample=True")
-    if n_best is not None and "beam" not in given and not given.get("sample"):
+    if n_best is not None and "beam" not in given and auto and not given.get("sample"):
         given["beam"] = n_best
     return Search(**given), rows
 

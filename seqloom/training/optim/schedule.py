@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from seqloom.build import chosen
+from seqloom.build import maker
 
 if TYPE_CHECKING:
     from seqloom.training.settings import Training
@@ -59,7 +59,7 @@ SCHEDULES: dict[str, Callable[..., float]] = {
 def learning_rate_at(step: int, settings: Training, progress: float, factor: float = 1.0) -> float:
     """The learning rate of update `step` (the first is 1); `factor`: of the plateau."""
     at = Point(settings.learning_rate, settings.warmup, step, progress, factor)
-    return chosen(SCHEDULES, settings.schedule)(at)
+    return maker(SCHEDULES, settings.schedule)(at)
 
 
 @dataclass
