@@ -11,6 +11,7 @@ from seqloom.cli import completion
 from seqloom.cli.arguments import UsageError, output_name, runs_and_files
 from seqloom.cli.data import COLUMNS, DELIMITER, ENCODING, HEADER
 from seqloom.decoding.search_options import AUTO, BEAM, GREEDY, SAMPLE
+from seqloom.metrics.metric_table import task_metrics
 from seqloom.metrics.text.moses_tokenizer import LANGUAGES, MOSES
 from seqloom.options import without_none
 
@@ -53,7 +54,7 @@ def evaluate(
     metrics: Annotated[
         str | None,
         typer.Option(
-            help="Only these metrics, separated by commas; for translate: per, cer, wer, exact_match, bleu, chrf.",
+            help=f"Only these metrics, separated by commas; for translate: {', '.join(task_metrics('translate'))}.",
             autocompletion=completion.metrics,
         ),
     ] = None,

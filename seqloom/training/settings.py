@@ -8,7 +8,7 @@ from typing import Any
 
 from seqloom.build import kind_of
 from seqloom.errors import SeqloomError, SettingError, known, shown
-from seqloom.metrics.metric_table import SELECT
+from seqloom.metrics.metric_table import check_select
 from seqloom.options import checked, hints_of
 from seqloom.setting_names import with_current_names
 from seqloom.training.optim.optimizer_table import OPTIMIZERS, Optimizer
@@ -69,7 +69,7 @@ class Training:
         known(kind_of(self.schedule), SCHEDULES, "schedule")
         known(self.precision, PRECISIONS, "precision")
         known(self.cuda_graphs, CUDA_GRAPH_MODES, "cuda_graphs")
-        known(self.select, SELECT, "score to select by")
+        check_select(self.select)
         for name in ABOVE_ZERO:
             value = getattr(self, name)
             if value is not None and not value > 0:  # not a number is not above 0 either

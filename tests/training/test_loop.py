@@ -13,6 +13,7 @@ from seqloom.build import build
 from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.fast.linear import cpu as linear_cpu
+from seqloom.metrics.metric_table import selectable
 from seqloom.metrics.text.text_metrics import METRICS
 from seqloom.models.seq2seq import MODELS, Seq2Seq
 from seqloom.tasks.translate.presets import PRESETS, preset
@@ -23,7 +24,7 @@ from seqloom.training.objectives.objective import Loss
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from seqloom.training.optim.optimizer import apply_gradients, make_optimizer
 from seqloom.training.optim.schedule import Plateau, learning_rate_at
-from seqloom.training.settings import SELECT, Training, parse_seconds
+from seqloom.training.settings import Training, parse_seconds
 
 CPU = torch.device("cpu")
 
@@ -317,7 +318,7 @@ def test_settings_are_checked():
     assert Training.of({}).epochs == 20
     assert Training.of({"patience": 3}).epochs == 100
     assert Training.of({"learning_rate": "1e-3"}).learning_rate == 1e-3  # as YAML reads it
-    assert set(SELECT) >= {"loss", "perplexity", *METRICS}
+    assert set(selectable()) >= {"loss", "perplexity", *METRICS}
     assert Training.of({"average_checkpoints": 5}).keep_checkpoints == 5
     for wrong, told in (
         ({"max_step": 3}, "did you mean 'max_steps'"),

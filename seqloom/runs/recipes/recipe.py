@@ -14,7 +14,7 @@ from typing import Any
 
 from seqloom.documents import read_yaml
 from seqloom.errors import SeqloomError, known, shown
-from seqloom.metrics.metric_table import METRICS, TASK_METRICS
+from seqloom.metrics.metric_table import METRICS, task_metrics
 from seqloom.options import checked
 from seqloom.safety import file_errors
 from seqloom.setting_names import override
@@ -110,7 +110,7 @@ def load(name: str) -> Recipe:
     checked(Evaluate, values.get("evaluate", {}), f"evaluate in {path.name}")
     for name in values.get("evaluate", {}).get("metrics", []):
         of = METRICS[known(name, METRICS, f"metric of evaluate in {path.name}")].of  # empty: all tasks have it
-        if values["task"] in TASKS and of and name not in TASK_METRICS[values["task"]]:
+        if values["task"] in TASKS and of and name not in task_metrics(values["task"]):
             raise SeqloomError(f"recipe {path.name}: evaluate: {name} is no metric of the task {values['task']}")
     title = values.get("name", path.name)
     if title in ("", ".", "..") or "/" in title or not title.isprintable():

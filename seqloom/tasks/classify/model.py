@@ -28,7 +28,7 @@ from seqloom.parts.layers.pooling import AttentionPool
 from seqloom.parts.probe import watch
 from seqloom.tasks.classify.evaluation import evaluation_details
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of
-from seqloom.tasks.shared.label_predictions import DEFAULT_METRICS, label_answers, with_references
+from seqloom.tasks.shared.label_predictions import default_metrics, label_answers, with_references
 from seqloom.tasks.shared.predictor import LoadedRun, Predictor
 from seqloom.tasks.shared.unseen_characters import unknown_tokens
 
@@ -122,7 +122,7 @@ class ClassifyModel(Predictor[str]):
     ) -> Evaluation:
         """Scores of outputs that were computed already, [N, outputs], one row for each example."""
         found = self.found(examples, logits)
-        scores = score_labels(found, metrics=metrics or DEFAULT_METRICS[self.target.kind])
+        scores = score_labels(found, metrics=metrics or default_metrics(self.target.kind))
         texts = [label_answers(self.target, row)[0].text for row in logits]
         notes: tuple[str, ...] = ()
         if (

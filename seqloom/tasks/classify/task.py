@@ -28,7 +28,7 @@ from seqloom.metrics.classification import score_labels
 from seqloom.models.classifier import CLASSIFIERS, Logistic
 from seqloom.models.ensemble import ClassifierEnsemble
 from seqloom.tasks.classify.model import ClassifyModel
-from seqloom.tasks.shared.label_predictions import DEFAULT_METRICS, SCORES, with_references
+from seqloom.tasks.shared.label_predictions import default_metrics, label_scores, with_references
 from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.shared.task import Validator
 from seqloom.training.distributed.processes import Ranks
@@ -66,7 +66,10 @@ class Classify:
     vocabularies = ("source", "target")
     options = LabelOptions
     training: Mapping[str, Any] = {"select": "accuracy"}
-    scores = SCORES
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        return label_scores()
 
     def prepare(self, request: PrepareRequest[LabelOptions]) -> PreparedLabels:
         """Prepared as pairs: the text is the source and the label the target."""
@@ -156,7 +159,7 @@ def validated(
     )
     missing = source.missing()[order] if source.target.kind == "labels" else None  # a single missing label is -1
     predictions = with_references(source.target, outputs, source.values[order], missing)
-    names = DEFAULT_METRICS[source.target.kind]
+    names = default_metrics(source.target.kind)
     count = sum(rank["count"] for rank in gathered)
     loss = sum(rank["total"] for rank in gathered) / count if count else math.nan
     return {"loss": loss, **score_labels(predictions, metrics=names, samples=0).metrics}

@@ -98,7 +98,11 @@ class Task(Protocol):
     vocabularies: tuple[str, ...]  # names of the files beside the weights
     options: type  # the dataclass of the config's `data` section, a `Reading`
     training: Mapping[str, Any]  # settings that suit the task, above all `select`
-    scores: tuple[str, ...]  # what the validator may give: all that `training.select` may name
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """What the validator may give: all that `training.select` may name."""
+        ...
 
     def prepare(self, request: PrepareRequest[Any]) -> PreparedData:
         """Read the data and turn it into ids."""

@@ -14,7 +14,7 @@ from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.prepare.table import PreparedTable, prepare_table
 from seqloom.models.table_model import ROW_MODELS
 from seqloom.tasks.classify.task import validated
-from seqloom.tasks.shared.label_predictions import SCORES
+from seqloom.tasks.shared.label_predictions import label_scores
 from seqloom.tasks.shared.predictor import LoadedRun
 from seqloom.tasks.shared.task import Validator
 from seqloom.tasks.table.model import TableModel
@@ -33,7 +33,10 @@ class Table:
     vocabularies = ("columns", "source")
     options = TableOptions
     training: Mapping[str, Any] = {"select": "loss"}  # the one score that classes and numbers share
-    scores = SCORES
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        return label_scores()
 
     def prepare(self, request: PrepareRequest[TableOptions]) -> PreparedTable:
         """Rows are kept in memory: nothing is written to the cache."""

@@ -11,6 +11,7 @@ from torch import nn
 from seqloom.data.batches.tags import PreparedTags, TagOptions, Tags, lexicon_of
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.prepare.tags import prepare_tags
+from seqloom.metrics.metric_table import METRICS, task_metrics
 from seqloom.models.ensemble import TaggerEnsemble
 from seqloom.models.tagger import TAGGERS
 from seqloom.tasks.shared.predictor import LoadedRun
@@ -32,7 +33,10 @@ class TagTask:
     vocabularies = ("source", "characters", "tags")
     options = TagOptions
     training: Mapping[str, Any] = {"select": "accuracy"}
-    scores = ("loss", "accuracy", "f1")
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        return ("loss", *(name for name in task_metrics(self.name) if METRICS[name].selects))
 
     def prepare(self, request: PrepareRequest[TagOptions]) -> PreparedTags:
         """Numbered in memory: reading takes seconds, so that nothing is kept in the cache."""

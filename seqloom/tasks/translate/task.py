@@ -14,6 +14,8 @@ from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.tokenizers.vocabulary import Codec, opened
 from seqloom.decoding.batched import LengthLimit, TextPredictor
 from seqloom.errors import SeqloomError
+from seqloom.metrics.metric_table import METRICS as ALL
+from seqloom.metrics.metric_table import task_metrics
 from seqloom.metrics.text.text_metrics import METRICS
 from seqloom.models.ensemble import StepperEnsemble
 from seqloom.models.seq2seq import MODELS
@@ -34,7 +36,10 @@ class Translate:
     vocabularies = ("source", "target")
     options = DataOptions
     training: Mapping[str, Any] = {"select": "per"}
-    scores = ("loss", "perplexity", *METRICS)
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        return ("loss", "perplexity", *(name for name in task_metrics(self.name) if ALL[name].selects))
 
     def prepare(self, request: PrepareRequest[DataOptions]) -> PreparedPairs:
         stored = request.vocabularies or {}  # of another task's run the source alone
