@@ -23,7 +23,17 @@ from seqloom.training.optim.schedule import SCHEDULES, Point
 from tests.cli.conftest import one_line
 from tests.conftest import pronounce, words
 
-SHORT = ["--size", "tiny", "--max-steps", "2", "--quiet", "--set", "training.log_every=1", "--set", "training.valid_every=1"]
+SHORT = [
+    "--size",
+    "tiny",
+    "--max-steps",
+    "2",
+    "--quiet",
+    "--set",
+    "training.log_every=1",
+    "--set",
+    "training.valid_every=1",
+]
 
 
 @pytest.fixture
@@ -76,7 +86,9 @@ class Hinge(LabelObjective):
 
     def loss(self, logits, batch) -> Loss:
         right = logits.gather(1, batch.target[:, None])
-        return Loss((1 + logits.scatter(1, batch.target[:, None], -1e4).amax(1) - right[:, 0]).relu().sum(), batch.count)
+        return Loss(
+            (1 + logits.scatter(1, batch.target[:, None], -1e4).amax(1) - right[:, 0]).relu().sum(), batch.count
+        )
 
 
 def test_an_objective(monkeypatch, seqloom, train, pairs, tmp_path):
@@ -116,7 +128,7 @@ def test_a_wrong_objective_is_refused_in_a_line(monkeypatch, seqloom, pairs, tmp
 def test_an_objective_of_labels(monkeypatch, seqloom, tmp_path):
     monkeypatch.setitem(OBJECTIVES, "hinge", Hinge)
     file, folder = tmp_path / "labels.tsv", tmp_path / "run"
-    file.write_text("".join(f"{word} x\t{word[0] < 'm'}\n" for word in words(40, seed=1)), encoding="utf-8")
+    file.write_text("".join(f"{word} x\t{len(word) % 2}\n" for word in words(40, seed=1)), encoding="utf-8")
     how = ("--valid", "20%", *SHORT, "--set", "training.objective=hinge")
     assert seqloom("train", "classify", file, "-o", folder, *how)[0] == 0
     assert config(folder)["objective"] == "hinge"
@@ -139,7 +151,8 @@ def test_a_decoding(monkeypatch, seqloom, train, pairs):
     assert seqloom(*predict, "--decoding", "second:rank=0")[1] == greedy
     assert seqloom(*predict, "--decoding", "second")[1] != greedy
     status, out, _ = seqloom("evaluate", folder, pairs, "--decoding", "second:rank=0")
-    assert (status, "pairs, second" in out or ", second" in out) == (0, True)
+    assert status == 0
+    assert ", second" in out
     one_line(seqloom(*predict, "--decoding", "secnd"), "--decoding: ", "did you mean 'second'")
     one_line(seqloom(*predict, "--decoding", "second:rnak=1"), "did you mean 'rank'")
     one_line(seqloom(*predict, "--decoding", "second:rank"), "name:setting=value")
@@ -182,12 +195,13 @@ def adagrad(model, groups, settings, eps: float = 1e-10) -> torch.optim.Optimize
 
 def test_an_optimizer(monkeypatch, seqloom, train, pairs, tmp_path):
     monkeypatch.setitem(OPTIMIZERS, "adagrad", Optimizer(adagrad, momentum=False))
-    folder = train("--optimizer", "adagrad", "--set", "training.optimizer.eps=1e-8")
+    how = ("--set", "training.optimizer.eps=1e-8", "--schedule", "constant")
+    folder = train("--optimizer", "adagrad", *how)
     assert config(folder)["optimizer"] == {"kind": "adagrad", "eps": 1e-8}
     assert config(folder)["momentum"] == 0.0
     assert seqloom("train", "translate", pairs, "-o", folder, "--resume", "--quiet", "--max-steps", 4)[0] == 0
-    (folder).rename(tmp_path / "resumed")
-    train("--optimizer", "adagrad", "--set", "training.optimizer.eps=1e-8", "--max-steps", "4")
+    folder.rename(tmp_path / "resumed")
+    train("--optimizer", "adagrad", *how, "--max-steps", "4")
     assert losses(folder) == losses(tmp_path / "resumed")
     start = ("train", "translate", pairs, "-o", tmp_path / "other", *SHORT, "--optimizer")
     one_line(seqloom(*start, "adagard"), "unknown optimizer 'adagard'; did you mean 'adagrad'")
