@@ -133,7 +133,6 @@ def predict(
 
     from seqloom.data.datasets import catalog
     from seqloom.data.files.columns import ReadOptions
-    from seqloom.data.formats.pairs import read_sources
     from seqloom.decoding.decoding_table import parse_decoding
     from seqloom.decoding.search_options import Search
     from seqloom.runs.load import load
@@ -180,8 +179,7 @@ def predict(
         is_table = path == file and file.removesuffix(".gz").endswith((".tsv", ".csv", ".jsonl"))
         # Plain lines have no columns, and a dataset has its own.
         reading = replace(model.reading(columns) if is_table else ReadOptions(columns=columns), **format_options)
-        read = getattr(model, "sources", read_sources)
-        sources = read(path, reading, on_note=lambda note: typer.echo(f"note: {note}", err=True))
+        sources = model.sources(path, reading, on_note=lambda note: typer.echo(f"note: {note}", err=True))
     inputs, sources = tee(sources)
     count, below_threshold, unseen = 0, 0, UnseenTokens(model.unseen_unit)
     with _writer(output, stream) as write:

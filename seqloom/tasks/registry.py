@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seqloom.errors import known
 
@@ -16,5 +16,5 @@ TASKS: dict[str, str] = {name: package.ABOUT for name, package in _PACKAGES.item
 CHECKS: dict[str, str] = {name: package.CHECK for name, package in _PACKAGES.items()}
 
 
-def task(name: str) -> Task:
+def task(name: str) -> Task[Any]:
     return import_module(f"seqloom.tasks.{known(name, TASKS, 'task')}.task").TASK

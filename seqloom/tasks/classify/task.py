@@ -30,7 +30,7 @@ from seqloom.models.ensemble import ClassifierEnsemble
 from seqloom.tasks.classify.model import ClassifyModel
 from seqloom.tasks.shared.label_predictions import default_metrics, label_scores, with_references
 from seqloom.tasks.shared.predictor import LoadedRun
-from seqloom.tasks.shared.task import Validator
+from seqloom.tasks.shared.task import Task, Validator
 from seqloom.training.distributed.processes import Ranks
 from seqloom.training.objectives.objective import Objective, unwrap
 from seqloom.training.objectives.objective_table import make_objective
@@ -57,11 +57,12 @@ class PreparedLabels:
         return self.prepared.validation_examples()
 
 
-class Classify:
+class Classify(Task[PreparedLabels]):
     """The task `classify`. Its vocabularies: the tokens of texts, and the labels, or mean and deviation of numbers."""
 
     name = "classify"
     models: Mapping[str, Any] = CLASSIFIERS
+    can_ensemble = True
     kind = "classifier"
     vocabularies = ("source", "target")
     options = LabelOptions

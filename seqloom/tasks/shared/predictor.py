@@ -16,6 +16,8 @@ import safetensors
 import torch
 
 from seqloom.build import kind_of
+from seqloom.data.files.columns import ReadOptions
+from seqloom.data.formats.pairs import OnNote, read_sources
 from seqloom.decoding.batched import Answer, warn_of_long
 from seqloom.decoding.search_options import AUTO, BEAM, GREEDY, Search
 from seqloom.documents import parse_json
@@ -130,6 +132,10 @@ class Predictor(Generic[Source]):
         texts = [[answer.text for answer in n_best_answers] for n_best_answers in answers]
         predictions = texts if n_best is not None else [n_best_texts[0] for n_best_texts in texts]
         return predictions[0] if alone else predictions
+
+    def sources(self, file: str, reading: ReadOptions | None = None, on_note: OnNote | None = None) -> Iterator[Source]:
+        """The sources in a file, as `answers` takes them, one a line."""
+        yield from read_sources(file, reading, on_note)  # pyright: ignore[reportReturnType]
 
     def length(self, source: Source) -> int:
         """The number of tokens of a source, for models to which very long sources are expensive; else 0."""

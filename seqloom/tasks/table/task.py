@@ -16,7 +16,7 @@ from seqloom.models.table_model import ROW_MODELS
 from seqloom.tasks.classify.task import validated
 from seqloom.tasks.shared.label_predictions import label_scores
 from seqloom.tasks.shared.predictor import LoadedRun
-from seqloom.tasks.shared.task import Validator
+from seqloom.tasks.shared.task import Task, Validator
 from seqloom.tasks.table.model import TableModel
 from seqloom.training.distributed.processes import Ranks
 from seqloom.training.objectives.objective import Objective
@@ -24,7 +24,7 @@ from seqloom.training.objectives.objective_table import make_objective
 from seqloom.training.settings import Training
 
 
-class Table:
+class Table(Task[PreparedTable]):
     """The task `table`. Its vocabularies are what was learned of the columns, and the tokens of their texts."""
 
     name = "table"

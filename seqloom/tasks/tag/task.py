@@ -11,11 +11,10 @@ from torch import nn
 from seqloom.data.batches.tags import PreparedTags, TagOptions, Tags, lexicon_of
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.prepare.tags import prepare_tags
-from seqloom.metrics.metric_table import METRICS, task_metrics
 from seqloom.models.ensemble import TaggerEnsemble
 from seqloom.models.tagger import TAGGERS
 from seqloom.tasks.shared.predictor import LoadedRun
-from seqloom.tasks.shared.task import Validator
+from seqloom.tasks.shared.task import Task, Validator
 from seqloom.tasks.tag.model import TagModel
 from seqloom.training.distributed.processes import Ranks
 from seqloom.training.objectives.objective import Objective
@@ -24,19 +23,16 @@ from seqloom.training.objectives.tags import tag_scores
 from seqloom.training.settings import Training
 
 
-class TagTask:
+class TagTask(Task[PreparedTags]):
     """See `Task`."""
 
     name = "tag"
     models: Mapping[str, Any] = TAGGERS
+    can_ensemble = True
     kind = "tagger"
     vocabularies = ("source", "characters", "tags")
     options = TagOptions
     training: Mapping[str, Any] = {"select": "accuracy"}
-
-    @property
-    def scores(self) -> tuple[str, ...]:
-        return ("loss", *(name for name in task_metrics(self.name) if METRICS[name].selects))
 
     def prepare(self, request: PrepareRequest[TagOptions]) -> PreparedTags:
         """Numbered in memory: reading takes seconds, so that nothing is kept in the cache."""

@@ -20,7 +20,7 @@ from seqloom.metrics.text.text_metrics import METRICS
 from seqloom.models.ensemble import StepperEnsemble
 from seqloom.models.seq2seq import MODELS
 from seqloom.tasks.shared.predictor import LoadedRun
-from seqloom.tasks.shared.task import Validator
+from seqloom.tasks.shared.task import Task, Validator
 from seqloom.tasks.translate.model import Translator
 from seqloom.training.distributed.processes import Ranks
 from seqloom.training.objectives.objective import Objective
@@ -29,9 +29,10 @@ from seqloom.training.settings import Training
 from seqloom.training.validation import all_batches, greedy_scores, validation_loss
 
 
-class Translate:
+class Translate(Task[PreparedPairs]):
     name = "translate"
     models: Mapping[str, Any] = MODELS
+    can_ensemble = True
     kind = "seq2seq"
     vocabularies = ("source", "target")
     options = DataOptions
