@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, get_args, get_origin
+from functools import partial
+from importlib import import_module
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin
 
 from seqloom.errors import SeqloomError, is_known, known, shown
 from seqloom.options import converted, hints_of
@@ -23,14 +25,56 @@ MAXIMUM = dict.fromkeys(("dim", "embedding", "hidden"), 1 << 20) | {"layers": 10
 MAXIMUM |= dict.fromkeys(("longest", "length", "window"), 1 << 24)
 Choice = str | Mapping[str, Any] | Callable[..., Any]  # "gru", {"kind": "gru", "layers": 2}, or the user's own class
 Table = Mapping[str, Any]  # name -> class, or name -> {"kind": another name, keyword: value}
+Entry = TypeVar("Entry")
+
+
+class Functions(Mapping[str, Callable[..., Any]], Generic[Entry]):
+    """A view of a table whose entries name their function as "module:function", imported when it is asked for: the
+    table itself needs neither torch nor numpy. Entries without a function, by `path`, are not in the view."""
+
+    def __init__(self, table: Mapping[str, Entry], path: Callable[[Entry], str | Callable[..., Any] | None]) -> None:
+        self.table, self.path = table, path
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        path = self.path(self.table[name])
+        if path is None:
+            raise KeyError(name)
+        if callable(path):
+            return path
+        module, _, function = path.partition(":")
+        return getattr(import_module(module), function)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, entry in self.table.items() if self.path(entry) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.table and self.path(self.table[name]) is not None  # pyright: ignore[reportArgumentType]
 
 
 def build(table: Mapping[str, Any], choice: Choice, **sizes: Any) -> Any:
     """Make the chosen part; `sizes` are what only the caller knows, such as `query_dim`."""
+    return maker(table, choice)(**sizes)
+
+
+def maker(table: Mapping[str, Any], choice: Choice) -> Callable[..., Any]:
+    """What `build` calls: the entry, with the keywords that the choice sets."""
     if callable(choice):
-        return choice(**sizes)
+        return choice
     make, options = _resolve(table, choice)
-    return make(**sizes, **options)
+    return partial(make, **options) if options else make
+
+
+def kind_of(choice: Choice) -> Any:
+    """The name of a choice."""
+    return choice.get("kind") if isinstance(choice, Mapping) else choice
+
+
+def short(choice: Mapping[str, Any]) -> Any:
+    """A complete choice, or its name alone where it has no settings."""
+    return dict(choice) if len(choice) > 1 else choice["kind"]
 
 
 def complete(table: Table, choice: Choice, place: str = "") -> dict[str, Any]:

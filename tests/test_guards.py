@@ -199,7 +199,8 @@ TABLES = {
     "seqloom.metrics.span_f1.TAG_METRICS",
     "seqloom.metrics.classification.LABEL_METRICS",
     "seqloom.metrics.classification.NUMBER_METRICS",
-    "seqloom.training.objectives.labels.OBJECTIVES",
+    "seqloom.training.objectives.objective_table.OBJECTIVES",
+    "seqloom.decoding.decoding_table.DECODINGS",
     "seqloom.training.optim.schedule.SCHEDULES",
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from seqloom.metrics.metric_table import TASK_METRICS
+from seqloom.metrics.metric_table import METRICS, task_metrics
 
 DRIVER = Path("/dev")  # where NVIDIA shows its GPUs
 KINDS = ("chars", "words", "terms", "jieba", "bytes", "bpe:")
@@ -57,9 +57,7 @@ def datasets(ctx: typer.Context, incomplete: str) -> list[str]:
 def metrics(ctx: typer.Context, incomplete: str) -> list[str]:
     """The metric after the last comma, of the task of the run that was typed before."""
     task = _task(ctx)
-    every = (
-        TASK_METRICS.get(task, ()) if task else dict.fromkeys(name for names in TASK_METRICS.values() for name in names)
-    )
+    every = task_metrics(task) if task else METRICS
     before, comma, last = incomplete.rpartition(",")
     chosen = before.split(",")
     found = [f"{before}{comma}{name}" for name in every if name.startswith(last) and name not in chosen]

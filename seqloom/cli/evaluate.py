@@ -10,6 +10,8 @@ import typer
 from seqloom.cli import completion
 from seqloom.cli.arguments import UsageError, output_name, runs_and_files
 from seqloom.cli.data import COLUMNS, DELIMITER, ENCODING, HEADER
+from seqloom.decoding.search_options import AUTO, BEAM, GREEDY, SAMPLE
+from seqloom.metrics.metric_table import task_metrics
 from seqloom.metrics.text.moses_tokenizer import LANGUAGES, MOSES
 from seqloom.options import without_none
 
@@ -37,13 +39,22 @@ def evaluate(
     alpha: Annotated[
         float, typer.Option(help="Length penalty: beam scores are divided by the length to this power.")
     ] = 1.0,
+    decoding: Annotated[
+        str | None,
+        typer.Option(
+            show_default=False,
+            help="How to decode, by name: greedy, sample, beam or one that was added; with settings of its own as "
+            "NAME:setting=value,setting=value (default: by --beam).",
+            autocompletion=completion.offer(AUTO, GREEDY, SAMPLE, BEAM),
+        ),
+    ] = None,
     together: Annotated[
         bool, typer.Option("--together", help="Lines with the same source are one example with several references.")
     ] = False,
     metrics: Annotated[
         str | None,
         typer.Option(
-            help="Only these metrics, separated by commas; for translate: per, cer, wer, exact_match, bleu, chrf.",
+            help=f"Only these metrics, separated by commas; for translate: {', '.join(task_metrics('translate'))}.",
             autocompletion=completion.metrics,
         ),
     ] = None,
@@ -68,6 +79,7 @@ def evaluate(
     from dataclasses import replace
     from pathlib import Path
 
+    from seqloom.decoding.decoding_table import parse_decoding
     from seqloom.decoding.search_options import Search
     from seqloom.files import write_output
     from seqloom.plural import counted
@@ -77,16 +89,19 @@ def evaluate(
     if not files:
         raise UsageError(f"{', '.join(runs)}: all are runs; name the test examples after them")
     chosen = None if metrics is None else [name.strip() for name in metrics.split(",")]
-    search = Search(beam=beam, alpha=alpha)
+    search = Search(beam=beam, alpha=alpha, decoding=parse_decoding(decoding or AUTO))
     model = load(*runs, device=device)
     format_options = without_none({"header": header, "delimiter": delimiter, "encoding": encoding})
     reading = None  # as in training
     if columns is not None or skip_bad is not None or format_options:
         reading = replace(model.reading(columns=columns, skip_bad=skip_bad), **format_options)
-    options = without_none({"together": together or None, "tokenize": tokenize, "beam": beam if beam > 1 else None})
+    options = without_none(
+        {"together": together or None, "tokenize": tokenize, "decoding": decoding, "beam": beam if beam > 1 else None}
+    )
     if options and (task := model.config["task"]) != "translate":
         raise UsageError(f"--{next(iter(options))} is for translations, and {run} is a model of the task {task}")
-    options.pop("beam", None)
+    for name in ("beam", "decoding"):
+        options.pop(name, None)
     result = model.evaluate(files, search, metrics=chosen, reading=reading, **options)
     for note in result.notes:
         typer.echo(f"note: {note}", err=True)
@@ -95,9 +110,10 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(result.to_json(), ensure_ascii=False))
         return
-    decoding = f", {'greedy' if beam == 1 else f'beam {beam}'}" if model.config["task"] == "translate" else ""
+    how = f"beam {beam}" if search.kind == BEAM else search.kind
+    how = f", {how}" if model.config["task"] == "translate" else ""
     ensemble = f", {len(result.members)} models together" if result.members else ""
-    typer.echo(f"{counted(result.count, result.unit)}{ensemble}{decoding}")
+    typer.echo(f"{counted(result.count, result.unit)}{ensemble}{how}")
     rows = list(result.rows(all_of_them=chosen is not None))
     width = max(12, *(len(name) for name, *_ in rows))
     for name, value, interval, signature in rows:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seqloom.build import kind_of
 from seqloom.cli import completion
 from seqloom.cli.arguments import MOST_ROWS, UsageError, output_name, runs_and_files
 from seqloom.cli.data import DELIMITER, ENCODING, HEADER
 from seqloom.cli.standard_streams import exact_printer
+from seqloom.decoding.search_options import AUTO, BEAM, GREEDY, SAMPLE
 from seqloom.errors import SeqloomError, SettingError
 from seqloom.options import without_none
 
@@ -65,6 +67,15 @@ def predict(
     alpha: Annotated[
         float, typer.Option(help="Length penalty: beam scores are divided by the length to this power.")
     ] = 1.0,
+    decoding: Annotated[
+        str | None,
+        typer.Option(
+            show_default=False,
+            help="How to decode, by name: greedy, sample, beam or one that was added; with settings of its own as "
+            "NAME:setting=value,setting=value (default: by --beam and --sample).",
+            autocompletion=completion.offer(AUTO, GREEDY, SAMPLE, BEAM),
+        ),
+    ] = None,
     scores: Annotated[
         bool,
         CONFIDENCE(
@@ -121,7 +132,7 @@ def predict(
     from itertools import tee
 
     from seqloom.data.files.columns import ReadOptions
-    from seqloom.data.formats.pairs import read_sources
+    from seqloom.decoding.decoding_table import parse_decoding
     from seqloom.decoding.search_options import Search
     from seqloom.runs.load import load
     from seqloom.tasks.registry import dataset_files
@@ -137,15 +148,18 @@ def predict(
     if text and of_files:
         raise UsageError(f"give a file or --text, not both: {of_files[0]}")
 
+    chosen = parse_decoding(decoding or AUTO)
+    sample = sample or kind_of(chosen) == SAMPLE
+    own = kind_of(chosen) not in (AUTO, GREEDY, BEAM)  # which may read all settings
     _check(
-        sample or (temperature, top_k, top_p) == (1.0, 0, 1.0),
+        sample or own or (temperature, top_k, top_p) == (1.0, 0, 1.0),
         "temperature, top-k and top-p are for sampling: add --sample",
     )
     _check(threshold is None or 0 <= threshold <= 1, f"--threshold is a confidence of 0 to 1, here {threshold}")
     _check(below is None or threshold is not None, "--below is the text for predictions below a --threshold: set one")
     _check(not (scores and as_json), "--json holds the scores already; leave --scores out")
     search = Search(
-        beam=n_best if beam == 1 and not sample else beam,
+        beam=n_best if beam == 1 and not sample and not own else beam,
         n_best=n_best,
         alpha=alpha,
         sample=sample,
@@ -153,6 +167,7 @@ def predict(
         top_k=top_k,
         top_p=top_p,
         seed=seed,
+        decoding=chosen,
     )
     model = load(*runs, device=device, engine=engine)
     stream = stream or (file == "-" and not text and output is None and sys.stdin.isatty())
@@ -164,8 +179,7 @@ def predict(
         is_table = path == file and file.removesuffix(".gz").endswith((".tsv", ".csv", ".jsonl"))
         # Plain lines have no columns, and a dataset has its own.
         reading = replace(model.reading(columns) if is_table else ReadOptions(columns=columns), **format_options)
-        read = getattr(model, "sources", read_sources)
-        sources = read(path, reading, on_note=lambda note: typer.echo(f"note: {note}", err=True))
+        sources = model.sources(path, reading, on_note=lambda note: typer.echo(f"note: {note}", err=True))
     inputs, sources = tee(sources)
     count, below_threshold, unseen = 0, 0, UnseenTokens(model.unseen_unit)
     with _writer(output, stream) as write:

@@ -15,7 +15,9 @@ from seqloom.cli.data import COLUMNS, DELIMITER, ENCODING, HEADER
 from seqloom.cli.train_modes import Mode, run, task_and_files
 from seqloom.tasks.presets import SIZES
 from seqloom.tasks.registry import TASKS
-from seqloom.training.settings import OPTIMIZERS, PRECISIONS, SCHEDULES
+from seqloom.training.optim.optimizer_table import OPTIMIZERS
+from seqloom.training.optim.schedule import SCHEDULES
+from seqloom.training.settings import PRECISIONS
 
 SHAPES = "; ".join(f"{name}: {one.line}" for name, one in TASKS.items())
 TOKENS = "chars, words, terms (words with punctuation apart), bytes, bpe:N, or jieba for Chinese words"

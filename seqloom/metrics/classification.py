@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from seqloom.errors import known
 from seqloom.metrics.metric import CorpusScore
-from seqloom.metrics.metric_table import functions
+from seqloom.metrics.metric_table import functions, metric_names
 from seqloom.metrics.text.text_metrics import Scores, percent, with_intervals
 from seqloom.version import __version__
 
@@ -105,8 +104,8 @@ class NumberPredictions:
         return self.predicted - self.reference
 
 
-LABEL_METRICS: dict[str, Callable[[LabelPredictions], CorpusScore]] = functions("labels", globals())
-NUMBER_METRICS: dict[str, Callable[[NumberPredictions], CorpusScore]] = functions("numbers", globals())
+LABEL_METRICS: Mapping[str, Callable[[LabelPredictions], CorpusScore]] = functions("labels")
+NUMBER_METRICS: Mapping[str, Callable[[NumberPredictions], CorpusScore]] = functions("numbers")
 
 
 def score_labels(
@@ -117,11 +116,10 @@ def score_labels(
     seed: int = 12345,
 ) -> Scores:
     """Each of `metrics` (None: all that fit) with its 95 % bootstrap interval; `samples=0` leaves the intervals out."""
-    table: dict[str, Callable[[Any], CorpusScore]] = (
+    table: Mapping[str, Callable[[Any], CorpusScore]] = (
         LABEL_METRICS if isinstance(predictions, LabelPredictions) else NUMBER_METRICS
     )
-    names = list(table) if metrics is None else [known(name, table, "metric") for name in dict.fromkeys(metrics)]
-    measured = {name: table[name](predictions) for name in names}
+    measured = {name: table[name](predictions) for name in metric_names(metrics, table)}
     return with_intervals(measured, len(predictions.reference), samples, seed)
 
 

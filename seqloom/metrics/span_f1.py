@@ -6,16 +6,16 @@ As `seqeval` (Nakayama 2018), by sums over sentences, so that the bootstrap draw
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from seqloom.data.encoding.tag_schemes import Span, spans, strict_spans
-from seqloom.errors import SeqloomError, known
+from seqloom.errors import SeqloomError
 from seqloom.metrics.bootstrap import percentiles, resampled_sums
 from seqloom.metrics.metric import CorpusScore
-from seqloom.metrics.metric_table import functions
+from seqloom.metrics.metric_table import METRICS, functions, metric_names
 from seqloom.metrics.text.text_metrics import Scores
 from seqloom.version import __version__
 
@@ -64,8 +64,7 @@ def f1_strict(tagged: TagSequences) -> CorpusScore:
     return CorpusScore(_spans(tagged, strict=True), _f1, _signature("f1_strict", f"spans|{tagged.scheme}"))
 
 
-TAG_METRICS: dict[str, Callable[[TagSequences], CorpusScore]] = functions("tags", globals())
-SPAN_METRICS = ("f1", "precision", "recall", "f1_strict")
+TAG_METRICS: Mapping[str, Callable[[TagSequences], CorpusScore]] = functions("tags")
 
 
 def score_tags(
@@ -76,10 +75,10 @@ def score_tags(
     `samples=0` leaves the intervals out.
     """
     _check(tagged)
-    fitting = [name for name in TAG_METRICS if tagged.scheme is not None or name not in SPAN_METRICS]
-    names = fitting if metrics is None else [known(name, TAG_METRICS, "metric") for name in dict.fromkeys(metrics)]
+    fitting = [name for name in TAG_METRICS if tagged.scheme is not None or not METRICS[name].spans]
+    names = fitting if metrics is None else metric_names(metrics, TAG_METRICS)
     for name in names:
-        if name not in fitting:
+        if tagged.scheme is None and METRICS[name].spans:
             raise SeqloomError(f"{name} is a score of spans, and these tags mark none (as B-X, I-X and O would)")
     measured = {name: TAG_METRICS[name](tagged) for name in names}
     return Scores(

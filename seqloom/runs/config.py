@@ -26,6 +26,7 @@ from seqloom.files import write_atomic
 from seqloom.options import checked, flattened, hints_of, without_none
 from seqloom.runs import plugins_used
 from seqloom.runs.folder.folder_checks import check_config, is_count
+from seqloom.runs.settings.complete_training import complete_training
 from seqloom.safety import check_own, file_errors
 from seqloom.setting_names import check_equal, current_name, with_current_names
 from seqloom.tasks.presets import default_model, merge, preset, presets_of, suited
@@ -106,8 +107,8 @@ def compose_with_batch_choice(
     defaults = {**definition.training, **suited(task, own["model"])}
     if any(own["training"].get(name) for name in BATCH):  # one replaces the other: a batch is rows or tokens
         defaults = {name: value for name, value in defaults.items() if name not in BATCH}
-    resolved_training = Training.of({**defaults, **own["training"]})
-    known(resolved_training.select, definition.scores, f"score to select by in {task}")
+    complete_section = complete_training(task, own["training"], defaults)
+    known(complete_section["select"], definition.scores, f"score to select by in {task}")
     config = {
         "format": FORMAT,
         "seqloom": __version__,
@@ -115,7 +116,7 @@ def compose_with_batch_choice(
         "preset": chosen,
         "data": asdict(data_options(task, own["data"])),
         "model": model_config,
-        "training": asdict(resolved_training),
+        "training": complete_section,
     }
     return config, any(own["training"].get(name) for name in BATCH)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seqloom.errors import known
 from seqloom.tasks import classify, generate, mask, table, tag, translate, vectors
@@ -29,7 +29,7 @@ def about(name: str) -> About:
     return TASKS[known(name, TASKS, "task")]
 
 
-def task(name: str) -> Task:
+def task(name: str) -> Task[Any]:
     return import_module(f"{about(name).home}.task").TASK
 
 

@@ -12,7 +12,7 @@ from seqloom.data.batches.batch_source import AnyBatch
 from seqloom.errors import SeqloomError
 from seqloom.hardware import bf16_supported
 from seqloom.parts.state import State
-from seqloom.training.objectives.teacher_forcing import Loss
+from seqloom.training.objectives.objective import Loss
 from seqloom.training.settings import Training
 
 

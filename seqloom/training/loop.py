@@ -27,7 +27,7 @@ from seqloom.training.distributed.sharding import (
     seed_rank,
 )
 from seqloom.training.forward_backward import make_forward_backward
-from seqloom.training.objectives.teacher_forcing import Loss
+from seqloom.training.objectives.objective import Loss
 from seqloom.training.optim.optimizer import apply_gradients, make_optimizer, optimizer_state, restore_optimizer
 from seqloom.training.optim.pending_value import PendingValue
 from seqloom.training.optim.schedule import Plateau, learning_rate_at

@@ -6,17 +6,19 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from seqloom.build import kind_of
 from seqloom.errors import SeqloomError, SettingError, known, shown
-from seqloom.metrics.metric_table import SELECT
+from seqloom.metrics.metric_table import check_select
 from seqloom.options import checked, hints_of
 from seqloom.setting_names import with_current_names
+from seqloom.training.optim.optimizer_table import OPTIMIZERS, Optimizer
 from seqloom.training.optim.schedule import SCHEDULES
 
 EPOCHS = 20  # if no other limit is set
 UPDATES = 12_000  # that a training should have at least; see benchmarks/quality/small_data.py
 MIN_ROWS = 16
 FEW_UPDATES = 500  # fewer updates cause a warning
-OPTIMIZERS = ("adamw", "muon", "sgd", "asgd")
+AUTO = "auto"  # the objective that the task trains unless another is set
 PRECISIONS = ("fp32", "bf16")
 CUDA_GRAPH_MODES = ("auto", "on", "off")
 ABOVE_ZERO = ("epochs", "max_steps", "time", "patience", "batch_rows", "batch_tokens", "valid_every", "save_every")
@@ -34,13 +36,14 @@ class Training:
     batch_rows: int | None = None  # examples a batch; 128, fewer for small data, where batch_tokens is not set
     batch_tokens: int | None = None  # padded tokens a batch, counted on the wider side
     accumulate: int = 1  # batches an update
-    optimizer: str = "adamw"
+    objective: str | dict[str, Any] = AUTO  # what is minimized; auto: what suits the task
+    optimizer: str | dict[str, Any] = "adamw"
     learning_rate: float = 1e-3  # the highest, after warmup
     weight_decay: float = 0.01  # of matrices; biases and norms have none
     momentum: float = 0.9  # of sgd; the first beta of adamw (and of muon's adamw); asgd has none, and 0.0 is filled in
     beta2: float = 0.98  # the second beta of adamw: how long it remembers how large gradients are
     asgd_patience: int = 5  # asgd averages once a score is worse than the best of more than so many validations ago
-    schedule: str = "cosine"
+    schedule: str | dict[str, Any] = "cosine"
     warmup: int = 100  # steps over which the learning rate rises from 0
     clip: float = 1.0  # largest norm of the gradient of the mean loss; 0: no clipping
     label_smoothing: float = 0.0  # share of probability spread over all labels (Szegedy et al. 2016, section 7)
@@ -62,11 +65,11 @@ class Training:
     shard: bool = False  # with several processes, split the parameters among them (FSDP) instead of copying them
 
     def __post_init__(self) -> None:
-        known(self.optimizer, OPTIMIZERS, "optimizer")
-        known(self.schedule, SCHEDULES, "schedule")
+        known(kind_of(self.optimizer), OPTIMIZERS, "optimizer")
+        known(kind_of(self.schedule), SCHEDULES, "schedule")
         known(self.precision, PRECISIONS, "precision")
         known(self.cuda_graphs, CUDA_GRAPH_MODES, "cuda_graphs")
-        known(self.select, SELECT, "score to select by")
+        check_select(self.select)
         for name in ABOVE_ZERO:
             value = getattr(self, name)
             if value is not None and not value > 0:  # not a number is not above 0 either
@@ -81,23 +84,30 @@ class Training:
         for name in ("label_smoothing", "momentum", "beta2", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise SeqloomError(f"training.{name} is at least 0 and below 1, here {getattr(self, name)}")
-        if self.optimizer == "asgd":
-            self._check_averaging()
-        if self.ema and (self.average_checkpoints or self.optimizer == "asgd"):
-            other = "asgd" if self.optimizer == "asgd" else "--average-checkpoints"
-            raise SeqloomError(f"training.ema and {other} are two ways to average the weights: choose one")
+        self._check_averaging()
+
+    @property
+    def optimizer_entry(self) -> Optimizer:
+        return OPTIMIZERS[kind_of(self.optimizer)]
 
     def _check_averaging(self) -> None:
-        """Checks of averaged SGD."""
-        if self.momentum:
-            raise SeqloomError(f"asgd has no momentum, here {self.momentum}: leave training.momentum out or choose sgd")
-        if self.average_checkpoints:
-            raise SeqloomError("asgd averages while it trains: leave --average-checkpoints out, or choose sgd or adamw")
-        if self.patience is not None and self.patience <= self.asgd_patience:
+        name, entry = kind_of(self.optimizer), self.optimizer_entry
+        if self.momentum and not entry.momentum:
             raise SeqloomError(
-                f"training.patience {self.patience} would end the training before asgd averages: set it above "
+                f"{name} has no momentum, here {self.momentum}: leave training.momentum out or choose sgd"
+            )
+        if self.average_checkpoints and entry.averages:
+            raise SeqloomError(
+                f"{name} averages while it trains: leave --average-checkpoints out, or choose sgd or adamw"
+            )
+        if entry.averages and self.patience is not None and self.patience <= self.asgd_patience:
+            raise SeqloomError(
+                f"training.patience {self.patience} would end the training before {name} averages: set it above "
                 f"training.asgd_patience, here {self.asgd_patience}"
             )
+        if self.ema and (self.average_checkpoints or entry.averages):
+            other = name if entry.averages else "--average-checkpoints"
+            raise SeqloomError(f"training.ema and {other} are two ways to average the weights: choose one")
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Training:
@@ -107,7 +117,8 @@ class Training:
             values = {**values, "epochs": EPOCHS if values.get("patience") is None else 100}
         if values.get("batch_rows") is None and values.get("batch_tokens") is None:
             values = {**values, "batch_rows": 128}
-        if values.get("optimizer") == "asgd":
+        optimizer = kind_of(values.get("optimizer", cls.optimizer))
+        if not OPTIMIZERS[known(optimizer, OPTIMIZERS, "optimizer")].momentum:
             values = {"momentum": 0.0, **values}
         settings = cls(**values)
         return cls(

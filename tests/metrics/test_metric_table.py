@@ -8,7 +8,7 @@ import pytest
 
 from seqloom.errors import SeqloomError
 from seqloom.metrics.classification import LABEL_METRICS, NUMBER_METRICS
-from seqloom.metrics.metric_table import HOMES, METRICS, SELECT, Metric, lower_is_better
+from seqloom.metrics.metric_table import KINDS, METRICS, Metric, lower_is_better, selectable
 from seqloom.metrics.span_f1 import TAG_METRICS
 from seqloom.metrics.text.text_metrics import METRICS as TEXT_METRICS
 from seqloom.tasks.registry import TASKS, task
@@ -18,11 +18,13 @@ LOWER = {"per", "cer", "wer", "perplexity", "calibration_error", "mse", "mae", "
 
 def test_every_function_is_in_the_table_and_the_other_way_round():
     found = {"texts": TEXT_METRICS, "labels": LABEL_METRICS, "numbers": NUMBER_METRICS, "tags": TAG_METRICS}
-    assert found.keys() == HOMES.keys()
+    assert found.keys() == set(KINDS)
     for kind, functions in found.items():
         assert {name for name, metric in METRICS.items() if kind in metric.of} == functions.keys()
         for name, function in functions.items():
-            assert getattr(import_module(HOMES[kind]), name) is function
+            home, _, own_name = str(METRICS[name].of[kind]).partition(":")
+            assert getattr(import_module(home), own_name) is function
+            assert own_name == name
 
 
 def test_every_score_has_a_direction():
@@ -37,4 +39,4 @@ def test_every_score_has_a_direction():
 
 @pytest.mark.parametrize("name", TASKS)
 def test_all_that_a_task_selects_by_is_in_the_table(name):
-    assert {*task(name).scores, task(name).training["select"]} <= set(SELECT)
+    assert {*task(name).scores, task(name).training["select"]} <= set(selectable())

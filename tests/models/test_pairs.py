@@ -118,7 +118,7 @@ def test_smoothing_belongs_to_training_alone():
     torch.manual_seed(0)
     model = tiny_model("lstm", "attentive")
     batch = Batch.of(source_rows(), TARGET)
-    plain, smooth = TeacherForcing(model), TeacherForcing(model, smoothing=0.3)
+    plain, smooth = TeacherForcing(model), TeacherForcing(model, label_smoothing=0.3)
     assert smooth.eval()(batch).total.item() == pytest.approx(plain.eval()(batch).total.item())
     assert smooth.train()(batch).total.item() != pytest.approx(plain.train()(batch).total.item())
     logits = model(batch.source, batch.target.tokens[:, :-1], batch.index).log_softmax(-1)

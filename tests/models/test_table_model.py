@@ -21,7 +21,7 @@ from seqloom.parts.layers.pooling import POOLINGS
 from seqloom.tasks.table.presets import ABOUT, PRESETS, SIZES, preset, suited
 from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
 from seqloom.training.loop import Loop
-from seqloom.training.objectives.labels import label_objective
+from seqloom.training.objectives.objective_table import make_objective
 from seqloom.training.settings import Training
 
 SIZE = {"value_count": 5, "text_count": 2, "source_size": 20, "label_count": 3}
@@ -119,7 +119,7 @@ def train(ready, config, **settings):
     schema = ready.schema
     sizes = {"value_count": len(schema.labels), "text_count": len(schema.texts), "source_size": schema.codec.size}
     model = build(ROW_MODELS, config, **sizes, label_count=schema.prediction.size)
-    objective = label_objective(schema.prediction.kind, model)
+    objective = make_objective(model, Training.of({}), "table", schema.prediction.kind)
     how = {"learning_rate": 2e-2, "warmup": 10, "weight_decay": 0.0, "batch_rows": 32, "select": "loss", **settings}
     for _ in Loop(objective, ready.train, Training.of(how), torch.device("cpu")):
         pass

@@ -26,7 +26,7 @@ from seqloom.models.language_model import LanguageModel
 from seqloom.models.tagger import Tagger
 from seqloom.training.forward_backward import ForwardBackward, make_forward_backward
 from seqloom.training.loop import Loop
-from seqloom.training.objectives.labels import label_objective
+from seqloom.training.objectives.labels import CrossEntropy
 from seqloom.training.objectives.next_token import NextToken
 from seqloom.training.objectives.tags import TagLikelihood
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
@@ -130,7 +130,7 @@ def texts(encoder="lstm"):
     torch.manual_seed(0)
     model = Classifier(20, 2, {"kind": encoder, "dropout": 0.0}, embedding=16, dropout=0.0)
     batch = LabelBatch(pad([[5, 6, 7], [8, 5], [6] * 5]), torch.tensor([0, 1, -1]), None, 2, (0, 1, 2))
-    return label_objective("label", model, 0.1), batch
+    return CrossEntropy(model, 0.1), batch
 
 
 @pytest.mark.parametrize("output", ["softmax", "crf"])

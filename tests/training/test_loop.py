@@ -13,16 +13,18 @@ from seqloom import hardware
 from seqloom.build import build
 from seqloom.data.prepare.pairs import DataOptions, prepare_pairs
 from seqloom.data.prepare.request import PrepareRequest
+from seqloom.metrics.metric_table import selectable
 from seqloom.metrics.text.text_metrics import METRICS
 from seqloom.models.seq2seq import MODELS, Seq2Seq
 from seqloom.tasks.translate.presets import PRESETS, preset
 from seqloom.training.checkpoint import load_weights, trained_tensors
 from seqloom.training.distributed.sharding import saved_buffers
 from seqloom.training.loop import Loop, NonFiniteError
-from seqloom.training.objectives.teacher_forcing import Loss, TeacherForcing
+from seqloom.training.objectives.objective import Loss
+from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from seqloom.training.optim.optimizer import apply_gradients, make_optimizer
 from seqloom.training.optim.schedule import Plateau, learning_rate_at
-from seqloom.training.settings import SELECT, Training, parse_seconds
+from seqloom.training.settings import Training, parse_seconds
 
 CPU = torch.device("cpu")
 
@@ -66,7 +68,7 @@ def test_the_loss_is_over_real_tokens_only(corpus):
 
 def test_smoothing_is_for_training_alone(corpus):
     batch = corpus.train.batch(np.arange(8))
-    objective = TeacherForcing(make_model(corpus), smoothing=0.2)
+    objective = TeacherForcing(make_model(corpus), label_smoothing=0.2)
     assert objective(batch).total > TeacherForcing(objective.model)(batch).total
     assert torch.equal(objective.eval()(batch).total, TeacherForcing(objective.model).eval()(batch).total)
 
@@ -316,7 +318,7 @@ def test_settings_are_checked():
     assert Training.of({}).epochs == 20
     assert Training.of({"patience": 3}).epochs == 100
     assert Training.of({"learning_rate": "1e-3"}).learning_rate == 1e-3  # as YAML reads it
-    assert set(SELECT) >= {"loss", "perplexity", *METRICS}
+    assert set(selectable()) >= {"loss", "perplexity", *METRICS}
     assert Training.of({"average_checkpoints": 5}).keep_checkpoints == 5
     for wrong, told in (
         ({"max_step": 3}, "did you mean 'max_steps'"),

@@ -34,7 +34,10 @@ class AnyBatch(Protocol):
 class BatchSource(Protocol):
     """Encoded examples that can be trained on, in memory or mapped from disk."""
 
-    fingerprint: str  # of the data and its encoding, independent of its path
+    @property
+    def fingerprint(self) -> str:
+        """Of the data and its encoding, independent of its path."""
+        ...
 
     @property
     def folder(self) -> Path | None:

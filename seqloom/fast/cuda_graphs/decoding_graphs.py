@@ -21,7 +21,7 @@ from seqloom.acceleration import plain_of, twin_of
 from seqloom.data.batches.collate import Padded, bucket_size
 from seqloom.decoding.hypotheses import Hypothesis
 from seqloom.decoding.search import decode, release
-from seqloom.decoding.search_options import Search
+from seqloom.decoding.search_options import BEAM, GREEDY, Search
 from seqloom.fast.cuda_graphs.fixed_shape_decoder import AttentionFunction, FixedShapeDecoder, Shape, weights_key
 from seqloom.fast.cuda_graphs.fixed_shape_search import FixedShapeBeam, FixedShapeGreedy
 from seqloom.fast.cuda_graphs.record import recording
@@ -58,7 +58,7 @@ class DecodingGraphs:
         self, stepper: Stepper, source: Padded, limits: list[int], search: Search
     ) -> list[list[Hypothesis]] | None:
         device = source.tokens.device
-        if search.sample or not (device.type == "cuda" or self.any_device):
+        if not (device.type == "cuda" or self.any_device):
             return None
         weights = weights_key(stepper, search.beam, max(limits))
         if weights is None or not self.lock.acquire(blocking=False):
@@ -103,7 +103,7 @@ GRAPHS: WeakKeyDictionary[nn.Module, DecodingGraphs | None] = WeakKeyDictionary(
 def supported(
     stepper: Stepper, source: Padded, limits: list[int], search: Search, indices: Sequence[int] | None = None
 ) -> bool:
-    if search.sample or type(stepper) is not Seq2Seq:
+    if search.kind != (BEAM if search.beam > 1 else GREEDY) or type(stepper) is not Seq2Seq:
         return False
     if source.tokens.is_cuda and stepper not in GRAPHS:
         GRAPHS.setdefault(stepper, DecodingGraphs())

@@ -23,7 +23,7 @@ from seqloom.fast.cuda_graphs.compiled_blocks import CompiledForwardBackward
 from seqloom.fast.cuda_graphs.record import recording
 from seqloom.parts.state import State, flatten, rebuild
 from seqloom.training.distributed.random_state import rng_state, set_rng_state
-from seqloom.training.objectives.teacher_forcing import Loss
+from seqloom.training.objectives.objective import Loss
 from seqloom.training.settings import Training
 
 MOST_GRAPHS = 128  # further shapes run without a graph

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from seqloom.errors import SeqloomError, known
 from seqloom.metrics.bootstrap import percentiles, resampled_sums
 from seqloom.metrics.metric import CorpusScore
-from seqloom.metrics.metric_table import functions, lower_is_better
+from seqloom.metrics.metric_table import functions, lower_is_better, metric_names
 from seqloom.metrics.text import bleu_chrf
 from seqloom.metrics.text.error_rates import error_rate, ratio
 from seqloom.version import __version__
@@ -73,7 +73,7 @@ def chrf(examples: Examples) -> CorpusScore:
     return bleu_chrf.chrf(examples.predictions, examples.references)
 
 
-METRICS: dict[str, Callable[[Examples], CorpusScore]] = functions("texts", globals())
+METRICS: Mapping[str, Callable[[Examples], CorpusScore]] = functions("texts")
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def score(
 
     `split` is the target's `display_tokens`, for `per`; `tokenize` is BLEU's. `samples=0` leaves the intervals out.
     """
-    names = list(METRICS) if metrics is None else [known(name, METRICS, "metric") for name in dict.fromkeys(metrics)]
+    names = metric_names(metrics, METRICS)
     if samples < 0:
         raise SeqloomError(f"samples, the number of bootstrap draws, must be 0 or more, not {samples}.")
     bleu_chrf.check_texts(predictions, references)

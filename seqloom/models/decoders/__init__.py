@@ -8,5 +8,10 @@ number of steps from there. Training is a step with T > 1, so training and decod
 from seqloom.models.decoders.attentive import AttentiveDecoder
 from seqloom.models.decoders.recurrent import RecurrentDecoder
 from seqloom.models.decoders.transformer import TransformerDecoder
+from seqloom.models.protocols import Decoder
 
-DECODERS = {"recurrent": RecurrentDecoder, "attentive": AttentiveDecoder, "transformer": TransformerDecoder}
+DECODERS: dict[str, type[Decoder]] = {
+    "recurrent": RecurrentDecoder,
+    "attentive": AttentiveDecoder,
+    "transformer": TransformerDecoder,
+}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from seqloom.language import _
@@ -13,7 +13,7 @@ from seqloom.reporting.task_words import wording
 class Reason(NamedTuple):
     settings: tuple[str, ...]  # data settings that must be the same in all runs
     text: str  # what is wrong where they differ
-    scores: tuple[str, ...]  # that cannot be compared then
+    scores: Collection[str]  # that cannot be compared then
 
 
 LIKELIHOODS = ("accuracy", "perplexity", "loss")
@@ -30,7 +30,7 @@ REASONS = (
     *TOKENIZED,
     UNKNOWN,
     Reason(("mask_rate", "window", "negatives"), "They choose differently which tokens to predict", LIKELIHOODS),
-    Reason(("lowercase", "half_width"), "They normalize texts differently before scoring", tuple(METRICS)),
+    Reason(("lowercase", "half_width"), "They normalize texts differently before scoring", METRICS),
 )
 
 

@@ -76,8 +76,8 @@ def check_once(folders: Sequence[Path]) -> None:
 
 def check_task(name: str, where: object) -> None:
     """Refuse a task without ensembles."""
-    if not hasattr(get_task(name), "ensemble"):
-        supported = ", ".join(task for task in TASKS if hasattr(get_task(task), "ensemble"))
+    if not get_task(name).can_ensemble:
+        supported = ", ".join(task for task in TASKS if get_task(task).can_ensemble)
         raise SeqloomError(f"{where}: is of the task {name}; several models answer together in {supported}")
 
 

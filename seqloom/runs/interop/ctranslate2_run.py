@@ -20,7 +20,7 @@ from seqloom.data.tokenizers.tokenizer_json import special_names
 from seqloom.data.tokenizers.vocabulary import Codec
 from seqloom.decoding.batched import Answer, TextPredictor
 from seqloom.decoding.hypotheses import Hypothesis
-from seqloom.decoding.search_options import Search
+from seqloom.decoding.search_options import BEAM, GREEDY, Search
 from seqloom.errors import SeqloomError
 from seqloom.runs.interop.onnx_run import check_position
 
@@ -55,6 +55,8 @@ class Ct2Texts(TextPredictor):
     def answers(self, texts: Iterable[str], search: Search, rows: int = 64, ahead: int = 16) -> Iterator[list[Answer]]:
         if search.sample:
             raise SeqloomError("the engine ct2 does not sample by our rules; leave --sample out, or use --engine onnx")
+        if search.kind not in (GREEDY, BEAM):
+            raise SeqloomError(f"the engine ct2 has no decoding {search.kind}; use --engine onnx")
         if search.first is not None or self.bound.first is not None:
             raise SeqloomError("the engine ct2 has no first token for every target (decoding.first); use --engine onnx")
         if not set(search.never) <= set(self.bound.never):

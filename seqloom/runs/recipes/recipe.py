@@ -14,7 +14,7 @@ from typing import Any
 
 from seqloom.documents import read_yaml
 from seqloom.errors import SeqloomError, known, shown
-from seqloom.metrics.metric_table import METRICS, TASK_METRICS
+from seqloom.metrics.metric_table import METRICS, task_metrics
 from seqloom.options import checked
 from seqloom.safety import file_errors
 from seqloom.setting_names import override
@@ -39,7 +39,7 @@ class Recipe:
     data: dict = field(default_factory=dict)  # keywords of the task's data options
     training: dict = field(default_factory=dict)  # keywords of Training
     settings: dict = field(default_factory=dict)  # as `--set` takes them
-    evaluate: dict = field(default_factory=dict)  # beam, alpha, metrics, tokenize
+    evaluate: dict = field(default_factory=dict)  # beam, alpha, decoding, metrics, tokenize
     published: str = ""  # the figures of the paper
     reached: dict = field(default_factory=dict)  # scores by metric; signature, seeds, hardware, time, date, results
     members: list = field(default_factory=list)  # of an ensemble, see Member
@@ -83,6 +83,7 @@ class Evaluate:
 
     beam: int = 1
     alpha: float = 1.0
+    decoding: str = "auto"  # as `seqloom predict --decoding` takes it
     metrics: list | None = None  # that are shown; None: all
     tokenize: str = "13a"  # BLEU's
 
@@ -108,7 +109,7 @@ def load(name: str) -> Recipe:
     checked(Evaluate, values.get("evaluate", {}), f"evaluate in {path.name}")
     for name in values.get("evaluate", {}).get("metrics", []):
         of = METRICS[known(name, METRICS, f"metric of evaluate in {path.name}")].of  # empty: all tasks have it
-        if of and name not in TASK_METRICS.get(values["task"], METRICS):
+        if of and (scored := task_metrics(values["task"])) and name not in scored:
             raise SeqloomError(f"recipe {path.name}: evaluate: {name} is no metric of the task {values['task']}")
     title = values.get("name", path.name)
     if title in ("", ".", "..") or "/" in title or not title.isprintable():

@@ -11,7 +11,8 @@ import yaml
 
 from seqloom.data.datasets import catalog
 from seqloom.data.files.columns import ReadOptions
-from seqloom.decoding.search_options import Search
+from seqloom.decoding.decoding_table import parse_decoding
+from seqloom.decoding.search_options import AUTO, Search
 from seqloom.errors import SeqloomError, known
 from seqloom.files import write_atomic
 from seqloom.metrics.text.bleu_chrf import tokenizer
@@ -162,7 +163,8 @@ def score_on_test(recipe: Recipe, folder: Path, device: str, note: Callable[[str
 
 def search_of(recipe: Recipe) -> Search:
     """The search for predictions on the test data."""
-    return Search(**{name: recipe.evaluate[name] for name in ("beam", "alpha") if name in recipe.evaluate})
+    given = {name: recipe.evaluate[name] for name in ("beam", "alpha") if name in recipe.evaluate}
+    return Search(**given, decoding=parse_decoding(recipe.evaluate.get("decoding", AUTO)))
 
 
 def test_files(recipe: Recipe) -> list[str]:

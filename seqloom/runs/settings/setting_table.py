@@ -19,6 +19,7 @@ from seqloom.tasks.presets import default_model, preset, suited
 from seqloom.tasks.registry import TASKS
 from seqloom.training.settings import Training
 
+BY_TASK = {"select": "scores", "objective": "objectives"}  # settings whose choices depend on the task
 FILE = Path(__file__).with_suffix(".json")
 
 
@@ -46,7 +47,7 @@ def settings(task: str, model: str | None = None, size: str = "small") -> list[S
     for section, keywords in (("training", collected["training"]), ("data", of_task["data"])):
         for name, entry in keywords.items():
             default = getattr(training, name) if section == "training" else entry["default"]
-            choices = of_task["scores"] if (section, name) == ("training", "select") else entry["choices"]
+            choices = of_task[BY_TASK[name]] if section == "training" and name in BY_TASK else entry["choices"]
             found.append(Setting(f"{section}.{name}", default, entry["takes"], tuple(choices), entry["about"]))
     return found
 

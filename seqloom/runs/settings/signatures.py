@@ -28,12 +28,14 @@ from seqloom.runs.settings.setting_help import HELP
 from seqloom.runs.settings.setting_table import FILE
 from seqloom.tasks.registry import TASKS
 from seqloom.tasks.registry import task as get_task
+from seqloom.training.objectives.objective_table import objectives_of
+from seqloom.training.optim.optimizer_table import OPTIMIZERS
 from seqloom.training.optim.schedule import SCHEDULES
-from seqloom.training.settings import CUDA_GRAPH_MODES, OPTIMIZERS, PRECISIONS, Training
+from seqloom.training.settings import AUTO, CUDA_GRAPH_MODES, PRECISIONS, Training
 
 # Texts that are one of a few names, by keyword; `Class.keyword` goes before `keyword`.
 CHOICES: dict[str, Sequence[str]] = {
-    "Training.optimizer": OPTIMIZERS,
+    "Training.optimizer": tuple(OPTIMIZERS),
     "Training.schedule": tuple(SCHEDULES),
     "Training.precision": PRECISIONS,
     "Training.cuda_graphs": CUDA_GRAPH_MODES,
@@ -108,6 +110,7 @@ def collect() -> dict[str, Any]:
             "kind": task.kind,
             "training": dict(task.training),
             "scores": list(task.scores),
+            "objectives": [AUTO, *objectives_of(name)],
             "data": {
                 field.name: _described(task.options, field.name, getattr(defaults, field.name), comments)
                 for field in fields(defaults)

@@ -85,13 +85,14 @@ class TrainingKeywords(TypedDict, total=False):
     batch_rows: int | None
     batch_tokens: int | None
     accumulate: int
-    optimizer: str
+    objective: str | dict[str, Any]
+    optimizer: str | dict[str, Any]
     learning_rate: float
     weight_decay: float
     momentum: float
     beta2: float
     asgd_patience: int
-    schedule: str
+    schedule: str | dict[str, Any]
     warmup: int
     clip: float
     label_smoothing: float

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from seqloom.build import kind_of
 from seqloom.data.batches.batch_source import PreparedData
 from seqloom.data.files.lines import STDIN
 from seqloom.data.prepare.request import PrepareRequest
@@ -33,7 +34,6 @@ from seqloom.training.distributed.sharding import distributed_objective
 from seqloom.training.forward_backward import uses_bf16
 from seqloom.training.freeze import freeze
 from seqloom.training.loop import Loop
-from seqloom.training.objectives.r_drop import check_r_drop
 from seqloom.training.settings import Training
 
 
@@ -98,7 +98,7 @@ def _make_session(
             frozen = freeze(model, settings.freeze)
         progress.detail(f"frozen: {', '.join(frozen)}")
     with setting_errors():
-        objective = check_r_drop(task.objective(model, settings, config), settings, task.name)
+        objective = task.objective(model, settings, config)
     loop = Loop(distributed_objective(objective, ranks, settings.shard), data.train, settings, ranks.device, ranks)
     validator = task.validator(model, data, config, ranks.device)
     if hasattr(progress, "unit"):
@@ -110,8 +110,9 @@ def _check_and_note(session: Session) -> None:
     data, settings, note = session.data, session.settings, session.progress.note
     if settings.patience is not None and data.valid is None:
         raise SeqloomError("patience counts validations, and there is no validation data; set --valid or --epochs")
-    if settings.optimizer == "asgd" and data.valid is None:
-        raise SeqloomError("asgd averages once validations get worse, and there is no validation data; set --valid")
+    if settings.optimizer_entry.averages and data.valid is None:
+        name = kind_of(settings.optimizer)
+        raise SeqloomError(f"{name} averages once validations get worse, and there is no validation data; set --valid")
     for text in data.notes:
         note(text)
     if settings.precision == "bf16" and not uses_bf16(settings, session.loop.device):

@@ -12,7 +12,7 @@ import torch
 from seqloom.plural import counted
 from seqloom.tasks.about import Wording
 from seqloom.training.loop import Loop
-from seqloom.training.objectives.labels import SquaredError
+from seqloom.training.objectives.objective import unwrap
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def two_steps(loop: Loop, words: Wording) -> DryRun:
         total=min(float(limit) for limit in limits if limit),
         patience=settings.patience is not None,
         loss=first,
-        unit=words.loss(any(isinstance(part, SquaredError) for part in loop.objective.modules())),
+        unit=words.loss(not unwrap(loop.objective).in_nats),
         device=str(device),
     )
 

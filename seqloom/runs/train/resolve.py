@@ -56,8 +56,8 @@ def complete(resolved: ResolvedJob, data: PreparedData) -> tuple[dict[str, Any],
     config, notes = resolved.config, []
     task, training = get_task(config["task"]), dict(config["training"])
     decoding = task.decoding(data, config["decoding"])
-    if resolved.select_by_data and hasattr(task, "select"):
-        training["select"] = task.select(data)  # pyright: ignore[reportAttributeAccessIssue]
+    if resolved.select_by_data and (select := task.select(data)):
+        training["select"] = select
     if resolved.batch_by_data and config["task"] != "vectors":  # whose number of pairs is a setting
         own_files = isinstance(resolved.valid, list) or resolved.dataset_valid
         training["batch_rows"], notes = batch_rows(training, data, own_files)

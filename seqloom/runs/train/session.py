@@ -202,11 +202,11 @@ class Session:
 
     def _log_sample(self) -> None:
         """Log a sample of generated text; not of a sharded model, which needs all processes."""
-        training_sample = getattr(get_task(self.config["task"]), "training_sample", None)
-        if training_sample is None or not self.ranks.first or self._is_sharded():
+        task = get_task(self.config["task"])
+        if not task.samples_in_training or not self.ranks.first or self._is_sharded():
             return
         training = self.model.training
-        self.journal.add({"step": self.loop.step, "sample": training_sample(self.runner)})
+        self.journal.add({"step": self.loop.step, "sample": task.training_sample(self.runner)})
         self.model.train(training)
 
     def _save_best(self) -> None:

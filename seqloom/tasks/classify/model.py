@@ -28,7 +28,7 @@ from seqloom.parts.layers.pooling import AttentionPool
 from seqloom.parts.probe import watch
 from seqloom.tasks.classify.evaluation import evaluation_details
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of
-from seqloom.tasks.shared.label_predictions import DEFAULT_METRICS, label_answers, with_references
+from seqloom.tasks.shared.label_predictions import default_metrics, label_answers, with_references
 from seqloom.tasks.shared.predictor import LoadedRun, Predictor
 from seqloom.tasks.shared.unseen_characters import unknown_tokens
 
@@ -71,6 +71,7 @@ class ClassifyModel(Predictor[str]):
         probability. Of several labels there is one answer: those more likely than not; its confidence is the geometric
         mean over all labels of being right about them. A number comes with no probability: its confidence is 1."""
         search = search or Search()
+        search.check_auto("classify")
         if search.sample or search.beam > search.n_best:
             raise SeqloomError("a classifier knows the likeliest labels: --sample and --beam are for other tasks")
         texts = iter(sources)
@@ -121,7 +122,7 @@ class ClassifyModel(Predictor[str]):
     ) -> Evaluation:
         """Scores of outputs that were computed already, [N, outputs], one row for each example."""
         found = self.found(examples, logits)
-        scores = score_labels(found, metrics=metrics or DEFAULT_METRICS[self.target.kind])
+        scores = score_labels(found, metrics=metrics or default_metrics(self.target.kind))
         texts = [label_answers(self.target, row)[0].text for row in logits]
         notes: tuple[str, ...] = ()
         if (

@@ -28,11 +28,12 @@ from seqloom.metrics.classification import score_labels
 from seqloom.models.classifier import CLASSIFIERS, Logistic
 from seqloom.models.ensemble import ClassifierEnsemble
 from seqloom.tasks.classify.model import ClassifyModel
-from seqloom.tasks.shared.label_predictions import DEFAULT_METRICS, SCORES, with_references
+from seqloom.tasks.shared.label_predictions import default_metrics, label_scores, with_references
 from seqloom.tasks.shared.predictor import LoadedRun
-from seqloom.tasks.shared.task import Validator
+from seqloom.tasks.shared.task import Task, Validator
 from seqloom.training.distributed.processes import Ranks
-from seqloom.training.objectives.labels import label_objective
+from seqloom.training.objectives.objective import Objective, unwrap
+from seqloom.training.objectives.objective_table import make_objective
 from seqloom.training.settings import Training
 from seqloom.training.validation import all_batches
 
@@ -56,16 +57,20 @@ class PreparedLabels:
         return self.prepared.validation_examples()
 
 
-class Classify:
+class Classify(Task[PreparedLabels]):
     """The task `classify`. Its vocabularies: the tokens of texts, and the labels, or mean and deviation of numbers."""
 
     name = "classify"
     models: Mapping[str, Any] = CLASSIFIERS
+    can_ensemble = True
     kind = "classifier"
     vocabularies = ("source", "target")
     options = LabelOptions
     training: Mapping[str, Any] = {"select": "accuracy"}
-    scores = SCORES
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        return label_scores()
 
     def prepare(self, request: PrepareRequest[LabelOptions]) -> PreparedLabels:
         """Prepared as pairs: the text is the source and the label the target."""
@@ -101,11 +106,11 @@ class Classify:
     def decoding(self, data: PreparedLabels, before: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
-    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
+    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
         target = config["data"]["target"]
         if isinstance(model, Logistic) and target != "label":
             raise SeqloomError(f"model logistic predicts one of two labels, not {target}; choose softmax")
-        return label_objective(target, model, settings.label_smoothing, settings.r_drop)
+        return make_objective(model, settings, self.name, target)
 
     def validator(
         self, model: nn.Module, data: PreparedLabels, config: Mapping[str, Any], device: torch.device
@@ -136,13 +141,12 @@ def validated(
     device: torch.device,
 ) -> dict[str, float]:
     """The mean loss and the scores on validation data. Every rank predicts its rows; the outputs are gathered."""
-    plain: Any = getattr(objective, "module", objective)  # without the wrapper for several processes
     training = objective.training
     objective.eval()
     total, count, rows, logits = torch.zeros((), dtype=torch.float64, device=device), 0, [], []
     for batch in all_batches(source, settings, ranks):
         outputs = model(batch.source.to(device))
-        loss = plain.loss(outputs, batch.to(device))
+        loss = unwrap(objective).loss(outputs, batch.to(device))
         total, count = total + loss.total, count + loss.count
         rows += batch.rows
         logits.append(outputs[: len(batch.rows)].float().cpu().numpy())
@@ -156,7 +160,7 @@ def validated(
     )
     missing = source.missing()[order] if source.target.kind == "labels" else None  # a single missing label is -1
     predictions = with_references(source.target, outputs, source.values[order], missing)
-    names = DEFAULT_METRICS[source.target.kind]
+    names = default_metrics(source.target.kind)
     count = sum(rank["count"] for rank in gathered)
     loss = sum(rank["total"] for rank in gathered) / count if count else math.nan
     return {"loss": loss, **score_labels(predictions, metrics=names, samples=0).metrics}

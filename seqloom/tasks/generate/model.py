@@ -23,7 +23,7 @@ from seqloom.decoding.batched import Answer
 from seqloom.decoding.generation import GenerationOptions, TextGenerator
 from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError, known
-from seqloom.metrics.metric_table import TASK_METRICS
+from seqloom.metrics.metric_table import task_metrics
 from seqloom.tasks.generate import evaluation
 from seqloom.tasks.shared.evaluation import Evaluation, examples_of
 from seqloom.tasks.shared.predictor import LoadedRun, Predictor
@@ -31,7 +31,7 @@ from seqloom.tasks.shared.unseen_characters import UnseenTokens, unknown_tokens
 from seqloom.training.objectives.next_token import TokenLosses, characters, language_metrics, token_losses
 
 SAMPLE = Search(sample=True)
-METRICS = TASK_METRICS["generate"]
+METRICS = task_metrics("generate")
 
 
 class GenerateModel(Predictor[str]):

@@ -25,7 +25,7 @@ from seqloom.decoding.batched import Answer
 from seqloom.decoding.search_options import Search
 from seqloom.errors import SeqloomError, known
 from seqloom.metrics.bootstrap import percentiles, resampled_sums
-from seqloom.metrics.metric_table import TASK_METRICS
+from seqloom.metrics.metric_table import task_metrics
 from seqloom.metrics.perplexity import perplexity
 from seqloom.models.pretraining.masked_language_model import MASK
 from seqloom.tasks.mask.evaluation import evaluation_details
@@ -37,7 +37,7 @@ from seqloom.version import __version__
 
 HOLE = "<mask>"
 SEED = 7  # of the tokens that are hidden in an evaluation
-METRICS = TASK_METRICS["mask"]
+METRICS = task_metrics("mask")
 
 
 class MaskModel(Predictor[str]):
@@ -64,6 +64,7 @@ class MaskModel(Predictor[str]):
     ) -> Iterator[list[Answer]]:
         """The likeliest fillings of each text, in order, as a stream; a text without <mask> stays as it is."""
         search = search or Search()
+        search.check_auto("mask")
         if search.sample:
             raise SeqloomError("a <mask> is filled with the likeliest tokens; leave --sample out")
         texts = iter(sources)

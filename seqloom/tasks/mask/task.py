@@ -10,7 +10,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from seqloom.data.batches.batch_source import PreparedData
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.prepare.texts import PlainTextOptions, PreparedTexts, prepare_texts
 from seqloom.data.tokenizers.vocabulary import Codec, opened
@@ -19,9 +18,11 @@ from seqloom.metrics.perplexity import perplexity
 from seqloom.models.pretraining.masked_language_model import MODELS
 from seqloom.tasks.mask.model import MaskModel
 from seqloom.tasks.shared.predictor import LoadedRun
-from seqloom.tasks.shared.task import Validator
+from seqloom.tasks.shared.task import Task, Validator
 from seqloom.training.distributed.processes import Ranks
-from seqloom.training.objectives.masked_tokens import MaskedPrediction, MaskedTexts, predict_masked
+from seqloom.training.objectives.masked_tokens import MaskedTexts, predict_masked
+from seqloom.training.objectives.objective import Objective
+from seqloom.training.objectives.objective_table import make_objective
 from seqloom.training.settings import Training
 from seqloom.training.validation import all_batches
 
@@ -42,14 +43,17 @@ class MaskOptions(PlainTextOptions):
         super().__post_init__()
 
 
-class Mask:
+class Mask(Task[PreparedTexts[MaskedTexts]]):
     name = "mask"
     models = MODELS
     kind = "masked"
     vocabularies = ("source",)
     options = MaskOptions
     training: Mapping[str, Any] = {"select": "loss"}
-    scores = ("loss", "perplexity", "accuracy")
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        return ("loss", "perplexity", "accuracy")
 
     def prepare(self, request: PrepareRequest[MaskOptions]) -> PreparedTexts[MaskedTexts]:
         texts, share = prepare_texts(request), request.options.mask_rate
@@ -59,14 +63,14 @@ class Mask:
     def sizes(self, vocabularies: Mapping[str, Any]) -> dict[str, Any]:
         return {"source_size": opened(vocabularies, "source", Codec).size}
 
-    def decoding(self, data: PreparedData, before: Mapping[str, Any]) -> dict[str, Any]:
+    def decoding(self, data: PreparedTexts[MaskedTexts], before: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
-    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
-        return MaskedPrediction(model)  # pyright: ignore[reportArgumentType]
+    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
+        return make_objective(model, settings, self.name)
 
     def validator(
-        self, model: nn.Module, data: PreparedData, config: Mapping[str, Any], device: torch.device
+        self, model: nn.Module, data: PreparedTexts[MaskedTexts], config: Mapping[str, Any], device: torch.device
     ) -> Validator:
         @torch.inference_mode()
         def scores(objective: nn.Module, settings: Training, ranks: Ranks) -> dict[str, float]:

@@ -8,18 +8,24 @@ import numpy as np
 
 from seqloom.data.batches.labels import Target
 from seqloom.decoding.batched import Answer
-from seqloom.metrics.classification import LabelPredictions, NumberPredictions
+from seqloom.metrics.classification import LABEL_METRICS, NUMBER_METRICS, LabelPredictions, NumberPredictions
+from seqloom.metrics.metric_table import METRICS
 
-# What is scored unless something else is asked for. Of one label the micro F1 is the accuracy.
-DEFAULT_METRICS = {
-    "label": ("accuracy", "macro_f1", "calibration_error"),
-    "labels": ("micro_f1", "macro_f1", "accuracy", "calibration_error"),
-    "number": ("mae", "mse", "r2"),
-}
-SCORES = (
-    "loss",
-    *dict.fromkeys(name for names in DEFAULT_METRICS.values() for name in names if name != "calibration_error"),
-)
+# Of each kind of target, its metrics that come first, and what is left out: of one label the micro F1 is the accuracy.
+FIRST = {"label": ("accuracy",), "labels": ("micro_f1", "macro_f1"), "number": ("mae",)}
+WITHOUT = {"label": ("micro_f1",)}
+
+
+def default_metrics(target: str) -> list[str]:
+    """What is scored unless something else is asked for."""
+    names = dict.fromkeys([*FIRST[target], *(NUMBER_METRICS if target == "number" else LABEL_METRICS)])
+    return [name for name in names if name not in WITHOUT.get(target, ())]
+
+
+def label_scores() -> tuple[str, ...]:
+    """What the best model may be chosen by."""
+    names = dict.fromkeys(name for target in FIRST for name in default_metrics(target))
+    return ("loss", *(name for name in names if METRICS[name].selects))
 
 
 def label_answers(target: Target, logits: np.ndarray, n_best: int = 1) -> list[Answer]:

@@ -15,8 +15,11 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 import safetensors
 import torch
 
+from seqloom.build import kind_of
+from seqloom.data.files.columns import ReadOptions
+from seqloom.data.formats.pairs import OnNote, read_sources
 from seqloom.decoding.batched import Answer, warn_of_long
-from seqloom.decoding.search_options import Search
+from seqloom.decoding.search_options import AUTO, BEAM, GREEDY, Search
 from seqloom.documents import parse_json
 from seqloom.errors import SeqloomError
 from seqloom.options import checked, hints_of
@@ -39,6 +42,7 @@ class PredictKeywords(TypedDict, total=False):
     first: int | None
     close: bool
     never: tuple[int, ...]
+    decoding: str | dict[str, Any]
     rows: int
 
 
@@ -129,6 +133,10 @@ class Predictor(Generic[Source]):
         predictions = texts if n_best is not None else [n_best_texts[0] for n_best_texts in texts]
         return predictions[0] if alone else predictions
 
+    def sources(self, file: str, reading: ReadOptions | None = None, on_note: OnNote | None = None) -> Iterator[Source]:
+        """The sources in a file, as `answers` takes them, one a line."""
+        yield from read_sources(file, reading, on_note)  # pyright: ignore[reportReturnType]
+
     def length(self, source: Source) -> int:
         """The number of tokens of a source, for models to which very long sources are expensive; else 0."""
         return 0
@@ -179,9 +187,10 @@ def search_of(search: Search | None, n_best: int | None, keywords: Mapping[str, 
     if search is not None:
         return search, rows
     given = {**given, **checked(Search, {name: one for name, one in given.items() if name != "never"}, "predict")}
-    if not given.get("sample") and {"temperature", "top_k", "top_p"} & given.keys():
+    auto = kind_of(given.get("decoding", AUTO)) in (AUTO, GREEDY, BEAM)
+    if not given.get("sample") and auto and {"temperature", "top_k", "top_p"} & given.keys():
         raise SeqloomError("temperature, top_k and top_p shape what is sampled: add sample=True")
-    if n_best is not None and "beam" not in given and not given.get("sample"):
+    if n_best is not None and "beam" not in given and auto and not given.get("sample"):
         given["beam"] = n_best
     return Search(**given), rows
 

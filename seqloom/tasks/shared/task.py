@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Unpack, overload
+from typing import Any, Protocol, TypeVar, Unpack, overload
 
 import torch
 from torch import nn
 
 from seqloom.data.batches.batch_source import PreparedData
+from seqloom.data.files.columns import ReadOptions
+from seqloom.data.formats.pairs import OnNote
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.decoding.batched import Answer
 from seqloom.decoding.search_options import Search
+from seqloom.errors import SeqloomError
+from seqloom.metrics.metric_table import METRICS, task_metrics
 from seqloom.tasks.shared.evaluation import Evaluation
 from seqloom.tasks.shared.predictor import LoadedRun, PredictKeywords
 from seqloom.training.distributed.processes import Ranks
+from seqloom.training.objectives.objective import Objective
 from seqloom.training.settings import Training
 
 # The scores of the held-out data, by the objective as it is now (perhaps wrapped for several processes).
 Validator = Callable[[nn.Module, Training, Ranks], dict[str, float]]
+Data = TypeVar("Data", bound=PreparedData)
 
 
 class Runner(Protocol):
@@ -27,9 +33,39 @@ class Runner(Protocol):
 
     folder: Path
     config: dict[str, Any]
+    device: torch.device
 
     @property
     def model(self) -> nn.Module: ...
+
+    @property
+    def unseen_unit(self) -> str:
+        """What `unknown` returns: characters or words."""
+        ...
+
+    def reading(self, columns: str | None = None, skip_bad: bool | None = None) -> ReadOptions:
+        """How files are read: as those of the training, but for what is given."""
+        ...
+
+    def read(self, files: list[str], reading: Any) -> tuple[list[Any], list[str]]:
+        """The examples of files, and notes on them."""
+        ...
+
+    def sources(self, file: str, reading: Any = None, on_note: OnNote | None = None) -> Iterator[Any]:
+        """The sources in a file, as `answers` takes them, one a line."""
+        ...
+
+    def unknown(self, source: Any) -> list[str]:
+        """The characters or words of a source that are not in the vocabulary."""
+        ...
+
+    def warn_of_long(self, sources: Iterable[Any]) -> Iterator[Any]:
+        """The sources for `answers`, with a warning before the first very long one."""
+        ...
+
+    def answer_json(self, source: Any, answer: Answer) -> dict[str, Any]:
+        """Further facts of an answer for JSON."""
+        ...
 
     @overload
     def predict(self, sources: str, search: Search | None = None, **ways: Unpack[PredictKeywords]) -> str: ...
@@ -83,13 +119,9 @@ class Model(Runner, Protocol):
     def __getattr__(self, name: str) -> Any: ...
 
 
-class Task(Protocol):
-    """One task shape. A module of `tasks` has one, by the name TASK.
-
-    It may also have `select(data) -> str`, the score to choose by where the data decides it,
-    `training_sample(runner) -> str`, something to see of what the model does, at every validation, and
-    `ensemble(models, vocabularies) -> nn.Module`, one model of several that have the same vocabularies.
-    """
+class Task(Protocol[Data]):
+    """One task shape: a subclass, of which a module of `tasks` has one by the name TASK. What has a body here is as
+    most tasks have it."""
 
     name: str
     models: Mapping[str, Any]  # the table that `build` and `complete` choose from
@@ -97,9 +129,15 @@ class Task(Protocol):
     vocabularies: tuple[str, ...]  # names of the files beside the weights
     options: type  # the dataclass of the config's `data` section, a `Reading`
     training: Mapping[str, Any]  # settings that suit the task, above all `select`
-    scores: tuple[str, ...]  # what the validator may give: all that `training.select` may name
+    can_ensemble: bool = False  # whether several models that have the same vocabularies predict together
+    samples_in_training: bool = False  # whether `training_sample` has something to show
 
-    def prepare(self, request: PrepareRequest[Any]) -> PreparedData:
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """What the validator may give: all that `training.select` may name."""
+        return ("loss", *(name for name in task_metrics(self.name) if METRICS[name].selects and name != "loss"))
+
+    def prepare(self, request: PrepareRequest[Any]) -> Data:
         """Read the data and turn it into ids."""
         ...
 
@@ -107,17 +145,27 @@ class Task(Protocol):
         """The keywords without a default of the model's constructor."""
         ...
 
-    def decoding(self, data: PreparedData, before: Mapping[str, Any]) -> dict[str, Any]:
+    def decoding(self, data: Data, before: Mapping[str, Any]) -> dict[str, Any]:
         """The config's `decoding` section: what predictions need to know that only the data says. `before`: that of
         the run that goes on or that this one starts from."""
         ...
 
-    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
-        """What is trained: called with a batch of the source, gives a `Loss`."""
+    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
+        """What is trained, as `training.objective` names it: called with a batch of the source, gives a `Loss`."""
         ...
 
-    def validator(
-        self, model: nn.Module, data: PreparedData, config: Mapping[str, Any], device: torch.device
-    ) -> Validator: ...
+    def validator(self, model: nn.Module, data: Data, config: Mapping[str, Any], device: torch.device) -> Validator: ...
 
     def runner(self, run: LoadedRun) -> Runner: ...
+
+    def select(self, data: Data) -> str | None:
+        """The score to choose the best model by, where the data decides it."""
+        return None
+
+    def training_sample(self, runner: Any) -> str:
+        """Something to see of what the model does, at every validation."""
+        return ""
+
+    def ensemble(self, models: Sequence[nn.Module], vocabularies: Mapping[str, Any]) -> nn.Module:
+        """One model of several that have the same vocabularies."""
+        raise SeqloomError(f"models of {self.name} do not predict together")

@@ -115,6 +115,7 @@ class TableModel(Predictor[Asked]):
         A row is a JSON object or a dict by the names of the columns, or its fields in their order with commas between.
         """
         search = search or Search()
+        search.check_auto("table")
         if search.sample:
             raise SeqloomError("a table's model says the likeliest classes and draws none: leave sampling out")
         turns = enumerate(sources, 1)

@@ -14,16 +14,17 @@ from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.prepare.table import PreparedTable, prepare_table
 from seqloom.models.table_model import ROW_MODELS
 from seqloom.tasks.classify.task import validated
-from seqloom.tasks.shared.label_predictions import SCORES
+from seqloom.tasks.shared.label_predictions import label_scores
 from seqloom.tasks.shared.predictor import LoadedRun
-from seqloom.tasks.shared.task import Validator
+from seqloom.tasks.shared.task import Task, Validator
 from seqloom.tasks.table.model import TableModel
 from seqloom.training.distributed.processes import Ranks
-from seqloom.training.objectives.labels import label_objective
+from seqloom.training.objectives.objective import Objective
+from seqloom.training.objectives.objective_table import make_objective
 from seqloom.training.settings import Training
 
 
-class Table:
+class Table(Task[PreparedTable]):
     """The task `table`. Its vocabularies are what was learned of the columns, and the tokens of their texts."""
 
     name = "table"
@@ -32,7 +33,10 @@ class Table:
     vocabularies = ("columns", "source")
     options = TableOptions
     training: Mapping[str, Any] = {"select": "loss"}  # the one score that classes and numbers share
-    scores = SCORES
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        return label_scores()
 
     def prepare(self, request: PrepareRequest[TableOptions]) -> PreparedTable:
         """Rows are kept in memory: nothing is written to the cache."""
@@ -51,8 +55,8 @@ class Table:
         """What the target turned out to be: the objective must know, and only the data says."""
         return {"target": data.schema.prediction.kind}
 
-    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
-        return label_objective(config["decoding"]["target"], model, settings.label_smoothing, settings.r_drop)
+    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
+        return make_objective(model, settings, self.name, config["decoding"]["target"])
 
     def validator(
         self, model: nn.Module, data: PreparedTable, config: Mapping[str, Any], device: torch.device

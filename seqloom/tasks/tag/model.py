@@ -96,6 +96,7 @@ class TagModel(Predictor[Asked]):
 
         A text is cut into words at its blanks; words given one by one may hold some."""
         search = search or Search()
+        search.check_auto("tag")
         if search.beam > 1 or search.n_best > 1 or search.sample:
             raise SeqloomError(
                 "the likeliest tags are found exactly: --beam, --n-best and --sample are for other tasks"

@@ -14,23 +14,25 @@ from seqloom.data.prepare.tags import prepare_tags
 from seqloom.models.ensemble import TaggerEnsemble
 from seqloom.models.tagger import TAGGERS
 from seqloom.tasks.shared.predictor import LoadedRun
-from seqloom.tasks.shared.task import Validator
+from seqloom.tasks.shared.task import Task, Validator
 from seqloom.tasks.tag.model import TagModel
 from seqloom.training.distributed.processes import Ranks
-from seqloom.training.objectives.tags import TagLikelihood, tag_scores
+from seqloom.training.objectives.objective import Objective
+from seqloom.training.objectives.objective_table import make_objective
+from seqloom.training.objectives.tags import tag_scores
 from seqloom.training.settings import Training
 
 
-class TagTask:
+class TagTask(Task[PreparedTags]):
     """See `Task`."""
 
     name = "tag"
     models: Mapping[str, Any] = TAGGERS
+    can_ensemble = True
     kind = "tagger"
     vocabularies = ("source", "characters", "tags")
     options = TagOptions
     training: Mapping[str, Any] = {"select": "accuracy"}
-    scores = ("loss", "accuracy", "f1")
 
     def prepare(self, request: PrepareRequest[TagOptions]) -> PreparedTags:
         """Numbered in memory: reading takes seconds, so that nothing is kept in the cache."""
@@ -52,8 +54,8 @@ class TagTask:
     def decoding(self, data: PreparedTags, before: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
-    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
-        return TagLikelihood(model, settings.label_smoothing, settings.r_drop)
+    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
+        return make_objective(model, settings, self.name)
 
     def validator(
         self, model: nn.Module, data: PreparedTags, config: Mapping[str, Any], device: torch.device

@@ -14,26 +14,33 @@ from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.tokenizers.vocabulary import Codec, opened
 from seqloom.decoding.batched import LengthLimit, TextPredictor
 from seqloom.errors import SeqloomError
+from seqloom.metrics.metric_table import METRICS as ALL
+from seqloom.metrics.metric_table import task_metrics
 from seqloom.metrics.text.text_metrics import METRICS
 from seqloom.models.ensemble import StepperEnsemble
 from seqloom.models.seq2seq import MODELS
 from seqloom.tasks.shared.predictor import LoadedRun
-from seqloom.tasks.shared.task import Validator
+from seqloom.tasks.shared.task import Task, Validator
 from seqloom.tasks.translate.model import Translator
 from seqloom.training.distributed.processes import Ranks
-from seqloom.training.objectives.teacher_forcing import TeacherForcing
+from seqloom.training.objectives.objective import Objective
+from seqloom.training.objectives.objective_table import make_objective
 from seqloom.training.settings import Training
 from seqloom.training.validation import all_batches, greedy_scores, validation_loss
 
 
-class Translate:
+class Translate(Task[PreparedPairs]):
     name = "translate"
     models: Mapping[str, Any] = MODELS
+    can_ensemble = True
     kind = "seq2seq"
     vocabularies = ("source", "target")
     options = DataOptions
     training: Mapping[str, Any] = {"select": "per"}
-    scores = ("loss", "perplexity", *METRICS)
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        return ("loss", "perplexity", *(name for name in task_metrics(self.name) if ALL[name].selects))
 
     def prepare(self, request: PrepareRequest[DataOptions]) -> PreparedPairs:
         stored = request.vocabularies or {}  # of another task's run the source alone
@@ -53,8 +60,8 @@ class Translate:
         found = {"ratio": float(np.ceil(10 * (target / source).max()) / 10), "longest": int(target.max())}
         return {**before, **{name: max(value, before.get(name, value)) for name, value in found.items()}}
 
-    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
-        return TeacherForcing(model, settings.label_smoothing, settings.r_drop)  # pyright: ignore[reportArgumentType]
+    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
+        return make_objective(model, settings, self.name)
 
     def validator(
         self, model: nn.Module, data: PreparedPairs, config: Mapping[str, Any], device: torch.device

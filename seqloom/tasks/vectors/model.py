@@ -57,7 +57,9 @@ class VectorModel(Predictor[str]):
     ) -> Iterator[list[Answer]]:
         """The words whose vectors have the largest cosine with each word's, in order, as a stream. Of several words the
         mean counts; where none is known the answer is empty."""
-        n = (search or Search()).n_best
+        search = search or Search()
+        search.check_auto("vectors")
+        n = search.n_best
         texts = iter(sources)
         while chunk := list(islice(texts, rows)):
             asked = [[id for id in self.codec.encode(text) if id != UNK] for text in chunk]

@@ -10,17 +10,18 @@ import numpy as np
 import torch
 from torch import nn
 
-from seqloom.data.batches.batch_source import PreparedData
 from seqloom.data.prepare.request import PrepareRequest
 from seqloom.data.prepare.texts import PlainTextOptions, PreparedTexts, prepare_texts
 from seqloom.data.tokenizers.vocabulary import Codec, opened
 from seqloom.errors import SeqloomError
 from seqloom.models.pretraining.skip_gram import MODELS
 from seqloom.tasks.shared.predictor import LoadedRun
-from seqloom.tasks.shared.task import Validator
+from seqloom.tasks.shared.task import Task, Validator
 from seqloom.tasks.vectors.model import VectorModel
 from seqloom.training.distributed.processes import Ranks
-from seqloom.training.objectives.skip_gram import NegativeSampling, Windows
+from seqloom.training.objectives.objective import Objective
+from seqloom.training.objectives.objective_table import make_objective
+from seqloom.training.objectives.skip_gram import Windows
 from seqloom.training.settings import Training
 from seqloom.training.validation import all_batches, validation_loss
 
@@ -44,14 +45,13 @@ class VectorOptions(PlainTextOptions):
         super().__post_init__()
 
 
-class Vectors:
+class Vectors(Task[PreparedTexts[Windows]]):
     name = "vectors"
     models = MODELS
     kind = "skipgram"
     vocabularies = ("source",)
     options = VectorOptions
     training: Mapping[str, Any] = {"select": "loss"}
-    scores = ("loss",)
 
     def prepare(self, request: PrepareRequest[VectorOptions]) -> PreparedTexts[Windows]:
         texts, options = prepare_texts(request), request.options
@@ -74,14 +74,14 @@ class Vectors:
     def sizes(self, vocabularies: Mapping[str, Any]) -> dict[str, Any]:
         return {"source_size": opened(vocabularies, "source", Codec).size}
 
-    def decoding(self, data: PreparedData, before: Mapping[str, Any]) -> dict[str, Any]:
+    def decoding(self, data: PreparedTexts[Windows], before: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
-    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> nn.Module:
-        return NegativeSampling(model)  # pyright: ignore[reportArgumentType]
+    def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
+        return make_objective(model, settings, self.name)
 
     def validator(
-        self, model: nn.Module, data: PreparedData, config: Mapping[str, Any], device: torch.device
+        self, model: nn.Module, data: PreparedTexts[Windows], config: Mapping[str, Any], device: torch.device
     ) -> Validator:
         def scores(objective: nn.Module, settings: Training, ranks: Ranks) -> dict[str, float]:
             """The mean loss of a pair; the same pairs and drawn words in every validation."""

@@ -12,19 +12,33 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqloom.errors import known
+from seqloom.training.objectives.objective import Loss, Objective
 from seqloom.training.objectives.r_drop import divergence
-from seqloom.training.objectives.teacher_forcing import Loss
 
 
-class CrossEntropy(nn.Module):
+class LabelObjective(Objective):
+    """The base of objectives for one value per example: `loss` compares the model's outputs with the targets."""
+
+    tasks = ("classify", "table")
+
+    def forward(self, batch: Any) -> Loss:
+        return self.loss(self.model(batch.source), batch)
+
+    def loss(self, logits: Tensor, batch: Any) -> Loss:
+        """Of outputs [B, outputs]."""
+        raise NotImplementedError
+
+
+class CrossEntropy(LabelObjective):
     """−Σ w log p(label), p the softmax of the logits (Bridle 1990): its gradient by the logits is w (p − y). Smoothed,
-    a share of the label's mass is spread over all labels (Szegedy et al. 2016, section 7). With `agreement`, every row
+    a share of the label's mass is spread over all labels (Szegedy et al. 2016, section 7). With `r_drop`, every row
     is predicted twice, and the divergence of the two is added (R-Drop; see TeacherForcing)."""
 
-    def __init__(self, model: nn.Module, smoothing: float = 0.0, r_drop: float = 0.0) -> None:
-        super().__init__()
-        self.model, self.smoothing, self.r_drop = model, smoothing, r_drop
+    targets = ("label",)
+
+    def __init__(self, model: nn.Module, label_smoothing: float = 0.0, r_drop: float = 0.0) -> None:
+        super().__init__(model)
+        self.smoothing, self.r_drop = label_smoothing, r_drop
 
     def forward(self, batch: Any) -> Loss:
         logits = self.model(batch.source)
@@ -45,15 +59,14 @@ class CrossEntropy(nn.Module):
         return _weighted_sum(each, batch)
 
 
-class BinaryCrossEntropy(nn.Module):
+class BinaryCrossEntropy(LabelObjective):
     """−Σ w log p over all labels of a row, each by a sigmoid of its own (Nam et al. 2014)."""
 
-    def __init__(self, model: nn.Module, smoothing: float = 0.0) -> None:
-        super().__init__()
-        self.model, self.smoothing = model, smoothing
+    targets = ("labels",)
 
-    def forward(self, batch: Any) -> Loss:
-        return self.loss(self.model(batch.source), batch)
+    def __init__(self, model: nn.Module, label_smoothing: float = 0.0) -> None:
+        super().__init__(model)
+        self.smoothing = label_smoothing
 
     def loss(self, logits: Tensor, batch: Any) -> Loss:
         """Of logits and targets, both [B, labels]."""
@@ -62,28 +75,15 @@ class BinaryCrossEntropy(nn.Module):
         return _weighted_sum(F.binary_cross_entropy_with_logits(logits.float(), target, reduction="none"), batch)
 
 
-class SquaredError(nn.Module):
+class SquaredError(LabelObjective):
     """Σ (ŷ − y)² (Bishop 2006, section 1.1), of numbers that are standardized by the training data."""
 
-    def __init__(self, model: nn.Module, smoothing: float = 0.0) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, batch: Any) -> Loss:
-        return self.loss(self.model(batch.source), batch)
+    targets = ("number",)
+    in_nats = False
 
     def loss(self, logits: Tensor, batch: Any) -> Loss:
         """Of outputs [B, 1] and targets [B]."""
         return _weighted_sum((logits.float()[:, 0] - batch.target).square(), batch)
-
-
-OBJECTIVES = {"label": CrossEntropy, "labels": BinaryCrossEntropy, "number": SquaredError}
-
-
-def label_objective(target: str, model: nn.Module, smoothing: float = 0.0, r_drop: float = 0.0) -> nn.Module:
-    """The objective for a kind of target: label, labels or number. R-Drop is for one label only."""
-    more = (r_drop,) if target == "label" else ()
-    return OBJECTIVES[known(target, OBJECTIVES, "kind of target")](model, smoothing, *more)
 
 
 def _weighted_sum(each: Tensor, batch: Any) -> Loss:

@@ -14,7 +14,7 @@ from seqloom.data.batches.collate import Padded, send, split_points
 from seqloom.data.tokenizers.tokenizers import SPECIALS
 from seqloom.models.pretraining.masked_language_model import MASK, MaskedLanguageModel
 from seqloom.parts.visibility import keep
-from seqloom.training.objectives.teacher_forcing import Loss
+from seqloom.training.objectives.objective import Loss, Objective
 
 MASKED, REPLACED = 0.8, 0.1  # of the chosen tokens; the others stay as they are
 
@@ -71,7 +71,7 @@ class MaskedBatch:
         return replace(self.source, tokens=whole.flatten().index_copy(0, places, tokens).view(whole.shape))
 
 
-class MaskedPrediction(nn.Module):
+class MaskedPrediction(Objective):
     """−Σ log p(x_i | the text without it) over the chosen tokens (Devlin et al. 2019, section 3.1).
 
     80 % of them are masked, 10 % replaced by random tokens, 10 % left as they are. All random numbers come from torch's
@@ -80,9 +80,8 @@ class MaskedPrediction(nn.Module):
     Where the batch brings its draws, as held-out texts do, every chosen token is masked.
     """
 
-    def __init__(self, model: MaskedLanguageModel) -> None:
-        super().__init__()
-        self.model = model
+    tasks = ("mask",)
+    model: MaskedLanguageModel
 
     def forward(self, batch: MaskedBatch) -> Loss:
         places, labels, source = _mask(self.model, batch)

@@ -17,21 +17,22 @@ from seqloom.metrics.perplexity import perplexity
 from seqloom.parts.state import State
 from seqloom.training.distributed.processes import ALONE, Ranks
 from seqloom.training.distributed.sharding import rank_batch
-from seqloom.training.objectives.teacher_forcing import Loss
+from seqloom.training.objectives.objective import Loss, Objective, unwrap
 
 VALIDATION_STREAMS = 8  # parallel streams of held-out text, where the state is carried
 CHUNK = 1024  # steps of a stream at a time
 MAX_LOGITS = 1 << 26  # logits at a time, whatever the vocabulary
 
 
-class NextToken(nn.Module):
+class NextToken(Objective):
     """−Σ log p(x_t | x_<t) (Bengio et al. 2003, section 2). Where batches continue one another, the state is
     carried on, without its gradient: truncated back-propagation (Williams & Peng 1990)."""
 
-    def __init__(self, model: Any, smoothing: float = 0.0) -> None:
-        super().__init__()
-        self.model = model
-        self.smoothing = smoothing
+    tasks = ("generate",)
+
+    def __init__(self, model: nn.Module, label_smoothing: float = 0.0) -> None:
+        super().__init__(model)
+        self.smoothing = label_smoothing
 
     def forward(self, batch: LanguageBatch, carried: State = None) -> Loss:
         # A validation loss is a likelihood: smoothing and penalties belong to training alone.
@@ -81,7 +82,7 @@ def validation_loss(
 ) -> dict[str, float]:
     """Mean nats a token (`loss`) and `perplexity` of the held-out text, to select the best model: the state is
     carried in a few streams. Each rank takes its rows of every batch; sums are over all ranks."""
-    model: Any = getattr(objective, "module", objective).model
+    model: Any = unwrap(objective).model
     total, count = torch.zeros((), dtype=torch.float64, device=device), 0
     for batch, nats in _token_losses(model, stream, length, device, max(VALIDATION_STREAMS, ranks.world), ranks):
         total, count = total + nats.double().sum(), count + batch.count

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from seqloom.data.batches.bucketing import Plan, plan
@@ -14,7 +14,7 @@ from seqloom.data.batches.chunks import ChunkedTexts
 from seqloom.data.batches.collate import send, split_points
 from seqloom.data.tokenizers.tokenizers import SPECIALS
 from seqloom.models.pretraining.skip_gram import SkipGram
-from seqloom.training.objectives.teacher_forcing import Loss
+from seqloom.training.objectives.objective import Loss, Objective
 
 KEEP, SPAN, DRAW = 1, 2, 3  # what a random number is for
 
@@ -38,12 +38,11 @@ class WordPairs:
         return WordPairs(self.centre[:0], self.others[:0], ())
 
 
-class NegativeSampling(nn.Module):
+class NegativeSampling(Objective):
     """−Σ [log σ(c·w) + Σ_k log σ(−n_k·w)] over pairs of neighbors (Mikolov et al. 2013, equation 4)."""
 
-    def __init__(self, model: SkipGram) -> None:
-        super().__init__()
-        self.model = model
+    tasks = ("vectors",)
+    model: SkipGram
 
     def forward(self, batch: WordPairs) -> Loss:
         logits = self.model(batch.centre, batch.others).float()

@@ -8,17 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from seqloom.build import build
 from seqloom.errors import SeqloomError
 from seqloom.training.distributed.sharding import is_shard, parameters_by_name, place_like, unshard
 from seqloom.training.optim.muon import Muon, hidden_matrices
+from seqloom.training.optim.optimizer_table import MAKERS
 from seqloom.training.settings import Training
+
+Groups = list[dict[str, Any]]  # of parameters, with the weight decay of each group
 
 
 def make_optimizer(model: nn.Module, settings: Training) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov & Hutter 2019) or SGD, fused: the update is one pass over the parameters; or `Muon`.
-
-    Averaged SGD (`Averaging`) steps as plain SGD does, without momentum.
-    """
+    """The optimizer that `training.optimizer` names. Weight decay is for matrices; biases and norms have none."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     trained = trained or [nn.Parameter(torch.zeros(1))]  # counting models have none, but torch needs one
     matrices = [p for p in trained if p.dim() > 1]
@@ -28,19 +29,42 @@ def make_optimizer(model: nn.Module, settings: Training) -> torch.optim.Optimize
         {"params": others, "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
-    if settings.optimizer in ("sgd", "asgd"):
-        fused = not any(map(is_shard, model.parameters()))  # torch has no fused SGD for shards
-        made = torch.optim.SGD(groups, lr=settings.learning_rate, momentum=settings.momentum, fused=fused)
-        # Initialized here, in case the first step is skipped.
-        for parameter in trained if settings.momentum else ():
-            made.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-        return made
-    adam: dict[str, Any] = {"lr": settings.learning_rate, "betas": (settings.momentum, settings.beta2), "eps": 1e-9}
-    if settings.optimizer == "muon":
-        if any(map(is_shard, trained)):
-            raise SeqloomError("muon needs whole matrices: leave --shard out, or choose adamw")
-        return Muon(hidden_matrices(model), groups, **adam)
-    return torch.optim.AdamW(groups, fused=True, **adam)
+    return build(MAKERS, settings.optimizer, model=model, groups=groups, settings=settings)
+
+
+def adamw(model: nn.Module, groups: Groups, settings: Training) -> torch.optim.Optimizer:
+    """AdamW (Loshchilov & Hutter 2019), fused: the update is one pass over the parameters."""
+    return torch.optim.AdamW(groups, fused=True, **_adam_options(settings))
+
+
+def muon(model: nn.Module, groups: Groups, settings: Training) -> torch.optim.Optimizer:
+    """`Muon` (Jordan et al. 2024)."""
+    if any(map(is_shard, _trained(groups))):
+        raise SeqloomError("muon needs whole matrices: leave --shard out, or choose adamw")
+    return Muon(hidden_matrices(model), groups, **_adam_options(settings))
+
+
+def sgd(model: nn.Module, groups: Groups, settings: Training) -> torch.optim.Optimizer:
+    """Stochastic gradient descent with momentum (Polyak 1964), fused."""
+    fused = not any(map(is_shard, model.parameters()))  # torch has no fused SGD for shards
+    made = torch.optim.SGD(groups, lr=settings.learning_rate, momentum=settings.momentum, fused=fused)
+    # Initialized here, in case the first step is skipped.
+    for parameter in _trained(groups) if settings.momentum else ():
+        made.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return made
+
+
+def asgd(model: nn.Module, groups: Groups, settings: Training) -> torch.optim.Optimizer:
+    """Averaged SGD (Merity et al. 2018; see `Averaging`) steps as plain SGD does, without momentum."""
+    return sgd(model, groups, settings)
+
+
+def _trained(groups: Groups) -> list[nn.Parameter]:
+    return [parameter for group in groups for parameter in group["params"]]
+
+
+def _adam_options(settings: Training) -> dict[str, Any]:
+    return {"lr": settings.learning_rate, "betas": (settings.momentum, settings.beta2), "eps": 1e-9}
 
 
 def apply_gradients(
@@ -59,7 +83,7 @@ def apply_gradients(
     if clip:
         scale = scale * (norm / clip).clamp(min=1.0)
     bad = ~norm.isfinite()
-    if not optimizer.defaults["fused"]:
+    if not optimizer.defaults.get("fused"):
         if not bool(bad):  # waits; the same answer on every rank
             for gradient in gradients:
                 gradient.div_(float(scale))

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from seqloom.build import maker
+
 if TYPE_CHECKING:
     from seqloom.training.settings import Training
 
@@ -45,7 +47,8 @@ def plateau(at: Point) -> float:
     return at.peak * at.warm * at.plateau
 
 
-SCHEDULES: dict[str, Callable[[Point], float]] = {
+# Keywords of a schedule that have a default are its own settings: training.schedule.NAME.
+SCHEDULES: dict[str, Callable[..., float]] = {
     "constant": constant,
     "inverse-sqrt": inverse_sqrt,
     "cosine": cosine,
@@ -55,7 +58,8 @@ SCHEDULES: dict[str, Callable[[Point], float]] = {
 
 def learning_rate_at(step: int, settings: Training, progress: float, factor: float = 1.0) -> float:
     """The learning rate of update `step` (the first is 1); `factor`: of the plateau."""
-    return SCHEDULES[settings.schedule](Point(settings.learning_rate, settings.warmup, step, progress, factor))
+    at = Point(settings.learning_rate, settings.warmup, step, progress, factor)
+    return maker(SCHEDULES, settings.schedule)(at)
 
 
 @dataclass

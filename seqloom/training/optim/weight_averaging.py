@@ -22,15 +22,15 @@ from seqloom.training.settings import Training
 
 
 class Averaging:
-    """The trigger and, once it has fired, the mean of the weights. It never fires for optimizers other than asgd; with
-    `ema` the mean begins at once.
+    """The trigger and, once it has fired, the mean of the weights. It fires for optimizers that average alone (asgd);
+    with `ema` the mean begins at once.
 
     It covers the trained parameters, in fp32, by name; of a sharded one each rank has its shard. The weights at which
     the trigger fires are the first in the mean.
     """
 
     def __init__(self, model: nn.Module, settings: Training, device: torch.device) -> None:
-        self.trigger = settings.asgd_patience if settings.optimizer == "asgd" else None
+        self.trigger = settings.asgd_patience if settings.optimizer_entry.averages else None
         self.decay = settings.ema or None
         self.trained = {name: parameter for name, parameter in parameters_by_name(model) if parameter.requires_grad}
         self.scores: list[float] = []  # of validations before the trigger; lower is better

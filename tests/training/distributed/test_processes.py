@@ -29,7 +29,7 @@ def make_objective(data, model):
     torch.manual_seed(0)
     sizes = {"source_size": data.source.size, "target_size": data.target.size}
     model = build(MODELS, {"kind": "seq2seq", **preset(model, "tiny")}, **sizes)
-    return TeacherForcing(model, smoothing=0.1).eval()
+    return TeacherForcing(model, label_smoothing=0.1).eval()
 
 
 def ranks(world):

@@ -10,7 +10,9 @@ from torch import nn
 
 from seqloom.data.batches.collate import pad
 from seqloom.data.batches.labels import LabelBatch
-from seqloom.training.objectives.labels import BinaryCrossEntropy, CrossEntropy, SquaredError, label_objective
+from seqloom.training.objectives.labels import BinaryCrossEntropy, CrossEntropy, SquaredError
+from seqloom.training.objectives.objective_table import make_objective
+from seqloom.training.settings import Training
 
 
 class Fixed(nn.Module):
@@ -62,7 +64,7 @@ def test_a_label_that_training_lacks_is_left_out():
 
 
 def test_smoothing_belongs_to_training_alone():
-    objective = CrossEntropy(Fixed(LOGITS), smoothing=0.3)
+    objective = CrossEntropy(Fixed(LOGITS), label_smoothing=0.3)
     p = torch.tensor(LOGITS).log_softmax(-1)
     wanted = -(0.7 * p[0, 2] + 0.3 * p[0].mean())
     assert float(objective(batch([2])).total.detach()) == pytest.approx(float(wanted), rel=1e-6)
@@ -76,7 +78,7 @@ def test_several_labels_by_hand():
     assert loss.count == 1
     loss.total.backward()
     torch.testing.assert_close(model.logits.grad, torch.tensor([[2 * (0.5 - 1), 1 / (1 + math.exp(-2.0))]]))
-    smooth = BinaryCrossEntropy(model, smoothing=0.2)(batch([[1.0, 0.0]]))
+    smooth = BinaryCrossEntropy(model, label_smoothing=0.2)(batch([[1.0, 0.0]]))
     by_hand = math.log(2) + math.log(1 + math.exp(2)) - 0.1 * 2
     assert float(smooth.total.detach()) == pytest.approx(by_hand, rel=1e-6)
 
@@ -99,7 +101,7 @@ def test_pieces_add_up_and_an_emptied_batch_counts_for_nothing(kind, target, wei
     torch.manual_seed(0)
     rows = pad([[4, 5], [6], [7, 8, 4], [5], [6, 6]])
     model = nn.Sequential(_Tokens(), nn.Linear(4, 1 if kind == "number" else 3))
-    objective = label_objective(kind, model)
+    objective = make_objective(model, Training.of({}), "classify", kind)
     whole = batch(target, weight)
     whole = LabelBatch(rows, whole.target, whole.weight, whole.count, whole.rows)
     parts = [objective(piece) for piece in whole.micro_batches(3)]

@@ -12,8 +12,9 @@ from seqloom.data.batches.collate import Batch, pad
 from seqloom.data.batches.labels import LabelBatch
 from seqloom.errors import SeqloomError
 from seqloom.models.seq2seq import Seq2Seq
-from seqloom.training.objectives.labels import CrossEntropy, label_objective
-from seqloom.training.objectives.r_drop import check_r_drop, divergence
+from seqloom.training.objectives.labels import CrossEntropy
+from seqloom.training.objectives.objective_table import make_objective
+from seqloom.training.objectives.r_drop import divergence
 from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from seqloom.training.settings import Training
 
@@ -93,9 +94,9 @@ def test_labels_by_hand_with_weights():
 def test_where_nothing_can_agree_it_is_refused():
     settings = Training.of({"r_drop": 1.0})
     with pytest.raises(SeqloomError, match=r"training\.r_drop goes with translate and tag.*this training of generate"):
-        check_r_drop(nn.Identity(), settings, "generate")
+        make_objective(nn.Identity(), settings, "generate")
     with pytest.raises(SeqloomError, match="r_drop"):
-        check_r_drop(label_objective("number", nn.Identity(), 0.0, 1.0), settings, "table")
-    assert check_r_drop(label_objective("label", nn.Identity(), 0.0, 1.0), settings, "table")
+        make_objective(nn.Identity(), settings, "table", "number")
+    assert make_objective(nn.Identity(), settings, "table", "label")
     with pytest.raises(SeqloomError, match=r"training\.r_drop is at least 0"):
         Training.of({"r_drop": -1.0})

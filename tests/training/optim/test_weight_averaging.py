@@ -19,7 +19,8 @@ from seqloom.models.seq2seq import Seq2Seq
 from seqloom.training.freeze import freeze
 from seqloom.training.loop import Loop
 from seqloom.training.objectives.next_token import NextToken
-from seqloom.training.objectives.teacher_forcing import Loss, TeacherForcing
+from seqloom.training.objectives.objective import Loss
+from seqloom.training.objectives.teacher_forcing import TeacherForcing
 from seqloom.training.optim.weight_averaging import Averaging
 from seqloom.training.settings import Training
 
