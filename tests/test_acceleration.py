@@ -74,6 +74,20 @@ def test_probes_and_hooks_take_the_plain_path():
     assert part(x)[1] == "fast"
 
 
+def test_a_twin_that_calls_the_same_modules_runs_beside_hooks():
+    class Part(nn.Module):
+        @accelerated
+        def forward(self, x):
+            return x, "plain"
+
+    twin_of(Part.forward, lambda self, x: True, hooks=True)(lambda self, x: (x, "fast"))
+    part = Part()
+    with part.register_forward_hook(lambda *given: None):
+        assert part(1) == (1, "fast")
+        with plain():
+            assert part(1) == (1, "plain")
+
+
 @pytest.mark.parametrize(("compiles", "taken"), [(False, "plain"), (True, "fast")])
 def test_compilers_trace_the_plain_form_unless_the_twin_compiles(compiles, taken):
     @accelerated

@@ -3,8 +3,15 @@
 import platform
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import pytest
+import torch
+from torch import nn
+
+from seqloom.acceleration import plain
+from seqloom.training.forward_backward import make_forward_backward
+from seqloom.training.settings import Training
 
 ASK = "from seqloom.fast.malloc import retain_freed_memory; print(retain_freed_memory())"
 
@@ -21,3 +28,14 @@ def test_elsewhere_nothing_is_asked(monkeypatch):
 
     monkeypatch.setattr(sys, "platform", "darwin")
     assert malloc.retain_freed_memory() is False
+
+
+def test_training_on_a_cpu_asks(monkeypatch):
+    from seqloom.fast.cuda_graphs import training_passes
+
+    asked = []
+    monkeypatch.setattr(training_passes, "retain_freed_memory", lambda: asked.append(1))
+    for switch, count in ((nullcontext, 1), (plain, 1)):
+        with switch():
+            make_forward_backward(nn.Linear(1, 1), Training(), torch.device("cpu"))
+        assert len(asked) == count

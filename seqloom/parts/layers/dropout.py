@@ -11,8 +11,8 @@ from seqloom.acceleration import accelerated
 
 @accelerated
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """Each value is zero with probability p, else divided by 1 − p."""
-    return F.dropout(x, p, training)
+    """In training each value is zero with probability p, else divided by 1 − p."""
+    return F.dropout(x, p) if training else x
 
 
 @accelerated
