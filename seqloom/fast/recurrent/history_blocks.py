@@ -15,7 +15,7 @@ BLOCK_SIZE = {"cpu": 32, "cuda": 256}
 
 
 def _starts(self: HistoryAttention, history: History, h: Tensor, value: Tensor, real: Tensor) -> bool:
-    return not history
+    return len(history) == 0
 
 
 def _continues(self: HistoryAttention, history: History, h: Tensor, value: Tensor, real: Tensor) -> bool:
@@ -23,7 +23,7 @@ def _continues(self: HistoryAttention, history: History, h: Tensor, value: Tenso
 
 
 def in_blocks(history: History) -> bool:
-    return bool(history) and isinstance(history[0], tuple)
+    return len(history) > 0 and isinstance(history[0], tuple)
 
 
 @twin_of(HistoryAttention.append, _continues, own_state=True)
