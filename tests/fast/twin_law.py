@@ -92,8 +92,8 @@ def supports(twin: Twin, make: Maker) -> bool:
 
 def obeys(twin: Twin, plain: Callable[..., Any], make: Maker) -> None:
     with acceleration.plain():  # so that a state which a call makes is a plain one too
-        made, wanted, wanted_grads = run(plain, make().plain or make)
-    _, found, found_grads = run(twin.fast, make)
+        _, wanted, wanted_grads = run(plain, make().plain or make)
+    made, found, found_grads = run(twin.fast, make)
     if made.same is not None:
         made.same(found, wanted)
         return
