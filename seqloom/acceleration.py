@@ -27,9 +27,7 @@ class Twin(NamedTuple):
     fast: Callable[..., Any]
     supported: Callable[..., bool]
     compiles: bool  # whether a compiler may trace it
-    own_state: (
-        bool  # whether `supported` recognizes a state that fast code made: that goes on, whatever is switched off
-    )
+    own_state: bool  # whether `supported` recognizes a state of fast code, which goes on, whatever is switched off
     hooks: bool = False  # whether it runs beside probes and hooks
 
 
@@ -45,9 +43,9 @@ def accelerated(plain: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(plain)
     def dispatch(*args: P.args, **keywords: P.kwargs) -> R:
-        compiling = torch.compiler.is_compiling()
-        if not compiling and not _loaded:
+        if not _loaded:
             load()
+        compiling = torch.compiler.is_compiling()
         for twin in twins:
             if not twin.own_state and (_plain or (compiling and not twin.compiles)):
                 continue
@@ -87,6 +85,7 @@ def plain_of(function: Callable[P, R]) -> Callable[P, R]:
     return cast("Callable[P, R]", vars(function)["plain"])
 
 
+@torch.compiler.assume_constant_result  # a compiler runs it while it traces
 def load() -> None:
     """Import the twins, once; the first call of an accelerated function does."""
     global _loaded

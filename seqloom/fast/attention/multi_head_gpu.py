@@ -89,7 +89,7 @@ def _cache_unneeded(cache: Cache | None) -> bool:
     return cache is None or (empty and torch.is_grad_enabled())
 
 
-@twin_of(MultiHeadAttention.forward, self_supported, compiles=True)
+@twin_of(MultiHeadAttention.forward, self_supported, compiles=True, hooks=True)
 def self_attention(
     self: MultiHeadAttention,
     x: Tensor,
@@ -142,7 +142,7 @@ def memory_supported(self: MultiHeadAttention, states: Tensor) -> bool:
     return torch.is_grad_enabled() and _short_supported(self, states, dtype, Visibility(), 1, states.size(1))
 
 
-@twin_of(MultiHeadAttention.project_memory, memory_supported, compiles=True)
+@twin_of(MultiHeadAttention.project_memory, memory_supported, compiles=True, hooks=True)
 def project_memory(self: MultiHeadAttention, states: Tensor) -> PackedMemory:
     assert self.project is not None
     return self.project(states), None
