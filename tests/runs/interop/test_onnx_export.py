@@ -37,6 +37,7 @@ QUICK = {
     "gru-attention": ("gru-attention", {}),
     "lstm-attention, feeding": ("lstm-attention", {"decoder.input_feeding": True, "encoder.directions": 1}),
     "transformer": ("transformer", {}),
+    "transformer, sinusoidal and rotary": ("transformer", sides(position="sinusoidal-rotary")),
 }
 SLOW = {
     "rnn": ("rnn", {}),
@@ -47,7 +48,6 @@ SLOW = {
     "window": ("lstm-attention", {"encoder": {"kind": "window", "dim": 16}}),
     "transformer, after": ("transformer", sides(norm="after", activation="gelu", embedding_norm=True, scale=False)),
     "transformer, rotary": ("transformer", sides(position="rotary")),
-    "transformer, sinusoidal and rotary": ("transformer", sides(position="sinusoidal-rotary")),
     "transformer, learned": ("transformer", sides(position={"kind": "learned", "longest": 24})),
     "transformer, no positions": ("transformer", sides(position="none", score="additive")),
     "transformer, halves": ("transformer", sides(position={"kind": "sinusoidal", "layout": "halves"})),
@@ -98,7 +98,9 @@ def check(case, folder):
     return one, sessions
 
 
-@pytest.mark.parametrize("case", QUICK)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow if "rotary" in case else ()) for case in QUICK]
+)
 def test_it_says_what_torch_says(case, tmp_path):
     one, sessions = check(QUICK[case], tmp_path)
     source, tokens = pad([[4, 5, 6, 2], [9, 2]]), torch.tensor([[1, 5, 6], [1, 7, 8]])
