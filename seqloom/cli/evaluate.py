@@ -43,8 +43,8 @@ def evaluate(
         str | None,
         typer.Option(
             show_default=False,
-            help="How to decode, by name: greedy, sample, beam or one that was added; with settings of its own as "
-            "NAME:setting=value,setting=value (default: by --beam).",
+            help="How to decode, by name: greedy, sample, beam or one that was added, with settings of its own as "
+            "NAME:key=value,key=value (default: by --beam).",
             autocompletion=completion.offer(AUTO, GREEDY, SAMPLE, BEAM),
         ),
     ] = None,

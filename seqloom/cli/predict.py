@@ -71,8 +71,8 @@ def predict(
         str | None,
         typer.Option(
             show_default=False,
-            help="How to decode, by name: greedy, sample, beam or one that was added; with settings of its own as "
-            "NAME:setting=value,setting=value (default: by --beam and --sample).",
+            help="How to decode, by name: greedy, sample, beam or one that was added, with settings of its own as "
+            "NAME:key=value,key=value (default: by --beam, --sample).",
             autocompletion=completion.offer(AUTO, GREEDY, SAMPLE, BEAM),
         ),
     ] = None,
