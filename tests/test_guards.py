@@ -66,6 +66,23 @@ def test_imports_point_one_way(file):
         assert other == room or HEIGHT[other] < HEIGHT[room], f"{room} may not import {name}"
 
 
+SPEED = re.compile(
+    r"seqloom\.fast|\b(fast|faster|fastest|slow|slower|quick|quicker|oneDNN|Triton|BLAS|speed|vectorized)\b"
+)
+
+
+@pytest.mark.parametrize("room", ["parts", "models", "decoding", "training"])
+def test_the_textbook_says_no_word_about_speed(room):
+    """Nor does it name its fast twins: those name it (see seqloom/acceleration.py)."""
+    found = [
+        f"{file.relative_to(ROOT)}:{number}: {line.strip()}"
+        for file in sorted((PACKAGE / room).rglob("*.py"))
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if SPEED.search(line)
+    ]
+    assert not found, "\n".join(found)
+
+
 # Words that earlier versions had for things the field has its own words for: see the table in CONTRIBUTING.md.
 PRIVATE_NAMES = {
     *("slope", "slopes", "guess", "guesses", "guessed", "told", "judge", "judged", "hunt", "tape", "taped", "abreast"),

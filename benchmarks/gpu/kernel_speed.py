@@ -28,6 +28,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seqloom.build import build
 from seqloom.fast.attention import short_gpu
+from seqloom.fast.attention.softmax import is_causal_alone
 from seqloom.fast.loss import chunked
 from seqloom.fast.triton_common import runtime
 from seqloom.parts.layers.cross_entropy import cross_entropy_sum
@@ -93,7 +94,7 @@ def row(what: str, way: str, forward: float, backward: float | None, rate: float
 def by_torch(x: Tensor, kv: Tensor | None, visible: Visibility, heads: int, scale: float) -> Tensor:
     """As Seqloom does it without our kernel."""
     q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in short_gpu._split_qkv(x, kv))
-    square = visible.plain_causal(q.size(-2), k.size(-2))
+    square = is_causal_alone(visible, q.size(-2), k.size(-2))
     mask = None if square else visible.keep(q.size(-2), k.size(-2), x.device)
     mixed = F.scaled_dot_product_attention(q, k, v, mask, is_causal=square, scale=scale)
     return mixed.transpose(1, 2).flatten(2)

@@ -1,6 +1,6 @@
-"""Probes: with a probe a part runs its plain code and reports; without one, its fused code.
+"""Probes: a part with a probe reports what it computes, and runs as it is written here.
 
-`watch` runs the eager module, also of a compiled model or one with CUDA graphs, so nothing recompiles.
+`watch` runs the modules themselves, also of a compiled model or one with recorded steps, so nothing recompiles.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which positions a query may see, stated once for every kernel; and helpers for rows padded at the end."""
+"""Which positions a query may see, stated once for all kinds of attention; and helpers for rows padded at the end."""
 
 from __future__ import annotations
 
@@ -41,10 +41,6 @@ class Visibility:
         if self.window is not None:
             mask &= (query - key).abs() < self.window
         return mask[None, None] if real is None else mask & real
-
-    def plain_causal(self, t: int, s: int) -> bool:
-        """Whether a kernel's own causal mask is enough. `lengths` need none: keys are padded after all real queries."""
-        return self.causal and self.window is None and self.bias is None and self.offset == 0 and t == s
 
 
 def keep(lengths: Tensor, size: int) -> Tensor:

@@ -48,16 +48,8 @@ OWN_FILES = re.compile(
     r"|checkpoints|engines|(fold-)?[0-9]+"
 )
 # Settings that a resumed run may change.
-EXTENDABLE = (
-    "epochs",
-    "max_steps",
-    "time",
-    "patience",
-    "log_every",
-    "keep_checkpoints",
-    "average_checkpoints",
-    "shard",
-)
+EXTENDABLE = ("epochs", "max_steps", "time", "patience")
+EXTENDABLE += ("log_every", "keep_checkpoints", "average_checkpoints", "shard")
 
 
 def compose(

@@ -48,16 +48,6 @@ def test_where_all_is_visible_there_is_no_mask():
     assert Visibility(causal=True, offset=4).keep(1, 5, CPU) is None  # one new query after everything else
 
 
-def test_plain_causal_is_true_only_where_the_kernels_own_mask_is_enough():
-    assert Visibility(causal=True).plain_causal(4, 4)
-    assert Visibility(causal=True, lengths=torch.tensor([2])).plain_causal(4, 4)
-    assert not Visibility().plain_causal(4, 4)
-    assert not Visibility(causal=True).plain_causal(1, 5)
-    assert not Visibility(causal=True, offset=1).plain_causal(4, 4)
-    assert not Visibility(causal=True, window=2).plain_causal(4, 4)
-    assert not Visibility(causal=True, bias=torch.zeros(4, 4)).plain_causal(4, 4)
-
-
 def test_keep_last_and_mean_of_padded_rows():
     lengths = torch.tensor([1, 3])
     states = torch.tensor([[[1.0], [torch.nan], [9.0]], [[1.0], [2.0], [6.0]]])

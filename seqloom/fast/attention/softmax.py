@@ -54,12 +54,12 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, scale: float) -
     """softmax(scale·qkᵀ) v by the fastest kernel: with its own causal mask, with no mask, or with a dense one."""
     t, s, shared = q.size(-2), k.size(-2), q.size(1) != k.size(1)
     plain = visible.bias is None and visible.window is None
-    if short_cpu.short_attention_supported(q, k) and plain and (visible.plain_causal(t, s) or not visible.causal):
+    if short_cpu.short_attention_supported(q, k) and plain and (is_causal_alone(visible, t, s) or not visible.causal):
         keep = None if visible.causal else visible.keep(t, s, q.device)
         return short_cpu.short_attention(q * scale, k, v, keep, visible.causal)
     if short_cpu.short_attention_no_grad_supported(q, k) and plain and not visible.causal:
         return short_cpu.short_attention_no_grad(q, k, v, visible.keep(t, s, q.device), scale)
-    if visible.plain_causal(t, s):
+    if is_causal_alone(visible, t, s):
         return _torch_kernel(q, k, v, scale=scale, is_causal=True, enable_gqa=shared)
     mask = visible.keep(t, s, q.device)
     if visible.bias is not None:
@@ -69,6 +69,11 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, scale: float) -
     # Heads that share keys become further queries: every kernel can do that, and no key is repeated.
     y = _torch_kernel(group_heads(q, k), k, v, scale=scale, attn_mask=_group_mask(mask, q, k))
     return y.reshape(*q.shape[:-1], v.size(-1))
+
+
+def is_causal_alone(visible: Visibility, t: int, s: int) -> bool:
+    """Whether a kernel's own causal mask is enough. `lengths` need none: keys are padded after all real queries."""
+    return visible.causal and visible.window is None and visible.bias is None and visible.offset == 0 and t == s
 
 
 def _torch_kernel(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
