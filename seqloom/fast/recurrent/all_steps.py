@@ -39,8 +39,10 @@ KERNELS = {
 
 
 def _has_kernel(cell: Cell, x: Tensor, visible: Visibility, state: CellState | None, report: Report = None) -> bool:
+    if report is not None or not one_kernel_pays(cell, x):
+        return False
     kernel = KERNELS.get(type(cell))
-    return report is None and kernel is not None and kernel.supported(cell) and one_kernel_pays(cell, x)
+    return kernel is not None and kernel.supported(cell)
 
 
 @twin_of(run_cell, _has_kernel, compiles=True)
@@ -86,8 +88,10 @@ def _hold_padding(cell: Cell, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _has_own(cell: Cell, x: Tensor, visible: Visibility, state: CellState | None, report: Report = None) -> bool:
+    if report is not None or not one_kernel_pays(cell, x):
+        return False
     own = type(cell).all_steps is not Cell.all_steps or hasattr(type(cell), "fused")
-    return report is None and own and not getattr(cell, "stepwise", False) and one_kernel_pays(cell, x)
+    return own and not getattr(cell, "stepwise", False)
 
 
 @twin_of(run_cell, _has_own, compiles=True)
