@@ -81,8 +81,8 @@ def twin_of(
 
 
 def plain_of(function: Callable[P, R]) -> Callable[P, R]:
-    """The plain form of an `accelerated` function."""
-    return cast("Callable[P, R]", vars(function)["plain"])
+    """The plain form of a function; of one that is not `accelerated`, the function itself."""
+    return cast("Callable[P, R]", vars(function).get("plain", function))
 
 
 @torch.compiler.assume_constant_result  # a compiler runs it while it traces

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from seqloom.acceleration import TWINS
+
+# Of several twins of one function, those that stand first here are asked first.
 MODULES = (
     "attention.multi_head_gpu",
     "attention.rotary",
@@ -40,3 +43,6 @@ MODULES = (
 
 for module in MODULES:
     import_module(f"seqloom.fast.{module}")
+RANK = {f"seqloom.fast.{module}": rank for rank, module in enumerate(MODULES)}
+for twins in TWINS.values():  # a module may have been imported earlier, by itself
+    twins.sort(key=lambda twin: RANK.get(twin.fast.__module__, len(RANK)))

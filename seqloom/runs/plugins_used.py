@@ -42,11 +42,12 @@ def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _names(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "tasks", config["task"]
-    for table, name in chosen(task(config["task"]).models, config["model"]):
+    model = config.get("model")
+    for table, name in chosen(task(config["task"]).models, model) if model else ():
         if kind := plugins.kind_of(table):
             yield kind, name
     for kind, (section, name) in SETTINGS.items():
-        value = config[section].get(name)
+        value = config.get(section, {}).get(name)
         yield kind, value.get("kind") if isinstance(value, Mapping) else value
     inputs = config.get("inputs", {})
     for files in (inputs.get("train"), inputs.get("valid")):

@@ -58,7 +58,7 @@ class DecodingGraphs:
         self, stepper: Stepper, source: Padded, limits: list[int], search: Search
     ) -> list[list[Hypothesis]] | None:
         device = source.tokens.device
-        if not (device.type == "cuda" or self.any_device):
+        if not _has_graphs(search) or not (device.type == "cuda" or self.any_device):
             return None
         weights = weights_key(stepper, search.beam, max(limits))
         if weights is None or not self.lock.acquire(blocking=False):
@@ -100,10 +100,14 @@ class DecodingGraphs:
 GRAPHS: WeakKeyDictionary[nn.Module, DecodingGraphs | None] = WeakKeyDictionary()
 
 
+def _has_graphs(search: Search) -> bool:
+    return search.kind == (BEAM if search.beam > 1 else GREEDY)
+
+
 def supported(
     stepper: Stepper, source: Padded, limits: list[int], search: Search, indices: Sequence[int] | None = None
 ) -> bool:
-    if search.kind != (BEAM if search.beam > 1 else GREEDY) or type(stepper) is not Seq2Seq:
+    if not _has_graphs(search) or type(stepper) is not Seq2Seq:
         return False
     if source.tokens.is_cuda and stepper not in GRAPHS:
         GRAPHS.setdefault(stepper, DecodingGraphs())

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seqloom.acceleration import plain
+from seqloom.acceleration import plain, plain_of
 from seqloom.data.batches.collate import Padded, pad
 from seqloom.data.tokenizers.tokenizers import BOS
 from seqloom.errors import SeqloomError
@@ -76,7 +76,8 @@ class EncoderGraph(nn.Module):
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
         encoded, views = self.model.encoder(self.model.source(tokens), lengths), self.model.views
-        state = self.model.decoder.begin(encoded if views is None else views(encoded))
+        begin = plain_of(type(self.model.decoder).begin)  # as `Example.of` does, which says what a state looks like
+        state = begin(self.model.decoder, encoded if views is None else views(encoded))
         return (*state_tensors(state.context), *state_tensors(state.rows))
 
 
