@@ -25,7 +25,7 @@ from tests.plugins.toys import MODULE, PACKAGE, TOYS, VERSION, write_facts, writ
 
 PAGE = Path(__file__).parents[2] / "docs" / "plugins.md"
 QUICK = "--size tiny --max-steps 2 --valid 20% --quiet"
-IN_TRAINING = ("objectives", "schedules", "optimizers", "metrics", "datasets")  # not imported to predict
+IN_TRAINING = ("objectives", "datasets")  # not imported to predict
 
 
 def words(kind, file, output):
