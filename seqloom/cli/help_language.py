@@ -7,6 +7,7 @@ the table of the language has is replaced. Nothing of this is loaded or done for
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -30,6 +31,7 @@ TYPERS = {
     "REQUIRED_LONG_STRING": "[required]",
 }
 USAGE = ("Usage:", "[OPTIONS]", "COMMAND [ARGS]...")
+NAMES = re.compile(r"(^|(?<=: ))[a-z0-9_-]+(, [a-z0-9_-]+){3,}(?=\.?$| \()")  # of a table, listed in a help text
 HELP_OPTION = "Show this message and exit."
 
 
@@ -81,7 +83,7 @@ def command(app: typer.Typer) -> Any:
             one.params.append(own)
     if language.language() != "en":
         for owner, attribute, text in texts(tree):
-            setattr(owner, attribute, "\n\n".join(map(_, paragraphs(text))))
+            setattr(owner, attribute, "\n\n".join(map(_translated, paragraphs(text))))
         for one in walk(tree):
             _translate_usage(one)
     return tree
@@ -107,6 +109,18 @@ def texts(tree: Any) -> Iterator[tuple[Any, str, str]]:
 def paragraphs(text: str) -> list[str]:
     """A help text by paragraphs, each on one line: the keys of the table."""
     return [" ".join(part.split()) for part in text.split("\n\n")]
+
+
+def key(paragraph: str) -> str:
+    """The entry of the table for a paragraph. The names of a table are left out of it, so that a new one is no new
+    text."""
+    return NAMES.sub("{names}", paragraph)
+
+
+def _translated(paragraph: str) -> str:
+    found = NAMES.search(paragraph)
+    between = _("{names}, {name}", names="", name="")
+    return _(key(paragraph), names=found[0].replace(", ", between)) if found else _(paragraph)
 
 
 def _translate_usage(one: Any) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from torch import nn
 
 from seqloom.build import build
-from seqloom.errors import SettingError, known, missing, setting_errors
+from seqloom.errors import SettingError, is_known, known, missing, setting_errors
 from seqloom.laws.case import Kind, Part
 from seqloom.laws.checking import clipped
 from seqloom.laws.kinds import KINDS
@@ -32,16 +32,18 @@ SOUGHT = {
 
 
 def parts_of(source: str, kind: str | None = None, name: str | None = None) -> list[Part]:
-    """The parts that a file, or a name of a table, stands for."""
+    """The parts that a file stands for, or the name of a part of ours or of an installed package."""
     path = Path(source)
     if path.suffix == ".py" or path.exists():
         return _own_parts(path, kind, name)
-    tables = {one: KINDS[one].table for one in ([kind] if kind else KINDS)}
-    for one, table in tables.items():
-        if source in table:
-            return [Part(source, one, partial(build, table, source))]
     if "/" in source or "." in source:
         raise SettingError(str(missing(path)))
+    tables = {one: KINDS[one].table for one in ([kind] if kind else KINDS)}
+    with setting_errors():
+        ours = (one for one, table in tables.items() if source in table)  # before those of packages
+        found = next(ours, None) or next((one for one, table in tables.items() if is_known(source, table)), None)
+    if found is not None:
+        return [Part(source, found, partial(build, tables[found], source))]
     with setting_errors("no such file, and no part of this name"):
         known(source, {entry for table in tables.values() for entry in table}, kind or "part")
     raise AssertionError("unreachable")

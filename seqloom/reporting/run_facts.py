@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from statistics import median
 from typing import Any, NamedTuple
 
+from seqloom.errors import is_known
 from seqloom.language import _
 from seqloom.metrics.metric_table import HIGHER, METRICS, Metric
 from seqloom.reporting.number_format import finite
@@ -32,7 +33,7 @@ HELD_OUT = {"test": "Test data", "valid": "Validation data"}
 
 def metric(name: str) -> Metric:
     """One that this version does not know, from an older or newer Seqloom, has its name alone; higher is better."""
-    return METRICS.get(name) or Metric(name, "", HIGHER, "")
+    return METRICS[name] if is_known(name, METRICS) else Metric(name, "", HIGHER, "")
 
 
 def imported(config: Mapping[str, Any]) -> str | None:
@@ -132,7 +133,7 @@ class Facts:
         measured = (self.record[1].get("metrics") or {}) if self.record else {}
         if measured and "per" not in measured:
             return str(select) if select in measured else next(iter(measured))
-        return select if select in METRICS and select not in ("loss", "perplexity") else "per"
+        return str(select) if is_known(select, METRICS) and select not in ("loss", "perplexity") else "per"
 
     @property
     def record(self) -> tuple[str, Record] | None:
@@ -241,3 +242,12 @@ def points(lines: list[dict[str, Any]], key: str) -> list[tuple[Any, Any]]:
 def scores(lines: list[dict[str, Any]], name: str) -> list[tuple[Any, Any]]:
     """(step, score) of every validation."""
     return [(line["step"], line["valid"].get(name)) for line in lines if name in line["valid"]]
+
+
+def measured(runs: Iterable[Facts]) -> list[str]:
+    """The metrics of which one of these runs has a score, in the order of their table."""
+    scores = [run.record[1].get("metrics") or {} for run in runs if run.record]
+    found = {
+        name for several in scores for name in several if is_known(name, METRICS) and finite(several[name]) is not None
+    }
+    return [name for name in METRICS if name in found]

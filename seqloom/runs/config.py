@@ -99,7 +99,7 @@ def compose_with_batch_choice(
     defaults = {**definition.training, **suited(task, own["model"])}
     if any(own["training"].get(name) for name in BATCH):  # one replaces the other: a batch is rows or tokens
         defaults = {name: value for name, value in defaults.items() if name not in BATCH}
-    complete_section = complete_training(task, own["training"], defaults)
+    complete_section = complete_training(definition.family, own["training"], defaults)
     known(complete_section["select"], definition.scores, f"score to select by in {task}")
     config = {
         "format": FORMAT,

@@ -28,7 +28,8 @@ UNITS = ("sources", "distinct sources", "examples", "runs", "folds", "members") 
 
 def help_strings() -> set[str]:
     tree = typer.main.get_command(app)
-    found = {part for _, _, text in help_language.texts(tree) for part in help_language.paragraphs(text)}
+    every = (part for _, _, text in help_language.texts(tree) for part in help_language.paragraphs(text))
+    found = {*map(help_language.key, every)}
     return found | {*help_language.TYPERS.values(), *help_language.USAGE, help_language.HELP_OPTION}
 
 

@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from seqloom import plugins
+from seqloom.errors import SeqloomError
+from seqloom.runs.settings.complete_training import complete_training
 from tests.cli.conftest import one_line
 from tests.plugins.toys import MODULE
 
@@ -92,6 +94,12 @@ def test_names_of_parts_and_tasks(name, site, trained, tmp_path, seqloom, import
     for number, change in enumerate(changes):
         run = changed(trained, tmp_path / str(number), change)
         one_line(seqloom("predict", run, "--text", "a"))
+    for key in ("optimizer", "schedule", "select"):
+        run = changed(trained, tmp_path / key, lambda config, key=key: config["training"].update({key: name}))
+        one_line(seqloom("predict", run, "--text", "a"))
+    with pytest.raises(SeqloomError):  # it is looked up when a training starts or goes on
+        complete_training("translate", {"objective": name}, {})
+    one_line(seqloom("predict", trained, "--text", "a", "--decoding", str(name) or "?"))
     assert imported == []
     assert not plugins._loaded
 

@@ -25,6 +25,7 @@ from tests.plugins.toys import MODULE, PACKAGE, TOYS, VERSION, write_facts, writ
 
 PAGE = Path(__file__).parents[2] / "docs" / "plugins.md"
 QUICK = "--size tiny --max-steps 2 --valid 20% --quiet"
+IN_TRAINING = ("objectives", "datasets")  # not imported to predict
 
 
 def words(kind, file, output):
@@ -48,17 +49,23 @@ def test_a_toy_of_each_kind_is_used_by_name(kind, site, labelled, tmp_path, seql
     run, toy = tmp_path / "run", TOYS[kind]
     status, _, err = seqloom("train", *words(kind, labelled, run))
     assert status == 0, err
-    assert config_of(run)["plugins"] == {f"{kind}:{toy.name}": {"package": PACKAGE, "version": VERSION}}
+    recorded = {} if kind == "decodings" else {f"{kind}:{toy.name}": {"package": PACKAGE, "version": VERSION}}
+    assert config_of(run).get("plugins", {}) == recorded
+    predict = ("predict", run, "--text", "good day", *toy.predict.split())
     forget()  # as in another process
-    status, out, err = seqloom("predict", run, "--text", "good day")
+    status, out, err = seqloom(*predict)
     assert (status, out.count("\n")) == (0, 1), err
-    assert kind == "datasets" or f"{MODULE}.{kind}" in sys.modules
+    assert kind in IN_TRAINING or f"{MODULE}.{kind}" in sys.modules
+    forget()
     assert seqloom("train", *words(kind, labelled, run)[:-2], "--max-steps", 3, "--output", run, "--resume")[0] == 0
-    assert config_of(run)["plugins"].keys() == {f"{kind}:{toy.name}"}
+    assert config_of(run).get("plugins", {}) == recorded
     take_away(site, monkeypatch)
-    result = seqloom("predict", run, "--text", "good day")
+    result = seqloom(*predict)
     if kind == "datasets":  # a trained model does not need its data
         assert result[0] == 0
+    elif kind == "decodings":  # nor does it need a decoding, until one names it
+        one_line(result, "--decoding: unknown decoding 'ranked'")
+        assert seqloom(*predict[:4])[0] == 0
     else:
         one_line(result, f"{kind}:{toy.name}", f"the package {PACKAGE} {VERSION}, which is not installed")
         assert result[0] == 1
@@ -203,3 +210,24 @@ def test_the_package_of_the_documents(tmp_path, labelled, seqloom, monkeypatch):
     assert config["plugins"] == yaml.safe_load(blocks["yaml"])["plugins"]
     groups_named = set(re.findall(r"`seqloom\.([a-z]+)`", PAGE.read_text(encoding="utf-8")))
     assert plugins.TABLES.keys() <= groups_named
+
+
+@pytest.mark.parametrize("kind", ["score", "cell", "mixer", "norm"])
+def test_laws_of_a_part_by_name(kind, site, seqloom):
+    name = TOYS[f"{kind}s"].name
+    status, out, err = seqloom("laws", "--kind", kind, name)
+    assert (status, err) == (0, ""), out
+    assert out.startswith(f"{name} ({kind}), seed 0\n")
+    forget()
+    assert seqloom("laws", name, "--law", "shapes")[1].startswith(f"{name} ({kind}), seed 0\n")
+    forget()
+    one_line(seqloom("laws", "--kind", kind, f"{name}x"), f"unknown {kind} '{name}x'")
+    one_line(seqloom("laws", "--kind", "norm" if kind == "cell" else "cell", name), "no part of this name")
+    assert not plugins._loaded
+
+
+def test_laws_take_our_own_part_of_any_kind_first(site, seqloom):
+    write_package(site, cells=f"dot = {MODULE}.cells:Ugrnn\nbroken = {MODULE}.gone:Cell")
+    assert seqloom("laws", "dot", "--law", "shapes")[1].startswith("dot (score)")
+    one_line(seqloom("laws", "broken"), "the plug-in 'broken'", "cannot be imported")
+    assert not plugins._loaded

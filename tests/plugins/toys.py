@@ -13,6 +13,7 @@ class Toy(NamedTuple):
     entry: str  # object in the module of its kind
     source: str  # that module
     train: str  # words of `seqloom train`; FILE stands for a file of labelled texts
+    predict: str = ""  # words of `seqloom predict`
 
 
 SCORES = '''
@@ -124,6 +125,61 @@ from seqloom.models.decoders import DECODERS
 class Own(DECODERS["attentive"]):
     """The attentive decoder by another name."""
 '''
+OBJECTIVES = '''
+from seqloom.training.objectives.labels import LabelObjective
+from seqloom.training.objectives.objective import Loss
+
+class Focal(LabelObjective):
+    """−Σ (1 − p)^γ log p of the right label (Lin et al. 2017, section 3.2)."""
+
+    targets = ("label",)
+
+    def __init__(self, model, gamma: float = 2.0) -> None:
+        super().__init__(model)
+        self.gamma = gamma
+
+    def loss(self, logits, batch) -> Loss:
+        right = logits.log_softmax(-1).gather(1, batch.target.clamp(min=0)[:, None])[:, 0]
+        weight = (1 - right.exp()) ** self.gamma if self.training else 1.0
+        return Loss((-weight * right).masked_fill(batch.target < 0, 0.0).sum(), batch.count)
+'''
+DECODINGS = '''
+from seqloom.decoding.greedy import decode_stepwise
+
+def ranked(stepper, source, limits, search, indices, rank: int = 0):
+    """The token of this rank at every step."""
+    return decode_stepwise(stepper, source, limits, lambda logits, *_: logits.topk(rank + 1).indices[:, -1], 1, search)
+'''
+SCHEDULES = '''
+def halving(at, every: int = 1000) -> float:
+    """Halved after so many updates (as in He et al. 2016)."""
+    return at.peak * at.warm * 0.5 ** ((at.step - 1) // every)
+'''
+OPTIMIZERS = '''
+import torch
+
+from seqloom.training.optim.optimizer_table import Optimizer
+
+def adagrad(model, groups, settings, eps: float = 1e-10):
+    """Duchi et al. 2011."""
+    return torch.optim.Adagrad(groups, lr=settings.learning_rate, eps=eps)
+
+ADAGRAD = Optimizer(adagrad, momentum=False)
+'''
+METRICS = '''
+import numpy as np
+
+from seqloom.metrics.metric import CorpusScore
+from seqloom.metrics.metric_table import LOWER, Metric
+
+def odd_length(examples):
+    """Share of predictions that are not as long as a reference."""
+    pairs = zip(examples.predictions, examples.references, strict=True)
+    table = [[len(text) not in {len(line) for line in several}, 1] for text, several in pairs]
+    return CorpusScore(np.array(table, float).reshape(-1, 2), lambda sums: 100 * sums[0] / max(sums[1], 1), "toy")
+
+ODD = Metric("lengths that differ", "%", LOWER, "not as long as a reference", {"texts": odd_length}, selects=True)
+'''
 DATASETS = """
 from seqloom.data.datasets.dataset import Dataset
 
@@ -170,6 +226,11 @@ TOYS = {
     "norms": Toy("scale", "ScaleNorm", NORMS, "translate FILE --model transformer --set decoder.norm_kind=scale"),
     "encoders": Toy("bag", "Bag", ENCODERS, "classify FILE --set encoder=bag"),
     "decoders": Toy("own", "Own", DECODERS, "translate FILE --set decoder=own"),
+    "objectives": Toy("focal", "Focal", OBJECTIVES, "classify FILE --set training.objective=focal"),
+    "decodings": Toy("ranked", "ranked", DECODINGS, "translate FILE", "--decoding ranked"),
+    "schedules": Toy("halving", "halving", SCHEDULES, "translate FILE --schedule halving"),
+    "optimizers": Toy("adagrad", "ADAGRAD", OPTIMIZERS, "translate FILE --optimizer adagrad"),
+    "metrics": Toy("odd_length", "ODD", METRICS, "translate FILE --set training.select=odd_length"),
     "datasets": Toy("parity", "PARITY", DATASETS, "classify parity"),
     "tasks": Toy("moods", "ABOUT", TASKS, "moods FILE"),
 }

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from seqloom.language import _
-from seqloom.reporting.run_facts import METRICS, Facts, metric
+from seqloom.reporting.run_facts import METRICS, Facts, measured, metric
 from seqloom.reporting.task_words import wording
 
 
@@ -41,7 +41,7 @@ def incomparable(runs: Sequence[Facts]) -> dict[str, list[str]]:
     """
     if not all(wording(run.config).tokens for run in runs):
         return {}
-    scored = [name for name in METRICS if any(run.score(name) is not None for run in runs)]
+    scored = measured(runs)
     reasons = [*(reason for reason in REASONS if _differ(runs, reason)), *_learned(runs)]
     found = {reason.text: [name for name in scored if name in reason.scores] for reason in reasons}
     return {text: names for text, names in found.items() if names}
@@ -86,6 +86,6 @@ def ranking_metric(runs: Sequence[Facts]) -> str | None:
     them, if there is one."""
     if comparable(runs, runs[0].headline):
         return runs[0].headline
-    wanted = (*(run.headline for run in runs), "exact_match", *METRICS)
+    wanted = (*(run.headline for run in runs), "exact_match", *measured(runs))
     every = (name for name in wanted if all(run.score(name) is not None for run in runs))
     return next((name for name in every if comparable(runs, name)), None)

@@ -15,7 +15,7 @@ from seqloom.reporting.html.elements import Markup, element, fill, join, user
 from seqloom.reporting.html.page import page, section, table, warning
 from seqloom.reporting.number_format import NONE, digits, duration, finite, setting_text, short, whole
 from seqloom.reporting.pages import comparable
-from seqloom.reporting.run_facts import HELD_OUT, METRICS, Facts, metric
+from seqloom.reporting.run_facts import HELD_OUT, Facts, measured, metric
 from seqloom.reporting.sections import evaluation
 from seqloom.reporting.task_words import wording
 
@@ -163,14 +163,13 @@ def _names(runs: Sequence[Facts]) -> list[Any]:
 def scores(runs: Sequence[Facts]) -> Markup:
     """A row a metric, its interval below; the best is bold where the runs are comparable."""
     rows, same = [], same_held_out(runs)
-    for name in METRICS:
+    for name in measured(runs):
         real = [value for run in runs if (value := run.score(name)) is not None]
-        if real:
-            best = min(real) if metric(name).lower else max(real)
-            best = best if same and comparable.comparable(runs, name) else None
-            direction = _("lower is better") if metric(name).lower else _("higher is better")
-            title = join(_(metric(name).title), element("small", direction))
-            rows.append([title, *(_cell(run, name, best) for run in runs)])
+        best = min(real) if metric(name).lower else max(real)
+        best = best if same and comparable.comparable(runs, name) else None
+        direction = _("lower is better") if metric(name).lower else _("higher is better")
+        title = join(_(metric(name).title), element("small", direction))
+        rows.append([title, *(_cell(run, name, best) for run in runs)])
     if not rows:
         return element("p", _("None of these runs has been evaluated."))
     counts = [_("sources scored"), *map(_count, runs)]

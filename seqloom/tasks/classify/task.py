@@ -110,7 +110,7 @@ class Classify(Task[PreparedLabels]):
         target = config["data"]["target"]
         if isinstance(model, Logistic) and target != "label":
             raise SeqloomError(f"model logistic predicts one of two labels, not {target}; choose softmax")
-        return make_objective(model, settings, self.name, target)
+        return make_objective(model, settings, self.family, target)
 
     def validator(
         self, model: nn.Module, data: PreparedLabels, config: Mapping[str, Any], device: torch.device

@@ -60,7 +60,7 @@ class Generate(Task[PreparedLanguage]):
                 f"output: adaptive needs tokens numbered from the most frequent to the rarest; {tokens} are not: "
                 "choose output: softmax, or tokens: words, chars or jieba"
             )
-        return make_objective(model, settings, self.name)
+        return make_objective(model, settings, self.family)
 
     def validator(
         self, model: nn.Module, data: PreparedLanguage, config: Mapping[str, Any], device: torch.device

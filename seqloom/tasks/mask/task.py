@@ -67,7 +67,7 @@ class Mask(Task[PreparedTexts[MaskedTexts]]):
         return {}
 
     def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
-        return make_objective(model, settings, self.name)
+        return make_objective(model, settings, self.family)
 
     def validator(
         self, model: nn.Module, data: PreparedTexts[MaskedTexts], config: Mapping[str, Any], device: torch.device

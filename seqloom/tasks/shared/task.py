@@ -133,9 +133,14 @@ class Task(Protocol[Data]):
     samples_in_training: bool = False  # whether `training_sample` has something to show
 
     @property
+    def family(self) -> str:
+        """The task whose objectives and metrics are for this one too: the one that it derives from, or itself."""
+        return next((vars(one)["name"] for one in reversed(type(self).__mro__) if "name" in vars(one)), self.name)
+
+    @property
     def scores(self) -> tuple[str, ...]:
         """What the validator may give: all that `training.select` may name."""
-        return ("loss", *(name for name in task_metrics(self.name) if METRICS[name].selects and name != "loss"))
+        return ("loss", *(name for name in task_metrics(self.family) if METRICS[name].selects and name != "loss"))
 
     def prepare(self, request: PrepareRequest[Any]) -> Data:
         """Read the data and turn it into ids."""

@@ -56,7 +56,7 @@ class Table(Task[PreparedTable]):
         return {"target": data.schema.prediction.kind}
 
     def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
-        return make_objective(model, settings, self.name, config["decoding"]["target"])
+        return make_objective(model, settings, self.family, config["decoding"]["target"])
 
     def validator(
         self, model: nn.Module, data: PreparedTable, config: Mapping[str, Any], device: torch.device

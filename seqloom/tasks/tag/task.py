@@ -55,7 +55,7 @@ class TagTask(Task[PreparedTags]):
         return {}
 
     def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
-        return make_objective(model, settings, self.name)
+        return make_objective(model, settings, self.family)
 
     def validator(
         self, model: nn.Module, data: PreparedTags, config: Mapping[str, Any], device: torch.device

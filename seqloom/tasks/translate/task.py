@@ -40,7 +40,7 @@ class Translate(Task[PreparedPairs]):
 
     @property
     def scores(self) -> tuple[str, ...]:
-        return ("loss", "perplexity", *(name for name in task_metrics(self.name) if ALL[name].selects))
+        return ("loss", "perplexity", *(name for name in task_metrics(self.family) if ALL[name].selects))
 
     def prepare(self, request: PrepareRequest[DataOptions]) -> PreparedPairs:
         stored = request.vocabularies or {}  # of another task's run the source alone
@@ -61,7 +61,7 @@ class Translate(Task[PreparedPairs]):
         return {**before, **{name: max(value, before.get(name, value)) for name, value in found.items()}}
 
     def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
-        return make_objective(model, settings, self.name)
+        return make_objective(model, settings, self.family)
 
     def validator(
         self, model: nn.Module, data: PreparedPairs, config: Mapping[str, Any], device: torch.device

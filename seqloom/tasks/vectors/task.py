@@ -78,7 +78,7 @@ class Vectors(Task[PreparedTexts[Windows]]):
         return {}
 
     def objective(self, model: nn.Module, settings: Training, config: Mapping[str, Any]) -> Objective:
-        return make_objective(model, settings, self.name)
+        return make_objective(model, settings, self.family)
 
     def validator(
         self, model: nn.Module, data: PreparedTexts[Windows], config: Mapping[str, Any], device: torch.device

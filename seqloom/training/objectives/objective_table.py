@@ -40,7 +40,10 @@ def make_objective(model: nn.Module, training: Training, task: str, target: str 
     """The objective that `training.objective` names; `target`: label, labels or number, where a task has several."""
     choice: Any = training.objective
     if choice == AUTO:
-        choice = next(iter(objectives_of(task, target)))
+        fitting = objectives_of(task, target)
+        if not fitting:
+            raise SeqloomError(f"there is no objective for {task}: one must name it in its `tasks`")
+        choice = fitting[0]
     _check(choice, task, target)
     taken = settings(OBJECTIVES[kind_of(choice)]).keys() & hints_of(Training).keys()
     if training.r_drop and "r_drop" not in taken:
