@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.gradcheck import GradcheckError
 
+from seqloom.acceleration import plain as plain_code
 from seqloom.language import _
 from seqloom.laws.case import Case, Law, Part
 from seqloom.laws.compare import (
@@ -102,22 +103,21 @@ def untouched(make: Maker) -> None:
 
 
 def twin(make: Maker) -> None:
-    """The plain path, which runs while it is watched, gives what the fused one gives, with the same gradients."""
+    """The plain code gives what the fast code gives, with the same gradients, also while it is watched."""
     subject: Subject = make()
     fast = subject.outputs()
     expected = gradients(subject.module, fast)
-    with watch(subject.module):
+    with plain_code(), watch(subject.module):
         plain = subject.outputs()
     require_all_close(
         plain,
         fast,
-        "the plain code gives {found} at {place}, and the fused code {expected}; the largest difference is "
-        "{difference}",
+        "the plain code gives {found} at {place}, and the fast code {expected}; the largest difference is {difference}",
     )
     require_all_close(
         gradients(subject.module, plain),
         expected,
-        "a gradient of its parameters is {found} by the plain code, and {expected} by the fused code",
+        "a gradient of its parameters is {found} by the plain code, and {expected} by the fast code",
         1e-8,
     )
 

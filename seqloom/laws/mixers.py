@@ -154,7 +154,7 @@ MIXER = Kind(
         ),
         Law(
             "twin",
-            "The plain code, which runs while it is watched, gives what the fused code gives.",
+            "The plain code, which runs while it is watched, gives what the fast code gives.",
             common.twin,
             calls,
             SIZES,

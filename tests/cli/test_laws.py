@@ -62,7 +62,7 @@ CASES = [
     ("OverwritingCell", "in-place", "`step` writes into the old state", (1, None, 1)),
     ("BatchCell", "padding", r"(in the padding changes an output|alone gives)", (None, None, 1)),
     ("UnsavedCell", "saving", "a tensor is neither a Parameter nor a buffer", (1, 1, 1)),
-    ("FusedCell", "twin", r"the plain code gives \S+ at row 1, step 2, feature 1, and the fused code", (1, 2, 1)),
+    ("FusedCell", "twin", r"the plain code gives \S+ at row 1, step 2, feature 1, and the fast code", (1, 2, 1)),
     ("InfiniteCell", "finite", "the output at row 1, step 1, feature 1 is -?(nan|inf)", (1, 1, 1)),
     (
         "NarrowCell",
@@ -124,7 +124,7 @@ def test_the_example_of_the_documents_obeys(seqloom):
     assert out.splitlines()[0] == "UgrnnCell (cell), seed 0"
     assert out.splitlines()[-1] == "12 hold, 0 broken, 1 do not apply"
     assert len(out.splitlines()) == 2 + len(KINDS["cell"].laws)
-    assert "`fused` gives what the loop over `step` gives, with the same gradients. (it has no `fused`)" in out
+    assert "`all_steps` gives what the loop over `step` gives, with the same gradients. (it has no `all_steps`)" in out
 
 
 def test_a_broken_law_makes_the_status_one(seqloom):

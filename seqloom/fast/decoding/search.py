@@ -118,7 +118,7 @@ def _any_stepper(
     return True
 
 
-@twin_of(decode_stepwise, _any_stepper)
+@twin_of(decode_stepwise, _any_stepper, hooks=True)
 def stepwise(
     stepper: Stepper,
     source: Padded,
@@ -161,7 +161,7 @@ def _any_beam(
     return True
 
 
-@twin_of(beam_search, _any_beam)
+@twin_of(beam_search, _any_beam, hooks=True)
 def beam(
     stepper: Stepper, source: Padded, limits: list[int], width: int, alpha: float, search: Search = DEFAULT
 ) -> list[list[Hypothesis]]:
