@@ -48,6 +48,16 @@ def write_pairs(path: Path, chosen: list[str]) -> Path:
     return path
 
 
+# The files that take longest, which begin first: else one process may be left with one of them at the end.
+LONG = ("runs/train/test_torchrun.py", "test_docs.py", "runs/interop/test_onnx_export.py", "runs/train/test_resume.py")
+LONG += ("runs/many/test_parallel_jobs.py", "models/test_compile.py", "parts/test_laws.py", "models/test_laws.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    rank = {Path(__file__).parent / name: number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: rank.get(item.path, len(LONG)))
+
+
 def pytest_collection_finish() -> None:
     """What has been loaded by now stays: no search for garbage need go through it, nor begin so often."""
     gc.collect()

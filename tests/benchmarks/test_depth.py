@@ -10,7 +10,8 @@ from seqloom.parts.transformer.residual import RESIDUALS
 MANY = {"transformer": (16, 80), "convolution": (24, 100)}  # blocks, steps
 
 
-@pytest.mark.parametrize("kind", ["convolution", pytest.param("transformer", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", MANY)
 def test_depth(kind):
     many, steps = MANY[kind]
     loss = {way: [trained(kind, way, layers, steps) for layers in (2, many)] for way in RESIDUALS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import typer
@@ -37,8 +38,13 @@ def page_strings() -> set[str]:
     return {*marked(), *in_tables()} - {""}
 
 
-def marked() -> Iterator[str]:
+@cache
+def marked() -> frozenset[str]:
     """Literals that the code translates where they stand."""
+    return frozenset(_marked())
+
+
+def _marked() -> Iterator[str]:
     for file in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or not node.args:

@@ -33,13 +33,13 @@ def sides(**keywords):
 
 
 QUICK = {
-    "lstm, two layers": ("lstm", sides(layers=2)),
     "gru-attention": ("gru-attention", {}),
     "lstm-attention, feeding": ("lstm-attention", {"decoder.input_feeding": True, "encoder.directions": 1}),
     "transformer": ("transformer", {}),
     "transformer, sinusoidal and rotary": ("transformer", sides(position="sinusoidal-rotary")),
 }
 SLOW = {
+    "lstm, two layers": ("lstm", sides(layers=2)),
     "rnn": ("rnn", {}),
     "rnn, relu": ("rnn", sides(cell={"kind": "rnn", "activation": "relu"})),
     "gru, mean": ("gru", {"decoder.context": "pool"}),
