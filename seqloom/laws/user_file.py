@@ -77,7 +77,8 @@ def load(path: Path) -> ModuleType:
     if not path.exists():
         raise SettingError(str(missing(path)))
     if not path.is_file() or path.suffix != ".py":
-        raise SettingError(f"{path}: not a file of Python (.py)")
+        what = "a directory, not" if path.is_dir() else "not"
+        raise SettingError(f"{path}: {what} a file of Python (.py)")
     path = path.resolve()
     loader = SourceFileLoader(MODULE, str(path))
     spec = spec_from_file_location(MODULE, path, loader=loader)
@@ -88,8 +89,8 @@ def load(path: Path) -> ModuleType:
     try:
         loader.exec_module(module)
     except SyntaxError as error:
-        where = error.filename or str(path)
-        raise SettingError(f"{where}:{error.lineno}: {error.msg}") from None
+        line = f":{error.lineno}" if error.lineno else ""  # none for bytes that are no text
+        raise SettingError(f"{error.filename or path}{line}: {error.msg}") from None
     except SystemExit:
         raise SettingError(f"{path}: it ends Python when it is run; put that below if __name__ == '__main__'") from None
     except (UnicodeDecodeError, ValueError) as error:

@@ -207,7 +207,7 @@ WRONG = {
     "imports.py": ("import math\nimport no_such_module\n", ["imports.py:2: ModuleNotFoundError: No module named 'no_"]),
     "raises.py": ("def f():\n    return 1 / 0\nf()\n", ["raises.py:2: ZeroDivisionError: division by zero"]),
     "ends.py": ("import sys\nsys.exit(3)\n", ["ends Python when it is run; put that below if __name__ == '__main__'"]),
-    "zeros.py": ("x = 1\0\n", ["zeros.py", "null bytes"]),
+    "zeros.py": ("x = 1\0\n", ["zeros.py: ", "null bytes"]),
     "needs.py": (
         f"{CELL}class Slow(Cell):\n    def __init__(self, input_dim, dim, decay): pass\n",
         ["a cell is made by Slow(input_dim=…, dim=…), but Slow needs decay too; give it a default"],
@@ -241,7 +241,7 @@ def test_a_wrong_file_is_one_line(seqloom, tmp_path, name):
         ([OWN, "--name", "Recall"], "Recall is not recognized as cell: a subclass of Cell"),
         ([OWN, "--kind", "norm"], "no part found in it; looked for an nn.Module with `across`"),
         (["lstm", "--name", "LstmCell"], "--name is of a class in a file"),
-        (["."], "not a file of Python"),
+        (["."], "a directory, not a file of Python"),
     ],
 )
 def test_wrong_words_are_one_line(seqloom, words, message):

@@ -14,7 +14,7 @@ from seqloom.parts.layers.pooling import POOLINGS
 from seqloom.parts.probe import watch
 from seqloom.parts.vision.feature_maps import ConvNorm
 from seqloom.training.checkpoint import load_weights, read_tensors, save_weights, weights
-from tests.laws import COMPILED, close, drawn, gradients, named, shake
+from tests.laws import COMPILED, close, drawn, gradients, named, shake, two_of_a_kind
 
 # Small ones of every kind: pictures of two channels, 8 × 12.
 TINY = {
@@ -105,7 +105,7 @@ def test_saving(choice, tmp_path):
     assert torch.equal(one(pictures()).states, other(pictures()).states)
 
 
-@every
+@pytest.mark.parametrize("choice", two_of_a_kind(CHOICES), ids=named)
 def test_a_classifier_trains_eager_and_compiled(choice):
     """An eye, any summary and the classifier's head: two steps, the same losses either way."""
     torch._dynamo.reset()
