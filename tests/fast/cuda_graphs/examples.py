@@ -49,7 +49,11 @@ def releasing() -> Call:
     model = model_of(0)
     GRAPHS[model] = graphs = DecodingGraphs(any_device=True)
     graphs.shapes["one"] = None  # pyright: ignore
-    return call(model, same=lambda *_: None)
+
+    def same(*_: object) -> None:
+        assert not graphs.shapes
+
+    return call(model, same=same)
 
 
 EXAMPLES = {
